@@ -1,15 +1,22 @@
 """A cluster with pods of a ReplicaSet, an engine over it, and a clock that stands."""
 
-from collections.abc import Collection, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 
+from background import in_background
+from kube.api_server import Request
 from kube.virtual_clock import VirtualClock
 from mooring.engine.build import build_engine
 from mooring.engine.groups.slices import Pausing
 from mooring.engine.profiles import ActiveProfile
-from mooring.engine.rebalancing.expected import Expected
 from mooring.engine.rebalancing.plan import Move, Plan, Step
+from mooring.engine.rebalancing.profile_rebalancing import LOOK_SECONDS
+from mooring.engine.rebalancing.record import whole
+from mooring.engine.rebalancing.running_step import RunningStep
+from mooring.engine.rebalancing.under_way import UnderWay
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.what_if import WhatIf
 from mooring.framework.decision import PodRef
@@ -22,12 +29,26 @@ from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.testing.builders import cluster, node, pod, uid_of
 from scheduler_states import SHIPPED_ONLY, put_profile
 
-__all__ = ["APPLY", "OWNER", "READY", "Stage", "running"]
+__all__ = [
+    "APPLY",
+    "OWNER",
+    "PROFILE",
+    "READY",
+    "UID",
+    "Api",
+    "Stage",
+    "running",
+    "until",
+    "working",
+]
 
 Raw = dict[str, Any]
 OWNER: Final = {"kind": "ReplicaSet", "name": "web", "uid": "rs-web", "apiVersion": "apps/v1"}
 OLD: Final = "1970-01-01T00:00:00Z"
 READY: Final = {"conditions": [{"type": "Ready", "status": "True"}]}
+UID: Final = "uid-of-profile"
+PROFILE: Final = {"metadata": {"uid": UID, "resourceVersion": "1"}}
+WAIT_SECONDS: Final = 60.0
 APPLY: Final = {"mode": "Apply", "goals": ["Pack"], "intervalSeconds": 300}
 
 
@@ -64,10 +85,9 @@ class Stage:
             sleep=self.clock.sleep,
         )
         self.scheduler, self.state = parts.scheduler, parts.scheduler.state
-        self.executor, self.rebalancer = parts.executor, parts.rebalancer
-        self.expected = parts.executor.expected
+        self.rebalancer, self.expected = parts.rebalancer, parts.expected
         self.entry = self.put_profile(**section)
-        parts.profile_writer.seen(self.entry.profile.name, "uid-of-profile", "1")
+        parts.profile_writer.seen(self.entry.profile.name, UID, "1")
 
     def put_profile(self, *, profile_mode: str = "Active", **section: Any) -> ActiveProfile:
         """Put the profile in force with this section."""
@@ -120,9 +140,18 @@ class Stage:
         """Return a step of these moves that empties the node."""
         return replace(self.step(*moves), emptied=(name,))
 
-    def keep(self, name: str, target: str) -> Expected:
+    def keep(self, name: str, target: str) -> UnderWay:
         """Keep a place for the replacement of this pod."""
-        return self.executor.keep(self.move(name, target))
+        move = self.move(name, target)
+        under_way = UnderWay(move, self.step(move), self.clock())
+        self.expected.keep(under_way)
+        return under_way
+
+    def running(self, step: Step) -> RunningStep:
+        """Return the step as the profile carries it out."""
+        section = self.entry.profile.spec.rebalancing
+        assert section is not None
+        return RunningStep(step, self.entry, section, self.scheduler, self.clock)
 
     def show(self, raw: Raw) -> None:
         """Have the watch of assigned pods show the pod."""
@@ -167,3 +196,90 @@ class Stage:
     def as_pending(self, name: str) -> Pod:
         """Return the placed pod as it would be without a node."""
         return replace(self.placed(name), node_name=None)
+
+    @property
+    def message(self) -> str:
+        """What is said of the rebalancing of the only profile."""
+        return whole(self.rebalancer.report()[0].message)
+
+    def replaced(self, name: str, node: str = "b", **fields: Any) -> None:
+        """Have the pod gone, and its replacement ready on the node."""
+        self.gone(name)
+        self.come(f"{name}-new", **fields)
+        self.show(running(f"{name}-new", node, **fields))
+
+
+class Api:
+    """Answers writes; keeps statuses of profiles, evictions and events.
+
+    Attributes:
+        statuses: What profiles' statuses said of rebalancing.
+        evicted: The names of the pods whose evictions were sent.
+        refuse_status: Whether no status can be written.
+        evict: Called with the name of a pod that is evicted.
+        answers: By the name of a pod, what answers its eviction otherwise.
+        held: Writes of statuses that are not answered yet; None to answer each at once.
+    """
+
+    def __init__(self) -> None:
+        self.statuses: list[Raw] = []
+        self.evicted: list[str] = []
+        self.events: list[Raw] = []
+        self.refuse_status = False
+        self.answers: dict[str, Callable[[Request], object]] = {}
+        self.held: list[Request] | None = None
+        self.evict: Callable[[str], object] = lambda _name: None
+
+    @property
+    def status(self) -> Raw:
+        """The last status; empty before the first one."""
+        return self.statuses[-1] if self.statuses else {}
+
+    def __call__(self, request: Request) -> None:
+        """Answer one request."""
+        if "/schedulingprofiles/" in request.path:
+            self._write_status(request)
+            return
+        if request.path.endswith("/eviction"):
+            name = request.path.split("/")[-2]
+            self.evicted.append(name)
+            if name in self.answers:
+                self.answers[name](request)
+                return
+            self.evict(name)
+        elif "/events" in request.path:
+            self.events.append(request.body)
+        elif request.method == "GET":
+            self.answers["GET"](request)
+            return
+        request.reply({}, 201)
+
+    def _write_status(self, request: Request) -> None:
+        if self.refuse_status:
+            request.refuse(403, "Forbidden", "no")
+            return
+        self.statuses.append(request.body["status"]["rebalancing"])
+        if self.held is not None:
+            self.held.append(request)
+        else:
+            request.reply(PROFILE)
+
+
+@asynccontextmanager
+async def working(stage: Stage) -> AsyncIterator[None]:
+    """Have the rebalancer and the events work inside; afterwards nothing may be kept."""
+    async with in_background(stage.rebalancer.run(), stage.parts.recorder.run()):
+        yield
+    assert (stage.nominated(), len(stage.expected)) == ({}, 0)
+
+
+async def until(stage: Stage, holds: Callable[[], object], *, within: float = 3600.0) -> None:
+    """Let time pass in small steps, each as soon as all is quiet, until it holds."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        end = stage.clock.time + within
+        while not holds():
+            assert stage.clock.time < end, "it does not come about"
+            await stage.clock.sleepers(seconds=None)
+            await stage.clock.advance(LOOK_SECONDS)
+            for _ in range(30):
+                await asyncio.sleep(0)

@@ -260,8 +260,8 @@ MUTATIONS: Final = (
     Mutation(
         "moves-not-checked",
         "rebalancing does not look again whether a move is of use yet",
-        "engine/rebalancing/executor.py",
-        "return self._why_in_vain(step, moves, _Trying(self._what_if(), movable))",
+        "engine/rebalancing/running_step.py",
+        "return self._why_in_vain(moves, look)",
         "return None",
     ),
     Mutation(
@@ -289,16 +289,9 @@ MUTATIONS: Final = (
     Mutation(
         "never-moved",
         "rebalancing carries no plan out",
-        "engine/rebalancing/rebalancer.py",
-        'if section.mode != "Apply" or entry.profile.spec.mode != "Active" or not plan.steps:',
+        "engine/rebalancing/profile_rebalancing.py",
+        'if section.mode != "Apply" or self.entry.profile.spec.mode != "Active" or not plan.steps:',
         "if plan:",
-    ),
-    Mutation(
-        "groups-not-moved",
-        "a group whose nodes suit only some of its members is left where it is",
-        "engine/rebalancing/whole_groups.py",
-        "        if violating:\n",
-        "        if len(violating) == len(members):\n",
     ),
     Mutation(
         "protected-taken",
@@ -350,20 +343,6 @@ MUTATIONS: Final = (
         "plugins/node_volume_limits.py",
         "fits &= (new == 0) | (total <= storage.attach_limits(driver, rows))",
         "fits &= total >= 0",
-    ),
-    Mutation(
-        "shares-unlimited",
-        "claims get more of a shared device than it has",
-        "plugins/dynamic_resources/capacity.py",
-        "in_use.get(name, 0) + consumed[name].nano + allocating.get(name, 0)",
-        "consumed[name].nano + allocating.get(name, 0)",
-    ),
-    Mutation(
-        "shares-kept",
-        "what a claim has consumed of a shared device stays in use when the claim is freed",
-        "state/dynamic_resources/allocated_devices.py",
-        "consumed[name] = consumed.get(name, 0) + sign * amount.nano",
-        "consumed[name] = consumed.get(name, 0) + max(sign, 0) * amount.nano",
     ),
     Mutation(
         "nominated-port-free",

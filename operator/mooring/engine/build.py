@@ -23,9 +23,11 @@ from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import ActiveProfile, Profiles
-from mooring.engine.rebalancing.executor import Executor
+from mooring.engine.rebalancing.expected import ExpectedReplacements
+from mooring.engine.rebalancing.limits import Rests
 from mooring.engine.rebalancing.plan import Plan
-from mooring.engine.rebalancing.rebalancer import MakePlan, Rebalancer
+from mooring.engine.rebalancing.profile_rebalancing import MakePlan, Parts
+from mooring.engine.rebalancing.rebalancer import Rebalancer
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.shadow import Shadow
@@ -139,9 +141,7 @@ class Engine:
             bound_node=lambda pod: writer.bound_node(pod.namespace, pod.name, pod.uid),
             clock=clock,
         )
-        self.executor = Executor(
-            scheduler, writer, self.preemptions, now=now, clock=clock, sleep=sleep
-        )
+        self.expected = ExpectedReplacements(scheduler.state)
         self.pod_enqueuer = self._new_pod_enqueuer(work, clock)
         self.loop = self._new_loop(work, outside)
         self.housekeeping = self._new_housekeeping(outside)
@@ -172,7 +172,7 @@ class Engine:
             gated=self.reports.gated,
             no_profile=self.reports.no_profile,
             misspelt=self.reports.misspelt,
-            arrived=self.executor.expected.arrived,
+            arrived=self.expected.arrived,
             is_nominated_by_status=self.reports.is_nominated_by_status,
         )
 
@@ -192,18 +192,22 @@ class Engine:
         )
 
     def _new_rebalancer(self, outside: _Environment) -> Rebalancer:
-        return Rebalancer(
+        parts = Parts(
             self.scheduler,
-            self.executor,
+            self.expected,
             outside.make_plan,
+            pods=outside.writer,
+            preemptions=self.preemptions,
             profiles=self.profile_writer,
             recorder=self.recorder,
             metrics=self.metrics,
+            rests=Rests(outside.clock),
             busy=self.is_busy,
             clock=outside.clock,
             now=outside.now,
             sleep=outside.sleep,
         )
+        return Rebalancer(parts)
 
     def _new_housekeeping(self, outside: _Environment) -> Housekeeping:
         return Housekeeping(
@@ -246,7 +250,7 @@ class Engine:
         """Tell every part what has changed in the cluster."""
         self.group_reports.on_events(events)
         self.pod_enqueuer.on_events(events)
-        self.executor.expected.on_events(events)
+        self.expected.on_events(events)
         self.shadow.on_events(events)
         self.api.cluster_changed()
 

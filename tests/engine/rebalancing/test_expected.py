@@ -4,13 +4,14 @@ import pytest
 
 from mooring.engine.cycle import decide
 from mooring.engine.outcome import ScheduleResult
-from mooring.engine.rebalancing.expected import place_of
+from mooring.engine.rebalancing.expected import place_of, place_uid
 from mooring.engine.result_cache import ResultCache
-from mooring.framework.queued_pod import SubQueue
 from mooring.kube.client import ApiClient
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import pod, uid_of
 from rebalancing_stage import OWNER, Stage, running
+
+PLACE = place_uid(uid_of("web-1"))
 
 
 @pytest.fixture
@@ -39,9 +40,10 @@ def test_nobody_of_equal_or_lower_priority_takes_a_place_that_is_kept(stage: Sta
 
 def test_a_place_has_a_uid_that_no_pod_has(stage: Stage) -> None:
     expected = stage.keep("web-1", "b")
+    assert expected.place is not None
     assert place_of(expected.place.uid)
     assert not place_of(uid_of("web-1"))
-    assert stage.nominated() == {expected.place.uid: "b"}
+    assert stage.nominated() == {PLACE: "b"}
 
 
 def test_the_replacement_takes_the_place_over_before_anything_is_decided_about_it(
@@ -66,7 +68,7 @@ def test_a_pod_that_waited_before_is_no_replacement(stage: Stage) -> None:
     expected = stage.keep("web-1", "b")
     stage.show(running("waits", "a"))
     assert expected.replacement is None
-    assert stage.nominated() == {expected.place.uid: "b"}
+    assert stage.nominated() == {PLACE: "b"}
 
 
 @pytest.mark.parametrize("owner", [None, {**OWNER, "uid": "rs-other"}])
@@ -90,7 +92,7 @@ def test_a_pod_of_another_namespace_that_names_the_controller_changes_nothing(
     expected = stage.keep("web-1", "b")
     stage.come("web-2", namespace="mallory", cpu=cpu)
     assert (expected.replacement, expected.changed) == (None, False)
-    assert stage.nominated() == {expected.place.uid: "b"}
+    assert stage.nominated() == {PLACE: "b"}
 
 
 def test_the_replacement_of_a_pod_of_a_stateful_set_has_its_name(client: ApiClient) -> None:
@@ -98,7 +100,7 @@ def test_the_replacement_of_a_pod_of_a_stateful_set_has_its_name(client: ApiClie
     stage = Stage(client, running("web-1", "a", owner=owner))
     expected = stage.keep("web-1", "b")
     stage.come("web-2", owner=owner)
-    assert stage.nominated() == {expected.place.uid: "b"}
+    assert stage.nominated() == {PLACE: "b"}
     again = pod("web-1", cpu="1", labels={"app": "web"}, owner=owner)
     again["metadata"]["uid"] = "the second"
     assert stage.pending(again) is expected.replacement
@@ -115,7 +117,7 @@ def test_a_replacement_that_is_shown_on_a_node_first_needs_no_place(stage: Stage
 
 def test_a_place_that_somebody_of_higher_priority_took_is_not_passed_on(stage: Stage) -> None:
     expected = stage.keep("web-1", "b")
-    stage.state.withdraw(expected.place.uid)
+    stage.state.withdraw(PLACE)
     new = stage.come("web-2")
     assert expected.replacement is new
     assert stage.nominated() == {}
@@ -153,50 +155,3 @@ def test_pods_that_waited_for_room_are_tried_when_a_place_is_given_back(stage: S
     while queue.run_hints(now):
         pass
     assert queue.counts()["unschedulable"] == 0
-
-
-def test_a_pod_is_tried_again_when_it_gets_the_room_that_was_made_for_it(stage: Stage) -> None:
-    waiting = stage.pending(pod("large", cpu="3"))
-    queue = stage.scheduler.queue
-    popped = queue.pop(stage.clock())
-    assert popped is not None
-    queue.add_unschedulable(popped, frozenset(("NodeResourcesFit",)), stage.clock())
-    step = stage.room(waiting, "a", stage.move("web-1", "b"))
-    stage.expected.hold_room(step, step.moves)
-    assert not queue.run_hints(stage.clock())
-    stage.expected.give_room(step, to_pods=True)
-    while queue.run_hints(stage.clock()):
-        pass
-    assert popped.queue is not SubQueue.UNSCHEDULABLE
-    assert stage.nominated() == {waiting.uid: "a"}
-
-
-def test_of_equal_pods_the_one_that_gets_the_room_is_tried_and_not_another_one(
-    stage: Stage,
-) -> None:
-    queue = stage.scheduler.queue
-    pods = [stage.pending(pod(name, cpu="3")) for name in ("first", "second")]
-    popped = [queue.pop(stage.clock()) for _ in pods]
-    for each in popped:
-        assert each is not None
-        queue.add_unschedulable(each, frozenset(("NodeResourcesFit",)), stage.clock())
-    step = stage.room(pods[1], "a", stage.move("web-1", "b"))
-    stage.expected.hold_room(step, step.moves)
-    stage.expected.give_room(step, to_pods=True)
-    while queue.run_hints(stage.clock()):
-        pass
-    assert popped[1] is not None
-    assert popped[1].queue is not SubQueue.UNSCHEDULABLE
-
-
-def test_no_room_is_kept_on_a_node_to_which_a_pod_of_the_step_is_yet_to_come(stage: Stage) -> None:
-    waiting = stage.pending(pod("large", cpu="3"))
-    step = stage.room(waiting, "b", stage.move("web-1", "b"))
-    stage.expected.hold_room(step, step.moves)
-    assert stage.nominated() == {}
-    expected = stage.keep("web-1", "b")
-    stage.expected.hold_room(step, ())
-    assert stage.nominated() == {expected.place.uid: "b"}
-    stage.expected.forget(expected)
-    stage.expected.hold_room(step, ())
-    assert [*stage.nominated().values()] == ["b"]

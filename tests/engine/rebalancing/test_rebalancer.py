@@ -1,80 +1,21 @@
 """Plans that are made from time to time, shown, and carried out while the profile says so."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from background import in_background
-from kube.api_server import ApiServer, Request
-from mooring.engine.rebalancing.executor import LOOK_SECONDS
-from mooring.engine.rebalancing.rebalancer import FIRST_SECONDS, STATUS_SECONDS
+from kube.api_server import Request
+from mooring.engine.rebalancing.profile_rebalancing import FIRST_SECONDS
+from mooring.engine.rebalancing.rebalancer import STATUS_SECONDS
 from mooring.kube.client import ApiClient
-from mooring.kube.config import Connection
 from mooring.testing.builders import uid_of
-from rebalancing_stage import OWNER, Stage, running
+from rebalancing_stage import OWNER, PROFILE, UID, Api, Stage, running, until, working
 from scheduler_states import put_profile
 
-WAIT_SECONDS = 60.0
-UID = "uid-of-profile"
-PROFILE = {"metadata": {"uid": UID, "resourceVersion": "1"}}
 NEW = "1970-01-01T00:17:00Z"
 """After a thousand seconds, at which the clock of the tests begins."""
 DATABASE = {**OWNER, "name": "db", "uid": "rs-db"}
-
-
-class Api:
-    """Answers writes; keeps statuses of profiles, evictions and events.
-
-    Attributes:
-        evict: Called with the name of a pod that is evicted.
-        held: Writes of statuses that are not answered yet; None to answer each at once.
-    """
-
-    def __init__(self) -> None:
-        self.statuses: list[dict[str, Any]] = []
-        self.evicted: list[str] = []
-        self.events: list[dict[str, Any]] = []
-        self.refuse_status = False
-        self.refuse_eviction: set[str] = set()
-        self.held: list[Request] | None = None
-        self.evict: Callable[[str], object] = lambda _name: None
-
-    def __call__(self, request: Request) -> None:
-        """Answer one request."""
-        if "/schedulingprofiles/" in request.path:
-            if self.refuse_status:
-                request.refuse(403, "Forbidden", "no")
-                return
-            self.statuses.append(request.body["status"]["rebalancing"])
-            if self.held is not None:
-                self.held.append(request)
-            else:
-                request.reply(PROFILE)
-            return
-        if request.path.endswith("/eviction"):
-            name = request.path.split("/")[-2]
-            self.evicted.append(name)
-            if name in self.refuse_eviction:
-                request.refuse(403, "Forbidden", "pdb disruptions allowed is negative")
-                return
-            self.evict(name)
-        elif "/events" in request.path:
-            self.events.append(request.body)
-        request.reply({}, 201)
-
-
-@pytest.fixture
-def api() -> Api:
-    return Api()
-
-
-@pytest.fixture
-async def connected(api: Api) -> AsyncIterator[ApiClient]:
-    async with ApiServer(api) as server, ApiClient(Connection(server.url)) as client:
-        yield client
 
 
 @pytest.fixture
@@ -84,39 +25,9 @@ def stage(connected: ApiClient) -> Stage:
     return stage
 
 
-@asynccontextmanager
-async def working(stage: Stage) -> AsyncIterator[None]:
-    """Have the rebalancer and the events work inside."""
-    async with in_background(stage.rebalancer.run(), stage.parts.recorder.run()):
-        yield
-    assert (stage.nominated(), len(stage.expected)) == ({}, 0)
-
-
-async def until(stage: Stage, holds: Callable[[], object], *, within: float = 3600.0) -> None:
-    """Let time pass in small steps, each as soon as all is quiet, until it holds."""
-    async with asyncio.timeout(WAIT_SECONDS):
-        end = stage.clock.time + within
-        while not holds():
-            assert stage.clock.time < end, "it does not come about"
-            await stage.clock.sleepers(seconds=None)
-            await stage.clock.advance(LOOK_SECONDS)
-            for _ in range(30):
-                await asyncio.sleep(0)
-
-
 def replace_at(stage: Stage, node: str) -> Callable[[str], None]:
     """Return what does after an eviction what a controller and a kubelet do."""
-
-    def evicted(name: str) -> None:
-        stage.gone(name)
-        stage.come(f"{name}-new")
-        stage.show(running(f"{name}-new", node))
-
-    return evicted
-
-
-def last_status(api: Api) -> dict[str, Any]:
-    return api.statuses[-1] if api.statuses else {}
+    return lambda name: stage.replaced(name, node)
 
 
 async def test_a_plan_is_made_at_once_and_after_each_interval(stage: Stage, api: Api) -> None:
@@ -132,20 +43,20 @@ async def test_in_mode_plan_moves_are_shown_and_none_is_carried_out(stage: Stage
     stage.put_profile(mode="Plan")
     stage.steps = [stage.step(stage.move("web-1", "b"))]
     async with working(stage):
-        await until(stage, lambda: last_status(api).get("planned") == 1)
+        await until(stage, lambda: api.status.get("planned") == 1)
         assert stage.rebalancer.planned() == {"default-scheduler": 1}
         [report] = stage.rebalancer.report()
         assert report.plan is not None
         assert [move.pod.name for move in report.plan.moves] == ["web-1"]
     assert api.evicted == []
-    assert last_status(api)["message"] == "1 move is planned; mode Plan carries out none"
+    assert api.status["message"] == "1 move is planned; mode Plan carries out none"
 
 
 async def test_a_plan_that_could_not_look_at_all_pods_says_so(stage: Stage, api: Api) -> None:
     stage.examined = 1
     async with working(stage):
-        await until(stage, lambda: last_status(api).get("message"))
-    assert last_status(api)["message"] == (
+        await until(stage, lambda: api.status.get("message"))
+    assert api.status["message"] == (
         "no move was found; the decisions that a plan may cost were spent before all was looked "
         "at: 1 of 2 running pods were, and the next plan goes on with the others"
     )
@@ -155,10 +66,10 @@ async def test_in_mode_apply_pods_are_evicted_and_counted(stage: Stage, api: Api
     api.evict = replace_at(stage, "b")
     stage.steps = [stage.step(stage.move(name, "b")) for name in ("web-1", "web-2")]
     async with working(stage):
-        await until(stage, lambda: last_status(api).get("done") == 2)
-        await until(stage, lambda: last_status(api).get("message", "").startswith("all"))
+        await until(stage, lambda: api.status.get("done") == 2)
+        await until(stage, lambda: api.status.get("message", "").startswith("all"))
     assert api.evicted == ["web-1", "web-2"]
-    status = last_status(api)
+    status = api.status
     assert (status["evictedInLastHour"], status["underWay"]) == (2, [])
     assert [move["result"] for move in status["lastMoves"]] == ["moved", "moved"]
     assert status["message"] == "all moves of the last plan were carried out"
@@ -166,7 +77,7 @@ async def test_in_mode_apply_pods_are_evicted_and_counted(stage: Stage, api: Api
 
 async def test_the_status_tells_of_a_move_before_the_pod_is_evicted(stage: Stage, api: Api) -> None:
     told: list[list[str]] = []
-    api.evict = lambda _name: told.append([m["pod"] for m in last_status(api)["underWay"]])
+    api.evict = lambda _name: told.append([m["pod"] for m in api.status["underWay"]])
     stage.steps = [stage.step(stage.move("web-1", "b"))]
     async with working(stage):
         await until(stage, lambda: told)
@@ -240,7 +151,7 @@ async def test_the_status_names_the_pods_that_the_event_of_a_profile_does_not(
     api.evict = replace_at(stage, "a")
     stage.steps = [stage.step(stage.move("web-1", "b"))]
     async with working(stage):
-        await until(stage, lambda: "web-1-new" in last_status(api).get("message", ""))
+        await until(stage, lambda: "web-1-new" in api.status.get("message", ""))
         await until(stage, lambda: len(api.events) == 2)
     [note] = [each["note"] for each in api.events if each["reason"] == "RebalancingStopped"]
     assert "web-1" not in note
@@ -298,179 +209,22 @@ async def test_a_leader_that_stops_gives_its_places_back(stage: Stage, api: Api)
         assert stage.nominated()
 
 
-async def test_another_leader_keeps_to_the_limits(
-    stage: Stage, api: Api, connected: ApiClient
-) -> None:
-    """The first one evicts and ends; the next one waits for the replacement before it goes on."""
-    stage.steps = [stage.step(stage.move("web-1", "b"))]
-    async with working(stage):
-        await until(stage, lambda: api.evicted)
-    status = last_status(api)
-    terminating = running("web-1", "a", terminating=True)
-    others = running("web-2", "a"), running("db-1", "a", owner=DATABASE)
-    second = Stage(connected, terminating, *others)
-    second.clock.time = stage.clock.time
-    second.rebalancer.profile_found("default-scheduler", UID, {"rebalancing": status})
-    second.steps = [second.step(second.move("db-1", "b"))]
-    async with working(second):
-        await until(second, lambda: second.clock.time > stage.clock.time + 60)
-        assert (second.plans, api.evicted) == (0, ["web-1"])
-        second.gone("web-1")
-        second.come("web-1-new", created=NEW)
-        await until(second, lambda: second.clock.time > stage.clock.time + 90)
-        assert second.plans == 0
-        second.show(running("web-1-new", "b", created=NEW))
-        await until(second, lambda: len(api.evicted) == 2)
-        await until(second, lambda: second.plans == 2)
-        assert uid_of("web-1-new") in second.resting
-        assert not second.resting & {"rs-web", uid_of("web-2")}
-
-
-async def test_a_controller_whose_pods_do_not_become_ready_is_left_alone_by_another_leader(
-    stage: Stage, api: Api, connected: ApiClient
-) -> None:
-    stage.steps = [stage.step(stage.move("web-1", "b"))]
-    async with working(stage):
-        await until(stage, lambda: api.evicted)
-    second = Stage(connected, running("web-2", "a"))
-    second.clock.time = stage.clock.time
-    status = {"rebalancing": last_status(api)}
-    second.rebalancer.profile_found("default-scheduler", UID, status)
-    async with working(second):
-        second.come("web-1-new", node_selector={"no": "node"})
-        await until(second, lambda: second.plans)
-        assert second.clock.time >= stage.clock.time + 280
-    assert second.resting == {"rs-web"}
-
-
-async def test_a_pod_of_another_namespace_that_names_the_controller_holds_no_leader_up(
-    stage: Stage, api: Api, connected: ApiClient
-) -> None:
-    stage.steps = [stage.step(stage.move("web-1", "b"))]
-    async with working(stage):
-        await until(stage, lambda: api.evicted)
-    second = Stage(connected, running("web-1-new", "b", created=NEW))
-    second.clock.time = stage.clock.time
-    status = {"rebalancing": last_status(api)}
-    second.rebalancer.profile_found("default-scheduler", UID, status)
-    second.come("lies", namespace="mallory", node_selector={"no": "node"})
-    async with working(second):
-        await until(second, lambda: second.plans, within=100)
-    assert second.resting == {uid_of("web-1-new")}
-
-
-async def taken_over(
-    stage: Stage, api: Api, connected: ApiClient, *left: dict[str, Any], owner: str = "ReplicaSet"
-) -> Stage:
-    """Have a leader evict web-1 and end; return the next one, with what is left of the pods."""
-    stage.show(running("web-1", "a", owner={**OWNER, "kind": owner}))
-    stage.steps = [stage.step(stage.move("web-1", "b"))]
-    stage.put_profile(pods={"owners": ["ReplicaSet", "StatefulSet"]})
-    async with working(stage):
-        await until(stage, lambda: api.evicted)
-    second = Stage(connected, *left)
-    second.clock.time = stage.clock.time
-    status = {"rebalancing": last_status(api)}
-    second.rebalancer.profile_found("default-scheduler", UID, status)
-    return second
-
-
-async def test_a_move_of_a_former_leader_goes_on_while_its_replacement_does_not_exist(
-    stage: Stage, api: Api, connected: ApiClient
-) -> None:
-    """All pods of the controller that exist are ready, and one is missing."""
-    second = await taken_over(stage, api, connected, running("web-2", "a"))
-    second.steps = [second.step(second.move("web-2", "b"))]
-    async with working(second):
-        await until(second, lambda: second.clock.time > stage.clock.time + 120)
-        assert (second.plans, api.evicted) == (0, ["web-1"])
-        second.show(running("web-1-new", "b", created=NEW))
-        await until(second, lambda: len(api.evicted) == 2)
-    assert api.evicted == ["web-1", "web-2"]
-
-
-async def test_a_move_of_a_former_leader_has_ended_though_other_pods_are_not_ready(
-    stage: Stage, api: Api, connected: ApiClient
-) -> None:
-    left = running("web-1-new", "b", created=NEW), running("web-2", "a", status={})
-    second = await taken_over(stage, api, connected, *left)
-    async with working(second):
-        await until(second, lambda: second.plans, within=100)
-    assert second.resting == {uid_of("web-1-new")}
-
-
-async def test_a_pod_that_was_new_before_the_move_of_a_former_leader_is_no_replacement(
-    stage: Stage, api: Api, connected: ApiClient
-) -> None:
-    second = await taken_over(
-        stage, api, connected, running("web-2", "a", created="1970-01-01T00:16:40Z")
-    )
-    async with working(second):
-        await until(second, lambda: second.clock.time > stage.clock.time + 120)
-        assert second.plans == 0
-
-
-async def test_only_the_pod_of_its_name_replaces_one_of_a_stateful_set(
-    stage: Stage, api: Api, connected: ApiClient
-) -> None:
-    of_set: dict[str, Any] = {"owner": {**OWNER, "kind": "StatefulSet"}, "created": NEW}
-    second = await taken_over(
-        stage, api, connected, running("web-2", "a", **of_set), owner="StatefulSet"
-    )
-    again = running("web-1", "b", **of_set)
-    again["metadata"]["uid"] = "the second"
-    async with working(second):
-        await until(second, lambda: second.clock.time > stage.clock.time + 120)
-        assert second.plans == 0
-        second.show(again)
-        await until(second, lambda: second.plans, within=100)
-    assert second.resting == {"the second"}
-
-
-async def test_each_move_of_a_former_leader_ends_with_a_replacement_of_its_own(
-    stage: Stage, api: Api, connected: ApiClient
-) -> None:
-    stage.put_profile(limits={"movesAtATime": 2, "movesAtATimePerWorkload": 2})
-    stage.steps = [stage.step(stage.move(name, "b")) for name in ("web-1", "web-2")]
-    async with working(stage):
-        await until(stage, lambda: len(api.evicted) == 2)
-    second = Stage(connected, running("web-1-new", "b", created=NEW))
-    second.clock.time = stage.clock.time
-    status = {"rebalancing": last_status(api)}
-    second.rebalancer.profile_found("default-scheduler", UID, status)
-    async with working(second):
-        await until(second, lambda: second.clock.time > stage.clock.time + 120)
-        assert second.plans == 0
-        second.show(running("web-2-new", "b", created=NEW))
-        await until(second, lambda: second.plans, within=100)
-    assert second.resting == {uid_of("web-1-new"), uid_of("web-2-new")}
-
-
 async def test_a_pod_that_the_api_server_refuses_to_evict_is_left_alone_and_others_are_moved(
     stage: Stage, api: Api
 ) -> None:
     api.evict = replace_at(stage, "b")
-    api.refuse_eviction = {"web-1"}
+    api.answers["web-1"] = partial(
+        Request.refuse,
+        status=403,
+        reason="Forbidden",
+        message="the budget is spoilt",
+    )
     stage.steps = [stage.step(stage.move(name, "b")) for name in ("web-1", "web-2")]
     async with working(stage):
         await until(stage, lambda: stage.plans == 2)
     assert api.evicted == ["web-1", "web-2"]
     assert stage.resting == {uid_of("web-1"), uid_of("web-2-new")}
-    assert "disruptions allowed is negative" in last_status(api)["message"]
-
-
-async def test_an_eviction_that_a_former_leader_did_not_send_is_not_awaited(
-    stage: Stage, api: Api, connected: ApiClient
-) -> None:
-    stage.steps = [stage.step(stage.move("web-1", "b"))]
-    async with working(stage):
-        await until(stage, lambda: api.evicted)
-    second = Stage(connected, running("web-1", "a"))
-    second.clock.time = stage.clock.time
-    status = {"rebalancing": last_status(api)}
-    second.rebalancer.profile_found("default-scheduler", UID, status)
-    async with working(second):
-        await until(second, lambda: second.plans, within=FIRST_SECONDS + 5)
+    assert "the budget is spoilt" in api.status["message"]
 
 
 async def test_a_spoilt_status_holds_nothing_up(
@@ -490,7 +244,7 @@ async def test_a_planner_that_fails_is_told_and_tried_again(
     stage.breaks = True
     async with working(stage):
         await until(stage, lambda: stage.plans == 1)
-        await until(stage, lambda: last_status(api).get("message") == "no plan: broken")
+        await until(stage, lambda: api.status.get("message") == "no plan: broken")
         stage.breaks = False
         await until(stage, lambda: stage.plans == 2)
     assert "rebalancing for profile default-scheduler failed" in caplog.text
@@ -500,13 +254,13 @@ async def test_plans_of_a_shadow_profile_are_shown_only(stage: Stage, api: Api) 
     stage.steps = [stage.step(stage.move("web-1", "b"))]
     stage.put_profile(mode="Plan", profile_mode="Shadow")
     async with working(stage):
-        await until(stage, lambda: last_status(api).get("planned") == 1)
+        await until(stage, lambda: api.status.get("planned") == 1)
     assert api.evicted == []
 
 
 async def test_a_status_is_written_only_when_something_has_changed(stage: Stage, api: Api) -> None:
     async with working(stage):
-        await until(stage, lambda: last_status(api).get("plannedTime"))
+        await until(stage, lambda: api.status.get("plannedTime"))
         count, began = len(api.statuses), stage.clock.time
         await until(stage, lambda: stage.clock.time > began + 10 * STATUS_SECONDS)
         assert len(api.statuses) == count

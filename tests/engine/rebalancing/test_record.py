@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from kube.virtual_clock import VirtualClock
-from mooring.engine.rebalancing.executor import Ended, Result
 from mooring.engine.rebalancing.limits import Evictions, Rests
 from mooring.engine.rebalancing.plan import Move, Plan, Step
-from mooring.engine.rebalancing.record import Record, UnderWay
+from mooring.engine.rebalancing.record import Record
+from mooring.engine.rebalancing.under_way import Result, UnderWay
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.documents import HIDDEN, dumps, plain
@@ -52,7 +52,9 @@ def begin(record: Record, name: str) -> UnderWay:
 def end(record: Record, name: str, result: Result = Result.MOVED) -> None:
     under_way = record.under_way.pop(uid_of(name))
     record.evictions.note()
-    record.note(under_way, Ended(result, "", evicted=True, replacement=pod(f"{name}-new")))
+    under_way.replacement = pod(f"{name}-new")
+    under_way.end(result)
+    record.note(under_way)
 
 
 def taken_over(status: dict[str, Any], clock: VirtualClock) -> tuple[Record, Rests]:
@@ -63,7 +65,9 @@ def taken_over(status: dict[str, Any], clock: VirtualClock) -> tuple[Record, Res
 
 
 def test_the_status_has_the_first_ten_moves_of_the_plan_and_their_number(record: Record) -> None:
-    record.publish(Plan(tuple(step(f"web-{number}") for number in range(12)), refused={"why": 3}))
+    record.publish(
+        Plan(tuple(step(f"web-{number}") for number in range(12)), refused={"why": 3}), SECTION
+    )
     status = record.status()
     assert (status["planned"], len(status["plan"])) == (12, 10)
     assert status["plan"][0] == {
@@ -145,7 +149,8 @@ def test_only_the_last_fifty_moves_are_in_the_status(record: Record) -> None:
 
 def test_a_controller_without_a_replacement_is_named_in_the_last_moves(record: Record) -> None:
     under_way = begin(record, "web-1")
-    record.note(under_way, Ended(Result.LATE, "late", evicted=True))
+    under_way.end(Result.LATE, "late")
+    record.note(under_way)
     assert record.status()["lastMoves"][0]["uid"] == "rs-web"
 
 
@@ -160,7 +165,7 @@ def test_another_leader_leaves_all_pods_of_the_controller_alone_after_a_move_tha
 
 
 def test_the_report_has_no_names_of_pods_that_a_user_may_not_get(record: Record) -> None:
-    record.publish(Plan((step("secret"),)))
+    record.publish(Plan((step("secret"),)), SECTION)
     begin(record, "secret")
     secret = PodRef.of(pod("secret"))
     record.message = TextAboutPods("pod default/secret has gone", (secret,), "a pod has gone")
@@ -172,7 +177,7 @@ def test_the_report_has_no_names_of_pods_that_a_user_may_not_get(record: Record)
 
 
 def test_the_report_says_what_is_planned_and_under_way(record: Record) -> None:
-    record.publish(Plan((step("web-1", "web-2"),), pods=9, examined=7))
+    record.publish(Plan((step("web-1", "web-2"),), pods=9, examined=7), SECTION)
     begin(record, "web-1")
     found = plain(record.report(SchedulingProfile("mooring", SPEC)))
     assert (found["profile"], found["mode"], found["plan"]["pods"]) == ("mooring", "Apply", 9)

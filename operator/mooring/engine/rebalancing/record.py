@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from mooring.engine.rebalancing.executor import Ended, Result
+from mooring.engine.rebalancing.former import FormerMove
 from mooring.engine.rebalancing.limits import HOUR, Evictions, Rests
-from mooring.engine.rebalancing.plan import Move, Plan, Step
+from mooring.engine.rebalancing.plan import Plan, Step
 from mooring.engine.rebalancing.report import named_group
+from mooring.engine.rebalancing.under_way import Result, UnderWay
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.kube.timestamps import rfc3339
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.fields import timestamp
-from mooring.model.pod import Pod, Uid
+from mooring.model.pod import Uid
 from mooring.policy.profile import SchedulingProfile
 from mooring.policy.reading import read
 from mooring.policy.rebalancing import Rebalancing
@@ -27,21 +28,13 @@ from mooring.policy.status import (
 )
 
 __all__ = [
-    "FormerMove",
     "Published",
     "RebalancingReport",
     "Record",
     "ShownMove",
-    "UnderWay",
     "whole",
 ]
 
-_SKEW: Final = 5.0
-"""By how much the clocks of a former leader and the API server may differ, in seconds.
-
-If they differ by more, its moves end when their time is over. A larger number would take pods that
-were new before a move for its replacement.
-"""
 _MOST_PLANNED: Final = 10
 _MOST_REFUSED: Final = 20
 _MOST_LAST: Final = 50
@@ -129,40 +122,6 @@ class RebalancingReport:
 
 
 @dataclass(slots=True, eq=False)
-class UnderWay:
-    """A move that has begun; `began` is in seconds since the epoch."""
-
-    move: Move
-    step: Step
-    began: float
-    evicted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FormerMove:
-    """A move that a former leader began: the pod, its controller and until when it is awaited.
-
-    `began` is in seconds since the epoch, `until` by the monotonic clock.
-    """
-
-    pod: Uid
-    owner: str
-    began: float
-    until: float
-    shown: MoveBegun
-
-    @property
-    def namespace(self) -> str:
-        """The namespace of the pod and its controller."""
-        return self.shown.pod.partition("/")[0]
-
-    def may_end_with(self, pod: Pod) -> bool:
-        """Return whether this pod of the controller may be the replacement."""
-        is_named = pod.owner is None or pod.owner.kind != "StatefulSet" or pod.key == self.shown.pod
-        return is_named and pod.uid != self.pod and pod.created >= self.began - _SKEW
-
-
-@dataclass(slots=True, eq=False)
 class Record:
     """What one profile's rebalancing has planned and done; it outlives versions of the profile.
 
@@ -218,30 +177,27 @@ class Record:
 
     def in_flight_of(self, owner: str) -> int:
         """Return the same as `in_flight` of the pods of the controller of this uid."""
-        own = (u.move.pod.owner for u in self.under_way.values())
-        count = sum(each is not None and each.uid == owner for each in own)
-        return count + sum(each.owner == owner for each in self.former)
+        begun = sum(each.owner == owner for each in self.under_way.values())
+        return begun + sum(each.owner == owner for each in self.former)
 
-    def publish(self, plan: Plan) -> None:
-        """Show this plan from now on."""
+    def publish(self, plan: Plan, section: Rebalancing) -> None:
+        """Show this plan from now on, and say what it has found."""
         self._plan.put("plan", Published.of(plan, self.now()))
+        self.message = _said(plan, section)
 
-    def note(self, under_way: UnderWay, ended: Ended) -> None:
+    def note(self, under_way: UnderWay) -> None:
         """Note the end of a move that has evicted its pod."""
-        move, replacement = under_way.move, ended.replacement
-        if ended.result is Result.MOVED:
+        move = under_way.move
+        if under_way.result is Result.MOVED:
             self.done += 1
-        rests = move.pod.owner.uid if move.pod.owner is not None else ""
-        if ended.result is Result.MOVED and replacement is not None:
-            rests = replacement.uid
         self._ended += 1
         last = MoveEnded.model_validate(
             {
                 "pod": move.pod.key,
-                "uid": rests,
+                "uid": under_way.rests,
                 "from": move.source,
                 "to": move.target,
-                "result": str(ended.result),
+                "result": str(under_way.result),
                 "time": rfc3339(self.now()),
             }
         )
@@ -314,6 +270,28 @@ class Record:
         )
 
 
+def _said(plan: Plan, section: Rebalancing) -> str | TextAboutPods:
+    """Return what is told of a plan that was just made."""
+    if not plan.steps:
+        if plan.spent:
+            return f"no move was found; {_left_out(plan)}"
+        return plan.message or "nothing is to be gained by moves"
+    count = len(plan.moves)
+    planned = f"{count} moves are planned" if count > 1 else "1 move is planned"
+    if section.mode != "Apply":
+        planned = f"{planned}; mode Plan carries out none"
+    return f"{planned}; {_left_out(plan)}" if plan.spent else planned
+
+
+def _left_out(plan: Plan) -> str:
+    """Return that the plan did not look at all, and what helps."""
+    why = "the decisions that a plan may cost were spent before all was looked at"
+    if plan.examined is not None and 0 < plan.examined < plan.pods:
+        looked_at = f"{plan.examined:,} of {plan.pods:,} running pods were"
+        return f"{why}: {looked_at}, and the next plan goes on with the others"
+    return f"{why}: plan for fewer goals or pods"
+
+
 def whole(text: str | TextAboutPods) -> str:
     """Return the text with the names of pods, as the profile's status has them."""
     return text.text if isinstance(text, TextAboutPods) else text
@@ -342,7 +320,7 @@ def _begun(under_way: UnderWay) -> MoveBegun:
     return MoveBegun(
         pod=pod.key,
         uid=pod.uid,
-        owner=pod.owner.uid if pod.owner is not None else "",
+        owner=under_way.owner,
         to=under_way.move.target,
         time=rfc3339(under_way.began),
     )

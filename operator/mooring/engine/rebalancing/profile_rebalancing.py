@@ -1,0 +1,566 @@
+"""The way of the plans of one profile, and of their moves, in the order in which it is gone.
+
+A plan is due when the moves of a former leader have ended. It is made in slices, gives way to
+decisions, and is shown. In mode Apply its steps are begun one after the other, as fast as the
+limits allow. A move is in the profile's status before the pod is evicted, so that another leader
+keeps to the limits and leaves alone what was moved. Pods are evicted through the Eviction API only,
+so that disruption budgets hold, and each by its uid, once: what became of an eviction without an
+answer is read from the API server.
+
+A step that cannot be carried out, or not any further, is passed over, and so is one with a pod that
+the API server does not evict: a tenant may hold up no moves of others. The first move that evicts a
+pod and ends otherwise than planned ends the plan: the next one is made for the cluster of then.
+"""
+
+import asyncio
+import logging
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final, NoReturn, TypeVar
+
+import orjson
+
+from mooring.engine.groups.slices import Pausing
+from mooring.engine.preemption_executor import PreemptionExecutor
+from mooring.engine.profiles import ActiveProfile
+from mooring.engine.rebalancing.expected import ExpectedReplacements
+from mooring.engine.rebalancing.former import take_ended
+from mooring.engine.rebalancing.limits import Rests, is_open
+from mooring.engine.rebalancing.plan import Move, Plan, Step
+from mooring.engine.rebalancing.record import Record, whole
+from mooring.engine.rebalancing.running_step import PassedOver, RunningStep, Stopped, Why
+from mooring.engine.rebalancing.under_way import Result, UnderWay, about
+from mooring.engine.scheduler_state import SchedulerState
+from mooring.framework.decision import PodRef, TextAboutPods
+from mooring.framework.evaluations import StillEvaluating
+from mooring.framework.plugin_failures import PluginFailed, text_of
+from mooring.kube.errors import ApiError, DisruptionBudgetError, KubeError, NotWantedError, explain
+from mooring.kube.recorder import EventRecorder, ObjectRef
+from mooring.kube.writes import PodWriter, ProfileWriter
+from mooring.model.errors import ManifestError
+from mooring.model.wording import plural
+from mooring.observe.metrics import Metrics
+from mooring.policy.errors import ProfileInvalid
+from mooring.policy.profile import API_VERSION, KIND
+from mooring.policy.rebalancing import Rebalancing
+from mooring.shielding import shielded
+from mooring.time_slices import REST, TimeSlices
+
+__all__ = [
+    "BUDGET_SECONDS",
+    "FIRST_SECONDS",
+    "LOOK_SECONDS",
+    "MakePlan",
+    "Parts",
+    "ProfileRebalancing",
+]
+
+logger = logging.getLogger(__name__)
+
+FIRST_SECONDS: Final = 10.0
+"""How long after a profile was put in force its first plan is made."""
+LOOK_SECONDS: Final = 0.5
+"""How often it is looked whether a move may begin, and whether a replacement is ready."""
+BUDGET_SECONDS: Final = 30.0
+"""How long a disruption budget is waited for that allows no eviction at the moment.
+
+Its status follows a moment after the last replacement has become ready.
+"""
+_PATIENCE_SECONDS: Final = 60.0
+"""How long a plan gives way to pods that wait for a decision, and a move waits for values."""
+_SHORTEST_LIFE: Final = 300.0
+"""A plan is carried out for so long at least, or for the interval between two plans."""
+_FORMER_SECONDS: Final = 5.0
+"""How often it is looked whether the moves of a former leader have ended."""
+_SLICE_SECONDS: Final = 0.005
+_CHANGED: Final = "the profile has changed"
+"""Why nothing is evicted any more by a former version of a profile."""
+_WARNED: Final = frozenset((Result.ELSEWHERE, Result.LATE, Result.GONE, Result.FAILED))
+"""Ends of moves that are told in an Event of the profile."""
+
+
+MakePlan = Callable[[ActiveProfile, Rebalancing, Collection[str], int], Pausing[Plan]]
+"""Makes the plan of a profile with this section.
+
+The uids are those of pods and controllers whose pods are left alone; the number is where the last
+plan has ended.
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """What the rebalancing of all profiles works with.
+
+    `busy` says whether pods wait for a decision. `clock` is monotonic, `now` the time since the
+    epoch, both in seconds.
+    """
+
+    scheduler: SchedulerState
+    expected: ExpectedReplacements
+    make_plan: MakePlan
+    pods: PodWriter
+    preemptions: PreemptionExecutor
+    profiles: ProfileWriter
+    recorder: EventRecorder
+    metrics: Metrics
+    rests: Rests
+    busy: Callable[[], bool]
+    clock: Callable[[], float]
+    now: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]]
+    planning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a plan is made: they are made one after the other."""
+    moves: set[asyncio.Task[None]] = field(default_factory=set)
+    """The moves that have begun: they go on when their profile changes."""
+    evictions: set[asyncio.Task[bool]] = field(default_factory=set)
+    """The evictions that were sent and are not answered."""
+
+
+class ProfileRebalancing:
+    """Plans moves for a profile as it is in force, and carries them out in mode Apply."""
+
+    def __init__(
+        self, entry: ActiveProfile, section: Rebalancing, record: Record, parts: Parts
+    ) -> None:
+        self.entry = entry
+        self.record = record
+        self._section = section
+        self._limits = section.limits
+        self._parts = parts
+        self._name = entry.profile.name
+        self._steps: list[RunningStep] = []
+        """The steps whose moves have not all ended; the last one is begun now."""
+        self._stopped: Stopped | None = None
+        """Why no further step is begun."""
+        self._passed_over: Stopped | None = None
+        """Why the first step was passed over that was, or has not reached what it was for."""
+
+    async def run(self) -> NoReturn:
+        """Make a plan in each interval, and carry it out, until cancelled."""
+        self._take_over()
+        parts, record = self._parts, self.record
+        await parts.sleep(FIRST_SECONDS)
+        while True:
+            began = parts.clock()
+            try:
+                await self._until_former_moves_end()
+                await self._carry_out(await self._new_plan())
+            except PluginFailed as failed:
+                record.message = f"no plan: {text_of(failed)}"
+            except Exception as error:
+                logger.exception("rebalancing for profile %s failed", self._name)
+                record.message = f"no plan: {text_of(error)}"
+            next_at = began + self._section.interval_seconds
+            await parts.sleep(max(0.0, next_at - parts.clock()))
+
+    def _take_over(self) -> None:
+        """Take over what a former leader has done, as the profile's status says."""
+        found, self.record.found = self.record.found, None
+        if found is None:
+            return
+        try:
+            self.record.restore(found, self._section, self._parts.rests)
+        except (ProfileInvalid, ManifestError) as error:
+            text = "the status of rebalancing of profile %s is unreadable: %s"
+            logger.warning(text, self._name, error)
+
+    async def _until_former_moves_end(self) -> None:
+        """Wait until the moves that a former leader began have ended, or their time is over.
+
+        The replacement is left alone; if the time is over before it is ready, all pods of the
+        controller are.
+        """
+        parts, former = self._parts, self.record.former
+        known = set(parts.rests.resting())  # replacements of moves that have ended before
+        while former:
+            for uid in await take_ended(former, known, parts.scheduler, parts.clock):
+                parts.rests.rest(uid, self._limits.rest_seconds)
+            if former:
+                await parts.sleep(_FORMER_SECONDS)
+
+    async def _new_plan(self) -> Plan:
+        """Make a plan in slices when nothing else is to be done, and show it."""
+        parts, record, section = self._parts, self.record, self._section
+        async with parts.planning:
+            until = parts.clock() + _PATIENCE_SECONDS
+            while parts.busy() and parts.clock() < until:
+                await parts.sleep(LOOK_SECONDS)
+            found = list[Plan]()
+
+            def steps() -> Iterator[None]:
+                resting, position = parts.rests.resting(), record.position
+                found.append((yield from parts.make_plan(self.entry, section, resting, position)))
+
+            slices = TimeSlices(_SLICE_SECONDS, rest=REST, clock=parts.clock)
+            await slices.run(steps())
+        (plan,) = found
+        record.position = plan.position
+        record.publish(plan, section)
+        return plan
+
+    async def _carry_out(self, plan: Plan) -> None:
+        """Carry out the steps of the plan, and say why if it is not carried out to its end."""
+        section, record = self._section, self.record
+        if section.mode != "Apply" or self.entry.profile.spec.mode != "Active" or not plan.steps:
+            return
+        try:
+            await self._take_all(plan)
+            self._settle()
+            while self._steps:
+                await self._parts.sleep(LOOK_SECONDS)
+                self._settle()
+        finally:
+            for running in self._steps:
+                running.give_room(to_pods=False)
+            self._steps.clear()
+        stopped = self._stopped or self._passed_over
+        record.message = stopped.why if stopped else "all moves of the last plan were carried out"
+        if stopped and stopped.warns:
+            self._warn(stopped.why)
+
+    async def _take_all(self, plan: Plan) -> None:
+        """Take the steps one after the other, until the plan is stopped."""
+        self._stopped = self._passed_over = None
+        begin_by = self._parts.clock() + max(self._section.interval_seconds, _SHORTEST_LIFE)
+        try:
+            for step in plan.steps:
+                await self._take(step, begin_by)
+        except Stopped as stopped:
+            self._settle()  # a move that has ended meanwhile may have stopped it before
+            self._stopped = self._stopped or stopped
+
+    async def _take(self, step: Step, begin_by: float) -> None:
+        """Begin all moves of a step, the first one by that time, or pass the step over."""
+        parts = self._parts
+        running = RunningStep(step, self.entry, self._section, parts.scheduler, parts.now)
+        self._steps.append(running)
+        try:
+            for moves in (step.moves,) if step.group else ((m,) for m in step.moves):
+                # The rest of a step follows its first move.
+                await self._begin(running, moves, math.inf if running.begun else begin_by)
+        except PassedOver as why:
+            running.why = why
+        finally:
+            running.is_over = True
+
+    async def _begin(self, running: RunningStep, moves: Sequence[Move], begin_by: float) -> None:
+        """Begin these moves together, as soon as all allows them, and by that time.
+
+        Raises:
+            Stopped: They cannot be carried out.
+        """
+        parts, record = self._parts, self.record
+        self._check_size(running.step, moves)
+        self._check_unchanged(running, moves)
+        await self._until_allowed(moves)
+        if parts.clock() >= begin_by:
+            raise Stopped("the cluster has changed since the plan was made: a new one follows")
+        begun = {move.pod.uid: UnderWay(move, running.step, parts.now()) for move in moves}
+        record.under_way |= begun
+        try:
+            await self._write_down()
+            await self._until_possible(running, moves)
+        except BaseException:
+            for uid in begun:
+                del record.under_way[uid]
+            raise
+        running.hold_room()
+        for each in begun.values():
+            parts.expected.keep(each)
+            running.begun.append(each)
+            _in_task(self._move(each), parts.moves)
+
+    def _check_size(self, step: Step, moves: Sequence[Move]) -> None:
+        limits, count = self._limits, len(moves)
+        if count > limits.moves_at_a_time:
+            name = f"limits.movesAtATime is {limits.moves_at_a_time}"
+        elif max(_by_owner(moves).values()) > limits.moves_at_a_time_per_workload:
+            name = f"limits.movesAtATimePerWorkload is {limits.moves_at_a_time_per_workload}"
+        elif count > limits.moves_per_hour:
+            name = f"limits.movesPerHour is {limits.moves_per_hour}"
+        else:
+            return
+        why = f"has {count} members to be moved together, and {name}"
+        raise PassedOver(_about(moves, f"group {step.group} {why}", f"a group {why}"))
+
+    def _check_unchanged(self, running: RunningStep, moves: Sequence[Move]) -> None:
+        if (why := running.changed(moves)) is not None:
+            raise PassedOver(why)
+
+    async def _until_allowed(self, moves: Sequence[Move]) -> None:
+        """Wait until limits and disruption budgets allow these moves.
+
+        A budget is waited for as long as moves are under way, because a replacement may become
+        ready that counts for it, and a moment more.
+
+        Raises:
+            Stopped: They do not.
+        """
+        parts, limits = self._parts, self._limits
+        until = parts.clock() + BUDGET_SECONDS
+        while True:
+            self._check_going_on()
+            if self.record.used_of_hour + len(moves) > limits.moves_per_hour:
+                most = plural(limits.moves_per_hour, "pod")
+                raise Stopped(f"at most {most} an hour may be moved")
+            if not self._may_begin(moves):
+                until = parts.clock() + BUDGET_SECONDS
+            else:
+                evictions = parts.scheduler.state.evictions
+                budget = evictions.exhausted_budget(move.pod for move in moves)
+                if budget is None:
+                    return
+                if self._is_under_way:
+                    until = parts.clock() + BUDGET_SECONDS
+                elif parts.clock() >= until:
+                    why = "allows no eviction"
+                    named = f"disruption budget {budget} {why}"
+                    raise PassedOver(_about(moves, named, f"a disruption budget {why}"))
+            await parts.sleep(LOOK_SECONDS)
+
+    def _may_begin(self, moves: Sequence[Move]) -> bool:
+        """Return whether so few moves are under way that these may begin."""
+        limits, record = self._limits, self.record
+        return record.in_flight + len(moves) <= limits.moves_at_a_time and all(
+            record.in_flight_of(owner) + count <= limits.moves_at_a_time_per_workload
+            for owner, count in _by_owner(moves).items()
+        )
+
+    @property
+    def _is_under_way(self) -> bool:
+        """Whether moves of this plan have begun and not ended."""
+        return any(running.is_under_way for running in self._steps)
+
+    async def _write_down(self) -> None:
+        """Write into the status what is about to be done, for the leader that may come next."""
+        try:
+            await self.write_status()
+        except ApiError as error:
+            why = f"the profile's status is not written: {explain(error)}"
+            raise Stopped(why, warns=True) from error
+
+    async def _until_possible(self, running: RunningStep, moves: Sequence[Move]) -> None:
+        """Return if the moves are possible now, or as soon as moves before them have ended.
+
+        Raises:
+            Stopped: They are not.
+        """
+        parts = self._parts
+        until = parts.clock() + _PATIENCE_SECONDS
+        while True:
+            self._check_going_on()
+            self._check_unchanged(running, moves)
+            why: Why | None
+            try:
+                why, waits = running.why_not(moves, parts.rests.resting()), self._is_under_way
+            except StillEvaluating as evaluating:
+                why, waits = str(evaluating), parts.clock() < until
+            if why is None:
+                return
+            if not waits:
+                raise PassedOver(why)
+            await parts.sleep(LOOK_SECONDS)
+
+    def _check_going_on(self) -> None:
+        """Raise what has stopped the plan, or the step that is being begun."""
+        self._settle()
+        if stopped := self._stopped or self._steps[-1].why:
+            raise stopped
+        if not self._is_in_force():
+            raise Stopped(_CHANGED)
+        if not is_open(self._section.windows, self._parts.now()):
+            raise Stopped("it is outside of the windows for moves")
+
+    def _settle(self) -> None:
+        """Note which moves have ended, and end the steps that are over.
+
+        Pods get the room that was made for them. The step waits for the pods that made it to leave
+        their nodes, but not without an end.
+        """
+        now = self._parts.clock()
+        for running in tuple(self._steps):
+            for each in running.begun:
+                warns = each.result in _WARNED
+                if each.result is not None and not each.evicted:
+                    running.why = running.why or PassedOver(each.why, warns=warns)
+                elif each.result not in (None, Result.MOVED):
+                    self._stopped = self._stopped or Stopped(each.why, warns=warns)
+            if not running.is_over or running.is_under_way:
+                running.until = now + self._limits.replacement_seconds
+            elif running.why is not None or now >= running.until or running.is_left:
+                self._end(running)
+
+    def _end(self, running: RunningStep) -> None:
+        """End a step: give room to its pods if it has reached what it was for."""
+        self._steps.remove(running)
+        missed: Why | None = None
+        if running.begun:
+            missed = running.unreached() if self._is_in_force() else _CHANGED
+        running.give_room(to_pods=bool(running.begun) and missed is None)
+        why = running.why or (Stopped(missed) if missed is not None else None)
+        self._passed_over = self._passed_over or why
+
+    def _is_in_force(self) -> bool:
+        return self._parts.scheduler.profiles.in_force.get(self._name) is self.entry
+
+    async def _move(self, under_way: UnderWay) -> None:
+        """Evict the pod, wait until its replacement is ready, and note how the move has ended."""
+        parts, record, pod = self._parts, self.record, under_way.move.pod
+        try:
+            if await self._evict(under_way):
+                self._evicted(under_way)
+                await self._until_replaced(under_way)
+        except Exception as error:
+            logger.exception("moving pod %s failed", pod.key)
+            under_way.end(Result.FAILED, text_of(error))
+        finally:
+            parts.expected.forget(under_way)
+            record.under_way.pop(pod.uid, None)
+        parts.metrics.rebalanced(self._name, str(under_way.result))
+        if under_way.evicted:
+            record.note(under_way)
+            parts.rests.rest(under_way.rests, self._limits.rest_seconds)
+        elif under_way.why != _CHANGED:  # it would be refused again
+            parts.rests.rest(pod.uid, self._limits.rest_seconds)
+
+    async def _evict(self, under_way: UnderWay) -> bool:
+        """Evict the pod; end the move and return False if that fails.
+
+        No eviction is sent once the profile is not in force any more as it was planned with.
+        """
+        parts, state, pod = self._parts, self._parts.scheduler.state, under_way.move.pod
+        if not state.begin_evictions(under_way.place or pod, (pod,)):
+            under_way.end(Result.GONE, about("{} has gone", pod))
+            return False
+        request = _in_task(
+            parts.pods.evict_pod(pod.namespace, pod.name, pod.uid, wanted=self._is_in_force),
+            parts.evictions,
+        )
+        try:
+            if await shielded(request):
+                return True
+            under_way.end(Result.GONE, about("{} was deleted by somebody else", pod))
+        except DisruptionBudgetError:
+            state.eviction_refused(pod, by_budget=True)
+            under_way.end(Result.REFUSED, about("a disruption budget keeps {}", pod))
+        except NotWantedError:
+            under_way.end(Result.REFUSED, _CHANGED)
+        except KubeError as error:  # whose text names the pod
+            why = TextAboutPods(explain(error), (PodRef.of(pod),), "a pod could not be evicted")
+            under_way.end(Result.FAILED, why)
+        parts.preemptions.stays(pod)
+        return False
+
+    def _evicted(self, under_way: UnderWay) -> None:
+        """Note the eviction, and tell it in an Event of the pod."""
+        move, step = under_way.move, under_way.step
+        under_way.evicted = True
+        self.record.evictions.note()
+        note = (
+            f"Evicted from node {move.source} by profile {self._name}, so that it runs on node "
+            f"{move.target} ({step.goal}): {_for_everybody(step.reason)}"
+        )
+        pod = move.pod
+        regarding = ObjectRef("Pod", pod.name, pod.namespace, pod.uid)
+        self._parts.recorder.record(regarding, "Normal", "Rebalanced", "Rebalancing", note)
+
+    async def _until_replaced(self, under_way: UnderWay) -> None:
+        """Wait until the replacement is ready, or it is clear that the move fails."""
+        clock, seconds = self._parts.clock, float(self._limits.replacement_seconds)
+        pod = under_way.move.pod
+        if pod.owner is not None and pod.owner.kind == "StatefulSet":
+            seconds += pod.termination_grace_period_seconds  # it comes when the pod has gone
+        until = clock() + seconds
+        while (ended := self._ended(under_way)) is None:
+            if clock() >= until:
+                ended = Result.LATE, _why_late(under_way, seconds)
+                break
+            await self._parts.sleep(LOOK_SECONDS)
+        under_way.end(*ended)
+
+    def _ended(self, under_way: UnderWay) -> tuple[Result, Why] | None:
+        """Return how the move has ended by now, and why; None while it goes on."""
+        move, replacement = under_way.move, under_way.replacement
+        scheduler, state = self._parts.scheduler, self._parts.scheduler.state
+        if scheduler.cluster.row(move.target) is None:
+            return Result.GONE, f"node {move.target} has gone"
+        if replacement is None:
+            why = "the controller of {} makes pods of another spec by now"
+            return (Result.GONE, about(why, move.pod)) if under_way.changed else None
+        placed = state.pods.get(replacement.uid)
+        if placed is None:
+            waits = replacement.uid in state.unscheduled or scheduler.queue.get(replacement.uid)
+            why = "{}, the replacement of {}, has gone"
+            return None if waits else (Result.GONE, about(why, replacement, move.pod))
+        if not placed.assumed and placed.pod.node_name != move.target:
+            there = f"is on node {placed.pod.node_name} and not on {move.target}"
+            why = f"{{}}, the replacement of {{}}, {there}"
+            return Result.ELSEWHERE, about(why, placed.pod, move.pod)
+        return (Result.MOVED, "") if placed.pod.ready and not placed.assumed else None
+
+    def _warn(self, why: Why) -> None:
+        """Tell in an Event of the profile why its plan is not carried out any further.
+
+        The log and the profile's status name the pods; the Event is in the namespace default.
+        """
+        regarding = ObjectRef(KIND, self._name, uid=self.record.uid, api_version=API_VERSION)
+        reason = "RebalancingStopped"
+        self._parts.recorder.record(
+            regarding, "Warning", reason, "Rebalancing", _for_everybody(why)
+        )
+        logger.warning("rebalancing for profile %s is stopped: %s", self._name, whole(why))
+
+    async def write_status(self, *, if_changed: bool = False) -> None:
+        """Write what the profile's status says of rebalancing; raise ApiError if that fails."""
+        record = self.record
+        if if_changed and _digest(record.status()) == record.written:
+            return
+        async with record.writing:
+            status = record.status()
+            await self._parts.profiles.patch_status(self._name, {"rebalancing": status})
+            record.written = _digest(status)
+
+
+_Result = TypeVar("_Result")
+
+
+def _in_task(
+    work: Coroutine[Any, Any, _Result], tasks: set[asyncio.Task[_Result]]
+) -> asyncio.Task[_Result]:
+    """Do the work in a task of its own, which is one of `tasks` until it has ended."""
+    task = asyncio.create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task
+
+
+def _by_owner(moves: Sequence[Move]) -> Counter[str]:
+    """Return how many of the pods are of each controller, by its uid."""
+    return Counter(move.pod.owner.uid if move.pod.owner is not None else "" for move in moves)
+
+
+def _about(moves: Sequence[Move], text: str, otherwise: str) -> TextAboutPods:
+    """Return a text that only those may read who may get the pods."""
+    return TextAboutPods(text, tuple(PodRef.of(move.pod) for move in moves), otherwise)
+
+
+def _for_everybody(text: Why) -> str:
+    """Return the text for an Event, which is read by people who may not get other pods."""
+    return text.otherwise if isinstance(text, TextAboutPods) else text
+
+
+def _why_late(under_way: UnderWay, seconds: float) -> TextAboutPods:
+    move, replacement = under_way.move, under_way.replacement
+    if replacement is None:
+        return about(f"no replacement of {{}} has come within {seconds:.0f} s", move.pod)
+    late = f"was not ready on node {move.target} within {seconds:.0f} s"
+    return about(f"{{}}, the replacement of {{}}, {late}", replacement, move.pod)
+
+
+def _digest(status: Mapping[str, Any]) -> bytes:
+    """Return what is equal for equal statuses, whenever they are observed."""
+    kept = {name: value for name, value in status.items() if name != "observedTime"}
+    return sha256(orjson.dumps(kept)).digest()
