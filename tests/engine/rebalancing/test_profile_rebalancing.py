@@ -20,7 +20,7 @@ from mooring.kube.config import Connection
 from mooring.kube.timestamps import rfc3339
 from mooring.model.events import Kind
 from mooring.testing.builders import pdb, pod, uid_of
-from rebalancing_stage import OWNER, UID, Api, Stage, running, until, working
+from rebalancing_stage import OWNER, PROFILE, UID, Api, Stage, running, until, working
 
 NAME = "default-scheduler"
 OTHER = {**OWNER, "name": "db", "uid": "rs-db"}
@@ -324,6 +324,21 @@ async def test_a_plan_that_is_stopped_waits_for_the_moves_that_have_begun(
         assert await plan.stops() == (
             "pod default/web-1-new, the replacement of pod default/web-1, is on node a and not on b"
         )
+
+
+async def test_nothing_is_evicted_once_the_profile_has_changed(stage: Stage, api: Api) -> None:
+    held = api.held = []
+    async with executing(stage, api, *steps(stage, "web-1")):
+        await until(stage, lambda: held)
+        stage.put_profile(minimumGain=20)
+        api.held = None
+        held[0].reply(PROFILE)
+        for _ in range(100_000):  # no time passes, in which the profile's work would be cancelled
+            if not stage.message.endswith("planned"):
+                break
+            await asyncio.sleep(0)
+        assert stage.message == "the profile has changed"
+    assert api.evicted == []
 
 
 async def test_a_plan_that_has_not_reached_what_it_was_for_says_so(stage: Stage, api: Api) -> None:

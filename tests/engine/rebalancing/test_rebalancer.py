@@ -101,16 +101,6 @@ async def test_a_status_is_written_after_the_one_before_has_arrived(stage: Stage
     assert any(status["underWay"] for status in api.statuses[1:])
 
 
-async def test_nothing_is_evicted_while_the_status_cannot_be_written(
-    stage: Stage, api: Api
-) -> None:
-    api.refuse_status = True
-    stage.steps = [stage.step(stage.move("web-1", "b"))]
-    async with working(stage):
-        await until(stage, lambda: stage.plans == 2)
-    assert api.evicted == []
-
-
 async def test_what_was_moved_is_left_alone_by_the_next_plans(stage: Stage, api: Api) -> None:
     api.evict = replace_at(stage, "b")
     stage.steps = [stage.step(stage.move("web-1", "b"))]

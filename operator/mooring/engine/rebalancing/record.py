@@ -1,14 +1,14 @@
 """What the rebalancing of one profile has planned and done, as documents and as its status."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
 from mooring.engine.rebalancing.former import FormerMove
 from mooring.engine.rebalancing.limits import HOUR, Evictions, Rests
-from mooring.engine.rebalancing.plan import Plan, Step
+from mooring.engine.rebalancing.plan import Move, Plan, Step
 from mooring.engine.rebalancing.report import named_group
 from mooring.engine.rebalancing.under_way import Result, UnderWay
 from mooring.framework.decision import PodRef, TextAboutPods
@@ -79,27 +79,28 @@ class Published:
             pods=plan.pods,
             examined=plan.examined,
             spent=plan.spent,
-            moves=tuple(_shown(plan)),
+            moves=tuple(
+                _shown(move, step, number, step.moves)
+                for number, step in enumerate(plan.steps)
+                for move in step.moves
+            ),
             fits=tuple(pod for step in plan.steps for pod in step.fits),
             emptied=tuple(node for step in plan.steps for node in step.emptied),
             refused=dict(islice(_by_count(plan.refused), _MOST_REFUSED)),
         )
 
 
-def _shown(plan: Plan) -> Iterable[ShownMove]:
-    for number, step in enumerate(plan.steps):
-        group = named_group(step.group, (PodRef.of(move.pod) for move in step.moves))
-        for move in step.moves:
-            yield ShownMove(
-                pod=PodRef.of(move.pod),
-                source=move.source,
-                target=move.target,
-                goal=str(step.goal),
-                reason=step.reason,
-                step=number,
-                gain=step.gain,
-                group=group,
-            )
+def _shown(move: Move, step: Step, number: int, members: Sequence[Move]) -> ShownMove:
+    return ShownMove(
+        pod=PodRef.of(move.pod),
+        source=move.source,
+        target=move.target,
+        goal=str(step.goal),
+        reason=step.reason,
+        step=number,
+        gain=step.gain,
+        group=named_group(step.group, (PodRef.of(member.pod) for member in members)),
+    )
 
 
 def _by_count(refused: Mapping[str, int]) -> Iterable[tuple[str, int]]:
@@ -147,8 +148,8 @@ class Record:
     former: list[FormerMove] = field(default_factory=list)
     found: object = None
     """What the status said when the profile came, until that is taken over."""
-    written: bytes = b""
-    """A digest of the status that was written last."""
+    written: Mapping[str, Any] = field(default_factory=dict)
+    """The status that was written last, without the time of it."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a status is written: of two that are on their way the older one might arrive last,
     and hide a move from the next leader."""
@@ -264,7 +265,7 @@ class Record:
             done=self.done,
             evicted_in_last_hour=len(self.evictions),
             under_way=tuple(
-                shown for each in self.under_way.values() for shown in _shown(Plan((_only(each),)))
+                _shown(each.move, each.step, 0, [each.move]) for each in self.under_way.values()
             ),
             plan=self.plan,
         )
@@ -295,12 +296,6 @@ def _left_out(plan: Plan) -> str:
 def whole(text: str | TextAboutPods) -> str:
     """Return the text with the names of pods, as the profile's status has them."""
     return text.text if isinstance(text, TextAboutPods) else text
-
-
-def _only(under_way: UnderWay) -> Step:
-    """Return the step with this move alone."""
-    step = under_way.step
-    return Step(step.goal, (under_way.move,), step.reason, step.gain, group=step.group)
 
 
 def _planned(move: ShownMove) -> PlannedMove:
