@@ -16,9 +16,12 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Final, NoReturn, TypeVar
+
+import orjson
 
 from mooring.engine.groups.slices import Pausing
 from mooring.engine.preemption_executor import PreemptionExecutor
@@ -513,12 +516,12 @@ class ProfileRebalancing:
     async def write_status(self, *, if_changed: bool = False) -> None:
         """Write what the profile's status says of rebalancing; raise ApiError if that fails."""
         record = self.record
-        if if_changed and record.written == {**record.status(), "observedTime": ""}:
+        if if_changed and record.written == _digest(record.status()):
             return
         async with record.writing:
             status = record.status()
             await self._parts.profiles.patch_status(self._name, {"rebalancing": status})
-            record.written = {**status, "observedTime": ""}
+            record.written = _digest(status)
 
 
 _Result = TypeVar("_Result")
@@ -555,3 +558,8 @@ def _why_late(under_way: UnderWay, seconds: float) -> TextAboutPods:
         return about(f"no replacement of {{}} has come within {seconds:.0f} s", move.pod)
     late = f"was not ready on node {move.target} within {seconds:.0f} s"
     return about(f"{{}}, the replacement of {{}}, {late}", replacement, move.pod)
+
+
+def _digest(status: Mapping[str, Any]) -> bytes:
+    """Return what is equal for equal statuses, whenever they are observed; it keeps no pods."""
+    return sha256(orjson.dumps({**status, "observedTime": ""})).digest()

@@ -148,8 +148,8 @@ class Record:
     former: list[FormerMove] = field(default_factory=list)
     found: object = None
     """What the status said when the profile came, until that is taken over."""
-    written: Mapping[str, Any] = field(default_factory=dict)
-    """The status that was written last, without the time of it."""
+    written: bytes = b""
+    """A digest of the status that was written last."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a status is written: of two that are on their way the older one might arrive last,
     and hide a move from the next leader."""
