@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from mooring.engine.groups.slices import Pausing
+from mooring.pausing import Work
+from mooring.time_slices import TimeSlices
 
 __all__ = ["driven"]
 
@@ -11,15 +12,17 @@ _Result = TypeVar("_Result")
 
 
 def driven(
-    steps: Pausing[_Result], in_pause: Callable[[], object] = lambda: None
+    call: Callable[[], _Result],
+    in_pause: Callable[[], object] = lambda: None,
+    clock: Callable[[], float] = lambda: 0.0,
 ) -> tuple[_Result, int]:
-    """Return the result of the steps, and how many pauses there were."""
-    results, pauses = list[_Result](), 0
+    """Return the result of a call that pauses wherever it may, and how many pauses there were.
 
-    def kept() -> Pausing[None]:
-        results.append((yield from steps))
-
-    for _ in kept():
-        pauses += 1
-        in_pause()
-    return results[0], pauses
+    `in_pause` is called in each, and `clock` tells the seconds that they take.
+    """
+    pauses = 0
+    with Work(call, TimeSlices(0.0, clock=clock)) as work:
+        while not work.advance():
+            pauses += 1
+            in_pause()
+        return work.result(), pauses

@@ -1,7 +1,6 @@
 """Searches for nodes for members of a group, which pause as often as they can if that is asked."""
 
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,9 @@ from deciding import Deciding
 from driving import driven
 from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
 from mooring.engine.groups.answers import GroupAnswers
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.placement import GroupSearch
 from mooring.engine.groups.search import Assignment, SearchedMembers
-from mooring.engine.groups.slices import SearchBudget, run_whole
 from mooring.model.node import HOSTNAME
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import pod
@@ -48,7 +47,7 @@ def placed(
     answers: GroupAnswers | None = None,
 ) -> Assignment:
     """Return what the search finds."""
-    return run_whole(search_for(deciding, members, rejected, answers=answers).place())
+    return search_for(deciding, members, rejected, answers=answers).place()
 
 
 def answered(
@@ -69,17 +68,11 @@ def answered(
     return answers
 
 
-def pausing() -> SearchBudget:
-    """Return a budget that pauses as often as the search can."""
-    seconds = count()
-    return SearchBudget(clock=lambda: float(next(seconds)))
-
-
 def placed_in_slices(
     deciding: Deciding, members: list[Raw], in_pause: Callable[[], object] = lambda: None
 ) -> tuple[Assignment, int]:
     """Return what a search finds that pauses as often as it can, and how often that is."""
-    return driven(search_for(deciding, members, budget=pausing()).place(), in_pause)
+    return driven(search_for(deciding, members).place, in_pause)
 
 
 def by_name(deciding: Deciding, assignment: Assignment) -> dict[str, str]:

@@ -10,7 +10,6 @@ from background import in_background
 from kube.api_server import Request
 from kube.virtual_clock import VirtualClock
 from mooring.engine.build import build_engine
-from mooring.engine.groups.slices import Pausing
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.plan import Move, Plan, Step
 from mooring.engine.rebalancing.profile_rebalancing import LOOK_SECONDS
@@ -25,6 +24,7 @@ from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.workloads import parse_pod_disruption_budget
+from mooring.pausing import pause
 from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.testing.builders import cluster, node, pod, uid_of
 from scheduler_states import SHIPPED_ONLY, put_profile
@@ -106,8 +106,8 @@ class Stage:
         _section: Rebalancing,
         resting: Collection[str],
         _position: int,
-    ) -> Pausing[Plan]:
-        yield
+    ) -> Plan:
+        pause()
         self.plans += 1
         if self.breaks:
             raise ValueError("broken")

@@ -15,13 +15,10 @@ def relisted(mirror: Mirror, resource: Resource, raws: Iterable[dict[str, Any]])
     """Show the mirror this list of raw objects."""
     relist = mirror.relist(resource)
     for raw in raws:
-        for _ in relist.adding(raw):
-            pass
-    for _ in relist.apply():
-        pass
+        relist.add(raw)
+    relist.apply()
 
 
 def replace_all(state: ClusterState, kind: Kind, values: Mapping[str, Any]) -> None:
     """Make these all objects of the kind; for their keys see `ClusterState.put`."""
-    for _ in state.replacing(kind, values, state.keys(kind)):
-        pass
+    state.replacing(kind, values, state.keys(kind))

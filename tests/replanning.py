@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from deciding import Deciding
-from mooring.engine.groups.slices import SearchBudget, run_whole
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.rebalancing.movable import Movable
 from mooring.engine.rebalancing.plan import Plan
 from mooring.engine.rebalancing.planner import Planner
@@ -77,7 +77,7 @@ class Replanning(Deciding):
 
     def plan(self, only_for: PodRef | GroupKey | None = None, **arguments: Any) -> Plan:
         """Return the plan; the arguments are those of the planner."""
-        return run_whole(self.planner(**arguments).plan(only_for))
+        return self.planner(**arguments).plan(only_for)
 
     def carry_out(self, plan: Plan) -> None:
         """Have the pods of the plan on their targets, one after the other."""

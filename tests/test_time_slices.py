@@ -3,10 +3,12 @@
 import asyncio
 import gc
 import weakref
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
+from mooring.pausing import pause
 from mooring.time_slices import TimeSlices
 
 
@@ -19,8 +21,14 @@ class Work:
         """After how many steps the other task ran."""
         self.steps = 0
 
-    def run(self, number: int) -> Iterator[None]:
-        """Take so many steps."""
+    def run(self, number: int) -> str:
+        """Take so many steps, with a pause after each."""
+        for _ in self.each(number):
+            pause()
+        return "done"
+
+    def each(self, number: int) -> Iterator[None]:
+        """Yield after each of so many steps."""
         for _ in range(number):
             self.steps += 1
             self.now += 1.0
@@ -36,7 +44,7 @@ class Work:
 async def turns(work: Work, number: int, seconds: float) -> list[int]:
     """Return after which of so many steps, in slices of so many seconds, another task ran."""
     beside = asyncio.create_task(work.beside())
-    await TimeSlices(seconds, clock=lambda: work.now).run(work.run(number))
+    await TimeSlices(seconds, clock=lambda: work.now).run(partial(work.run, number))
     beside.cancel()
     return work.turns
 
@@ -48,14 +56,32 @@ async def test_other_tasks_run_after_each_slice() -> None:
 async def test_the_result_of_work_is_returned_and_other_tasks_run_after_each_slice() -> None:
     work = Work()
 
-    def doing() -> Generator[None, None, str]:
-        yield from work.run(7)
-        return "done"
-
     beside = asyncio.create_task(work.beside())
-    assert await TimeSlices(3.0, clock=lambda: work.now).result(doing()) == "done"
+    assert await TimeSlices(3.0, clock=lambda: work.now).run(partial(work.run, 7)) == "done"
     beside.cancel()
     assert work.turns == [3, 6]
+
+
+async def test_the_error_of_work_is_raised_after_its_pauses() -> None:
+    work = Work()
+
+    def fail() -> None:
+        work.run(3)
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await TimeSlices(2.0, clock=lambda: work.now).run(fail)
+    assert work.steps == 3
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [(True, 7), (False, 3)])
+async def test_work_that_is_not_wanted_any_more_ends_in_its_next_pause(
+    *, wanted: bool, expected: int
+) -> None:
+    work = Work()
+    slices = TimeSlices(3.0, clock=lambda: work.now)
+    await slices.run_while(lambda: wanted, partial(work.run, 7))
+    assert work.steps == expected
 
 
 async def test_work_of_less_than_a_slice_is_done_without_a_pause() -> None:
@@ -72,7 +98,7 @@ async def test_a_slice_ends_so_many_seconds_after_the_last_pause() -> None:
     work = Work()
     slices = TimeSlices(3.0, clock=lambda: work.now)
     ends = list[float]()
-    for _ in work.run(4):
+    for _ in work.each(4):
         await slices.pause()
         ends.append(slices.end)
     assert ends == [3.0, 3.0, 6.0, 6.0]
@@ -82,7 +108,7 @@ async def test_what_a_task_has_waited_for_does_not_end_its_slice() -> None:
     work = Work()
     slices = TimeSlices(3.0, clock=lambda: work.now)
     beside = asyncio.create_task(work.beside())
-    for _ in work.run(5):
+    for _ in work.each(5):
         work.now += 10.0
         slices.begin()
         await slices.pause()
@@ -100,8 +126,23 @@ async def test_the_event_loop_rests_for_so_many_times_as_long_as_the_slice_took(
 
     monkeypatch.setattr(asyncio, "sleep", note)
     work = Work()
-    await TimeSlices(2.0, rest=3.0, clock=lambda: work.now).run(work.run(5))
+    await TimeSlices(2.0, rest=3.0, clock=lambda: work.now).run(partial(work.run, 5))
     assert rests == [6.0, 6.0]
+
+
+async def test_work_ends_in_a_pause_after_which_it_is_not_wanted() -> None:
+    work = Work()
+    slices = TimeSlices(1.0, clock=lambda: work.now)
+    await slices.run_while(lambda: work.steps < 3, partial(work.run, 7))
+    assert work.steps == 3
+
+
+async def test_a_slice_lasts_as_long_as_it_took_to_close_and_open_what_is_around_a_pause() -> None:
+    work = Work()
+    slices = TimeSlices(1.0, clock=lambda: work.now)
+    work.now = 5.0  # to open took five seconds, to close as long
+    slices.resumed()
+    assert slices.end == 15.0
 
 
 async def test_young_garbage_is_collected_between_slices() -> None:
@@ -114,7 +155,8 @@ async def test_young_garbage_is_collected_between_slices() -> None:
         garbage.itself = garbage
         gone = weakref.ref(garbage)
         del garbage
-        await TimeSlices(0.0).run(range(10))
+        work = Work()
+        await TimeSlices(1.0, clock=lambda: work.now).run(partial(work.run, 10))
         assert gone() is None
     finally:
         gc.enable()

@@ -1,15 +1,17 @@
 """Do long work on the event loop in slices, between which other tasks run.
 
-Work that decides about pods may not know of the event loop: it is a generator that yields where
-other tasks may run, and `TimeSlices.run` takes its steps.
+Work that decides about pods may not know of the event loop: it calls `pause` where other tasks may
+run, and `TimeSlices.run` runs it.
 """
 
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable
 from itertools import count
 from typing import Final, TypeVar
+
+from mooring.pausing import Work
 
 __all__ = ["REST", "TimeSlices"]
 
@@ -24,7 +26,7 @@ _slices_ended = count(1)
 
 
 class TimeSlices:
-    """Divide long work into slices: `pause` after each small step, or `run` takes all steps.
+    """Divide long work into slices: `pause` after each small step, or `run` a call that pauses.
 
     Args:
         seconds: How long a slice lasts at least; it ends with a step.
@@ -42,7 +44,7 @@ class TimeSlices:
     ) -> None:
         self._seconds = seconds
         self._rest = rest
-        self._clock = clock
+        self.clock = clock
         self._began = clock()
 
     @property
@@ -52,30 +54,46 @@ class TimeSlices:
 
     def begin(self) -> None:
         """Begin a slice now, because the task has just waited and other tasks have run."""
-        self._began = self._clock()
+        self._began = self.clock()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the present slice has lasted long enough."""
+        return self.clock() - self._began >= self._seconds
 
     async def pause(self) -> None:
         """Let other tasks run if the present slice is over."""
-        took = self._clock() - self._began
-        if took >= self._seconds:
-            _collect_at_times()
-            await asyncio.sleep(self._rest * took)
-            self.begin()
+        if self.is_over:
+            await self._let_others_run()
 
-    async def run(self, steps: Iterable[object]) -> None:
-        """Take all steps, and let other tasks run after each slice."""
-        for _ in steps:
-            await self.pause()
+    async def run(self, call: Callable[[], _Result]) -> _Result:
+        """Return the result of a call, and let other tasks run where it pauses."""
+        with Work(call, self) as work:
+            while not work.advance():
+                await self._let_others_run()
+            return work.result()
 
-    async def result(self, steps: Generator[object, None, _Result]) -> _Result:
-        """Take all steps as `run` does, and return the result of the generator."""
-        while True:
-            try:
-                next(steps)
-            except StopIteration as ended:
-                result: _Result = ended.value
-                return result
-            await self.pause()
+    async def run_while(self, wanted: Callable[[], bool], call: Callable[[], object]) -> None:
+        """Run a call as `run` does; end it in a pause after which it is not wanted any more."""
+        with Work(call, self) as work:
+            while not work.advance():
+                if not wanted():
+                    return
+                await self._let_others_run()
+
+    async def _let_others_run(self) -> None:
+        _collect_at_times()
+        await asyncio.sleep(self._rest * (self.clock() - self._began))
+        self.begin()
+
+    def resumed(self) -> None:
+        """Have the slice last as long as closing and opening of trials takes, so that work goes on.
+
+        To close takes about as long as to open.
+        """
+        now = self.clock()
+        self._began, opening = now, now - self._began
+        self._began += max(2 * opening - self._seconds, 0.0)
 
 
 def _collect_at_times() -> None:

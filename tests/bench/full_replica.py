@@ -6,6 +6,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -179,7 +180,7 @@ class FullReplica:
         slices = TimeSlices(clock=self.clock)
         _, obj = event_of(line)
         await slices.pause()
-        await slices.run(self.mirror.taking_over(resource, event, obj))
+        await slices.run(partial(self.mirror.apply, resource, event, obj))
 
     async def show_profile(self, raw: dict[str, Any]) -> None:
         """Show the profile as kopf does, and find the profiles of pods anew."""
@@ -187,19 +188,19 @@ class FullReplica:
         raw["metadata"]["generation"] = self._generation
         await self.handlers.on_profile({"type": "MODIFIED", "object": raw})
         await asyncio.sleep(0)
-        await TimeSlices().run(self.engine.pod_enqueuer.find_profiles())
+        await TimeSlices().run(self.engine.pod_enqueuer.find_profiles)
 
     async def delete_profile(self, name: str) -> None:
         """Show that the profile was deleted, and find the profiles of pods anew."""
         await self.handlers.on_profile({"type": "DELETED", "object": profile(name)})
         await asyncio.sleep(0)
-        await TimeSlices().run(self.engine.pod_enqueuer.find_profiles())
+        await TimeSlices().run(self.engine.pod_enqueuer.find_profiles)
 
     async def follow_server(self, version: str) -> None:
         """Have the reflectors tell of an API server of this version, and count pods anew."""
         self.engine.follow_server(version)
         await asyncio.sleep(0)
-        await TimeSlices().run(self.engine.pod_enqueuer.find_profiles())
+        await TimeSlices().run(self.engine.pod_enqueuer.find_profiles)
 
     def compare(self, pods: Iterable[Pod], *, others: int) -> Coroutine[Any, Any, None]:
         """Compare the pods that wait with a list of these pods and so many others.
@@ -240,9 +241,9 @@ class FullReplica:
         """Read a list as a reflector does."""
         slices, relist = TimeSlices(clock=self.clock), self.mirror.relist(resource)
         for raw in raws:
-            await slices.run(relist.adding(raw))
+            await slices.run(partial(relist.add, raw))
             await slices.pause()
-        await slices.run(relist.apply())
+        await slices.run(relist.apply)
 
     def _fill(self) -> None:
         for number in range(_NAMESPACES):

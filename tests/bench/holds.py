@@ -214,9 +214,9 @@ def delete_profile(r: FullReplica) -> Iterator[Work]:
     r.wait_many(20 * r.nodes)
     yield r.delete_profile("mooring")
     r.skipped += 6.0
-    yield TimeSlices().run(r.engine.pod_enqueuer.report())
+    yield TimeSlices().run(r.engine.pod_enqueuer.report)
     r.skipped += 60.0
-    yield TimeSlices().run(r.engine.pod_enqueuer.report())
+    yield TimeSlices().run(r.engine.pod_enqueuer.report)
     yield r.show_profile(profile("mooring"))
     r.forget_all()
 
@@ -277,7 +277,9 @@ def conflicting_profiles(r: FullReplica) -> Iterator[Work]:
     async def statuses() -> None:
         r.profiles.settle_conflicts()
         await asyncio.sleep(0)
-        await TimeSlices().run(r.profiles.other_statuses())
+        slices = TimeSlices()
+        for _ in r.profiles.other_statuses():
+            await slices.pause()
 
     async def come_and_go() -> None:
         for name in names:
@@ -299,7 +301,7 @@ def namespace_labels(r: FullReplica) -> Iterator[Work]:
         raw = namespace("team-1", {"team": label})
         r.mirror.apply(resources.NAMESPACE, "MODIFIED", raw)
         await asyncio.sleep(0)
-        await TimeSlices().run(r.engine.pod_enqueuer.find_profiles())
+        await TimeSlices().run(r.engine.pod_enqueuer.find_profiles)
 
     yield relabel("other")
     yield relabel("t1")
@@ -319,7 +321,7 @@ def node_events(r: FullReplica) -> Iterator[Work]:
     yield change()
     r.reject_all()
     r.skipped += 400.0
-    yield TimeSlices().run(r.engine.pod_enqueuer.flush())
+    yield TimeSlices().run(r.engine.pod_enqueuer.flush)
     r.forget_all()
 
 
@@ -379,7 +381,7 @@ def large_gang(r: FullReplica) -> Iterator[Work]:
     members = 2 * r.nodes
     r.wait(pod(f"g-{i}", cpu="1m", group="gang", spec=_MINE) for i in range(members))
     r.skipped += 10.0
-    yield TimeSlices().run(r.engine.pod_enqueuer.report())
+    yield TimeSlices().run(r.engine.pod_enqueuer.report)
     created, changed = (pod_group("gang", minimum=members + more) for more in (0, 1))
     yield r.apply(resources.POD_GROUP, "ADDED", created)
     yield r.apply(resources.POD_GROUP, "MODIFIED", changed)
@@ -402,11 +404,11 @@ def huge_gang(r: FullReplica) -> Iterator[Work]:
     raw = pod_group("gang", minimum=10 * r.nodes)
     r.mirror.apply(resources.POD_GROUP, "ADDED", raw)
     r.wait(pod(f"g-{i}", cpu="100", group="gang", spec=_MINE) for i in range(10 * r.nodes))
-    yield TimeSlices().run(r.engine.pod_enqueuer.find_profiles())
+    yield TimeSlices().run(r.engine.pod_enqueuer.find_profiles)
     yield r.schedule()
     yield r.apply(resources.POD_GROUP, "DELETED", raw)
     yield r.apply(resources.POD_GROUP, "ADDED", raw)
-    yield TimeSlices().run(r.engine.pod_enqueuer.find_profiles())
+    yield TimeSlices().run(r.engine.pod_enqueuer.find_profiles)
     yield _forget_slowly(r)
     r.mirror.apply(resources.POD_GROUP, "DELETED", raw)
 

@@ -13,10 +13,12 @@ from typing import Any, Final
 
 import click
 
-from mooring.engine.groups.slices import SearchBudget
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.rebalancing.plan import Plan
 from mooring.framework.evaluations import MOST_PER_DECISION
+from mooring.pausing import Work
 from mooring.testing.builders import node, pdb, pod
+from mooring.time_slices import TimeSlices
 from replanning import Replanning, owned
 
 __all__ = ["CASES", "Cost", "measure"]
@@ -41,20 +43,20 @@ class Cost:
 def measure(replanning: Replanning, steps: int = _STEPS) -> Cost:
     """Make a plan in slices; return it and what it cost."""
     clock = time.process_time
-    budget = SearchBudget(steps, clock, _SLICE)
-    work = replanning.planner(budget=budget).plan()
+    planner, slices = (
+        replanning.planner(budget=SearchBudget(steps)),
+        TimeSlices(_SLICE, clock=clock),
+    )
     gc.collect()
     gc.freeze()  # as a replica does
-    began, longest = clock(), 0.0
-    while True:
-        before = clock()
-        try:
-            next(work)
-        except StopIteration as ended:
-            plan: Plan = ended.value
-            now = clock()
-            return Cost(plan, now - began, max(longest, now - before))
-        longest = max(longest, clock() - before)
+    began, longest, has_ended = clock(), 0.0, False
+    with Work(planner.plan, slices) as work:
+        while not has_ended:
+            slices.begin()
+            before = clock()
+            has_ended = work.advance()
+            longest = max(longest, clock() - before)
+        return Cost(work.result(), clock() - began, longest)
 
 
 def _nodes(count: int, **labels: str) -> Iterator[Raw]:

@@ -35,6 +35,7 @@ from mooring.kube.resources import (
     Resource,
 )
 from mooring.kube.writes import PodWriter
+from mooring.pausing import pause
 
 WAIT_SECONDS: Final = 30.0
 
@@ -59,11 +60,9 @@ class Mirror:
     def relist(self, _resource: Resource) -> "Listed":
         return Listed(self)
 
-    def taking_over(
-        self, _resource: Resource, event: EventType, obj: dict[str, Any]
-    ) -> Iterator[None]:
+    def apply(self, _resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
         self.tell(event, obj)
-        yield
+        pause()
 
     def tell(self, event: EventType, obj: dict[str, Any]) -> None:
         metadata = obj["metadata"]
@@ -93,15 +92,15 @@ class Listed:
         self._mirror = mirror
         self._pods: dict[tuple[str, str], dict[str, Any]] = {}
 
-    def adding(self, obj: dict[str, Any]) -> Iterator[None]:
+    def add(self, obj: dict[str, Any]) -> None:
         self._pods[obj["metadata"]["namespace"], obj["metadata"]["name"]] = obj
-        yield
+        pause()
 
     def remove(self, obj: dict[str, Any]) -> None:
         del self._pods[obj["metadata"]["namespace"], obj["metadata"]["name"]]
 
-    def apply(self) -> Iterator[None]:
-        yield
+    def apply(self) -> None:
+        pause()
         self._mirror.sets += 1
         self._mirror.nodes.clear()
         for obj in self._pods.values():

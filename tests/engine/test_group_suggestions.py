@@ -6,9 +6,9 @@ from typing import Any
 from deciding import Deciding
 from devices.objects import gpu_node, share_pod
 from mooring.engine.group_suggestions import MOST_STEPS, group_suggestions
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.decision import decide_group
 from mooring.engine.groups.search import SearchedMembers
-from mooring.engine.groups.slices import SearchBudget, run_whole
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.suggestions import Suggestion
 from mooring.framework.decision import TextAboutPods
@@ -182,7 +182,7 @@ def test_what_is_suggested_is_true_in_a_cluster_without_these_pods() -> None:
         searched = SearchedMembers(
             each.pods, fresh.pipeline, fresh.cluster, fresh.shared, seed=0, rejected={}
         )
-        assert run_whole(decide_group(group, searched)).rows
+        assert decide_group(group, searched).rows
 
 
 def test_nothing_more_is_tried_once_the_budget_is_spent() -> None:

@@ -1,7 +1,7 @@
 """What is done by the clock rather than by an event."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import ClassVar
 
 import pytest
@@ -25,6 +25,7 @@ from mooring.kube.config import Connection
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.workloads import parse_pod_disruption_budget
+from mooring.pausing import pause
 from mooring.plugins import SHIPPED
 from mooring.state.evictions import OLDER_SECONDS
 from mooring.testing.builders import node, pdb, pod
@@ -75,12 +76,12 @@ class House:
             sleep=self.clock.sleep,
         )
 
-    def _flush(self) -> Iterator[None]:
-        yield
+    def _flush(self) -> None:
+        pause()
         self.flushed += 1
 
-    def _report(self) -> Iterator[None]:
-        yield
+    def _report(self) -> None:
+        pause()
         self.reported += 1
 
     def _expire_nominations(self) -> None:

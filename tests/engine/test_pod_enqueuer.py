@@ -2,14 +2,14 @@
 
 import asyncio
 import re
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 
 from background import in_background
+from driving import driven
 from holders import Holders
 from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.framework.handle import Handle
@@ -32,6 +32,7 @@ from mooring.model.pod_group import (
 from mooring.model.resource_claims import parse_resource_claim
 from mooring.model.workloads import Namespace, parse_namespace
 from mooring.observe.documents import plain
+from mooring.pausing import Work
 from mooring.plugins import SHIPPED
 from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
 from mooring.testing.builders import coscheduling_pod_group, namespace, node, pod, pod_group, uid_of
@@ -113,11 +114,11 @@ class Door:
 
     def flush(self) -> int:
         """Flush; return how many times other work could have been done between."""
-        return sum(1 for _ in self.pod_enqueuer.flush())
+        return driven(self.pod_enqueuer.flush)[1]
 
-    def slices(self) -> Iterator[None]:
-        """Return the steps in which profiles are found after a change."""
-        return self.pod_enqueuer.find_profiles()
+    def find_profiles(self, in_pause: Callable[[], object] = lambda: None) -> int:
+        """Find profiles after a change; return how many pauses there were."""
+        return driven(self.pod_enqueuer.find_profiles, in_pause)[1]
 
     def queue(self, name: str = "web", namespace: str = "default") -> SubQueue | None:
         """Return where the pod waits in the queue."""
@@ -147,7 +148,7 @@ class Door:
     def reports(self) -> None:
         """Let some seconds pass, and tell pods that wait why."""
         self.now += 10.0
-        deque(self.pod_enqueuer.report(), maxlen=0)
+        self.pod_enqueuer.report()
 
     def namespace_is(self, **labels: str) -> None:
         """Give the pods' namespace these labels from now on."""
@@ -627,11 +628,13 @@ def test_many_gated_pods_are_flushed_some_at_a_time(door: Door) -> None:
     """10 us each: 100,000 at once would hold up everything else for a second."""
     put_profile(door.scheduler_state, registry=GATEKEEPER, **GATED)
     pods = [door.comes(f"web-{number}", labels={"gate": "close"}) for number in range(450)]
-    flushing = door.pod_enqueuer.flush()
-    next(flushing)
-    assert len(door.gated) == 200
-    door.pod_enqueuer.gone(pods[300].uid)
-    assert sum(1 for _ in flushing) == 1
+    with Work(door.pod_enqueuer.flush) as flushing:
+        flushing.advance()
+        assert len(door.gated) == 200
+        door.pod_enqueuer.gone(pods[300].uid)
+        assert not flushing.advance()
+        assert flushing.advance()
+        flushing.result()
     assert len(door.gated) == 449
 
 
@@ -712,7 +715,7 @@ def test_no_member_is_tried_while_its_group_may_lack_members(open_door: Door) ->
     assert not settle(second)
     open_door.comes("red-250", labels={"team": "red", "size": "2"})
     open_door.pod_enqueuer.gone(open_door.comes("red-251", labels={"team": "red"}).uid)
-    deque(open_door.slices(), maxlen=0)
+    open_door.find_profiles()
     assert not state.recounting
     assert open_door.scheduler_state.queue.counts()["gated"] == 251
     assert second.queue is SubQueue.GATED
@@ -728,7 +731,7 @@ def test_a_large_group_that_changes_is_tried_again_in_steps(open_door: Door) -> 
     open_door.put_group("g", 2)
     assert (queue.counts()["backoff"], queue.counts()["unschedulable"]) == (100, 150)
     open_door.pod_enqueuer.gone(uid_of("g-200"))
-    deque(open_door.slices(), maxlen=0)
+    open_door.find_profiles()
     assert (queue.counts()["backoff"], queue.counts()["unschedulable"]) == (249, 0)
 
 
@@ -759,7 +762,7 @@ def test_a_large_group_that_changes_all_the_time_is_gone_through_and_tried(
         open_door.put_group("g", minimum)
     assert settled[:3] == [False, False, True]
     assert settled.count(True) == 2
-    steps = sum(1 for _ in open_door.slices())
+    steps = open_door.find_profiles()
     assert steps <= 2 * 351, "twice at most, however often the group has changed"
     assert open_door.scheduler_state.queue.counts()["gated"] == 0
 
@@ -774,15 +777,17 @@ def test_members_that_become_the_first_ones_meanwhile_are_not_passed_over(
     while (queued := queue.pop(now)) is not None:
         queue.add_unschedulable(queued, frozenset({"NodeResourcesFit"}), now)
     open_door.put_group("g", 2)
-    slices = iter(open_door.slices())
-    for _ in range(249):
-        next(slices)
-    while (queued := queue.pop(now + 60)) is not None:
-        queue.add_unschedulable(queued, frozenset({"NodeResourcesFit"}), now + 60)
-    open_door.put_group("g", 1)
-    for number in range(120):
-        open_door.pod_enqueuer.gone(uid_of(f"g-{number}"))
-    deque(slices, maxlen=0)
+    with Work(open_door.pod_enqueuer.find_profiles) as finding:
+        for _ in range(249):
+            assert not finding.advance()
+        while (queued := queue.pop(now + 60)) is not None:
+            queue.add_unschedulable(queued, frozenset({"NodeResourcesFit"}), now + 60)
+        open_door.put_group("g", 1)
+        for number in range(120):
+            open_door.pod_enqueuer.gone(uid_of(f"g-{number}"))
+        while not finding.advance():
+            pass
+        finding.result()
     assert queue.counts()["unschedulable"] == 0
 
 
@@ -792,12 +797,12 @@ def test_members_are_told_that_others_are_missing_if_that_lasts(open_door: Door)
     for name in ("g-0", "g-1"):
         open_door.comes(name, group="g")
     open_door.now = 1.9
-    deque(open_door.pod_enqueuer.report(), maxlen=0)
+    open_door.pod_enqueuer.report()
     assert open_door.gated == []
     open_door.now = 2.0
-    deque(open_door.pod_enqueuer.report(), maxlen=0)
+    open_door.pod_enqueuer.report()
     assert open_door.gated == [("g-0", "2 of 3 members exist"), ("g-1", "2 of 3 members exist")]
-    deque(open_door.pod_enqueuer.report(), maxlen=0)
+    open_door.pod_enqueuer.report()
     assert len(open_door.gated) == 2
 
 
@@ -875,7 +880,7 @@ def test_nothing_is_said_about_members_that_were_gated_for_a_moment(open_door: D
     gone = open_door.comes("h-0", group="h")
     open_door.pod_enqueuer.gone(gone.uid)
     open_door.now = 5.0
-    deque(open_door.pod_enqueuer.report(), maxlen=0)
+    open_door.pod_enqueuer.report()
     assert open_door.gated == []
 
 
@@ -985,7 +990,7 @@ class TestPodsWithoutProfile:
         """At the start of a scheduler, pods may come before their profiles."""
         put_profile(door.scheduler_state, "batch", registry=GATEKEEPER, match=LEFT_OUT)
         door.comes(spec=MINE)
-        deque(door.pod_enqueuer.report(), maxlen=0)
+        door.pod_enqueuer.report()
         assert door.alone == []
         for _ in range(3):
             door.comes(spec=MINE)
@@ -1142,7 +1147,8 @@ def test_the_profiles_of_many_pods_are_found_in_slices(open_door: Door) -> None:
     names = many(open_door)
     open_door.scheduler_state.profiles.remove("default-scheduler")
     open_door.pod_enqueuer.profiles_changed()
-    found = [settled(open_door, names), *(settled(open_door, names) for _ in open_door.slices())]
+    found = [settled(open_door, names)]
+    open_door.find_profiles(lambda: found.append(settled(open_door, names)))
     assert found == [*range(100, 251)]
 
 
@@ -1230,10 +1236,11 @@ def test_a_second_change_while_profiles_are_found_has_the_last_word(open_door: D
     names = many(open_door)
     open_door.scheduler_state.profiles.remove("default-scheduler")
     open_door.pod_enqueuer.profiles_changed()
-    next(open_door.slices())
+    with Work(open_door.pod_enqueuer.find_profiles) as work:
+        work.advance()
     put_profile(open_door.scheduler_state)
     open_door.pod_enqueuer.profiles_changed()
-    assert [*open_door.slices()]
+    assert open_door.find_profiles() > 0
     assert settled(open_door, names) == 0
     assert {open_door.queue(name) for name in names} == {SubQueue.ACTIVE}
 
@@ -1247,7 +1254,7 @@ def test_pods_that_come_change_or_go_while_profiles_are_found_end_where_they_bel
     changed = open_door.comes(names[0], labels={"changed": "yes"})
     new, gone = open_door.comes("new"), uid_of(names[1])
     open_door.pod_enqueuer.gone(gone)
-    assert [*open_door.slices()]
+    assert open_door.find_profiles() > 0
     left = open_door.scheduler_state.without_profile
     assert left[changed.uid] is changed
     assert left[new.uid] is new
@@ -1260,7 +1267,7 @@ def test_a_namespace_that_is_relabelled_has_its_pods_looked_at_in_slices_too(doo
     put_profile(door.scheduler_state, match=BATCH)
     names = many(door)
     door.namespace_is(env="batch")
-    assert [*door.slices()]
+    assert door.find_profiles() > 0
     assert settled(door, names) == 0
 
 
@@ -1407,7 +1414,7 @@ def test_of_many_pods_that_wait_for_a_claim_the_others_follow_in_slices(open_doo
     put_claim(open_door)
     waiting = {open_door.queue(name) for name in names}
     assert waiting == {SubQueue.ACTIVE, SubQueue.GATED}
-    deque(open_door.slices(), maxlen=0)
+    open_door.find_profiles()
     assert {open_door.queue(name) for name in names} == {SubQueue.ACTIVE}
 
 
@@ -1468,11 +1475,11 @@ def test_a_claim_that_changes_all_the_time_costs_its_gated_pods_nothing(open_doo
         raw["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "uid": "first"}
         claim = parse_resource_claim(raw)
         open_door.scheduler_state.state.put(Kind.RESOURCE_CLAIM, claim.key, claim)
-        steps = sum(1 for _ in open_door.slices())
+        steps = open_door.find_profiles()
         assert steps == (200 if version == 1 else 0)
     assert {open_door.queue(name) for name in names} == {SubQueue.GATED}
     put_claim(open_door)
-    deque(open_door.slices(), maxlen=0)
+    open_door.find_profiles()
     assert {open_door.queue(name) for name in names} == {SubQueue.ACTIVE}
 
 
@@ -1525,7 +1532,7 @@ class TestDevicesThatAreNotKnown:
         state.devices_known("another reason")
         assert open_door.queue() is SubQueue.GATED
         state.devices_known(None)
-        deque(open_door.slices(), maxlen=0)
+        open_door.find_profiles()
         assert open_door.queue() is open_door.queue("db") is SubQueue.ACTIVE
 
     def test_one_that_was_rejected_for_it_is_tried_again(self, open_door: Door) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from deciding import Deciding
 from mooring.engine.cycle import tie_break_seed
-from mooring.engine.groups.slices import SearchBudget, run_whole
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.what_if import WhatIf, held_back, stays_on_its_node, without_preemption
@@ -131,15 +131,9 @@ def test_members_of_a_group_get_nodes_together_beside_what_was_added() -> None:
     group = deciding.cluster.pod_groups.of(members[0])
     assert group is not None
     tried = what_if(deciding)
-    assert (
-        len(run_whole(tried.decide_group(group, members, deciding.pipeline, SearchBudget())).rows)
-        == 2
-    )
+    assert len(tried.decide_group(group, members, deciding.pipeline, SearchBudget()).rows) == 2
     tried.add(parse_pod(pod("other", cpu="3")), "a", deciding.pipeline)
-    assert (
-        len(run_whole(tried.decide_group(group, members, deciding.pipeline, SearchBudget())).rows)
-        == 1
-    )
+    assert len(tried.decide_group(group, members, deciding.pipeline, SearchBudget()).rows) == 1
 
 
 def test_a_pod_is_held_back_by_a_limit_before_any_plugin_is_asked() -> None:

@@ -23,7 +23,7 @@ from exploration.small_cluster import REGISTRY, SmallCluster, Stored, StoredNode
 from exploration.stepped_loop import SteppedLoop
 from mooring.engine import loop
 from mooring.engine.build import Options, build_engine
-from mooring.engine.groups import cycle, slices
+from mooring.engine.groups import cycle
 from mooring.framework.queued_pod import SubQueue
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, ConflictError, NotFoundError, ServerError, UnansweredError
@@ -148,8 +148,7 @@ def exploring(*, pausing: bool = False) -> Iterator[None]:
         for module in (cycle, loop):
             patches.enter_context(mock.patch.object(module, "tie_break_seed", return_value=0))
         if pausing:
-            for module in (cycle, slices):
-                patches.enter_context(mock.patch.object(module, "_SLICE_SECONDS", 0.0))
+            patches.enter_context(mock.patch.object(cycle, "_SLICE_SECONDS", 0.0))
             patches.enter_context(mock.patch.object(cycle, "_PAUSE_SECONDS", _PAUSE))
         logger.addHandler(_ERRORS)
         patches.callback(logger.removeHandler, _ERRORS)
@@ -399,8 +398,7 @@ class GroupWorld(SmallCluster):
         self.loop.advance(UNSCHEDULABLE_TIMEOUT)
         with self.loop.running():
             self.engine.loop.expire_nominations()
-            for _ in self.enqueuer.flush():
-                pass
+            self.enqueuer.flush()
 
     # What is true
 

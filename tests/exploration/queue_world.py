@@ -212,8 +212,7 @@ class QueueWorld(SmallCluster):
         """Have time pass, and flush the queue, as housekeeping does."""
         self.flushed = True
         self.now += UNSCHEDULABLE_TIMEOUT
-        for _ in self.enqueuer.flush():
-            pass
+        self.enqueuer.flush()
 
     # What is true
 

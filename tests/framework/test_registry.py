@@ -136,6 +136,10 @@ def test_a_name_that_two_distributions_announce_is_an_error_that_names_both(
         (FINE.replace("filter", "score"), "has a score but no normalize"),
         (FINE.replace("def filter", "async def filter"), "has filter as async def; only pre_bind,"),
         (FINE.replace("def expl", "async def expl"), "has explain as async def; only pre_bind, b"),
+        (
+            f"{FINE}    def pod_group_post_filter(self, state): yield",
+            "has a pod_group_post_filter that yields; call state.place",
+        ),
         (FINE.replace("depends_on_node_only", "local"), "does not set depends_on_node_only"),
     ],
 )

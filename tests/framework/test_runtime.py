@@ -1,14 +1,16 @@
 """A plugin that returns something useless fails the attempt, with its name and distribution."""
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from deciding import Deciding
+from driving import driven
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint
@@ -16,7 +18,9 @@ from mooring.framework.placements import Placement, PodGroupAssignments
 from mooring.framework.plugin import Normalize, PodGroupPostFilterPlugin
 from mooring.framework.post_filter import (
     GroupNomination,
+    GroupPreemption,
     Nomination,
+    NotEligible,
     PodGroupPostFilterState,
     PostFilterState,
 )
@@ -36,6 +40,7 @@ from mooring.framework.verdicts import (
 )
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import GroupKey, GroupSource
+from mooring.pausing import Interrupted, Work, pause
 from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.view import NodeView
@@ -44,7 +49,7 @@ from mooring.testing.builders import node, pod
 Answer = Callable[[NodeView], Any]
 
 
-def always(answer: Any) -> Answer:
+def always(answer: Any) -> Callable[[object], Any]:
     """Return a function with the same answer whatever the nodes."""
     return lambda _: answer
 
@@ -356,20 +361,23 @@ def test_a_group_nomination_names_nodes_and_pods_that_exist(
     answer: Any, problem: str, pauses: int
 ) -> None:
     with pytest.raises(PluginError, match=problem):
-        list(group_post_filter(after_pauses(pauses, answer) if pauses else answer))
+        driven(group_post_filter(after_pauses(pauses, answer)))
 
 
-def after_pauses(pauses: int, answer: Any) -> Generator[None, None, Any]:
-    for _ in range(pauses):
-        yield
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
+def after_pauses(pauses: int, answer: Any) -> Callable[[object], Any]:
+    def answered(_state: object) -> Any:
+        for _ in range(pauses):
+            pause()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return answered
 
 
-def group_post_filter(answer: Any) -> Generator[None, None, Any]:
-    """Run a plugin that returns this for a group of one member."""
-    found = deciding(OddForGroups, pod_group_post_filter=always(answer))
+def group_post_filter(answer: Callable[[object], Any]) -> Callable[[], GroupPreemption]:
+    """Return what runs a plugin with this method for a group of one member."""
+    found = deciding(OddForGroups, pod_group_post_filter=answer)
     plugin = next(p for p in found.pipeline.post_filter if p.name == "Odd")
     assert isinstance(plugin, PodGroupPostFilterPlugin)
     group = PodGroupState(GroupKey(GroupSource.PODS, "default", "g"))
@@ -378,23 +386,29 @@ def group_post_filter(answer: Any) -> Generator[None, None, Any]:
         group,
         (member,),
         found.cluster,
-        lambda _: after_pauses(0, None),
+        always(None),
         bool,
         found.pipeline.preemption,
         0.0,
     )
-    return run_pod_group_post_filter(found.pipeline, plugin, state)
+    return partial(run_pod_group_post_filter, found.pipeline, plugin, state)
 
 
 def test_a_plugin_for_groups_may_pause() -> None:
     nomination = GroupNomination({Uid("m"): "n1"}, ())
-    steps = group_post_filter(after_pauses(2, nomination))
-    assert [next(steps), next(steps)] == [None, None]
-    with pytest.raises(StopIteration) as ended:
-        next(steps)
-    assert ended.value.value is nomination
+    assert driven(group_post_filter(after_pauses(2, nomination))) == (nomination, 2)
+
+
+def test_a_plugin_for_groups_has_not_failed_if_it_is_cancelled_in_a_pause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Work(group_post_filter(after_pauses(1, NotEligible("never")))) as work:
+        assert not work.advance()
+    with pytest.raises(Interrupted):
+        work.result()
+    assert not caplog.records
 
 
 def test_what_a_plugin_for_groups_raises_after_a_pause_is_its_failure() -> None:
     with pytest.raises(PluginError, match='running PostFilter plugin "Odd": broken'):
-        list(group_post_filter(after_pauses(1, ValueError("broken"))))
+        driven(group_post_filter(after_pauses(1, ValueError("broken"))))

@@ -12,9 +12,10 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.reflector import EventType, Reflector
 from mooring.kube.resources import POD, Resource
+from mooring.pausing import pause
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
 
     from mooring.kube.errors import ApiError
 
@@ -35,6 +36,8 @@ class Mirror:
         self.refuses: str | None = None
         self.steps: list[str] = []
         self.begun = 0
+        self.now = 0.0
+        """The seconds that the steps have taken: each takes one."""
         self._changed = asyncio.Event()
 
     def relist(self, resource: Resource) -> Listed:
@@ -44,6 +47,12 @@ class Mirror:
     def step(self, name: str) -> None:
         self.steps.append(name)
         self._changed.set()
+        self.pause()
+
+    def pause(self) -> None:
+        """End a step."""
+        self.now += 1.0
+        pause()
 
     def replace(self, versions: dict[str, int]) -> None:
         self._changed.set()
@@ -51,12 +60,11 @@ class Mirror:
         self.versions = versions
         assert self.refuses != "everything"
 
-    def taking_over(
-        self, resource: Resource, event: EventType, obj: dict[str, Any]
-    ) -> Iterator[None]:
+    def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
         assert resource == POD
         self.begun += 1
-        yield
+        self.pause()
+        self.now += 1.0
         self._changed.set()
         self.applied.append((event, _name(obj)))
         assert _name(obj) != self.refuses
@@ -94,18 +102,17 @@ class Listed:
         self._mirror = mirror
         self._versions: dict[str, int] = {}
 
-    def adding(self, obj: dict[str, Any]) -> Iterator[None]:
+    def add(self, obj: dict[str, Any]) -> None:
         assert _name(obj) != self._mirror.refuses
         self._versions[_name(obj)] = _version(obj)
-        yield
+        self._mirror.pause()
 
     def remove(self, obj: dict[str, Any]) -> None:
         self._versions.pop(_name(obj))
 
-    def apply(self) -> Iterator[None]:
+    def apply(self) -> None:
         for name in self._versions:
             self._mirror.step(name)
-            yield
         self._mirror.replace(self._versions)
 
 
@@ -118,9 +125,16 @@ def _version(obj: dict[str, Any]) -> int:
 
 
 @asynccontextmanager
-async def reflecting(url: str, **options: Any) -> AsyncIterator[tuple[Mirror, Reflector]]:
-    """Run a reflector of pods, whose pauses take no time, within the context."""
+async def reflecting(
+    url: str, *, slowly: bool = False, **options: Any
+) -> AsyncIterator[tuple[Mirror, Reflector]]:
+    """Run a reflector of pods, whose pauses take no time, within the context.
+
+    If `slowly`, each step of the mirror takes longer than a slice of work.
+    """
     mirror = Mirror()
+    if slowly:
+        options["clock"] = lambda: mirror.now
     async with ApiClient(Connection(url)) as client:
         reflector = Reflector(
             client,

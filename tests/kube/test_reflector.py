@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from functools import partial
-from itertools import count
 from typing import Any
 
 import orjson
@@ -346,9 +345,7 @@ async def test_an_object_of_a_list_that_the_mirror_refuses_does_not_stop_the_lis
 async def test_other_tasks_run_while_a_list_is_taken_over_and_events_wait_until_that_is_done(
     server: ApiServer,
 ) -> None:
-    """By the clock of this test every step takes a slice."""
-    ticks = count()
-    async with reflecting(server.url, clock=lambda: float(next(ticks))) as (mirror, reflector):
+    async with reflecting(server.url, slowly=True) as (mirror, reflector):
         request = await server.next()
         names = [f"p{number}" for number in range(50)]
         request.send(*added(*(pod(name, 1) for name in names)), bookmark(1, initial_end=True))
@@ -379,8 +376,7 @@ async def test_waiting_for_events_does_not_end_a_slice_of_work(server: ApiServer
 async def test_other_tasks_run_while_an_event_is_taken_over_and_the_next_one_waits(
     server: ApiServer,
 ) -> None:
-    ticks = count()
-    async with reflecting(server.url, clock=lambda: float(next(ticks))) as (mirror, _):
+    async with reflecting(server.url, slowly=True) as (mirror, _):
         request = await initial(server, version=1)
         request.send(event("ADDED", pod("a", 2)), event("DELETED", pod("a", 3)))
         turns = set[tuple[int, int]]()
@@ -392,8 +388,7 @@ async def test_other_tasks_run_while_an_event_is_taken_over_and_the_next_one_wai
 
 
 async def test_a_stop_while_a_list_is_taken_over_leaves_it_unfinished(server: ApiServer) -> None:
-    ticks = count()
-    async with reflecting(server.url, clock=lambda: float(next(ticks))) as (mirror, reflector):
+    async with reflecting(server.url, slowly=True) as (mirror, reflector):
         request = await server.next()
         request.send(*added(pod("a", 1), pod("b", 1)), bookmark(1, initial_end=True))
         await mirror.until(lambda: bool(mirror.steps))

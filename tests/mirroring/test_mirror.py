@@ -3,11 +3,13 @@
 import logging
 import weakref
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any
 
 import pytest
 
+from driving import driven
 from mooring.kube.resources import (
     DEVICE_CLASS,
     DEVICE_TAINT_RULE_V1BETA2,
@@ -22,6 +24,7 @@ from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED, Mirror
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import parse_pod
 from mooring.model.resource_claims import DeviceId
+from mooring.pausing import Work
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod, service
 from mooring.testing.device_builders import (
@@ -127,9 +130,17 @@ def test_the_time_in_which_others_run_while_a_pod_is_taken_over_is_not_told() ->
     now = 0.0
     handled: list[tuple[str, float]] = []
     mirror = Mirror(ClusterState(), handled=lambda *told: handled.append(told), clock=lambda: now)
-    for _ in mirror.taking_over(POD, "ADDED", pod("web", node="a")):
+
+    def others() -> None:
+        nonlocal now
         now += 5.0
+
+    driven(partial(mirror.apply, POD, "ADDED", pod("web", node="a")), others, lambda: now)
     assert (now, handled) == (5.0, [("AssignedPodAdd", 0.0)])
+
+
+def pauses(call: Callable[[], object]) -> int:
+    return driven(call)[1]
 
 
 MEANWHILE: dict[str, Callable[[Mirrored], object]] = {
@@ -178,11 +189,15 @@ def test_what_happens_while_a_pod_is_taken_over_is_as_if_its_watch_told_of_it_la
         mirrored.relisted(POD, [incarnation("0")])
         mirrored.state.assume(parse_pod(incarnation("2", "")), 1)
         raw = incarnation("1", on)
-        steps = mirrored.mirror.taking_over(POD, "ADDED", large(raw) if size == "large" else raw)
-        for _ in zip(range(pauses_before), steps, strict=False):
-            assert "1" not in {placed.pod.uid for placed in mirrored.state.pods}
-        MEANWHILE[what](mirrored)
-        assert len([*steps]) >= (pauses_before == 0)
+        raw = large(raw) if size == "large" else raw
+        with Work(partial(mirrored.mirror.apply, POD, "ADDED", raw)) as work:
+            for _ in range(pauses_before):
+                assert not work.advance()
+                assert "1" not in {placed.pod.uid for placed in mirrored.state.pods}
+            MEANWHILE[what](mirrored)
+            while not work.advance():
+                pass
+            work.result()
         found.append((books(mirrored), [change.label for change in mirrored.heard]))
         assert "1" in {placed.pod.uid for placed in mirrored.state.pods}
     assert found[1:] == found[:-1]
@@ -191,13 +206,14 @@ def test_what_happens_while_a_pod_is_taken_over_is_as_if_its_watch_told_of_it_la
 def test_a_list_with_a_large_pod_is_read_in_several_steps(mirrored: Mirrored) -> None:
     mirrored.relisted(NODE, [node("a")])
     relist = mirrored.mirror.relist(POD)
-    assert len([*relist.adding(large(incarnation("1")))]) > 10
-    assert [*relist.apply()]
+    assert pauses(partial(relist.add, large(incarnation("1")))) > 10
+    assert pauses(relist.apply) > 0
     assert {placed.pod.uid for placed in mirrored.state.pods} == {"1"}
 
 
 def test_a_claim_is_taken_over_at_once_because_it_may_be_malformed(mirrored: Mirrored) -> None:
-    assert not [*mirrored.mirror.taking_over(RESOURCE_CLAIM, "ADDED", device_claim("train"))]
+    claim = device_claim("train")
+    assert pauses(partial(mirrored.mirror.apply, RESOURCE_CLAIM, "ADDED", claim)) == 0
 
 
 def test_a_malformed_object_is_logged_and_leaves_what_was_known(
@@ -228,16 +244,16 @@ def test_what_is_deleted_before_a_list_is_complete_is_gone(mirrored: Mirrored) -
     mirrored.relisted(NODE, [node("a"), node("b")])
     relist = mirrored.mirror.relist(NODE)
     for name in ("a", "b"):
-        assert not [*relist.adding(node(name))]
+        relist.add(node(name))
     relist.remove(node("b"))
     assert mirrored.nodes() == {"a", "b"}
-    assert [*relist.apply()]
+    relist.apply()
     assert mirrored.nodes() == {"a"}
 
 
 def test_a_list_that_breaks_off_changes_nothing(mirrored: Mirrored) -> None:
     mirrored.relisted(NODE, [node("a")])
-    assert not [*mirrored.mirror.relist(NODE).adding(node("b"))]
+    mirrored.mirror.relist(NODE).add(node("b"))
     assert mirrored.nodes() == {"a"}
 
 
@@ -246,10 +262,11 @@ def test_a_list_that_is_begun_anew_while_one_is_taken_over_has_the_last_word(
 ) -> None:
     mirrored.relisted(NODE, [node("a")])
     first = mirrored.mirror.relist(NODE)
-    assert not [*first.adding(node("b"))]
-    next(first.apply())
-    assert mirrored.nodes() == {"a", "b"}
-    mirrored.relisted(NODE, [node("c")])
+    first.add(node("b"))
+    with Work(first.apply) as work:
+        work.advance()
+        assert mirrored.nodes() == {"a", "b"}
+        mirrored.relisted(NODE, [node("c")])
     assert mirrored.nodes() == {"c"}
 
 
@@ -269,10 +286,10 @@ def test_a_list_keeps_nothing_of_the_json(mirrored: Mirrored) -> None:
     raw = Raw(node("a"))
     gone = weakref.ref(raw)
     relist = mirrored.mirror.relist(NODE)
-    assert not [*relist.adding(raw)]
+    relist.add(raw)
     del raw
     assert gone() is None
-    assert [*relist.apply()]
+    relist.apply()
     assert mirrored.nodes() == {"a"}
 
 
@@ -310,11 +327,10 @@ def test_a_list_makes_those_overdue_that_were_bound_before_it_was_asked_for_and_
         mirrored.state.assume(waiting, 0)
     mirrored.state.expect_confirmation(before, 60.0)
     relist = mirrored.mirror.relist(POD)
-    assert not [*relist.adding(pod("other", node="a"))]
+    relist.add(pod("other", node="a"))
     mirrored.state.assume(late, 0)
     mirrored.state.expect_confirmation(late, 60.0)
-    for _ in relist.apply():
-        pass
+    relist.apply()
     assert [overdue.name for overdue in mirrored.state.overdue(0.0)] == ["before"]
 
 

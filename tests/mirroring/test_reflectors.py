@@ -1,7 +1,7 @@
 """The mirror's feeds: what has been seen, what has not, and since when."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -28,6 +28,7 @@ from mooring.mirroring.discovery import EXPECTED
 from mooring.mirroring.mirror import ASSIGNED_PODS, MIRRORED, MIRRORED_IF_SERVED
 from mooring.mirroring.reflectors import DEAD_SECONDS, Reflectors
 from mooring.model.events import Kind
+from mooring.pausing import pause
 from mooring.testing.builders import node, pod_group
 
 WAIT_SECONDS = 60.0
@@ -50,10 +51,8 @@ class Seen:
     def relist(self, resource: Resource) -> "Listed":
         return Listed(self, resource)
 
-    def taking_over(
-        self, resource: Resource, _event: EventType, obj: dict[str, Any]
-    ) -> Iterator[None]:
-        yield
+    def apply(self, resource: Resource, _event: EventType, obj: dict[str, Any]) -> None:
+        pause()
         self.names[resource].append(obj["metadata"]["name"])
         self.told.put_nowait(resource)
 
@@ -65,15 +64,15 @@ class Listed:
         self._seen, self._resource = seen, resource
         self._names: list[str] = []
 
-    def adding(self, obj: dict[str, Any]) -> Iterator[None]:
+    def add(self, obj: dict[str, Any]) -> None:
         self._names.append(obj["metadata"]["name"])
-        yield
+        pause()
 
     def remove(self, obj: dict[str, Any]) -> None:
         self._names.remove(obj["metadata"]["name"])
 
-    def apply(self) -> Iterator[None]:
-        yield
+    def apply(self) -> None:
+        pause()
         self._seen.names[self._resource] = self._names
         self._seen.told.put_nowait(self._resource)
 

@@ -1,21 +1,21 @@
 import math
+from functools import partial
 from typing import Any
 
 import pytest
 
+from driving import driven
 from mooring.model.errors import ManifestError
-from mooring.model.pausing import Pausing
 from mooring.model.pod import (
     OwnerRef,
-    Pod,
     claim_keys,
     is_of_workload,
     parse_pod,
-    parsing_pod,
     workload_of,
 )
 from mooring.model.resource_claims import ExtendedResourceClaim
 from mooring.model.volumes import ClaimVolume
+from mooring.pausing import Work
 from mooring.testing.builders import pod
 
 NEW_YEAR = 1_767_225_600.0
@@ -288,27 +288,15 @@ LARGE: dict[str, dict[str, Any]] = {
 }
 
 
-def stepped(steps: Pausing[Pod]) -> tuple[int, Pod]:
-    """Return how many pauses there were, and the pod."""
-    pauses = 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            found: Pod = ended.value
-            return pauses, found
-        pauses += 1
-
-
 def test_a_pod_of_ordinary_size_is_parsed_without_a_pause() -> None:
-    assert stepped(parsing_pod(pod("web", cpu="1", node="n1")))[0] == 0
+    assert driven(partial(parse_pod, pod("web", cpu="1", node="n1")))[1] == 0
 
 
 @pytest.mark.parametrize("what", LARGE)
 def test_a_large_pod_is_parsed_with_many_pauses(what: str) -> None:
     """A step is about a few hundred parts, so that none takes long, whatever there are many of."""
     raw = pod("large", node="n1", spec=LARGE[what])
-    pauses, found = stepped(parsing_pod(raw))
+    found, pauses = driven(partial(parse_pod, raw))
     assert found.spec is parse_pod(raw).spec
     least_pauses = 10  # beside those within a list
     assert pauses >= least_pauses + len(NUMBERS) // 500
@@ -317,22 +305,23 @@ def test_a_large_pod_is_parsed_with_many_pauses(what: str) -> None:
 def test_many_labels_and_annotations_are_shared_with_nobody_and_followed_by_pauses() -> None:
     many = {f"key-{n}": "x" for n in NUMBERS}
     raw = pod("large", labels=many, annotations=many)
-    pauses, found = stepped(parsing_pod(raw))
+    found, pauses = driven(partial(parse_pod, raw))
     assert pauses == 2
     assert (found.labels, found.annotations) == (many, many)
 
 
 def test_equal_large_pods_that_are_parsed_side_by_side_share_one_spec() -> None:
     raws = [pod(name, spec=LARGE["pod terms"], priority=77) for name in ("first", "second")]
-    first, second = (parsing_pod(raw) for raw in raws)
-    for _ in range(15):
-        next(first)
-        next(second)
-    assert stepped(first)[1].spec is stepped(second)[1].spec
+    with Work(partial(parse_pod, raws[0])) as first, Work(partial(parse_pod, raws[1])) as second:
+        turns = 0
+        while not (first.advance() & second.advance()):
+            turns += 1
+        assert turns > 15
+        assert first.result().spec is second.result().spec
 
 
 def test_the_error_of_a_large_pod_names_it_too() -> None:
     tolerations = [*LARGE["tolerations"]["tolerations"], {"key": 7}]
-    steps = parsing_pod(pod("large", spec={"tolerations": tolerations}))
+    raw = pod("large", spec={"tolerations": tolerations})
     with pytest.raises(ManifestError, match=r"Pod default/large spec.tolerations\[3000\].key"):
-        stepped(steps)
+        driven(partial(parse_pod, raw))

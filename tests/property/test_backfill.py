@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from mooring.engine.cycle import decide
 from mooring.engine.groups.reservation import GroupReservation
-from mooring.engine.groups.slices import run_whole
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.queued_pod import GroupInFlight, QueuedPod
@@ -109,7 +108,7 @@ def test_backfilled_pods_never_delay_the_group(
         assert queued is not None
         waiting.append(queued)
     reservation = GroupReservation(scheduler, cache)
-    run_whole(reservation.update(group, waiting, GroupInFlight(), 300.0))
+    reservation.update(group, waiting, GroupInFlight(), 300.0)
     reserved = defaultdict[str, int](int)
     for nominee in state.nominations:
         reserved[state.nodes.names[nominee.row]] += 1

@@ -14,7 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.members import GroupBackoffs, group_of, take_members
 from mooring.engine.groups.plan import GroupPlanner, reserve_members
-from mooring.engine.groups.slices import SearchBudget, run_whole
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.queued_pod import GroupInFlight, QueuedPod, SubQueue
 from mooring.model.events import Kind
@@ -174,10 +173,9 @@ class EqualGroups(RuleBasedStateMachine):
                 group = group_of(queued.pod, self.pipeline, self.scheduler.cluster)
                 assert group is not None
                 if not self.backoffs.postpone(group, queued, self.scheduler, self.now):
-                    steps = take_members(
-                        group, queued, self.scheduler, self.now, SearchBudget(), GroupInFlight()
+                    yield self.attempt(
+                        take_members(group, queued, self.scheduler, self.now, GroupInFlight())
                     )
-                    yield self.attempt(run_whole(steps))
             elif self.queue.counts()[SubQueue.BACKOFF]:
                 self.now += 11.0
             else:
@@ -190,15 +188,13 @@ class EqualGroups(RuleBasedStateMachine):
         pods = [member.pod for member in members]
 
         if group.incomplete is None:
-            plan = run_whole(
-                GroupPlanner(
-                    group, pods, self.pipeline, self.scheduler.cluster, self.cache, seed=0
-                ).plan()
-            )
+            plan = GroupPlanner(
+                group, pods, self.pipeline, self.scheduler.cluster, self.cache, seed=0
+            ).plan()
             if isinstance(plan, GroupDecision):
                 decision = plan
             else:
-                run_whole(reserve_members(plan, self.pipeline, self.state))
+                reserve_members(plan, self.pipeline, self.state)
                 decision = plan.decision
         for member in members:
             if (row := decision.rows.get(member.pod.uid)) is None:

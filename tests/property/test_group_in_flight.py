@@ -7,7 +7,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mooring.engine.groups.members import is_unchanged, take_members
-from mooring.engine.groups.slices import SearchBudget, run_whole
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.queued_pod import GroupInFlight, QueuedPod
 from mooring.model.events import Kind
@@ -76,7 +75,7 @@ def test_a_change_of_a_member_is_a_change_of_its_group(
     if first is None or group is None:
         return
     in_flight, definition = GroupInFlight(), group.definition
-    members = run_whole(take_members(group, first, scheduler, 0.0, SearchBudget(), in_flight))
+    members = take_members(group, first, scheduler, 0.0, in_flight)
     unchanged = is_as_it_was(members, scheduler)
     assert in_flight.changed is not unchanged
     for change in during:

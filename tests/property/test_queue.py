@@ -337,7 +337,7 @@ class QueueMachine(RuleBasedStateMachine):
     def the_unschedulable_are_looked_through(self, seconds: float) -> None:
         self.now += seconds
         late = [known for known in self.sleeping() if self.now - known.timestamp >= TIMEOUT]
-        assert bool([*self.queue.flush_unschedulable(self.now)]) == bool(late)
+        assert self.queue.flush_unschedulable(self.now) == len(late)
         for known in late:
             known.moved, known.tries_for = True, known.signature
 

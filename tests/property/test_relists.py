@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
+from mooring.pausing import Work
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod
 from relists import replace_all
@@ -148,14 +150,16 @@ def test_a_list_in_steps_ends_like_one_at_once_and_no_node_has_more_left_than_be
     before = at_once.requested()
     replace_all(at_once.state, Kind.POD, shown)
     floor = before & at_once.requested()
-    steps = in_steps.state.replacing(Kind.POD, shown, in_steps.state.keys(Kind.POD))
-    for wait, what, uid, place in meanwhile:
-        for _ in range(wait):
-            next(steps, None)
+    known = in_steps.state.keys(Kind.POD)
+    with Work(partial(in_steps.state.replacing, Kind.POD, shown, known)) as work:
+        for wait, what, uid, place in meanwhile:
+            for _ in range(wait):
+                work.advance()
+                in_steps.has_at_least(floor, new)
+            at_once.happens(what, uid, place, new)
+            in_steps.happens(what, uid, place, new)
             in_steps.has_at_least(floor, new)
-        at_once.happens(what, uid, place, new)
-        in_steps.happens(what, uid, place, new)
-        in_steps.has_at_least(floor, new)
-    for _ in steps:
-        in_steps.has_at_least(floor, new)
+        while not work.advance():
+            in_steps.has_at_least(floor, new)
+        work.result()
     assert in_steps.books() == at_once.books()

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from deciding import Deciding
 from group_searching import search_for
 from mooring.engine.groups.decision import GroupDecision, decide_group
-from mooring.engine.groups.slices import run_whole
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, pod_group
 
@@ -56,7 +55,7 @@ def decided(nodes: list[Amounts], kinds: list[tuple[Amounts, int]]) -> GroupDeci
         deciding.state.put_unscheduled(one)
     group = deciding.state.pod_groups.of(pods[0])
     assert group is not None
-    return run_whole(decide_group(group, search_for(deciding, raws).searched))
+    return decide_group(group, search_for(deciding, raws).searched)
 
 
 def lacking(message: str) -> dict[str, str]:

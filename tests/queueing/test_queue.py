@@ -1,6 +1,7 @@
 """The queue's transitions, one sentence each; tests/property/test_queue.py combines them."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ from mooring.framework.queued_pod import PodState, QueuedPod, StateTimes, SubQue
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, Uid, parse_pod
+from mooring.pausing import Work
 from mooring.queueing.queue import SchedulingQueue
 from mooring.testing import builders
 from mooring.testing.builders import uid_of
@@ -252,8 +254,8 @@ def test_a_pod_unschedulable_for_five_minutes_is_tried_whatever_happened(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "web", now=10.0)
-    assert not [*queue.flush_unschedulable(309.9)]
-    assert len([*queue.flush_unschedulable(310.0)]) == 1
+    assert not queue.flush_unschedulable(309.9)
+    assert queue.flush_unschedulable(310.0) == 1
     assert pop_all(queue, 310.0) == ["web"]
 
 
@@ -263,18 +265,18 @@ def test_of_equal_pods_whose_time_has_come_one_is_tried_at_each_flush(
     for name in ("a", "b", "c"):
         queue.add(make_pod(name), DEFAULT, 0.0)
         queue.add_unschedulable(popped(queue, 0.0), FIT, 0.0, retry_at=30.0)
-    assert not [*queue.flush_unschedulable(29.9)]
-    assert len([*queue.flush_unschedulable(30.0)]) == 1
+    assert not queue.flush_unschedulable(29.9)
+    assert queue.flush_unschedulable(30.0) == 1
     tried = popped(queue, 30.0)
     assert (tried.pod.name, tried.flushed) == ("a", False)
     queue.add_unschedulable(tried, FIT, 30.0, retry_at=60.0)
     assert pop_all(queue, 40.0) == [], "it was tried for all"
-    assert len([*queue.flush_unschedulable(60.0)]) == 1
+    assert queue.flush_unschedulable(60.0) == 1
     queue.assumed(popped(queue, 60.0), 60.0)
     assert pop_all(queue, 60.0) == ["c"], "the next one follows"
     queue.add(make_pod("d"), DEFAULT, 60.0)
     queue.add_unschedulable(popped(queue, 60.0), FIT, 60.0)
-    assert len([*queue.flush_unschedulable(359.0)]) == 1, "a has waited for five minutes"
+    assert queue.flush_unschedulable(359.0) == 1, "a has waited for five minutes"
 
 
 def test_one_of_equal_pods_is_tried_for_all(queue: SchedulingQueue) -> None:
@@ -697,7 +699,7 @@ class TestNamespacesTakeTurns:
             queue.add(make_pod(f"greedy-{i}", namespace="greedy", cpu=i + 1), DEFAULT, 0.0)
         while (queued := queue.pop(0.0)) is not None:
             queue.add_unschedulable(queued, FIT, 0.0)
-        assert [*queue.flush_unschedulable(300.0)]
+        assert queue.flush_unschedulable(300.0)
         queue.add(make_pod("modest", namespace="modest"), DEFAULT, 301.0)
         assert "modest" in [popped(queue, 302.0).pod.name for _ in range(2)]
 
@@ -722,19 +724,22 @@ def test_a_flush_moves_at_most_ten_thousand_pods_and_the_next_one_the_others(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, *(f"p{i}" for i in range(10_002)))
-    moved = [len([*queue.flush_unschedulable(1000.0)]) for _ in range(3)]
+    moved = [queue.flush_unschedulable(1000.0) for _ in range(3)]
     assert moved == [10_000, 2, 0]
 
 
-def test_a_flush_pauses_after_each_pod_and_leaves_those_that_have_gone_meanwhile(
+def test_a_flush_pauses_before_each_pod_and_leaves_those_that_have_gone_meanwhile(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a", "b", "c")
-    flushing = queue.flush_unschedulable(1000.0)
-    next(flushing)
-    assert queue.counts()["active"] == 1
-    queue.remove(uid_of("b"), 1000.0)
-    assert len([*flushing]) == 1
+    with Work(partial(queue.flush_unschedulable, 1000.0)) as flushing:
+        flushing.advance()
+        flushing.advance()
+        assert queue.counts()["active"] == 1
+        queue.remove(uid_of("b"), 1000.0)
+        while not flushing.advance():
+            pass
+        assert flushing.result() == 2
     assert pop_all(queue, 1000.0) == ["a", "c"]
 
 
@@ -894,7 +899,7 @@ def test_a_pod_that_only_time_moved_is_marked_until_it_is_rejected_again(
     queue: SchedulingQueue,
 ) -> None:
     reject(queue, "a")
-    assert [*queue.flush_unschedulable(300.0)]
+    assert queue.flush_unschedulable(300.0)
     queued = popped(queue, 300.0)
     assert queued.flushed
     assert queue.incoming()["active", "UnschedulableTimeout"] == 1

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from mooring.engine.groups.slices import run_whole
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.policy.rebalancing import Goal
@@ -29,11 +28,11 @@ def rebalance(*objects: Raw, **arguments: Any) -> Rebalance:
 
 
 def planned(planning: Rebalance) -> list[PlannedProfile]:
-    return [run_whole(planning.plan(*each)) for each in planning.profiles()]
+    return [planning.plan(*each) for each in planning.profiles()]
 
 
 def found(planning: Rebalance, name: str, **fields: Any) -> WantedPlan:
-    return run_whole(planning.plan_for(Wanted(name, **fields)))
+    return planning.plan_for(Wanted(name, **fields))
 
 
 def profile(name: str, **spec: Any) -> Raw:
@@ -144,7 +143,7 @@ def test_a_name_that_is_not_known_or_not_clear_is_one_line(wanted: Wanted, words
     pods = (placed_pod("web", "n1"), pod("twin", namespace="one"), pod("twin", namespace="two"))
     planning = rebalance(node("n1"), *pods)
     with pytest.raises(InputError) as error:
-        run_whole(planning.plan_for(wanted))
+        planning.plan_for(wanted)
     assert str(error.value) == words
 
 

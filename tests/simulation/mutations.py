@@ -99,8 +99,8 @@ MUTATIONS: Final = (
         "relist-removes-nothing",
         "what is missing in a new list stays",
         "state/cluster.py",
-        "                self.delete(kind, key)\n            yield\n",
-        "                pass\n            yield\n",
+        "                self.delete(kind, key)\n            pause()\n",
+        "                pass\n            pause()\n",
     ),
     Mutation(
         "gone-in-flight",
@@ -374,12 +374,12 @@ MUTATIONS: Final = (
         "first-update-lost",
         "a pod whose first event is an update does not come into the queue",
         "handlers/objects.py",
-        "        elif (pod := (yield from parsing_pod_or_none(raw))) is not None:\n",
+        "        elif (pod := parsed_or_none(Kind.POD, raw)) is not None:\n",
         "        elif action is Action.UPDATE and not self._pod_enqueuer.knows(\n"
         "            Uid(identity(Kind.POD, raw))\n"
         "        ):\n"
         "            return\n"
-        "        elif (pod := (yield from parsing_pod_or_none(raw))) is not None:\n",
+        "        elif (pod := parsed_or_none(Kind.POD, raw)) is not None:\n",
     ),
     Mutation(
         "gone-stays-nominated",

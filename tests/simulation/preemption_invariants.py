@@ -140,7 +140,8 @@ def _budgets(engine: "Engine") -> list[Any]:
 def whoever_has_pods_evicted_is_nominated(world: "World", sent: "Sent") -> str | None:
     """Check that the replica keeps the node for somebody, or has a moment ago.
 
-    Of a group that is disrupted as a whole it may be any node.
+    It may be any node for a group, whose victims need not be on its nodes, and for a victim whose
+    group is disrupted as a whole.
     """
     raw, engine = _victim(world, sent), dict(engines(world)).get(sent.identity)
     if raw is None or engine is None:
@@ -150,8 +151,9 @@ def whoever_has_pods_evicted_is_nominated(world: "World", sent: "Sent") -> str |
         return None
     group, names = group_of(raw), engine.scheduler.state.nodes.names
     whole = group is not None and world.actor(Groups).is_whole(group)
+    groups = engine.scheduler.cluster.pod_groups
     for nominee in nominations:
-        if whole or names[nominee.row] == victim.node:
+        if whole or groups.of(nominee.pod) or names[nominee.row] == victim.node:
             world.removals.kept_at[sent.identity, victim.node] = world.timeline.now
             return None
     kept_at = world.removals.kept_at.get((sent.identity, victim.node), 0.0)

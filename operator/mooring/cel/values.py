@@ -145,6 +145,13 @@ class Work(threading.local):
     """Elements since it was called."""
     _is_brief = False
 
+    def exchange(self, held: dict[str, Any]) -> dict[str, Any]:
+        """Go on with what was held of another evaluation; return what is to be held of this one."""
+        own = dict(self.__dict__)
+        self.__dict__.clear()
+        self.__dict__.update(held)
+        return own
+
     def begin(self, most: int = MOST_WORK) -> None:
         """Begin an evaluation."""
         self.left = most

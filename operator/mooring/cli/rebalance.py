@@ -2,7 +2,9 @@
 
 import sys
 import time
-from typing import TypeVar
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
 
 import click
 
@@ -26,9 +28,9 @@ from mooring.cli.names import (
     complete_profiles,
 )
 from mooring.cli.progress import Progress
-from mooring.engine.groups.slices import Pausing
 from mooring.engine.rebalancing.report import plan_report
 from mooring.framework.registry import Registry
+from mooring.pausing import Work
 from mooring.plugins import SHIPPED
 from mooring.policy.rebalancing import Goal
 from mooring.simulate.before_and_after import write_before_and_after
@@ -36,10 +38,14 @@ from mooring.simulate.inputs import inputs_of
 from mooring.simulate.profiles import load_profiles, profile_objects
 from mooring.simulate.rebalancing import PlannedProfile, Rebalance, Wanted, WantedPlan
 from mooring.simulate.selection import type_and_name
+from mooring.time_slices import TimeSlices
 
 __all__ = ["rebalance"]
 
 _Result = TypeVar("_Result")
+
+_PROGRESS_SECONDS: Final = 0.2
+"""The time between two looks at how far a plan is."""
 
 
 @click.command(
@@ -187,10 +193,11 @@ def _answered(
     found: WantedPlan | None = None
     planned = list[PlannedProfile]()
     if wanted is not None:
-        found = _whole(planning.plan_for(wanted), progress)
+        found = _planned(partial(planning.plan_for, wanted), progress)
         planned += [found.planned] if found.planned is not None else []
     else:
-        planned += [_whole(planning.plan(*each), progress) for each in planning.profiles()]
+        profiles = planning.profiles()
+        planned += [_planned(partial(planning.plan, *each), progress) for each in profiles]
     progress.clear()
     if planning.placed and found is None:
         fit = "pod fits" if planning.placed == 1 else "pods fit"
@@ -212,13 +219,11 @@ def _answered(
     return DONE if found is None or found.fits else NO
 
 
-def _whole(steps: Pausing[_Result], progress: Progress) -> _Result:
-    """Return the result of work that pauses; say in each pause for how long it has gone on."""
-    began = time.monotonic()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            result: _Result = ended.value
-            return result
-        progress.say(f"planning moves: {time.monotonic() - began:.0f} s")
+def _planned(call: Callable[[], _Result], progress: Progress) -> _Result:
+    """Return the result of planning; say several times a second for how long it has gone on."""
+    began, slices = time.monotonic(), TimeSlices(_PROGRESS_SECONDS)
+    with Work(call, slices) as work:
+        while not work.advance():
+            progress.say(f"planning moves: {time.monotonic() - began:.0f} s")
+            slices.begin()
+        return work.result()

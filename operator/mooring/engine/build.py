@@ -15,8 +15,8 @@ from mooring.engine.api import PluginApi
 from mooring.engine.at_bind import AtBind
 from mooring.engine.extenders.extenders import Extenders, tls_problem
 from mooring.engine.extenders.objects import ApiObjects
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
-from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.housekeeping import Housekeeping
 from mooring.engine.loop import SchedulingLoop
 from mooring.engine.pod_enqueuer import PodEnqueuer
@@ -59,7 +59,6 @@ __all__ = ["Engine", "Options", "build_engine", "build_scheduler_state"]
 
 _MOST_DECISIONS: Final = 20_000
 """What a plan of rebalancing may cost, in decisions about one pod: some seconds."""
-_PLAN_SLICE_SECONDS: Final = 0.005
 _MOST_PENDING: Final = 1_000
 """Unschedulable pods for which a plan makes room."""
 _BUSY: Final = 16
@@ -324,7 +323,7 @@ def build_engine(
         extender_client=extender_client or client,
         identity=identity,
         served=served,
-        make_plan=make_plan or partial(_make_plan, scheduler, clock, now),
+        make_plan=make_plan or partial(_make_plan, scheduler, now),
         clock=clock,
         now=now,
         sleep=sleep,
@@ -400,13 +399,12 @@ def _is_scheduled_in_groups(scheduler: SchedulerState, pod: Pod) -> bool:
 
 def _make_plan(
     scheduler: SchedulerState,
-    clock: Callable[[], float],
     now: Callable[[], float],
     entry: ActiveProfile,
     section: Rebalancing,
     resting: Collection[str],
     position: int,
-) -> Pausing[Plan]:
+) -> Plan:
     """Make a plan of rebalancing with pauses, by the decisions that the profile makes now."""
     from mooring.engine.rebalancing.planner import Planner  # noqa: PLC0415 - few profiles plan moves
 
@@ -417,12 +415,12 @@ def _make_plan(
         scheduler.profiles,
         section,
         now=now,
-        budget=SearchBudget(_MOST_DECISIONS, clock, _PLAN_SLICE_SECONDS),
+        budget=SearchBudget(_MOST_DECISIONS),
         pending=_unschedulable(scheduler, entry) if Goal.MAKE_ROOM in section.goals else (),
         resting=resting,
         position=position,
     )
-    return (yield from planner.plan())
+    return planner.plan()
 
 
 def _unschedulable(scheduler: SchedulerState, entry: ActiveProfile) -> list[Pod]:

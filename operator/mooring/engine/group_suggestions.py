@@ -7,17 +7,17 @@ whole group.
 """
 
 import copy
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Final, TypeAlias, TypeVar
+from typing import Final
 
 import numpy as np
 
 from mooring.engine.change import Change, conditions
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.decision import GroupDecision, placements_of
-from mooring.engine.groups.slices import SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.suggestions import (
     EXAMPLES,
@@ -37,6 +37,7 @@ from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupSource
 from mooring.model.pod_spec import PodSpec
+from mooring.pausing import pause
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
@@ -65,10 +66,6 @@ _FIELDS: Final[Mapping[GroupSource, str]] = {
     GroupSource.PODS: "minimum",
 }
 
-_Result = TypeVar("_Result")
-_Steps: TypeAlias = Generator[Suggestion | None, None, _Result]
-"""Work that yields suggestions, and None where other work may go on."""
-
 
 def group_suggestions(
     group: PodGroupState,
@@ -77,8 +74,8 @@ def group_suggestions(
     cluster: ClusterView,
     cache: ResultCache,
     budget: SearchBudget,
-) -> Iterator[Suggestion | None]:
-    """Yield each suggestion, and None where other work may go on that changes the cluster.
+) -> Iterator[Suggestion]:
+    """Yield each suggestion, and pause between decisions; other work may change the cluster then.
 
     `members` are those that could be decided about now. A group that fits as it is gets only the
     suggestion that says so. `cache` should serve nothing else, and nothing more is tried once
@@ -108,9 +105,9 @@ class _GroupSuggestions:
         self._nodes: tuple[str, ...] = ()
         """The nodes of the last decision, each once."""
 
-    def found(self) -> _Steps[None]:
+    def found(self) -> Iterator[Suggestion]:
         """Yield what `group_suggestions` does."""
-        decision = yield from self._decided(self._members)
+        decision = self._decided(self._members)
         if decision.rows:
             cause = "none any more, the members fit by now"
             yield self._suggestion("as it is", cause, 0.0, self._members)
@@ -121,17 +118,22 @@ class _GroupSuggestions:
             if nominee.pod.uid not in self._group.unscheduled
         ]
         ended = [nominee.pod for nominee in others]
-        if ended and (yield from self._decided(self._members, without=ended)).rows:
+        if ended and self._decided(self._members, without=ended).rows:
             text, cause = reservation_texts(others, self._members[0])
             yield self._suggestion(text, cause, 0.0, self._members)
             return
         short = list[str]()
         for change in _changes(self._members, self._cluster):
-            if (yield from self._with_change(change)) and change.resource:
+            fits, suggestion = self._with_change(change)
+            if suggestion is not None:
+                yield suggestion
+            if fits and change.resource:
                 short.append(change.resource)
-        yield from self._with_minimum(decision.fits)
+        if (suggestion := self._with_minimum(decision.fits)) is not None:
+            yield suggestion
         for rows in self._domains(decision):
-            if (yield from self._without_pods(rows, short)):
+            if (suggestion := self._without_pods(rows, short)) is not None:
+                yield suggestion
                 break
 
     def _decided(
@@ -140,16 +142,14 @@ class _GroupSuggestions:
         *,
         group: PodGroupState | None = None,
         without: Sequence[Pod] = (),
-    ) -> _Steps[GroupDecision]:
+    ) -> GroupDecision:
         """Return the decision about these members in a cluster without some pods."""
         if self._budget.spent:
             return GroupDecision({})
         what_if = WhatIf(self._cluster, self._cache)
         for pod in without:
             what_if.remove(pod.uid)
-        decision = yield from what_if.decide_group(
-            group or self._group, members, self._pipeline, self._budget
-        )
+        decision = what_if.decide_group(group or self._group, members, self._pipeline, self._budget)
         # At once: in a pause a row may become another node's.
         self._nodes = self._names(decision.rows)
         return decision
@@ -176,42 +176,42 @@ class _GroupSuggestions:
             ended=tuple(map(PodRef.of, ended)),
         )
 
-    def _with_change(self, change: Change) -> _Steps[bool]:
-        """Suggest this change of all members; return whether the group fits then."""
-        changed = yield from self._changed(change.apply)
-        if not (yield from self._decided(changed)).rows:
-            return False
+    def _with_change(self, change: Change) -> tuple[bool, Suggestion | None]:
+        """Return whether the group fits with this change of all members, and the suggestion."""
+        changed = self._changed(change.apply)
+        if not self._decided(changed).rows:
+            return False, None
         text, cost = change.text, change.cost
         if resource := change.resource:
             most = _requested(self._members, resource)
-            limit, changed = yield from self._largest_request(resource, most)
+            limit, changed = self._largest_request(resource, most)
             if not limit and "/" not in resource:
-                return True  # a pod cannot do without cpu or memory, only without a device
+                return True, None  # a pod cannot do without cpu or memory, only without a device
             text = request_text(resource, limit, most, self._pipeline, self._cluster)
             cost += 1.0 - limit / most
         subject = "each member" if len(self._members) > 1 else "its member"
-        yield self._suggestion(conditions([change], [text], subject), change.cause, cost, changed)
-        return True
+        text = conditions([change], [text], subject)
+        return True, self._suggestion(text, change.cause, cost, changed)
 
-    def _largest_request(self, resource: str, most: int) -> _Steps[tuple[int, list[Pod]]]:
+    def _largest_request(self, resource: str, most: int) -> tuple[int, list[Pod]]:
         """Return the largest request of the resource with which the group fits, and its members.
 
         Amounts are those that a whole number of members can share on a node.
         """
         amounts = self._amounts(resource, most)
-        best = yield from self._changed(partial(requesting, {resource: 0}))
+        best = self._changed(partial(requesting, {resource: 0}))
         names, first, last = self._nodes, 0, len(amounts)
         while first < last:
             middle = (first + last) // 2
-            changed = yield from self._changed(partial(requesting, {resource: amounts[middle]}))
-            if (yield from self._decided(changed)).rows:
+            changed = self._changed(partial(requesting, {resource: amounts[middle]}))
+            if self._decided(changed).rows:
                 first, best, names = middle + 1, changed, self._nodes
             else:
                 last = middle
         self._nodes = names
         return (amounts[first - 1] if first else 0), best
 
-    def _changed(self, apply: Callable[[Pod], Pod]) -> _Steps[list[Pod]]:
+    def _changed(self, apply: Callable[[Pod], Pod]) -> list[Pod]:
         """Return the members with a change; those of one spec still share one afterwards."""
         specs, found = dict[int, Pod](), list[Pod]()
         for pod in self._members:
@@ -222,7 +222,7 @@ class _GroupSuggestions:
                 found.append(replace(changed, spec=first.spec))
             else:
                 found.append(replace(pod, spec=first.spec))
-            yield from self._budget.pause()
+            pause()
         return found
 
     def _amounts(self, resource: str, most: int) -> list[int]:
@@ -236,18 +236,19 @@ class _GroupSuggestions:
         found: list[int] = amounts[:: max(1, -(-len(amounts) // _MOST_AMOUNTS))].tolist()
         return found
 
-    def _with_minimum(self, fits: int) -> _Steps[None]:
-        """Suggest the largest minimum with which those members get a node that fit."""
+    def _with_minimum(self, fits: int) -> Suggestion | None:
+        """Return the largest minimum with which those members get a node that fit."""
         group, definition = self._group, self._group.definition
         smaller = fits + group.scheduled_pods_count
         if definition is None or not 0 < smaller < definition.minimum:
-            return
+            return None
         lowered = copy.copy(group)
         lowered.definition = replace(definition, minimum=smaller)
-        if (yield from self._decided(self._members, group=lowered)).rows:
+        if self._decided(self._members, group=lowered).rows:
             name = _FIELDS[group.key.source]
             text = f"if its {name} were at most {smaller} instead of {definition.minimum}"
-            yield self._suggestion(text, name, _MINIMUM, self._members)
+            return self._suggestion(text, name, _MINIMUM, self._members)
+        return None
 
     def _domains(self, decision: GroupDecision) -> list[IntArray]:
         """Return the rows of the placements in which the most members fit."""
@@ -258,44 +259,43 @@ class _GroupSuggestions:
         placements.sort(key=lambda each: (each.tier, -fits.get((each.key, each.value), 0)))
         return [placement.rows for placement in placements[:_MOST_DOMAINS]]
 
-    def _without_pods(self, rows: IntArray, short: Sequence[str]) -> _Steps[bool]:
-        """Suggest to wait until the fewest pods of these rows end; return whether that helps.
+    def _without_pods(self, rows: IntArray, short: Sequence[str]) -> Suggestion | None:
+        """Suggest to wait until the fewest pods of these rows end; None if that does not help.
 
         Pods that request the most of what is `short` end first, once all on few nodes and once one
         on each node: that is less where each node lacks little.
         """
         ended = list[Pod]()
         for pods in self._candidates(rows, short):
-            fewest = yield from self._fewest(pods[: len(ended) - 1] if ended else pods)
+            fewest = self._fewest(pods[: len(ended) - 1] if ended else pods)
             ended = fewest or ended
-        if not ended or not (yield from self._decided(self._members, without=ended)).rows:
-            return False  # or the cluster has changed meanwhile, or no more may be tried
+        if not ended or not self._decided(self._members, without=ended).rows:
+            return None  # or the cluster has changed meanwhile, or no more may be tried
         cause = f"pods that use {' and '.join(short)}" if short else "pods that run"
         node = self._node_of(ended[0]) if len(ended) == 1 else ""
         text = when_ended(ended, node)
-        yield self._suggestion(text, cause, float(len(ended)), self._members, ended)
-        return True
+        return self._suggestion(text, cause, float(len(ended)), self._members, ended)
 
-    def _fewest(self, pods: Sequence[Pod]) -> _Steps[list[Pod]]:
+    def _fewest(self, pods: Sequence[Pod]) -> list[Pod]:
         """Return as few of the first pods as are found without which the group fits, or []."""
-        ended = yield from self._first_that_help(pods)
+        ended = self._first_that_help(pods)
         for pod in ended[-2::-1]:  # without the last one the others do not help
             fewer = [other for other in ended if other is not pod]
-            if (yield from self._decided(self._members, without=fewer)).rows:
+            if self._decided(self._members, without=fewer).rows:
                 ended = fewer
         return ended
 
-    def _first_that_help(self, pods: Sequence[Pod]) -> _Steps[list[Pod]]:
+    def _first_that_help(self, pods: Sequence[Pod]) -> list[Pod]:
         """Return the fewest first pods without which the group fits; [] if all are too few."""
         few, many = 0, 1
-        while not (yield from self._decided(self._members, without=pods[:many])).rows:
+        while not self._decided(self._members, without=pods[:many]).rows:
             if many >= len(pods) or self._budget.spent:
                 return []
             few, many = many, 2 * many
         many = min(many, len(pods))
         while many - few > 1:
             middle = (few + many) // 2
-            if (yield from self._decided(self._members, without=pods[:middle])).rows:
+            if self._decided(self._members, without=pods[:middle]).rows:
                 many = middle
             else:
                 few = middle

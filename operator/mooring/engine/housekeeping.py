@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from mooring.engine.assumed import unreserve
@@ -45,8 +45,8 @@ class Housekeeping:
         scheduler: SchedulerState,
         client: ApiClient,
         *,
-        flush: Callable[[], Iterable[None]],
-        report: Callable[[], Iterable[None]],
+        flush: Callable[[], None],
+        report: Callable[[], None],
         expire_nominations: Callable[[], None],
         unbound: Callable[[Pod], None],
         clock: Callable[[], float] = time.monotonic,
@@ -80,7 +80,7 @@ class Housekeeping:
         self._scheduler.waiting.expire(self._clock())
 
     async def _flush_queue(self) -> None:
-        await TimeSlices(clock=self._clock).run(self._flush())
+        await TimeSlices(clock=self._clock).run(self._flush)
 
     async def _expire_nominations(self) -> None:
         self._expire()
@@ -89,7 +89,7 @@ class Housekeeping:
         self._scheduler.state.grow_older()
 
     async def _report_pods(self) -> None:
-        await TimeSlices(clock=self._clock).run(self._report())
+        await TimeSlices(clock=self._clock).run(self._report)
 
     async def _settle_overdue(self) -> None:
         for pod in self._scheduler.state.overdue(self._clock()):

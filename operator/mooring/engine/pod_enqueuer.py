@@ -4,7 +4,7 @@ Everything here runs on the event loop's thread and returns at once, but for `ru
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from itertools import chain, islice, takewhile
 from typing import Final, NoReturn
 from weakref import WeakKeyDictionary
@@ -20,6 +20,7 @@ from mooring.model.pod import Pod, Uid, claim_keys
 from mooring.model.pod_group import PodGroup
 from mooring.model.resource_claims import ResourceClaim
 from mooring.model.workloads import Namespace
+from mooring.pausing import Work, pause
 from mooring.state.pod_groups import PodGroupState
 from mooring.time_slices import TimeSlices
 
@@ -120,7 +121,7 @@ class PodEnqueuer:
         slices = TimeSlices(clock=self._clock)
         while True:
             await self._is_unsettled.wait()
-            await slices.run(self.find_profiles())
+            await slices.run(self.find_profiles)
             self._is_unsettled.clear()
 
     def pending(self, pod: Pod) -> None:
@@ -240,21 +241,21 @@ class PodEnqueuer:
         self._not_gated.clear()  # pods may go to other groups without coming in again
         self._unsettle(None)
 
-    def find_profiles(self) -> Iterator[None]:
-        """Count pods anew if they must be, then find all profiles; yield after each pod.
+    def find_profiles(self) -> None:
+        """Count pods anew if they must be, then find all profiles; pause after each pod.
 
         Members of groups that have changed are tried again, too.
         """
         while self._unsettled or self._to_admit or self._scheduler.state.recounting:
-            yield from self._scheduler.state.recount()
+            self._scheduler.state.recount()
             if self._unsettled:
                 uid, _ = self._unsettled.popitem()
                 self._find_profile(uid)
-                yield
+                pause()
             if self._to_admit:
                 self._admit_next(next(iter(self._to_admit)))
                 self._wake()
-                yield
+                pause()
 
     def settle(self, queued: QueuedPod) -> bool:
         """Find the profile of a popped pod and of its group, if that is yet to be done.
@@ -284,21 +285,20 @@ class PodEnqueuer:
         queued.outdated = False  # the attempt begins with the pipeline that was found
         return True
 
-    def flush(self) -> Iterator[None]:
+    def flush(self) -> None:
         """Try again what no event may bring back; to be called from time to time.
 
         These are pods that have been unschedulable for five minutes, and gated pods: PreEnqueue
         plugins run for them again, because they may have failed, or read more than the pod. It
-        yields between some pods and the next ones, so that other work can be done.
+        pauses between some pods and the next ones, so that other work can be done.
         """
         queue = self._scheduler.queue
-        for _ in queue.flush_unschedulable(self._clock()):
+        if queue.flush_unschedulable(self._clock()):
             self._wake()
-            yield
         gated = [queued for queued in queue if queued.queue is SubQueue.GATED]
         for number, queued in enumerate(gated):
             if number and number % _GATED_AT_ONCE == 0:
-                yield
+                pause()
             if queued.queue is SubQueue.GATED:
                 self._add(queued.pod, queued.pipeline, report=True)
                 if not queued.gated:
@@ -415,16 +415,16 @@ class PodEnqueuer:
         there = (self._scheduler.queue.get(uid) for uid in uids if uid in group.unscheduled)
         return next((queued for queued in there if queued is not None and not queued.gated), None)
 
-    def report(self) -> Iterator[None]:
+    def report(self) -> None:
         """Tell pods that have waited for some seconds why; to be called from time to time.
 
-        It yields after each pod, of which there may be many.
+        It pauses after each pod, because there may be many.
         """
-        yield from self._report_gated()
-        yield from self._report_pods_without_profile()
+        self._report_gated()
+        self._report_pods_without_profile()
         self._report_misspelt()
 
-    def _report_gated(self) -> Iterator[None]:
+    def _report_gated(self) -> None:
         until = self._clock() - _GATED_SECONDS
         due = [*takewhile(lambda uid: self._gated_since[uid] <= until, self._gated_since)]
         for uid in due:
@@ -433,9 +433,9 @@ class PodEnqueuer:
             queued = self._scheduler.queue.get(uid)
             if queued is not None and queued.queue is SubQueue.GATED:
                 self._add(queued.pod, queued.pipeline, report=True)
-            yield
+            pause()
 
-    def _report_pods_without_profile(self) -> Iterator[None]:
+    def _report_pods_without_profile(self) -> None:
         """Report to pods why no profile takes them, and queue those that a profile takes.
 
         A profile may have come back while a pod was assumed. Of a member of a group, no event may
@@ -446,7 +446,7 @@ class PodEnqueuer:
         scheduler, profiles = self._scheduler, self._scheduler.profiles
         waits_long = self._clock() - _WITHOUT_PROFILE_SECONDS
         for pod in tuple(scheduler.without_profile.values()):
-            yield
+            pause()
             if scheduler.without_profile.get(pod.uid) is not pod:
                 continue  # it has changed or gone meanwhile
             version, told = self._told.get(pod.uid, (-1, None))
@@ -621,8 +621,8 @@ class PodEnqueuer:
             pods = (*without.values(), *queued)
             uids = [pod.uid for pod in pods if pod.namespace == namespace]
         self._unsettled.update(dict.fromkeys(uids))
-        for _ in islice(self.find_profiles(), _FOUND_AT_ONCE):
-            pass
+        with Work(self.find_profiles) as work:
+            any(work.advance() for _ in range(_FOUND_AT_ONCE))
         if self._unsettled or self._scheduler.state.recounting:
             self._is_unsettled.set()
             for in_flight in self._scheduler.queue.in_flight:

@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
 
 from mooring.engine.group_suggestions import MOST_STEPS, group_suggestions
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.members import group_of
-from mooring.engine.groups.slices import SearchBudget
 from mooring.engine.groups.status import gates_text
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
@@ -271,7 +272,7 @@ class PodReportBuilder:
                 pipeline,
                 scheduler.cluster,
                 ResultCache(scheduler.state.nodes),
-                SearchBudget(MOST_STEPS, clock=self._clock),
+                SearchBudget(MOST_STEPS),
             )
             found = await _smallest(
                 steps, self._clock, lambda: scheduler.cluster.pod_groups.get(group.key) is group
@@ -383,20 +384,19 @@ async def smallest_suggestions(
 
 
 async def _smallest(
-    steps: Iterator[Suggestion | None], clock: Callable[[], float], wanted: Callable[[], bool]
+    suggested: Iterator[Suggestion], clock: Callable[[], float], wanted: Callable[[], bool]
 ) -> list[SuggestedChange]:
-    """Return the smallest of the suggestions that these steps find; see `smallest_suggestions`."""
-    found = list[Suggestion]()
-    try:
-        first, slices = clock(), TimeSlices(0.0, rest=REST, clock=clock)
-        for suggestion in steps:
-            if suggestion is not None:
+    """Return the smallest of the suggestions that are found; see `smallest_suggestions`."""
+    found, first = list[Suggestion](), clock()
+
+    def find() -> None:
+        with suppress(PluginFailed):  # it is logged where it failed; other suggestions are true
+            for suggestion in suggested:
                 found.append(suggestion)
-            if not wanted() or clock() - first >= _MOST_SECONDS:
-                break
-            await slices.pause()
-    except PluginFailed:
-        pass  # it is counted and logged where it failed; the other suggestions are true
+
+    await TimeSlices(0.0, rest=REST, clock=clock).run_while(
+        lambda: wanted() and clock() - first < _MOST_SECONDS, find
+    )
     found.sort(key=lambda suggestion: suggestion.cost)
     return [
         SuggestedChange(each.change, each.nodes, each.examples, each.ended)

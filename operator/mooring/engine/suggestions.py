@@ -8,10 +8,10 @@ that end. What a suggestion says holds for the state of the cluster at the momen
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations, islice
+from itertools import combinations, islice, starmap
 from typing import Final, TypeVar
 
 import numpy as np
@@ -42,6 +42,7 @@ from mooring.model.resources import CPU, MEMORY, amount_text
 from mooring.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
 from mooring.model.taints import NOT_SCHEDULABLE_TAINT, Taint, Toleration, tolerated
 from mooring.model.volumes import ClaimVolume
+from mooring.pausing import pause, pause_now
 from mooring.state.cluster import Trial
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -101,69 +102,69 @@ class Suggestion:
     ended: tuple[PodRef, ...] = ()
 
 
-def suggestions(pod: Pod, pipeline: Pipeline, what_if: WhatIf) -> Iterator[Suggestion | None]:
-    """Yield each suggestion, and None after each change that does not help.
+def suggestions(pod: Pod, pipeline: Pipeline, what_if: WhatIf) -> Iterator[Suggestion]:
+    """Yield each suggestion, and pause after each change that is tried.
 
     A pod that fits as it is, since the cluster has changed, gets only the suggestion that says so,
     and one that fits where nodes are reserved for a group only that it waits until then.
-    Between two items other work may go on, also such that changes the cluster. One item takes about
-    as long as a decision about a new spec. Each is found in a trial of `what_if`, whose cache
-    should serve nothing else.
+    In the pauses other work may go on, also such that changes the cluster. A change takes about as
+    long as a decision about a new spec. Each is tried in a trial of `what_if`, whose cache should
+    serve nothing else.
     """
     tried = _Suggestions(pod, pipeline, what_if)
-    unchanged = yield from _found(what_if, lambda _: tried.unchanged())
-    yield unchanged
-    if unchanged is not None:
+    as_it_is = _found(what_if, lambda _: tried.unchanged())
+    as_it_is = as_it_is or _found(what_if, tried.without_reservation)
+    if as_it_is is not None:
+        yield as_it_is
         return
-    once_free = yield from _found(what_if, tried.without_reservation)
-    yield once_free
-    if once_free is not None:
-        return
+
+    def with_changes(*changed: Change) -> Suggestion | None:
+        return _found(what_if, partial(tried.with_changes, changed))
+
     changes = list(islice(possible_changes(pod, what_if.cluster), MOST_CHANGES))
     helped = claims_helped = False
-    for change in changes:
-        suggestion = yield from _found(what_if, partial(tried.with_changes, [change]))
+    for suggestion in filter(None, map(with_changes, changes)):
         yield suggestion
-        helped |= suggestion is not None
-    for fewer in fewer_devices(pod, what_if.cluster):
-        suggestion = yield from _mildest(tried, what_if, fewer)
+        helped = True
+    fewer = (_mildest(with_changes, each) for each in fewer_devices(pod, what_if.cluster))
+    for suggestion in filter(None, fewer):
         yield suggestion
-        claims_helped |= suggestion is not None
-    for row in (yield from _found(what_if, lambda _: tried.rows_for_endings())):
-        yield (yield from _found(what_if, partial(tried.without_pods, row)))
+        claims_helped = True
+    rows = _found(what_if, lambda _: tried.rows_for_endings())
+    yield from filter(None, (_found(what_if, partial(tried.without_pods, row)) for row in rows))
     # Last: claims that read other attributes than before have all devices looked at anew.
     of_claims = list(islice(claim_changes(pod, what_if.cluster), MOST_CHANGES))
-    for change in of_claims:
-        suggestion = yield from _found(what_if, partial(tried.with_changes, [change]))
+    for suggestion in filter(None, map(with_changes, of_claims)):
         yield suggestion
-        claims_helped |= suggestion is not None
+        claims_helped = True
     if not claims_helped:
         # That a pod would fit without its claims does not say what to change of them.
         tried_in_pairs = of_claims if helped else [*changes, *of_claims]
-        for pair in islice(combinations(tried_in_pairs, 2), _MOST_PAIRS):
-            yield (yield from _found(what_if, partial(tried.with_changes, pair)))
+        pairs = islice(combinations(tried_in_pairs, 2), _MOST_PAIRS)
+        yield from filter(None, starmap(with_changes, pairs))
 
 
-def _found(what_if: WhatIf, search: Callable[[Trial], _Found]) -> Generator[None, None, _Found]:
-    """Return what is found in a trial; while values that it needs are evaluated, yield None."""
+def _found(what_if: WhatIf, search: Callable[[Trial], _Found]) -> _Found:
+    """Return what is found in a trial, and pause; also while values that it needs are evaluated."""
     while True:
         try:
             with what_if.trial() as trial:
-                return search(trial)
+                found = search(trial)
         except StillEvaluating:
-            pass
-        yield
+            pause_now()
+        else:
+            pause()
+            return found
 
 
 def _mildest(
-    tried: "_Suggestions", what_if: WhatIf, changes: Sequence[Change]
-) -> Generator[None, None, Suggestion | None]:
+    with_changes: Callable[[Change], Suggestion | None], changes: Sequence[Change]
+) -> Suggestion | None:
     """Return the suggestion of the first of these changes that helps; each goes further."""
     first, last, best = 0, len(changes), None
     while first < last:
         middle = (first + last) // 2
-        found = yield from _found(what_if, partial(tried.with_changes, [changes[middle]]))
-        yield
+        found = with_changes(changes[middle])
         if found is None:
             first = middle + 1
         else:

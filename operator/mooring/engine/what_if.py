@@ -16,9 +16,9 @@ import numpy as np
 from mooring.engine.cycle import decide, tie_break_seed
 from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, PreemptCall
 from mooring.engine.filtering import NodeSearch, PreFiltered
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.decision import GroupDecision, decide_group
 from mooring.engine.groups.search import DecisionOutdated, SearchedMembers
-from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.outcome import Outcome, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.card_plugin import assign_devices
@@ -27,6 +27,7 @@ from mooring.framework.runtime import first_gate
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, Uid
 from mooring.model.resource_claims import Allocation
+from mooring.pausing import between_pauses
 from mooring.state.cluster import Trial
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -181,23 +182,17 @@ class WhatIf:
         members: Sequence[Pod],
         pipeline: Pipeline,
         budget: SearchBudget,
-    ) -> Pausing[GroupDecision]:
+    ) -> GroupDecision:
         """Return the decision about all these members, made in trials with pauses between them."""
         seed = self.seed_of(members[0])
         searched = SearchedMembers(
             members, pipeline, self.cluster, self.cache, seed=seed, rejected={}, budget=budget
         )
-        steps = decide_group(group, searched)
-        while True:
-            try:
-                with self.trial():
-                    next(steps)
-            except StopIteration as ended:
-                decision: GroupDecision = ended.value
-                return decision
-            except DecisionOutdated:
-                return GroupDecision({}, message=_OUTDATED)
-            yield
+        try:
+            with between_pauses(self.trial):
+                return decide_group(group, searched)
+        except DecisionOutdated:
+            return GroupDecision({}, message=_OUTDATED)
 
     def search(self, pod: Pod, pipeline: Pipeline) -> NodeSearch:
         """Return the search for nodes that pass the pod's filters, whenever the pod ends."""

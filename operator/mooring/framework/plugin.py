@@ -6,7 +6,7 @@ synchronous, change nothing and use no clock and no randomness. The methods from
 change something, and only they may use `handle.api`; `post_filter` may use its `later`.
 """
 
-from collections.abc import Generator, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from difflib import SequenceMatcher
 from enum import Enum
 from typing import Any, ClassVar, Final, Protocol, runtime_checkable
@@ -218,14 +218,13 @@ class PostFilterPlugin(Plugin, Protocol):
 class PodGroupPostFilterPlugin(PostFilterPlugin, Protocol):
     """A PostFilter plugin that also runs when a pod group fits nowhere."""
 
-    def pod_group_post_filter(
-        self, state: PodGroupPostFilterState
-    ) -> GroupPreemption | Generator[None, None, GroupPreemption]:
+    def pod_group_post_filter(self, state: PodGroupPostFilterState) -> GroupPreemption:
         """Return a nomination of all members, or why the plugin has none.
 
-        A generator pauses where it yields: no trial of its own may be open there. If nodes or
-        members are not what they were after a pause, it is closed and the method runs again; and
-        so it is if the members do not fit on the nominated nodes once the victims are gone.
+        It pauses where it calls `state.place`, or `mooring.pausing.pause` at the head of a loop: no
+        trial of its own may be open there. If nodes or members are not what they were after a
+        pause, an exception ends it and the method runs again; and so it is if the members do not
+        fit on the nominated nodes once the victims are gone.
         """
 
 

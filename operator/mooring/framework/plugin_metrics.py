@@ -19,6 +19,7 @@ from typing import Final, Protocol, Self
 
 from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.model.events import ClusterEvent
+from mooring.pausing import Interrupted
 
 __all__ = [
     "FILTER",
@@ -101,6 +102,8 @@ class PluginMetrics:
         self.deciding = False
         """Whether a decision of the loop runs, and no dry run in it."""
         self._last = 0.0
+        self.suspended_seconds = 0.0
+        """For how many seconds attempts were suspended; points of a decision do not count them."""
         self._seconds: dict[ExtensionPoint, float] = {}
         self._statuses: dict[ExtensionPoint, Status] = {}
         self._notes: dict[tuple[ExtensionPoint, Status, str], Callable[[float], None]] = {}
@@ -142,15 +145,17 @@ class PluginMetrics:
     @contextmanager
     def all_at(self, point: ExtensionPoint) -> Iterator[None]:
         """Add all the time inside to this extension point, also that of plugins of others."""
-        outer, began = self.deciding, self.clock()
+        outer, began, suspended = self.deciding, self.clock(), self.suspended_seconds
         self.deciding = False
         try:
             yield
-        except BaseException:
-            self.deciding, self._last = outer, began
-            self.failed(point)
+        except BaseException as error:
+            self.deciding, self._last = outer, began + self.suspended_seconds - suspended
+            self.lap(point)
+            if not isinstance(error, Interrupted):
+                self.ended_with(point, Status.ERROR)
             raise
-        self.deciding, self._last = outer, began
+        self.deciding, self._last = outer, began + self.suspended_seconds - suspended
         self.lap(point)
 
     def ended_with(self, point: ExtensionPoint, status: Status) -> None:
@@ -168,10 +173,12 @@ class PluginMetrics:
         """Suspend the attempt inside: other attempts may be measured, and are not part of it."""
         held = self.deciding, self.sampled, self._seconds, self._statuses
         self.deciding, self.sampled, self._seconds, self._statuses = False, False, {}, {}
+        began = self.clock()
         try:
             yield
         finally:
             self.deciding, self.sampled, self._seconds, self._statuses = held
+            self.suspended_seconds += self.clock() - began
 
     def end_decision(self, profile: str, *, of: str = "pod") -> None:
         """Record how long each extension point took; the decision is `of` a pod or a podgroup."""

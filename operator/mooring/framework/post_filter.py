@@ -1,6 +1,6 @@
 """The argument of `post_filter`, and what it may return."""
 
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -157,7 +157,7 @@ class GroupNomination:
 
 
 GroupPreemption: TypeAlias = GroupNomination | Unschedulable | NotEligible
-"""What `pod_group_post_filter` returns, at once or at the end of a generator."""
+"""What `pod_group_post_filter` returns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,16 +165,15 @@ class PodGroupPostFilterState:
     """A pod group that fits nowhere; the argument of `pod_group_post_filter`.
 
     `members` are those that the group needs to have its minimum. `place` returns the row of each by
-    uid, as if the given pods had left their nodes, or None if they do not all fit then. It is a
-    generator: `rows = yield from state.place(pods)`. It pauses from time to time, and then the
-    cluster may change. How much these searches may cost in all is bounded; `is_last` says whether
-    only one more is sure to be made.
+    uid, as if the given pods had left their nodes, or None if they do not all fit then. It pauses
+    from time to time, and then the cluster may change. How much these searches may cost in all is
+    bounded; `is_last` says whether only one more is sure to be made.
     """
 
     group: PodGroupState
     members: tuple[Pod, ...]
     cluster: ClusterView
-    place: Callable[[Collection[Pod]], Generator[None, None, Mapping[Uid, int] | None]]
+    place: Callable[[Collection[Pod]], Mapping[Uid, int] | None]
     is_last: Callable[[], bool]
     limits: Preemption
     now: float

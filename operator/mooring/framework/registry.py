@@ -12,7 +12,7 @@ with the plugin's name, the distribution and the cause.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, isgeneratorfunction
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
@@ -160,6 +160,10 @@ def _problem(name: str, plugin: Any) -> str | None:
         (
             not (wrong := _wrongly_async(plugin, points)),
             f"has {wrong} as async def; only pre_bind, bind and post_bind wait",
+        ),
+        (
+            not isgeneratorfunction(getattr(plugin, "pod_group_post_filter", None)),
+            "has a pod_group_post_filter that yields; call state.place and return the result",
         ),
         (
             isinstance(getattr(plugin, "depends_on_node_only", None), bool),

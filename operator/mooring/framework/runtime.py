@@ -12,9 +12,10 @@ of one attempt in ten are measured (`mooring.framework.plugin_metrics`). In the 
 that run in every decision are called directly: most of what a decision costs are calls.
 """
 
-from collections.abc import Callable, Generator, Hashable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from enum import EnumMeta
+from functools import partial
 from types import CoroutineType
 from typing import Any, Final, TypeGuard, TypeVar
 
@@ -69,6 +70,7 @@ from mooring.framework.verdicts import (
 )
 from mooring.model.events import ClusterEvent
 from mooring.model.pod import Pod
+from mooring.pausing import Interrupted, timed
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
@@ -291,30 +293,16 @@ def run_post_filter(
 
 def run_pod_group_post_filter(
     pipeline: Pipeline, plugin: PodGroupPostFilterPlugin, state: PodGroupPostFilterState
-) -> Generator[None, None, GroupPreemption]:
-    """Run `pod_group_post_filter` and check that the nodes exist, and the victims are on nodes.
-
-    It pauses wherever the method does.
-    """
-    point = ExtensionPoint.POST_FILTER
-    answer = _timed(pipeline, plugin, point, plugin.pod_group_post_filter, state)
-    if isinstance(answer, Generator):
-        with closing(answer) as steps:
-            while (ended := _timed(pipeline, plugin, point, _next, steps)) is None:
-                yield
-        (answer,) = ended
+) -> GroupPreemption:
+    """Run `pod_group_post_filter` and check that the nodes exist, and the victims are on nodes."""
+    point, failures = ExtensionPoint.POST_FILTER, pipeline.failures
+    call = partial(_measured, pipeline, plugin, point, plugin.pod_group_post_filter, state)
+    answer, seconds = timed(call, failures.clock)
+    if seconds > failures.slow_seconds:
+        failures.slow(pipeline.blamed(plugin.name, point), seconds)
     if problem := _wrong_group_nomination(answer, state):
         raise _error(pipeline, plugin, point, f"pod_group_post_filter {problem}")
     return answer
-
-
-def _next(steps: Generator[None, None, _Answer]) -> tuple[_Answer] | None:
-    """Run a generator until its next pause (None), or its result."""
-    try:
-        next(steps)
-    except StopIteration as ended:
-        return (ended.value,)
-    return None
 
 
 def run_pre_score(
@@ -601,9 +589,11 @@ def _called(
     method: Callable[..., _Answer],
     *arguments: Any,
 ) -> _Answer:
-    """Call the method; record whatever it raises as a failure of the plugin."""
+    """Call the method; record what it raises as a failure of the plugin."""
     try:
         return method(*arguments)
+    except Interrupted:
+        raise
     except BaseException as error:
         raise _failed(pipeline, plugin, point, error) from error
 
@@ -619,13 +609,14 @@ def _measured(
     metrics = pipeline.metrics
     if not metrics.sampled or point in _NOT_MEASURED:
         return _called(pipeline, plugin, point, method, *arguments)
-    began, status = metrics.clock(), Status.ERROR
+    began, status = metrics.clock() - metrics.suspended_seconds, Status.ERROR
     try:
         answer = _called(pipeline, plugin, point, method, *arguments)
         status = status_of(answer)
         return answer
     finally:
-        metrics.plugin_ran(plugin.name, point, status, metrics.clock() - began)
+        seconds = metrics.clock() - metrics.suspended_seconds - began
+        metrics.plugin_ran(plugin.name, point, status, seconds)
 
 
 def status_of(answer: object) -> Status:

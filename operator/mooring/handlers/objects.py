@@ -3,15 +3,16 @@
 import logging
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.handlers.profiles import ProfileStatusWriter
-from mooring.mirroring.mirror import ACTIONS, parsed_or_none, parsing_pod_or_none
+from mooring.mirroring.mirror import ACTIONS, parsed_or_none
 from mooring.model.events import Action, Kind, event_label
 from mooring.model.objects import identity, object_key
-from mooring.model.pausing import Pausing, timed
 from mooring.model.pod import Pod, Uid
+from mooring.pausing import timed
 from mooring.policy.profile import API_VERSION, KIND
 from mooring.policy.rules.rule import plan_one_by_one
 from mooring.state.cluster import ClusterState
@@ -71,20 +72,21 @@ class ObjectHandlers:
     async def pod_read(self, raw: Mapping[str, Any]) -> None:
         """Queue a pod that was read beside the watch, unless the watch has told of it meanwhile."""
         with self._pod_enqueuer.departures.meanwhile() as gone:
-            pod = await TimeSlices(clock=self._clock).result(parsing_pod_or_none(raw))
+            pod = await TimeSlices(clock=self._clock).run(partial(parsed_or_none, Kind.POD, raw))
         if pod is not None and pod.uid not in gone and not self._pod_enqueuer.knows(pod.uid):
             self._take_in(pod, raw)
 
     async def _in_slices(self, slices: TimeSlices, action: Action, raw: Mapping[str, Any]) -> None:
         """Take in what happened to a pod, and tell how long that took but for pauses."""
-        steps = timed(self._taking_in(action, raw), self._clock)
-        _, seconds = await slices.result(steps)
+        _, seconds = await slices.run(
+            lambda: timed(lambda: self._happened(action, raw), self._clock)
+        )
         self._handled(event_label(Kind.UNSCHEDULED_POD, action), seconds)
 
-    def _taking_in(self, action: Action, raw: Mapping[str, Any]) -> Pausing[None]:
+    def _happened(self, action: Action, raw: Mapping[str, Any]) -> None:
         if action is Action.DELETE:
             self._pod_enqueuer.gone(Uid(identity(Kind.POD, raw)))
-        elif (pod := (yield from parsing_pod_or_none(raw))) is not None:
+        elif (pod := parsed_or_none(Kind.POD, raw)) is not None:
             self._take_in(pod, raw)
 
     def _take_in(self, pod: Pod, raw: Mapping[str, Any]) -> None:
@@ -106,7 +108,7 @@ class ObjectHandlers:
         if event["type"] == "DELETED":
             await self._profiles.gone(raw["metadata"]["name"], raw["metadata"]["uid"])
         else:
-            await TimeSlices(clock=self._clock).run(plan_one_by_one(raw))
+            await TimeSlices(clock=self._clock).run(partial(plan_one_by_one, raw))
             await self._profiles.found(raw)
 
     async def profiles_read(
@@ -117,7 +119,7 @@ class ObjectHandlers:
         for item in profiles:
             raw = {"apiVersion": API_VERSION, "kind": KIND, **item}  # which a list may leave out
             try:
-                await slices.run(plan_one_by_one(raw))
+                await slices.run(partial(plan_one_by_one, raw))
                 if raw["metadata"]["uid"] not in gone:
                     self._profiles.read(raw)
             except Exception:

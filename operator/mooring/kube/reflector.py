@@ -24,6 +24,7 @@ import logging
 import random as random_module
 import time
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol
 
 from mooring.kube.answers import event_of
@@ -42,7 +43,7 @@ from mooring.model.errors import ManifestError
 from mooring.time_slices import TimeSlices
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
     from mooring.kube.client import ApiClient
     from mooring.kube.resources import Resource
@@ -80,12 +81,12 @@ class Relist(Protocol):
     """Takes the objects of one list as they come, and replaces what is kept at its end.
 
     Called on the event loop's thread, must not block. If the list breaks off, nothing more is
-    called. An exception of `adding` is logged, once per resource, and the list goes on; after one
+    called. An exception of `add` is logged, once per resource, and the list goes on; after one
     of `apply` the set is listed again.
     """
 
-    def adding(self, obj: dict[str, Any]) -> Iterator[None]:
-        """Add an object of the list, or a newer version of one; other work runs between steps.
+    def add(self, obj: dict[str, Any]) -> None:
+        """Add an object of the list, or a newer version of one; other work runs in pauses.
 
         Pages omit apiVersion and kind.
         """
@@ -93,8 +94,8 @@ class Relist(Protocol):
     def remove(self, obj: dict[str, Any]) -> None:
         """Remove an object that was deleted before the list was complete."""
 
-    def apply(self) -> Iterator[None]:
-        """Replace what is kept by the objects that were added; other work runs between steps."""
+    def apply(self) -> None:
+        """Replace what is kept by the objects that were added; other work runs in pauses."""
 
 
 class Sink(Protocol):
@@ -107,10 +108,8 @@ class Sink(Protocol):
     def relist(self, resource: Resource) -> Relist:
         """Begin a list of the resource, before it is asked for."""
 
-    def taking_over(
-        self, resource: Resource, event: EventType, obj: dict[str, Any]
-    ) -> Iterator[None]:
-        """Take over one added, changed or deleted object; other work runs between steps.
+    def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
+        """Take over one added, changed or deleted object; other work runs in pauses.
 
         ADDED may repeat for a known object.
         """
@@ -288,7 +287,7 @@ class Reflector:
 
     async def _replace(self, relist: Relist) -> None:
         try:
-            await self._slices.run(relist.apply())
+            await self._slices.run(relist.apply)
         except Exception as error:
             self._log_refusal(error)
             self._version = None
@@ -301,14 +300,14 @@ class Reflector:
 
     async def _add(self, relist: Relist, obj: dict[str, Any]) -> None:
         try:
-            await self._slices.run(relist.adding(obj))
+            await self._slices.run(partial(relist.add, obj))
         except Exception as error:  # noqa: BLE001 - the list outlives whatever the sink does
             self._log_refusal(error)
 
     async def _take_over(self, kind: EventType, obj: dict[str, Any]) -> None:
         """Hand one event to the sink; no other event of the resource comes in its pauses."""
         try:
-            await self._slices.run(self._sink.taking_over(self._resource, kind, obj))
+            await self._slices.run(partial(self._sink.apply, self._resource, kind, obj))
         except Exception as error:  # noqa: BLE001 - the stream outlives whatever the sink does
             self._log_refusal(error)
 

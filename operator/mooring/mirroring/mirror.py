@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any, Final
@@ -14,9 +14,9 @@ from mooring.kube.resources import Resource
 from mooring.model.errors import ManifestError
 from mooring.model.events import Action, Kind, event_label
 from mooring.model.objects import identity, parse_object
-from mooring.model.pausing import Pausing, timed
-from mooring.model.pod import Pod, parsing_pod
+from mooring.model.pod import Pod
 from mooring.model.resource_claims import unreadable_claim
+from mooring.pausing import pause, timed
 from mooring.state.cluster import ClusterState
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "MIRRORED_IF_SERVED",
     "Mirror",
     "parsed_or_none",
-    "parsing_pod_or_none",
 ]
 
 logger = logging.getLogger(__name__)
@@ -92,26 +91,11 @@ def parsed_or_none(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
     try:
         return parse_object(kind, raw)
     except ManifestError as error:
-        _log_malformed(error)
+        logger.warning("an object is left out because it is malformed: %s", error)
         return None
 
 
-def parsing_pod_or_none(raw: Mapping[str, Any]) -> Pausing[Pod | None]:
-    """Return the pod of an API object, with pauses in a large one; see `parsed_or_none`."""
-    try:
-        return (yield from parsing_pod(raw))
-    except ManifestError as error:
-        _log_malformed(error)
-        return None
-
-
-def _log_malformed(error: ManifestError) -> None:
-    logger.warning("an object is left out because it is malformed: %s", error)
-
-
-def _parsing(
-    state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]
-) -> Pausing[Any | None]:
+def _parsed(state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]) -> Any | None:
     """Return the value of an API object; None if it is malformed and is left out.
 
     A malformed claim is not left out: its devices stay in use. What is kept of it depends on what
@@ -121,8 +105,6 @@ def _parsing(
         # Without a class no selector is compiled. So the first claim does not wait for the import,
         # and replicas of most clusters, which have no class, do without it.
         import_module_quickly("mooring.cel.compiler")
-    if kind is Kind.POD:
-        return (yield from parsing_pod_or_none(raw))
     if kind is not Kind.RESOURCE_CLAIM:
         return parsed_or_none(kind, raw)
     try:
@@ -160,31 +142,25 @@ class Mirror:
         return MirroredList(self._state, _KINDS[resource])
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
-        """Take over one object that was added, changed or deleted, without a pause."""
-        for _ in self.taking_over(resource, event, obj):
-            pass
+        """Take over one object that was added, changed or deleted.
 
-    def taking_over(
-        self, resource: Resource, event: EventType, obj: dict[str, Any]
-    ) -> Iterator[None]:
-        """Take over one object; while a pod is read, and before it is counted, other work may run.
-
-        Nothing of the cluster is read before that, so it is as if the watch told of it later.
+        While a pod is read, and before it is counted, other work may run. Nothing of the cluster is
+        read before that, so it is as if the watch told of it later.
         """
         kind = _KINDS[resource]
-        _, seconds = yield from timed(self._taking_over(kind, event, obj), self._clock)
+        _, seconds = timed(lambda: self._take_over(kind, event, obj), self._clock)
         self._handled(event_label(kind, ACTIONS[event]), seconds)
 
-    def _taking_over(self, kind: Kind, event: EventType, obj: dict[str, Any]) -> Pausing[None]:
+    def _take_over(self, kind: Kind, event: EventType, obj: dict[str, Any]) -> None:
         key = identity(kind, obj)
         if event == "DELETED":
             self._state.delete(kind, key)
             return
-        value = yield from _parsing(self._state, kind, key, obj)
+        value = _parsed(self._state, kind, key, obj)
         if value is None:
             return
         if kind is Kind.POD:
-            yield
+            pause()
         self._state.put(kind, key, value)
 
 
@@ -202,11 +178,11 @@ class MirroredList:
         self._unconfirmed = state.unconfirmed() if kind is Kind.POD else ()
         self._values: dict[str, Any] = {}
 
-    def adding(self, obj: dict[str, Any]) -> Iterator[None]:
+    def add(self, obj: dict[str, Any]) -> None:
         """Add an object of the list; a malformed one stays as it was known before."""
         key = identity(self._kind, obj)
         self._values.setdefault(key, None)
-        value = yield from _parsing(self._state, self._kind, key, obj)
+        value = _parsed(self._state, self._kind, key, obj)
         if value is not None:
             known = self._state.known(self._kind, key)
             self._values[key] = known if _is_equal_pod(known, value) else value
@@ -215,9 +191,9 @@ class MirroredList:
         """Remove an object that was deleted before the list was complete."""
         self._values.pop(identity(self._kind, obj), None)
 
-    def apply(self) -> Iterator[None]:
+    def apply(self) -> None:
         """Put the objects into the state, and remove those that are not listed."""
-        yield from self._state.replacing(self._kind, self._values, self._before)
+        self._state.replacing(self._kind, self._values, self._before)
         self._state.doubt(uid for uid in self._unconfirmed if uid not in self._values)
 
 

@@ -266,7 +266,7 @@ class Reflectors:
             self._tell_of_devices()  # before claims are forgotten, and with them what is in use
             takes_over = served.takes_over or served.reflector.synced.is_set()
             if resource is None:
-                await TimeSlices(clock=self._clock).run(self._sink.relist(served.resource).apply())
+                await TimeSlices(clock=self._clock).run(self._sink.relist(served.resource).apply)
         if resource is not None and kind not in self._served:
             reflector = self._reflector(resource)
             self._served[kind] = _Served(

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, text, texts
-from mooring.model.pausing import Pausing, collected, run_whole
+from mooring.model.pausing import collected
 from mooring.model.selectors import LabelSelector, parse_label_selector
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "WeightedAffinityTerm",
     "parse_pod_affinity",
     "parse_spread_constraints",
-    "parsing_pod_affinity",
     "spread_constraints_of",
 ]
 
@@ -82,11 +81,6 @@ class SpreadConstraint:
 
 def parse_pod_affinity(raw: Mapping[str, Any], namespace: str) -> PodAffinity:
     """Parse the inter-pod terms of `spec.affinity`; ManifestError names a malformed field."""
-    return run_whole(parsing_pod_affinity(raw, namespace))
-
-
-def parsing_pod_affinity(raw: Mapping[str, Any], namespace: str) -> Pausing[PodAffinity]:
-    """Parse the inter-pod terms with pauses, see `parse_pod_affinity`."""
     where = "spec.affinity"
     affinity, anti = mapping(raw, "podAffinity", where), mapping(raw, "podAntiAffinity", where)
     hard, soft = (
@@ -98,9 +92,9 @@ def parsing_pod_affinity(raw: Mapping[str, Any], namespace: str) -> Pausing[PodA
         _weighted(affinity, soft, to, namespace, 1), _weighted(anti, soft, away, namespace, -1)
     )
     return PodAffinity(
-        required=(yield from collected(_terms(affinity, hard, to, namespace))),
-        required_anti=(yield from collected(_terms(anti, hard, away, namespace))),
-        preferred=(yield from collected(preferred)),
+        required=collected(_terms(affinity, hard, to, namespace)),
+        required_anti=collected(_terms(anti, hard, away, namespace)),
+        preferred=collected(preferred),
     )
 
 

@@ -12,7 +12,6 @@ from typing import Any, Final, Literal
 
 from mooring.model.fields import mapping, mappings, text
 from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST, KubernetesRules
-from mooring.model.pausing import Pausing, run_whole
 from mooring.model.resources import (
     CPU,
     MEMORY,
@@ -24,10 +23,10 @@ from mooring.model.resources import (
     raise_to,
     total_requests,
 )
+from mooring.pausing import pause
 
 __all__ = [
     "Demand",
-    "adding_up_demand",
     "demands_by_version",
     "pod_demand",
     "pod_limits",
@@ -83,20 +82,6 @@ def pod_demand(
         ManifestError: with the path, from `spec` or `status`, of a malformed amount.
     """
     parsed = parsed or PodContainers.of(spec)
-    return run_whole(
-        adding_up_demand(spec, status, parsed, assigned=assigned, kubernetes=kubernetes)
-    )
-
-
-def adding_up_demand(
-    spec: Mapping[str, Any],
-    status: Mapping[str, Any] | None,
-    parsed: PodContainers,
-    *,
-    assigned: bool,
-    kubernetes: KubernetesRules = NEWEST,
-) -> Pausing[Demand]:
-    """Return the demand of a pod as `pod_demand` does, with pauses."""
     stages = _Stages([parsed])
     asked = stages.total()
     pod_level, _ = parse_pod_level(spec, asked)
@@ -105,16 +90,16 @@ def adding_up_demand(
         resize = _Resize(status, kubernetes)
         pod_level = resize.of_pod(pod_level)
         stages = resize.stages(*stages.of_containers[0])
-        yield
+        pause()
         asked = stages.total()
-    yield
+    pause()
     overhead = parse_amounts(mapping(spec, "overhead", "spec"), "spec.overhead")
     resources = _plus(asked | pod_level, overhead)
-    yield
+    pause()
     scored = _plus(stages.total(_SCORED_DEFAULTS), overhead)
     # Where pod-level requests are set, only what the whole pod leaves open is made up for.
     node_scored = scored | resources if has_pod_level else scored
-    yield
+    pause()
     return Demand(
         resources={name: amount for name, amount in resources.items() if amount},
         scored_cpu=scored.get(CPU, 0),

@@ -7,6 +7,7 @@ spec.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -16,17 +17,17 @@ import orjson
 from mooring.model.affinity import (
     PodAffinity,
     SpreadConstraint,
-    parsing_pod_affinity,
+    parse_pod_affinity,
     spread_constraints_of,
 )
 from mooring.model.bounded_cache import BoundedCache, bytes_of
 from mooring.model.declared_features import required_features
-from mooring.model.demand import Demand, adding_up_demand, demands_by_version, pod_limits, qos_class
+from mooring.model.demand import Demand, demands_by_version, pod_demand, pod_limits, qos_class
 from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, strings, text
 from mooring.model.limits import LIMITS, Counted, exceeded
 from mooring.model.node import Node, normalized_image
-from mooring.model.pausing import Pausing, collected, run_whole
+from mooring.model.pausing import collected
 from mooring.model.resource_claims import PodClaim, pod_claims_of
 from mooring.model.resources import ContainerRequests, PodContainers
 from mooring.model.selectors import (
@@ -38,6 +39,7 @@ from mooring.model.selectors import (
     requirements_from_labels,
 )
 from mooring.model.taints import Toleration, tolerations_of
+from mooring.pausing import pause, whole
 
 __all__ = ["HostPort", "PodSpec", "PodSpecCache", "pod_spec"]
 
@@ -154,7 +156,7 @@ def pod_spec(
     annotations: Mapping[str, str] = MappingProxyType({}),
     *,
     assigned: bool,
-) -> Pausing[PodSpec]:
+) -> PodSpec:
     """Return the parsed spec of a pod; for an `assigned` pod, its status is read too.
 
     Of the annotations those count by which a pod requests GPU cards. There are pauses only in a
@@ -165,9 +167,9 @@ def pod_spec(
     """
     key = _spec_key(namespace, spec, status, annotations, assigned=assigned)
     if len(key) <= _LARGE:
-        return _SPECS.of(key)
-    yield
-    return _SPECS.known(key) or (yield from _SPECS.parsing(key))
+        return whole(partial(_SPECS.of, key))
+    pause()
+    return _SPECS.of(key)
 
 
 def _spec_key(
@@ -246,19 +248,14 @@ class PodSpecCache:
         return len(self._live)
 
     def of(self, key: bytes) -> PodSpec:
-        """Return the spec of this JSON."""
-        return self.known(key) or run_whole(self.parsing(key))
-
-    def known(self, key: bytes) -> PodSpec | None:
-        """Return the spec of this JSON if some pod has it, or had it lately."""
-        return self._recent.get(key) or self._live.get(key)
-
-    def parsing(self, key: bytes) -> Pausing[PodSpec]:
-        """Return the spec of this JSON, which is not known yet.
+        """Return the spec of this JSON.
 
         One that takes more than a hundredth of the bound goes with its last pod.
         """
-        parsed = yield from _parsing(key)
+        known = self._recent.get(key) or self._live.get(key)
+        if known is not None:
+            return known
+        parsed = _parsing(key)
         spec = self._live.setdefault(key, parsed)  # in a pause it may have been parsed for another
         if spec.memory * 100 <= self._recent.most_bytes:
             self._recent.put(key, spec)
@@ -287,17 +284,17 @@ _LARGE: Final = 16 * 1024
 _SPECS: Final = PodSpecCache(64 * 1024 * 1024)
 
 
-def _parsing(key: bytes) -> Pausing[PodSpec]:
+def _parsing(key: bytes) -> PodSpec:
     """Return the spec of this JSON; pause between its parts, and within long lists."""
     loaded = orjson.loads(key)
-    yield
+    pause()
     namespace, spec, status = loaded["namespace"], loaded["spec"], loaded.get("status")
     affinity, containers = mapping(spec, "affinity", "spec"), list(_containers(spec))
-    required_nodes, preferred_nodes = yield from _node_affinity(affinity)
-    resources = yield from PodContainers.parsing(spec)
-    demand, demands = yield from _demands(spec, status, resources)
+    required_nodes, preferred_nodes = _node_affinity(affinity)
+    resources = PodContainers.of(spec)
+    demand, demands = _demands(spec, status, resources)
     limits, qos = pod_limits(spec, resources), qos_class(spec, resources)
-    yield
+    pause()
     wanted = requirements_from_labels(strings(spec, "nodeSelector", "spec"))
     tolerations = tolerations_of(mappings(spec, "tolerations", "spec"))
     spread = spread_constraints_of(mappings(spec, "topologySpreadConstraints", "spec"))
@@ -310,36 +307,36 @@ def _parsing(key: bytes) -> Pausing[PodSpec]:
         priority=integer(spec, "priority", "spec") or 0,
         preempts=text(spec, "preemptionPolicy", "spec") != "Never",
         scheduler_name=text(spec, "schedulerName", "spec") or "default-scheduler",
-        gates=(yield from collected(_gates(spec))),
-        node_selector=LabelSelector((yield from collected(wanted))),
+        gates=collected(_gates(spec)),
+        node_selector=LabelSelector(collected(wanted)),
         required_nodes=required_nodes,
         preferred_nodes=preferred_nodes,
-        tolerations=(yield from collected(tolerations)),
-        host_ports=tuple(dict.fromkeys((yield from collected(_host_ports(containers))))),
-        images=(yield from collected(_images(containers))),
-        volume_images=(yield from collected(map(normalized_image, spec.get("imageVolumes", ())))),
+        tolerations=collected(tolerations),
+        host_ports=tuple(dict.fromkeys(collected(_host_ports(containers)))),
+        images=collected(_images(containers)),
+        volume_images=collected(map(normalized_image, spec.get("imageVolumes", ()))),
         container_count=len(containers),
-        affinity=(yield from parsing_pod_affinity(affinity, namespace)),
-        spread=(yield from collected(spread)),
-        resource_claims=(yield from collected(pod_claims_of(spec))),
+        affinity=parse_pod_affinity(affinity, namespace),
+        spread=collected(spread),
+        resource_claims=collected(pod_claims_of(spec)),
         required_features=frozenset(spec.get("requiredFeatures", ())),
         containers=resources.with_extended,
         card_annotations=loaded.get("annotations", {}),
     )
-    yield
+    pause()
     return _measured(parsed, key, assigned=status is not None)
 
 
 def _demands(
     spec: Mapping[str, Any], status: Mapping[str, Any] | None, resources: PodContainers
-) -> Pausing[tuple[Demand, Mapping[str, Demand] | None]]:
+) -> tuple[Demand, Mapping[str, Demand] | None]:
     """Return the demand by the newest rules, and where it differs by version all of them."""
-    yield
+    pause()
     assigned = status is not None
-    demand = yield from adding_up_demand(spec, status, resources, assigned=assigned)
-    yield
+    demand = pod_demand(spec, status, assigned=assigned, parsed=resources)
+    pause()
     demands = demands_by_version(spec, status, demand)
-    yield
+    pause()
     return demand, demands
 
 
@@ -365,7 +362,7 @@ def _gates(spec: Mapping[str, Any]) -> Iterator[str]:
 
 def _node_affinity(
     affinity: Mapping[str, Any],
-) -> Pausing[tuple[NodeSelector | None, tuple[PreferredTerm, ...]]]:
+) -> tuple[NodeSelector | None, tuple[PreferredTerm, ...]]:
     """Return which nodes are required, and which are preferred."""
     nodes, where = mapping(affinity, "nodeAffinity", "spec.affinity"), "spec.affinity.nodeAffinity"
     hard, soft = (
@@ -374,9 +371,9 @@ def _node_affinity(
     )
     required, terms = optional_mapping(nodes, hard, where), None
     if required is not None:
-        terms = NodeSelector((yield from collected(node_terms_of(required, f"{where}.{hard}"))))
+        terms = NodeSelector(collected(node_terms_of(required, f"{where}.{hard}")))
     preferred = preferred_terms_of(mappings(nodes, soft, where), f"{where}.{soft}")
-    return terms, (yield from collected(preferred))
+    return terms, collected(preferred)
 
 
 def _has_too_many_terms(affinity: PodAffinity) -> bool:

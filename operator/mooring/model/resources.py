@@ -11,8 +11,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 from mooring.model.errors import ManifestError
 from mooring.model.fields import mapping, mappings
-from mooring.model.pausing import ITEMS_PER_STEP, Pausing, run_whole
+from mooring.model.pausing import ITEMS_PER_STEP
 from mooring.model.quantity import parse_count, parse_milli
+from mooring.pausing import pause
 
 __all__ = [
     "CPU",
@@ -62,21 +63,17 @@ class ContainerResources(NamedTuple):
 
 def parse_containers(spec: Mapping[str, Any], field: str) -> list[ContainerResources]:
     """Parse the resources of the containers in `field`: `containers` or `initContainers`."""
-    return run_whole(_parsing_containers(spec, field))
-
-
-def _parsing_containers(spec: Mapping[str, Any], field: str) -> Pausing[list[ContainerResources]]:
     parsed = list[ContainerResources]()
     for index, container in enumerate(mappings(spec, field, "spec")):
         where = f"spec.{field}[{index}]"
         resources = mapping(container, "resources", where)
-        requests, limits = yield from _requirements(resources, where)
+        requests, limits = _requirements(resources, where)
         sidecar = container.get("restartPolicy") == "Always" and field == "initContainers"
         parsed.append(
             ContainerResources(str(container.get("name")), sidecar, limits | requests, limits)
         )
         if len(parsed) % ITEMS_PER_STEP == 0:
-            yield
+            pause()
     return parsed
 
 
@@ -112,13 +109,7 @@ class PodContainers(NamedTuple):
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> "PodContainers":
         """Parse them from a pod's spec."""
-        return run_whole(cls.parsing(spec))
-
-    @classmethod
-    def parsing(cls, spec: Mapping[str, Any]) -> "Pausing[PodContainers]":
-        """Parse them with pauses."""
-        containers = yield from _parsing_containers(spec, "containers")
-        return cls(containers, (yield from _parsing_containers(spec, "initContainers")))
+        return cls(parse_containers(spec, "containers"), parse_containers(spec, "initContainers"))
 
 
 def parse_pod_level(
@@ -130,7 +121,7 @@ def parse_pod_level(
     containers' requests: if there is a pod-level limit, a missing request is set to this total (not
     for huge pages), or else to the limit.
     """
-    requests, limits = run_whole(_requirements(mapping(spec, "resources", "spec"), "spec"))
+    requests, limits = _requirements(mapping(spec, "resources", "spec"), "spec")
     if limits:
         aggregated = {r: in_containers[r] for r in (CPU, MEMORY) if r in in_containers}
         requests = limits | aggregated | requests
@@ -197,23 +188,21 @@ def parse_amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
     return amounts
 
 
-def _requirements(
-    raw: Mapping[str, Any], where: str
-) -> Pausing[tuple[dict[str, int], dict[str, int]]]:
+def _requirements(raw: Mapping[str, Any], where: str) -> tuple[dict[str, int], dict[str, int]]:
     where = f"{where}.resources"
-    requests = yield from _parsing_amounts(mapping(raw, "requests", where), f"{where}.requests")
-    limits = yield from _parsing_amounts(mapping(raw, "limits", where), f"{where}.limits")
+    requests = _parsing_amounts(mapping(raw, "requests", where), f"{where}.requests")
+    limits = _parsing_amounts(mapping(raw, "limits", where), f"{where}.limits")
     return requests, limits
 
 
-def _parsing_amounts(raw: Mapping[str, Any], where: str) -> Pausing[dict[str, int]]:
+def _parsing_amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
     """Parse a resource list with pauses, see `parse_amounts`."""
     if len(raw) <= ITEMS_PER_STEP:
         return parse_amounts(raw, where)
     amounts, left = dict[str, int](), iter(raw.items())
     while some := dict(islice(left, ITEMS_PER_STEP)):
         amounts |= parse_amounts(some, where)
-        yield
+        pause()
     return amounts
 
 

@@ -4,7 +4,7 @@ Nothing is put on a node for that: what the pods request is added to copies of c
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import numpy as np
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.what_if import stays_on_its_node
 from mooring.model.pod import Pod
+from mooring.pausing import pause
 from mooring.simulate.compare import (
     COMPARED,
     Move,
@@ -93,18 +94,18 @@ class _Nodes:
         """Read them; pods are counted in slices, the columns are those of the end."""
         state, movable, pools = scheduler.state, Counter[str | None](), dict[str, str]()
 
-        def steps() -> Iterator[None]:
+        def steps() -> None:
             for count, placed in enumerate(tuple(state.pods)):
                 movable[placed.pod.node_name] += not stays_on_its_node(placed.pod)
                 if not count % _SLICE:
-                    yield
+                    pause()
             for count, node in enumerate(tuple(state.nodes.nodes)):
                 if node is not None:
                     pools[node.name] = pool_of(node.labels)
                 if not count % _SLICE:
-                    yield
+                    pause()
 
-        await TimeSlices(rest=REST, clock=clock).run(steps())
+        await TimeSlices(rest=REST, clock=clock).run(steps)
         rows = state.nodes.order()
         columns = scheduler.cluster.nodes.take(rows)
         names = [state.nodes.names[row] for row in rows.tolist()]

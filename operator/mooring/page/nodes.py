@@ -13,6 +13,7 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.model.node import BETA_ZONE, ZONE
 from mooring.model.pod import Pod
 from mooring.model.resources import CPU, MEMORY, amount_text
+from mooring.pausing import pause
 from mooring.simulate.cards import cards_of
 from mooring.simulate.devices import Devices, NodeDevice
 from mooring.state.columns import IntArray
@@ -129,15 +130,15 @@ class Nodes:
         values: dict[str, int] = {}
         names, codes = list[str](), list[int]()
 
-        def steps() -> Iterator[None]:
+        def steps() -> None:
             for count, node in enumerate(nodes):
                 names.append(node.name if node is not None else "")
                 value = node.labels.get(label) if node is not None else None
                 codes.append(-1 if value is None else values.setdefault(value, len(values)))
                 if not count % _SLICE:
-                    yield
+                    pause()
 
-        await TimeSlices(rest=REST, clock=self._clock).run(steps())
+        await TimeSlices(rest=REST, clock=self._clock).run(steps)
         return {
             "resource": resource,
             "resources": self.resources(),
@@ -156,16 +157,16 @@ class Nodes:
             return known[2]
         version, values = table.topology_version, dict[str, set[str]]()
 
-        def steps() -> Iterator[None]:
+        def steps() -> None:
             for count, node in enumerate(tuple(table.nodes)):
                 for key, value in node.labels.items() if node is not None else ():
                     distinct = values.setdefault(key, set())
                     if len(distinct) <= _MOST_VALUES:
                         distinct.add(value)
                 if not count % _SLICE:
-                    yield
+                    pause()
 
-        await TimeSlices(rest=REST, clock=self._clock).run(steps())
+        await TimeSlices(rest=REST, clock=self._clock).run(steps)
         keys = [key for key, distinct in values.items() if len(distinct) <= _MOST_VALUES]
         keys.sort(key=lambda key: (_rank(key), len(values[key]) == 1, key))
         self._labels = (now + _LABEL_SECONDS, version, keys[:_MOST_LABELS])

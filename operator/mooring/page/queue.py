@@ -18,6 +18,7 @@ from mooring.engine.pod_report import pending_cause
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.queued_pod import PodState
 from mooring.model.pod import Pod, is_of_workload, workload_of
+from mooring.pausing import pause
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 from mooring.time_slices import REST, TimeSlices
@@ -313,14 +314,11 @@ class Queue:
         """Read all pods in slices; a pod that is bound meanwhile may be among them."""
         rows = _Rows()
 
-        def steps() -> Iterator[None]:
-            for count, pending in enumerate(self._pending_pods()):
-                if pending is not None:
-                    rows.add(pending)
-                if not count % _SLICE:
-                    yield
+        def steps() -> None:
+            for pending in self._pending_pods():
+                rows.add(pending)
 
-        await TimeSlices(rest=REST, clock=self._clock).run(steps())
+        await TimeSlices(rest=REST, clock=self._clock).run(steps)
         return rows.pending_pods(self._clock())
 
     async def workload(self, namespace: str, kind: str, name: str) -> dict[str, Any]:
@@ -333,43 +331,37 @@ class Queue:
         def is_meant(pod: Pod) -> bool:
             return pod.namespace == namespace and is_of_workload(pod, kind, name)
 
-        def steps() -> Iterator[None]:
+        def steps() -> None:
             nonlocal placed
             for count, one in enumerate(tuple(self._scheduler.state.pods)):
                 placed += one.pod.node_name is not None and is_meant(one.pod)
                 if not count % _SLICE:
-                    yield
-            for count, pending in enumerate(self._pending_pods(is_meant)):
-                if pending is not None:
-                    found.append(pending)
-                if not count % _SLICE:
-                    yield
+                    pause()
+            found.extend(self._pending_pods(is_meant))
 
-        await TimeSlices(rest=REST, clock=self._clock).run(steps())
+        await TimeSlices(rest=REST, clock=self._clock).run(steps)
         found.sort(key=lambda pending: -pending.seconds)
         pods = [pending.row() for pending in found[:_MOST_OF_WORKLOAD]]
         return {"placed": placed, "total": len(found), "pods": pods}
 
     def _pending_pods(
         self, is_meant: Callable[[Pod], bool] = lambda _: True
-    ) -> "Iterator[_PendingPod | None]":
-        """Yield each pending pod that is meant, and None for each other pod that is known."""
+    ) -> "Iterator[_PendingPod]":
+        """Yield each pending pod that is meant; pause between them."""
         scheduler, now, wall = self._scheduler, self._clock(), self._now()
         for queued in scheduler.queue:
+            pause()
             pod, state = queued.pod, queued.times.state
             if state in STATES and is_meant(pod):  # else it may be bound or gone meanwhile
                 seconds = int(max(now - queued.times.began, 0))
                 cause = pending_cause(scheduler, pod)[:_MOST_OF_CAUSE]
                 yield _PendingPod(pod, state, cause, queued.attempts, seconds, self._owner(pod))
-            else:
-                yield None
         for pod in tuple(scheduler.without_profile.values()):
+            pause()
             if is_meant(pod):
                 seconds = int(max(wall - pod.created, 0)) if pod.created else 0
                 cause = pending_cause(scheduler, pod)[:_MOST_OF_CAUSE]
                 yield _PendingPod(pod, PodState.NO_PROFILE, cause, 0, seconds, self._owner(pod))
-            else:
-                yield None
 
     def _owner(self, pod: Pod) -> tuple[str, str]:
         """Return kind and name of the group that the pod is decided with, else of its workload."""

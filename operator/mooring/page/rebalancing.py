@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from mooring.engine.groups.slices import Pausing, SearchBudget
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.profiles import ActiveProfile
-from mooring.engine.rebalancing.plan import Plan
 from mooring.engine.rebalancing.record import Published, RebalancingReport, ShownMove
 from mooring.engine.rebalancing.report import (
     MovedPod,
@@ -131,7 +130,7 @@ class PlansView:
             section = _section(entry, wanted.goals)
             planner = self._planner(entry, section)
             try:
-                plan = await self._in_slices(planner.plan())
+                plan = await TimeSlices(rest=REST, clock=self._clock).run(planner.plan)
             except PluginError as error:
                 raise InputError(str(error)) from None
             report = plan_report(wanted.profile, section, plan, self._scheduler.cluster)
@@ -154,19 +153,9 @@ class PlansView:
             scheduler.profiles,
             section,
             now=self._now,
-            budget=SearchBudget(_MOST_DECISIONS, self._clock, 0.0),
+            budget=SearchBudget(_MOST_DECISIONS),
             pending=pending,
         )
-
-    async def _in_slices(self, steps: Pausing[Plan]) -> Plan:
-        slices = TimeSlices(rest=REST, clock=self._clock)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as ended:
-                plan: Plan = ended.value
-                return plan
-            await slices.pause()
 
 
 def _section(entry: ActiveProfile, goals: tuple[Goal, ...]) -> Rebalancing:

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any, Final
 
 from mooring.engine.scheduler_state import SchedulerState
+from mooring.pausing import pause
 from mooring.time_slices import REST, TimeSlices
 
 __all__ = ["MOST_FOUND", "PodSearch"]
@@ -54,7 +55,7 @@ class PodSearch:
         """Return the first pods of each namespace, one more than are shown."""
         found: dict[str, _Ranked] = {}
 
-        def steps() -> Iterator[None]:
+        def steps() -> None:
             for count, (namespace, name, node) in enumerate(self._pods()):
                 key = f"{namespace}/{name}"
                 if text in key:
@@ -64,9 +65,9 @@ class PodSearch:
                     if len(ranked) > 20 * MOST_FOUND:
                         found[namespace] = _first(ranked)
                 if not count % _SLICE:
-                    yield
+                    pause()
 
-        await TimeSlices(rest=REST, clock=self._clock).run(steps())
+        await TimeSlices(rest=REST, clock=self._clock).run(steps)
         return {namespace: _first(ranked) for namespace, ranked in found.items()}
 
     def _pods(self) -> Iterator[tuple[str, str, str | None]]:

@@ -11,12 +11,13 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Final
 
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.decision import GroupDecision
-from mooring.engine.groups.slices import SearchBudget
 from mooring.engine.pod_report import SuggestedChange, smallest_suggestions
 from mooring.engine.profiles import Profiles
 from mooring.engine.result_cache import ResultCache
@@ -38,6 +39,7 @@ from mooring.observe.documents import fields_of
 from mooring.page.comparison import compared_nodes
 from mooring.page.decisions import DecisionInFull, decision_in_full
 from mooring.page.turns import Turns
+from mooring.pausing import pause
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.rules.rule import plan_one_by_one
 from mooring.simulate.admission import as_stored
@@ -232,7 +234,7 @@ class WhatIfRunner:
             manifests = await asyncio.to_thread(list, read)
             slices = TimeSlices(0.0, rest=REST, clock=self._clock)
             for manifest in manifests:
-                await slices.run(plan_one_by_one(manifest.raw))
+                await slices.run(partial(plan_one_by_one, manifest.raw))
             server = self._scheduler.cluster.kubernetes
             found = read_profiles(manifests, self._registry, server=server)
             if len(found) != 1:
@@ -421,17 +423,13 @@ class WhatIfRunner:
         message = next(filter(None, obstacles), None) or group.incomplete
         if message is not None:
             return [_without_node(pod, pipeline, message) for pod in unit.pods]
-        budget = SearchBudget(clock=self._clock)
-        steps = what_if.decide_group(group, unit.pods, pipeline, budget)
-        slices = TimeSlices(0.0, rest=REST, clock=self._clock)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as ended:
-                decision: GroupDecision = ended.value
-                # Before the pause that the caller makes: a row may be another node's after it.
-                return [_member(pod, pipeline, decision, what_if) for pod in unit.pods]
-            await slices.pause()
+
+        def decide() -> list[DecisionInFull]:
+            decision = what_if.decide_group(group, unit.pods, pipeline, SearchBudget())
+            # Before the next pause: a row may be another node's after it.
+            return [_member(pod, pipeline, decision, what_if) for pod in unit.pods]
+
+        return await TimeSlices(rest=REST, clock=self._clock).run(decide)
 
     async def _suggestions(
         self, unit: "_Unit", decision: DecisionInFull, what_if: WhatIf
@@ -451,19 +449,19 @@ class WhatIfRunner:
         found: list[tuple[Any, Pod]] = []
         namespaces = Counter[str]()
 
-        def looked_for() -> Iterator[None]:
+        def looked_for() -> None:
             for order, pod in self._comparable(wanted):
                 if wanted.namespace in ("", pod.namespace):
                     found.append((order, pod))
                     namespaces[pod.namespace] += 1
-                yield
+                pause()
 
-        await TimeSlices(rest=REST, clock=self._clock).run(looked_for())
+        await TimeSlices(rest=REST, clock=self._clock).run(looked_for)
         visible = await may_see([namespace for namespace, _ in namespaces.most_common()])
         first: list[tuple[Any, Pod]] = []
         total = 0
 
-        def chosen() -> Iterator[None]:
+        def chosen() -> None:
             nonlocal first, total
             for start in range(0, len(found), MOST_PODS):
                 part = [
@@ -473,9 +471,9 @@ class WhatIfRunner:
                 ]
                 total += len(part)
                 first = sorted(first + part, key=itemgetter(0))[:MOST_PODS]
-                yield
+                pause()
 
-        await TimeSlices(rest=REST, clock=self._clock).run(chosen())
+        await TimeSlices(rest=REST, clock=self._clock).run(chosen)
         if not first:
             raise InputError("there is no such pod that you may get")
         return [replace(pod, node_name=None) for _, pod in first], total

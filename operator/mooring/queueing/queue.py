@@ -37,6 +37,7 @@ from mooring.framework.queued_pod import PodState, QueuedPod, StateTimes, SubQue
 from mooring.model.events import Action, ClusterEvent, Kind, event_label
 from mooring.model.names import Names
 from mooring.model.pod import Pod, Uid
+from mooring.pausing import pause
 from mooring.queueing.active import ActivePods, ActivePodsByNamespace
 from mooring.queueing.events import EventLog
 from mooring.queueing.heap import PodHeap
@@ -392,8 +393,10 @@ class SchedulingQueue:
         if queued.queue is SubQueue.BACKOFF:
             self._move_to_error_backoff(queued, now, _ACTIVATED)
 
-    def flush_unschedulable(self, now: float) -> Iterator[None]:
-        """Move pods that are unschedulable for five minutes, or at their `retry_at`; yield each.
+    def flush_unschedulable(self, now: float) -> int:
+        """Move pods that are unschedulable for five minutes, or at their `retry_at`.
+
+        Return how many were moved.
 
         At most 10,000, the longest waiting first; the others follow at the next call. Of a group,
         only one pod is moved at its `retry_at`: it is tried for all of them.
@@ -404,14 +407,17 @@ class SchedulingQueue:
             waits = queued.queue is SubQueue.UNSCHEDULABLE
             return waits and now >= min(queued.timestamp + UNSCHEDULABLE_TIMEOUT, queued.retry_at)
 
+        moved = 0
         for queued in tuple(islice(filter(is_late, self._pods.values()), _MOST_FLUSHED)):
+            pause()
             if is_late(queued):  # it may have been moved, or have gone, meanwhile
                 queued.flushed = now - queued.timestamp >= UNSCHEDULABLE_TIMEOUT
                 signature = self._unschedulable.signature_of(queued.pod.uid)
                 if queued.flushed or signature not in tried:
                     self._try_for_group(queued, now, _TIMED_OUT)
-                    yield
+                    moved += 1
                 tried.add(signature)
+        return moved
 
     def next_due(self) -> float | None:
         """Return when the next backoff after an error ends; None if there is none."""

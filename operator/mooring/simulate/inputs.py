@@ -179,8 +179,7 @@ class _Reader:
     def _follow_server(self, version: str) -> None:
         """Count what pods request by the rules of this version."""
         self.state.follow_server(version)
-        for _ in self.state.recount():
-            pass
+        self.state.recount()
 
     def _put(self, kind: Kind, manifest: Manifest, *, new: bool) -> None:
         """Take in an object that decisions read; a new one replaces the stored one of its name."""

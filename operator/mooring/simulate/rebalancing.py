@@ -6,11 +6,10 @@ there while nothing else changes; the others are those that room can be made for
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from time import monotonic
 from typing import Final, TypeVar
 
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.members import group_of
-from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.plan import Plan
 from mooring.engine.rebalancing.planner import Planner
@@ -36,8 +35,6 @@ USUAL_GOALS: Final = (Goal.VIOLATIONS, Goal.SPREAD)
 """The goals where no profile says any."""
 _MOST_STEPS: Final = 10_000_000
 """Decisions of one plan: a command has no queue that waits meanwhile."""
-_SLICE_SECONDS: Final = 0.2
-"""The time between two looks at how far a plan is."""
 _MOST_NAMED: Final = 3
 
 _Found = TypeVar("_Found")
@@ -143,20 +140,20 @@ class Rebalance:
         chosen = [entry for entry in known if entry.profile.spec.rebalancing is not None]
         return [(entry, self._section(entry)) for entry in chosen or known]
 
-    def plan(self, entry: ActiveProfile, section: Rebalancing) -> Pausing[PlannedProfile]:
+    def plan(self, entry: ActiveProfile, section: Rebalancing) -> PlannedProfile:
         """Return the plan of the profile; it pauses, so that one can say how far it is."""
-        plan = yield from self._planner(entry, section).plan()
+        plan = self._planner(entry, section).plan()
         return PlannedProfile(entry.profile.name, section, plan)
 
-    def plan_for(self, wanted: Wanted) -> Pausing[WantedPlan]:
+    def plan_for(self, wanted: Wanted) -> WantedPlan:
         """Return the fewest moves that make the pod or group fit, without preempting any pod.
 
         Raises:
             InputError: if there is no such pod or group, or if there are several of the name.
         """
         if wanted.is_group:
-            return (yield from self._plan_for_group(wanted))
-        return (yield from self._plan_for_pod(wanted))
+            return self._plan_for_group(wanted)
+        return self._plan_for_pod(wanted)
 
     def _section(self, entry: ActiveProfile) -> Rebalancing:
         section = entry.profile.spec.rebalancing
@@ -173,12 +170,12 @@ class Rebalance:
             _Takes(self._simulation, self._attempts),
             section,
             now=lambda: self._now,
-            budget=SearchBudget(_MOST_STEPS, monotonic, _SLICE_SECONDS),
+            budget=SearchBudget(_MOST_STEPS),
             pending=pending,
             salt=self._seed,
         )
 
-    def _plan_for_pod(self, wanted: Wanted) -> Pausing[WantedPlan]:
+    def _plan_for_pod(self, wanted: Wanted) -> WantedPlan:
         pod = self._pod_named(wanted)
         wanted = Wanted(pod.name, pod.namespace)
         if pod.node_name is not None:
@@ -194,10 +191,10 @@ class Rebalance:
         group = group_of(pod, profile.pipeline, self.cluster)
         if group is not None:
             whole = Wanted(group.key.name, group.key.namespace, is_group=True)
-            return (yield from self._plan_for_group(whole))
-        return (yield from self._planned(wanted, PodRef.of(pod), profile, message))
+            return self._plan_for_group(whole)
+        return self._planned(wanted, PodRef.of(pod), profile, message)
 
-    def _plan_for_group(self, wanted: Wanted) -> Pausing[WantedPlan]:
+    def _plan_for_group(self, wanted: Wanted) -> WantedPlan:
         group = self._group_named(wanted)
         wanted = Wanted(group.key.name, group.key.namespace, is_group=True)
         waiting = [self._attempts[uid] for uid in group.unscheduled if uid in self._attempts]
@@ -211,13 +208,13 @@ class Rebalance:
         held = None if profile is None else (_held_back(pod, profile) or group.incomplete)
         if profile is None or held is not None:
             return WantedPlan(wanted, f"{wanted} waits for something else: {message}", fits=False)
-        return (yield from self._planned(wanted, group.key, profile, message))
+        return self._planned(wanted, group.key, profile, message)
 
     def _planned(
         self, wanted: Wanted, key: PodRef | GroupKey, profile: ActiveProfile, message: str
-    ) -> Pausing[WantedPlan]:
+    ) -> WantedPlan:
         section = self._section(profile).model_copy(update={"goals": (Goal.MAKE_ROOM,)})
-        plan = yield from self._planner(profile, section).plan(key)
+        plan = self._planner(profile, section).plan(key)
         planned = PlannedProfile(profile.profile.name, section, plan)
         if not plan.steps:
             within = " before the decisions that a plan may cost were spent" if plan.spent else ""

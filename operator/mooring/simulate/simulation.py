@@ -14,7 +14,6 @@ from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.decision import GroupDecision, preempt_for_group
 from mooring.engine.groups.members import group_of
 from mooring.engine.groups.plan import GroupPlanner, reserve_members
-from mooring.engine.groups.slices import run_whole
 from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import ActiveProfile, Profiles
 from mooring.engine.result_cache import ResultCache
@@ -130,8 +129,7 @@ class Simulation:
         for each in profiles or [SchedulingProfile(DEFAULT_SCHEDULER, SchedulingProfileSpec())]:
             self._profiles.put(each, resolve(each.spec, registry, self.cluster.kubernetes))
         inputs.state.track_pod_groups(self._profiles.pod_group_formats)
-        for _ in inputs.state.recount():
-            pass
+        inputs.state.recount()
         self._always = self.named(profile) if profile is not None else None
         self._extenders: ExtenderCalls | None = None
         self._victims: dict[str, tuple[PodRef, ...]] = {}
@@ -268,11 +266,11 @@ class Simulation:
     def _place_group(self, planner: GroupPlanner, pipeline: Pipeline) -> GroupDecision:
         """Assume the members that get nodes; return the decision."""
         while True:
-            plan = run_whole(planner.plan())
+            plan = planner.plan()
             if isinstance(plan, GroupDecision):
                 return plan
             try:
-                run_whole(reserve_members(plan, pipeline, self._state))
+                reserve_members(plan, pipeline, self._state)
             except PodRejected as rejection:
                 planner.failed(rejection)
             else:
@@ -291,17 +289,15 @@ class Simulation:
         answers: GroupAnswers | None,
     ) -> GroupDecision:
         """Record the nominations of a group and the evictions that they need."""
-        answer = run_whole(
-            preempt_for_group(
-                group,
-                members,
-                pipeline,
-                self.cluster,
-                self.cache,
-                seed=seed,
-                now=self._now,
-                answers=answers,
-            )
+        answer = preempt_for_group(
+            group,
+            members,
+            pipeline,
+            self.cluster,
+            self.cache,
+            seed=seed,
+            now=self._now,
+            answers=answers,
         )
         if not isinstance(answer, GroupNomination):
             return replace(decision, message=f"{decision.message} {answer.reason}".rstrip())

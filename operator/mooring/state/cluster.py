@@ -37,6 +37,7 @@ from mooring.model.resource_claims import (
     claim_of_scheduler,
 )
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
+from mooring.pausing import pause
 from mooring.state.devices.cards import Cards
 from mooring.state.devices.devices import Devices
 from mooring.state.dynamic_resources.dynamic_resources import DynamicResourcesWriter
@@ -134,8 +135,8 @@ class ClusterState:
         if before is not None and why_not is None:
             self._deliver((ClusterEvent(Kind.RESOURCE_SLICE, Action.UPDATE, None, None),))
 
-    def recount(self) -> Iterator[None]:
-        """Count every pod anew after `track_pod_groups` or `follow_server`; yield after each pod.
+    def recount(self) -> None:
+        """Count every pod anew after `track_pod_groups` or `follow_server`; pause after each pod.
 
         Nothing is left to do when it has ended, also if either is called again in between.
         """
@@ -143,13 +144,13 @@ class ClusterState:
             for uid in self._pod_groups.recount():
                 if (placed := self.pods.get(uid)) is not None:
                     self._pod_columns.renew(placed, self._pod_groups.number_of(uid))
-                yield
+                pause()
             while self._to_resize:
                 placed = self.pods.get(self._to_resize.pop())
                 # An assumed pod counts by the present rules once its watch shows it.
                 if placed is not None and not placed.assumed:
                     self.put(Kind.POD, placed.pod.uid, placed.pod)
-                yield
+                pause()
 
     @property
     def recounting(self) -> bool:
@@ -281,9 +282,7 @@ class ClusterState:
             return (uid for uid in uids if uid not in assumed)
         return tuple(self.objects.of(kind))
 
-    def replacing(
-        self, kind: Kind, values: Mapping[str, Any], before: Iterable[str]
-    ) -> Iterator[None]:
+    def replacing(self, kind: Kind, values: Mapping[str, Any], before: Iterable[str]) -> None:
         """Make these all objects of a kind, in small steps between which decisions may be made.
 
         For a list of the API server. `before` has the keys that were known when the list was asked
@@ -303,18 +302,18 @@ class ClusterState:
                     joined |= {node: None, value.node_name: None}  # one step for both
             elif value is not None:
                 self.put(kind, key, value)
-            yield
+            pause()
         together = [pod for node in joined for pod in changed.pop(node, ())]
         for node, pods in (("", together), *changed.items()):
             # What does not exist has nothing left, and any number of pods.
             exists = not node or node in self.nodes.row_of
             for step in (pods,) if exists else ((pod,) for pod in pods):
                 self._deliver(tuple(event for pod in step for event in self._put_pod(pod)))
-                yield
+                pause()
         for key in before:
             if key not in values and not (kind is Kind.POD and Uid(key) in self.pods.assumed):
                 self.delete(kind, key)
-            yield
+            pause()
 
     def has_ended(self, uid: Uid) -> bool:
         """Return whether the pod was on a node and has ended, unless thousands have since.

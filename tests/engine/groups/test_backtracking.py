@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.engine.groups.backtracking import backtrack
-from mooring.engine.groups.slices import SearchBudget, run_whole
+from mooring.engine.groups.budget import SearchBudget
 
 
 class Sizes:
@@ -50,7 +50,7 @@ SMALL = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 @given(SMALL, SMALL)
 def test_rows_for_all_members_are_found_if_there_are_any(sizes: list[int], free: list[int]) -> None:
     moves = Sizes(sizes, [*free])
-    found = run_whole(backtrack(len(sizes), moves, SearchBudget()))
+    found = backtrack(len(sizes), moves, SearchBudget())
     assert found is fits(sizes, free)
     assert len(moves.rows) == (len(sizes) if found else 0)
     assert all(amount >= 0 for amount in moves.free)
@@ -58,5 +58,5 @@ def test_rows_for_all_members_are_found_if_there_are_any(sizes: list[int], free:
 
 def test_nothing_more_is_tried_once_a_budget_is_spent() -> None:
     moves = Sizes([1, 1, 1], [3])
-    assert not run_whole(backtrack(3, moves, SearchBudget(), SearchBudget(2)))
+    assert not backtrack(3, moves, SearchBudget(), SearchBudget(2))
     assert moves.rows == [0, 0]

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from functools import partial
-from itertools import count
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.groups.answers import MOST_DIFFERENT
 from mooring.engine.groups.calls import GroupCalls
-from mooring.engine.groups.slices import run_whole
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import node, pod
 
@@ -241,7 +239,7 @@ async def test_members_whose_passed_nodes_were_taken_are_called_about_again_a_fe
     for number in range(5):
         await calls.run(filter(calls.lacks, group), SECONDS)
         stage.deciding.place(pod(f"other-{number}", cpu="1"), f"n{number}")
-        again.append(run_whole(calls.drop_lost(group)))
+        again.append(calls.drop_lost(group))
     assert again == [True, True, True, True, False]
     assert len(answers.asked) == 10
 
@@ -253,7 +251,7 @@ async def test_members_whose_passed_nodes_all_fit_are_not_called_about_again(
     group = members(2, cpu="1")
     await calls.run(group, SECONDS)
     stage.deciding.place(pod("other", cpu="1"), "a")
-    assert not run_whole(calls.drop_lost(group))
+    assert not calls.drop_lost(group)
     assert not any(map(calls.lacks, group))
 
 
@@ -263,5 +261,5 @@ async def test_members_with_requirements_of_their_own_are_looked_at_in_slices(
     calls = await stage.calls(node("a"), extenders=[(Answers(filter=all_pass), {})])
     group = [parse_pod(pod(f"w{i}", cpu=f"{i + 1}m")) for i in range(5)]
     await calls.run(group, SECONDS)
-    again, pauses = driven(calls.drop_lost(group, partial(next, count())))
+    again, pauses = driven(partial(calls.drop_lost, group))
     assert (again, pauses) == (False, 5)

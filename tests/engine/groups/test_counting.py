@@ -7,7 +7,6 @@ import numpy as np
 
 from deciding import Deciding
 from group_searching import answered, by_name, placed, search_for
-from mooring.engine.groups.slices import run_whole
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import SKIP, Explanation, Skip
@@ -87,9 +86,9 @@ def test_what_is_nominated_to_a_node_is_not_free() -> None:
 
 def lacking(nodes: list[Raw], members: list[Raw]) -> str:
     search = search_for(Deciding(*nodes), members)
-    assignment = run_whole(search.place())
+    assignment = search.place()
     assert assignment.impossible
-    return run_whole(search.counting.lacking(assignment, None))
+    return search.counting.lacking(assignment, None)
 
 
 def test_a_group_lacks_what_the_members_request_that_are_left_over() -> None:

@@ -1,8 +1,7 @@
 """Groups in the loop: all members at once or none, against an API server on loopback."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count, pairwise
 from typing import Any, ClassVar
@@ -31,6 +30,7 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import GroupKey, GroupSource, PodGroup
 from mooring.observe.records import NotedStep
+from mooring.pausing import pause_now
 from mooring.plugins import SHIPPED
 from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
@@ -103,7 +103,7 @@ async def test_members_are_gated_until_enough_of_them_exist(
     first, second, third = members("g", 3, cpu="1")
     engine.pending(first, second)
     now += LATER
-    deque(engine.pod_enqueuer.report(), maxlen=0)
+    engine.pod_enqueuer.report()
     with engine.running():
         await until(lambda: len(bindings.statuses) == 2)
         assert queue_counts(engine)[SubQueue.GATED] == 2
@@ -121,7 +121,7 @@ async def test_members_wait_for_the_object_of_their_group(
     engine = Engine(client, node("a"), clock=lambda: now)
     engine.pending(*members("g", 2))
     now += LATER
-    deque(engine.pod_enqueuer.report(), maxlen=0)
+    engine.pod_enqueuer.report()
     with engine.running():
         await until(lambda: len(bindings.statuses) == 2)
         message = bindings.statuses[0]["conditions"][0]["message"]
@@ -551,7 +551,7 @@ async def test_no_member_is_lost_if_its_profile_goes_and_comes_back_while_it_is_
         engine.pod_enqueuer.profiles_changed()
         await until(lambda: not on_nodes(engine))
         now += 10.0
-        deque(engine.pod_enqueuer.report(), maxlen=0)
+        engine.pod_enqueuer.report()
         await until(lambda: len(bindings.made) == 40)
 
 
@@ -745,14 +745,12 @@ class Pausing:
         """Evict nobody for a single pod."""
         return NotEligible("never")
 
-    def pod_group_post_filter(
-        self, state: PodGroupPostFilterState
-    ) -> Generator[None, None, GroupPreemption]:
+    def pod_group_post_filter(self, state: PodGroupPostFilterState) -> GroupPreemption:
         """Give all members the victim's node."""
         Pausing.runs += 1
         while not Pausing.goes_on:
             Pausing.pauses += 1
-            yield
+            pause_now()
         victim = state.cluster.pod(uid_of("victim"))
         if victim is None or Pausing.runs > 1:
             return NotEligible("not again")

@@ -8,8 +8,8 @@ from devices.objects import gpu_node, whole_pod
 from group_searching import search_for
 from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
 from mooring.engine.groups.answers import GroupAnswers
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.decision import GroupDecision, decide_group
-from mooring.engine.groups.slices import SearchBudget, run_whole
 from mooring.model.pod import parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group, uid_of
@@ -34,7 +34,7 @@ def decided(
     group = deciding.state.pod_groups.of(pods[0])
     assert group is not None
     searched = search_for(deciding, raws, budget=budget, answers=answers).searched
-    return run_whole(decide_group(group, searched))
+    return decide_group(group, searched)
 
 
 def nodes_of(deciding: Deciding, decision: GroupDecision) -> set[str]:

@@ -1,11 +1,11 @@
 """The members of a group leave the queue together, and wait as long as the longest backoff."""
 
-from itertools import count
+from functools import partial
 
 from mooring.engine.groups.members import GroupBackoffs, take_members
-from mooring.engine.groups.slices import SearchBudget
 from mooring.framework.queued_pod import GroupInFlight, QueuedPod
 from mooring.model.pod import Pod, parse_pod
+from mooring.pausing import Work
 from mooring.testing.builders import pod, pod_group
 from scheduler_states import put_profile, scheduler_state
 
@@ -52,16 +52,14 @@ def test_members_are_taken_in_slices_and_put_back_if_that_ends_in_a_pause() -> N
         member = parse_pod(pod(f"g-{i}", group="g"))
         scheduler.state.put_unscheduled(member)
         queue.add(member, pipeline, 0.0)
-    seconds = count()
     first = queue.pop(0.0)
     assert first is not None
     group = scheduler.cluster.pod_groups.of(first.pod)
     assert group is not None
-    budget = SearchBudget(clock=lambda: float(next(seconds)))
-    taking = take_members(group, first, scheduler, 0.0, budget, GroupInFlight())
-    next(taking)
-    assert (queue.counts()["active"], len([*queue.in_flight])) == (2, 1)
-    next(taking)
-    assert (queue.counts()["active"], len([*queue.in_flight])) == (1, 2)
-    taking.close()
+    taking = partial(take_members, group, first, scheduler, 0.0, GroupInFlight())
+    with Work(taking) as work:
+        assert not work.advance()
+        assert (queue.counts()["active"], len([*queue.in_flight])) == (2, 1)
+        assert not work.advance()
+        assert (queue.counts()["active"], len([*queue.in_flight])) == (1, 2)
     assert (queue.counts()["active"], len([*queue.in_flight])) == (3, 0)

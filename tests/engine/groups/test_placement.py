@@ -2,7 +2,7 @@
 
 import random
 from dataclasses import dataclass, replace
-from itertools import count
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,7 +24,6 @@ from mooring.engine.groups.answers import GroupAnswers
 from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.plan import GroupPlanner, reserve_members
 from mooring.engine.groups.search import Assignment, DecisionOutdated
-from mooring.engine.groups.slices import Pausing, run_whole
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.objects import parse_object
@@ -57,7 +56,7 @@ def test_the_diagnosis_names_the_extender_with_its_reason() -> None:
     deciding = Deciding(*THREE_NODES)
     members = [pod(f"w{i}", cpu="3") for i in range(2)]
     search = search_for(deciding, members, answers=answered({"w0": ["a"], "w1": ["a"]}))
-    assignment = run_whole(search.place())
+    assignment = search.place()
     assert len(assignment.rows) == 1
     found = search.diagnosis(assignment.rows, None)
     assert found is not None
@@ -329,7 +328,6 @@ class Disturbed:
         """Return the decision, and how many pauses there were."""
         group = self.deciding.state.pod_groups.of(self.pods[0])
         assert group is not None
-        seconds = count()
         planner = GroupPlanner(
             group,
             self.pods,
@@ -337,19 +335,18 @@ class Disturbed:
             self.deciding.cluster,
             self.deciding.shared,
             seed=0,
-            clock=lambda: float(next(seconds)),
         )
-        return driven(self.committed(planner), self.disturb)
+        return driven(partial(self.committed, planner), self.disturb)
 
-    def committed(self, planner: GroupPlanner) -> Pausing[GroupDecision]:
+    def committed(self, planner: GroupPlanner) -> GroupDecision:
         """Plan until the members of a plan can be assumed, with a pause after each; or none."""
         while True:
-            plan = yield from planner.plan()
+            plan = planner.plan()
             if isinstance(plan, GroupDecision):
                 return plan
             try:
                 pipeline, state = self.deciding.pipeline, self.deciding.state
-                yield from reserve_members(plan, pipeline, state)
+                reserve_members(plan, pipeline, state)
             except DecisionOutdated as outdated:
                 planner.failed(outdated)
             else:

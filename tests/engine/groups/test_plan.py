@@ -7,7 +7,6 @@ from mooring.engine.assumed import PodRejected
 from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.plan import GroupPlan, GroupPlanner, reserve_members
 from mooring.engine.groups.search import DecisionOutdated
-from mooring.engine.groups.slices import run_whole
 from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, pod_group
@@ -32,25 +31,23 @@ def planner_of_two() -> GroupPlanner:
     return planner_for(Deciding(node("a"), pod_group("g", 2)), *raws)
 
 
-def test_a_plan_that_is_made_again_has_what_is_left_of_the_budget_and_knows_the_pauses() -> None:
+def test_a_plan_that_is_made_again_has_what_is_left_of_the_budget() -> None:
     planner, left = planner_of_two(), list[int]()
-    for pauses in range(3):
-        plan = run_whole(planner.plan())
+    for _ in range(3):
+        plan = planner.plan()
         assert isinstance(plan, GroupPlan)
         assert plan.decision.rows
-        assert plan.budget.pauses == pauses
-        left.append(plan.budget.remaining)
-        plan.budget.resumed()
+        left.append(planner.budget.remaining)
         planner.failed(DecisionOutdated())
     assert left[0] > left[1] > left[2]
 
 
 def test_no_plan_is_made_again_once_the_budget_is_spent() -> None:
     planner = planner_of_two()
-    assert isinstance(run_whole(planner.plan()), GroupPlan)
+    assert isinstance(planner.plan(), GroupPlan)
     planner.budget.spend(planner.budget.remaining + 1)
     planner.failed(DecisionOutdated())
-    decision = run_whole(planner.plan())
+    decision = planner.plan()
     assert isinstance(decision, GroupDecision)
     assert decision.message == "the cluster changed each time while nodes were searched for"
     assert not decision.rows
@@ -60,19 +57,19 @@ def test_no_plan_is_made_again_once_the_budget_is_spent() -> None:
 def test_a_group_is_planned_eight_times_at_most() -> None:
     planner = planner_of_two()
     for _ in range(8):
-        assert isinstance(run_whole(planner.plan()), GroupPlan)
+        assert isinstance(planner.plan(), GroupPlan)
         planner.failed(DecisionOutdated())
-    assert isinstance(run_whole(planner.plan()), GroupDecision)
+    assert isinstance(planner.plan(), GroupDecision)
 
 
 def test_a_node_that_rejects_a_member_may_go_before_the_group_is_planned_again() -> None:
     deciding = Deciding(node("small", cpu="1"), node("large"), pod_group("g", 1))
     raw = pod("m", cpu="2", group="g")
     planner = planner_for(deciding, raw)
-    assert isinstance(run_whole(planner.plan()), GroupPlan)
+    assert isinstance(planner.plan(), GroupPlan)
     planner.failed(PodRejected("Limits", "no", "large", parse_pod(raw)))
     deciding.state.delete(Kind.NODE, "large")
-    decision = run_whole(planner.plan())
+    decision = planner.plan()
     assert isinstance(decision, GroupDecision)
     assert not decision.rows
     assert decision.message == "member default/m: 0/1 nodes are available: 1 no."
@@ -85,7 +82,7 @@ def test_members_with_local_volumes_are_reserved_by_the_first_plan() -> None:
     claims = [pvc(f"data-{i}", storage_class="static") for i in range(6)]
     deciding = Deciding(*nodes, storage_class("static"), *volumes, *claims, pod_group("g", 6))
     raws = (pod(f"m{i}", group="g", cpu="10m", claims=[f"data-{i}"]) for i in range(6))
-    plan = run_whole(planner_for(deciding, *raws).plan())
+    plan = planner_for(deciding, *raws).plan()
     assert isinstance(plan, GroupPlan)
-    reserved = run_whole(reserve_members(plan, deciding.pipeline, deciding.state))
+    reserved = reserve_members(plan, deciding.pipeline, deciding.state)
     assert len({name for _, name, _ in reserved}) == 6

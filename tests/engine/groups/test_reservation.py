@@ -1,9 +1,8 @@
 """Nodes are reserved for a group that has waited too long: for one group, for a limited time."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import count
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -13,11 +12,11 @@ from mooring.engine.cycle import decide
 from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
 from mooring.engine.group_suggestions import group_suggestions
 from mooring.engine.groups.answers import GroupAnswers
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.decision import decide_group
 from mooring.engine.groups.reservation import GroupReservation
 from mooring.engine.groups.search import Assignment, SearchedMembers
-from mooring.engine.groups.slices import Pausing, SearchBudget, run_whole
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
@@ -43,16 +42,14 @@ STARTED: Final = "2026-01-01T12:00:00Z"
 class Scene:
     """A cluster, a reservation, and groups that wait since time 0."""
 
-    def __init__(
-        self, *objects: Raw, clock: Callable[[], float] | None = None, percent: int = 100
-    ) -> None:
+    def __init__(self, *objects: Raw, percent: int = 100) -> None:
         self.scheduler: SchedulerState = scheduler_state(*objects)
         args = {"reserveAfter": "60s", "reservedNodesPercent": percent}
         config = [{"name": "GangScheduling", "args": args}]
         self.pipeline = put_profile(self.scheduler, pluginConfig=config).pipeline
         state = self.scheduler.state
         cache = ResultCache(state.nodes)
-        self.reservation = GroupReservation(self.scheduler, cache, clock, lambda: NOW)
+        self.reservation = GroupReservation(self.scheduler, cache, lambda: NOW)
 
     def update(
         self,
@@ -61,7 +58,7 @@ class Scene:
         now: float,
         answers: GroupAnswers | None = None,
     ) -> None:
-        run_whole(self.reservation.update(group, members, GroupInFlight(), now, answers))
+        self.reservation.update(group, members, GroupInFlight(), now, answers)
 
     def waits(self, group: str, count: int, **fields: Any) -> tuple[PodGroupState, list[QueuedPod]]:
         """Return the group, and its members without a node."""
@@ -413,7 +410,7 @@ def test_a_pod_is_not_put_on_what_a_preemption_frees() -> None:
     assert not backfilled(scene, 1)
 
 
-def racks(clock: Callable[[], float] | None) -> Scene:
+def racks() -> Scene:
     """Return thirty racks of one full node, and two of two, for a group of two that wait."""
     names = [f"n{i}" for i in range(34)]
     nodes = [
@@ -421,23 +418,17 @@ def racks(clock: Callable[[], float] | None) -> Scene:
         for i, name in enumerate(names)
     ]
     full_of = [pod(f"s{name}", cpu="1", node=name) for name in names]
-    return Scene(*nodes, *full_of, pod_group("g", 2, topology=["rack"]), clock=clock)
-
-
-def ticking() -> Callable[[], float]:
-    """Return a clock that gains 30 milliseconds at each reading: a slice is a few searches."""
-    ticks = count()
-    return lambda: next(ticks) * 0.03
+    return Scene(*nodes, *full_of, pod_group("g", 2, topology=["rack"]))
 
 
 @pytest.mark.parametrize("fields", [{}, {"ports": [80]}])
 def test_a_slice_of_a_search_for_nodes_is_a_few_placements(
     monkeypatch: pytest.MonkeyPatch, fields: Raw
 ) -> None:
-    scene, placed, slices = racks(ticking()), list[int](), list[int]()
+    scene, placed, slices = racks(), list[int](), list[int]()
     count_them = CountingSearch.place_once_ended
 
-    def noting(search: CountingSearch, slots: IntArray, rows: IntArray) -> Pausing[Assignment]:
+    def noting(search: CountingSearch, slots: IntArray, rows: IntArray) -> Assignment:
         placed.append(1)
         return count_them(search, slots, rows)
 
@@ -448,7 +439,7 @@ def test_a_slice_of_a_search_for_nodes_is_a_few_placements(
         assert not scene.nominated()
 
     monkeypatch.setattr(CountingSearch, "place_once_ended", noting)
-    driven(scene.reservation.update(*scene.waits("g", 2, **fields), GroupInFlight(), AFTER), look)
+    driven(partial(scene.update, *scene.waits("g", 2, **fields), AFTER), look)
     assert {*scene.nominated().values()} == {"n30", "n31"}
     assert sum(slices) >= 30
     assert max(slices) <= 2
@@ -456,7 +447,7 @@ def test_a_slice_of_a_search_for_nodes_is_a_few_placements(
 
 @pytest.mark.parametrize("fields", [{}, {"ports": [80]}])
 def test_a_search_for_nodes_begins_again_if_one_goes_or_is_taken_in_a_pause(fields: Raw) -> None:
-    scene, pauses = racks(ticking()), 0
+    scene, pauses = racks(), 0
     state = scene.scheduler.state
     members = scene.waits("g", 2, **fields)
 
@@ -470,14 +461,14 @@ def test_a_search_for_nodes_begins_again_if_one_goes_or_is_taken_in_a_pause(fiel
             high = parse_pod(pod("high", cpu="1", node="n30", priority=9))
             state.put(Kind.POD, high.uid, high)
 
-    driven(scene.reservation.update(*members, GroupInFlight(), AFTER), changes)
+    driven(partial(scene.update, *members, AFTER), changes)
     assert pauses > 20
     assert {*scene.nominated().values()} == {"n32", "n33"}
 
 
 @pytest.mark.parametrize("change", ["a member goes", "the minimum changes"])
 def test_nothing_is_reserved_for_a_group_that_changed_in_a_pause(change: str) -> None:
-    scene = racks(ticking())
+    scene = racks()
     group, members = scene.waits("g", 2)
     state, in_flight = scene.scheduler.state, GroupInFlight()
 
@@ -488,7 +479,7 @@ def test_nothing_is_reserved_for_a_group_that_changed_in_a_pause(change: str) ->
             raw = pod_group("g", 1, topology=["rack"])
             state.put(Kind.POD_GROUP, "default/g", parse_object(Kind.POD_GROUP, raw))
 
-    driven(scene.reservation.update(group, members, in_flight, AFTER), changes)
+    driven(partial(scene.reservation.update, group, members, in_flight, AFTER), changes)
     assert not scene.nominated()
     assert not scene.reservation.holds(group)
 
@@ -592,7 +583,7 @@ def test_a_group_that_reserved_nodes_keep_out_says_so() -> None:
     cache = ResultCache(scene.scheduler.state.nodes)
     small = [replace(one, spec=parse_pod(pod("m", cpu="2")).spec) for one in pods]
     searched = SearchedMembers(small, scene.pipeline, cluster, cache, seed=0, rejected={})
-    decision = run_whole(decide_group(group, searched))
+    decision = decide_group(group, searched)
     assert not decision.rows
     assert "2 node(s) reserved for podgroup/g until 13:12 UTC" in decision.message
 

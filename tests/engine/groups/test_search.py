@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from driving import driven
-from group_searching import pausing, placed_in_slices, search_for
+from group_searching import placed_in_slices, search_for
 from mooring.engine.groups.search import DecisionOutdated
 from mooring.framework.evaluations import StillEvaluating
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
+from mooring.pausing import Work
 from mooring.testing.builders import node, pod
 from mooring.testing.device_builders import device_claim, device_class, resource_slice
 
@@ -72,22 +72,19 @@ def test_a_search_ends_when_another_scheduler_binds_a_member_in_a_pause() -> Non
     members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(9)]
     bound = parse_pod(pod("x0", cpu="1", ports=(80,), node="n9"))
 
-    def bind() -> None:
+    with Work(search_for(deciding, members).place) as work:
+        for _ in range(4):
+            assert not work.advance()
         deciding.state.put(Kind.POD, bound.uid, bound)
-
-    steps = search_for(deciding, members, budget=pausing()).place()
-    for _ in range(4):
-        next(steps)
-    with pytest.raises(DecisionOutdated):
-        driven(steps, bind)
+        with pytest.raises(DecisionOutdated):
+            work.advance()
     assert [placed.pod for placed in deciding.state.pods] == [bound]
 
 
-def test_a_search_that_is_closed_in_a_pause_leaves_nothing() -> None:
+def test_a_search_that_is_cancelled_in_a_pause_leaves_nothing() -> None:
     deciding = Deciding(node("a"), node("b"))
     members = [pod(f"x{i}", cpu="1", ports=(80,)) for i in range(2)]
-    steps = search_for(deciding, members, budget=pausing()).place()
-    next(steps)
-    next(steps)
-    steps.close()
+    with Work(search_for(deciding, members).place) as work:
+        assert not work.advance()
+        assert not work.advance()
     assert len(deciding.state.pods) == 0

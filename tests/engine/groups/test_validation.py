@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from group_searching import pausing, search_for
+from driving import driven
+from group_searching import search_for
 from mooring.engine.groups.validation import Validation
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
+from mooring.pausing import pause
 from mooring.testing.builders import node, pod
 
 Raw = dict[str, Any]
@@ -17,8 +19,8 @@ Raw = dict[str, Any]
 
 def after_a_pause(deciding: Deciding, members: list[Raw]) -> tuple[Validation, list[Pod]]:
     """Return what knows the state before a pause, and the members that were placed then."""
-    search = search_for(deciding, members, budget=pausing())
-    search.searched.budget.resumed()
+    search = search_for(deciding, members)
+    driven(pause)
     return search.validation, [parse_pod(raw) for raw in members]
 
 

@@ -1,6 +1,5 @@
 """Which pods are decided about alike."""
 
-from mooring.engine.groups.slices import SearchBudget, run_whole
 from mooring.engine.rebalancing.alike import alike_pods
 from mooring.model.node import ZONE
 from mooring.testing.builders import node, pod
@@ -9,7 +8,7 @@ from replanning import Replanning, owned
 
 def classes(replanning: Replanning) -> list[set[str]]:
     """Return the names of the pods of each class."""
-    found = run_whole(alike_pods(lambda _: True, replanning.cluster, SearchBudget()))
+    found = alike_pods(lambda _: True, replanning.cluster)
     positions = [each.position for each in found]
     assert positions == sorted(positions)
     return sorted(({each.name for each in alike.pods} for alike in found), key=min)

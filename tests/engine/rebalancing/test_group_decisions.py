@@ -1,6 +1,5 @@
 """Decisions about groups in the trial of a plan."""
 
-from mooring.engine.groups.slices import run_whole
 from mooring.engine.rebalancing.group_decisions import decided_group, group_decision
 from mooring.testing.builders import node, pod, pod_group
 from replanning import Replanning, owned
@@ -20,12 +19,12 @@ def test_members_get_the_nodes_that_moves_have_left() -> None:
     planning, (group,) = replanning.planning(), replanning.cluster.pod_groups
     members = [*group.unscheduled.values()]
     with planning.trial:
-        nodes = run_whole(decided_group(planning, group, members))
+        nodes = decided_group(planning, group, members)
         assert sorted(nodes.values()) == ["a", "b"]
         planning.trial.add(members[0], "b")
-        assert run_whole(decided_group(planning, group, members[1:])) == {members[1].uid: "a"}
+        assert decided_group(planning, group, members[1:]) == {members[1].uid: "a"}
     with planning.trial:
         replanning.nominate(pod("first", cpu="3", priority=9), "b")
-        decision = run_whole(group_decision(planning, group, members))
+        decision = group_decision(planning, group, members)
     assert not decision.rows
     assert decision.message

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from devices.objects import gpu_node, share_pod
+from driving import driven
 from engines import Marked
-from mooring.engine.groups.slices import SearchBudget, run_whole
+from mooring.engine.groups.budget import SearchBudget
 from mooring.model.events import Kind
+from mooring.pausing import Work
 from mooring.policy.rebalancing import Goal
 from mooring.testing.builders import node, pdb, pod, uid_of
 from mooring.testing.device_builders import (
@@ -141,17 +143,12 @@ def test_a_plan_waits_for_the_values_of_rules_and_for_counted_pods() -> None:
         rules=rules,
         most_per_decision=100,
     )
-    pauses = 0
-    work = replanning.planner(budget=SearchBudget(10_000)).plan()
-    while True:
-        try:
-            next(work)
-        except StopIteration as ended:
-            plan = ended.value
-            break
-        pauses += 1
+
+    def evaluate() -> None:
         for evaluations in replanning.scheduler.profiles.evaluations:
             evaluations.advance()
+
+    plan, pauses = driven(replanning.planner(budget=SearchBudget(10_000)).plan, evaluate)
     assert pauses
     assert moves(plan) == [("web", "n0", "b")]
 
@@ -229,25 +226,21 @@ def test_pods_and_nodes_that_go_in_a_pause_are_in_no_step(goals: list[str]) -> N
         ),
     ]
     waiting = [pod("big", cpu="4")]
-    times = iter(range(10**6))
+    went = 0
     for last in range(1, 60, 3):
         replanning = Replanning(*objects, waiting=waiting, rebalancing={"goals": goals})
-        budget = SearchBudget(10_000, clock=lambda: float(next(times)), slice_seconds=0.5)
-        work = replanning.planner(budget=budget).plan()
-        plan = None
-        for number in range(10_000):
-            try:
-                next(work)
-            except StopIteration as ended:
-                plan = ended.value
-                break
-            if number == last:
-                replanning.state.delete(Kind.POD, uid_of("w1"))
-                replanning.state.delete(Kind.NODE, "n6")
-        assert plan is not None
-        if number > last:
-            assert uid_of("w1") not in {move.pod.uid for move in plan.moves}
-            assert "n6" not in {move.target for move in plan.moves}
+        with Work(replanning.planner(budget=SearchBudget(10_000)).plan) as work:
+            if any(work.advance() for _ in range(last)):
+                break  # all pauses were looked at
+            replanning.state.delete(Kind.POD, uid_of("w1"))
+            replanning.state.delete(Kind.NODE, "n6")
+            went += 1
+            while not work.advance():
+                pass
+            plan = work.result()
+        assert uid_of("w1") not in {move.pod.uid for move in plan.moves}
+        assert "n6" not in {move.target for move in plan.moves}
+    assert went
 
 
 def test_a_plugin_that_fails_for_a_pod_keeps_no_other_from_moving() -> None:
@@ -327,6 +320,6 @@ def test_a_plan_of_a_profile_without_pods_says_so() -> None:
 
 
 def test_a_plan_can_be_made_of_nothing() -> None:
-    assert run_whole(Replanning().planner().plan()).steps == ()
+    assert Replanning().planner().plan().steps == ()
     waits = Replanning(waiting=[pod("big")], rebalancing=ALL_GOALS)
     assert waits.plan().steps == ()

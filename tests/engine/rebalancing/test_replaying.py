@@ -1,6 +1,5 @@
 """The steps of a plan in their final order."""
 
-from mooring.engine.groups.slices import run_whole
 from mooring.engine.rebalancing.plan import Move, Step
 from mooring.engine.rebalancing.replaying import in_order
 from mooring.model.pod import Pod
@@ -23,7 +22,7 @@ def replayed(replanning: Replanning, *steps: tuple[str, str, str, int]) -> list[
         moved = pod_of(replanning, name)
         planning.steps.append(Step(Goal.PACK, (Move(moved, source, target),), "because", gain))
     with planning.trial:
-        return [step.moves[0].pod.name for step in run_whole(in_order(planning))]
+        return [step.moves[0].pod.name for step in in_order(planning)]
 
 
 def three_nodes() -> Replanning:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mooring.engine.groups.slices import SearchBudget, run_whole
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.rebalancing.plan import Move
 from mooring.engine.rebalancing.room import Room, RoomSearch, carry_out
 from mooring.model.node import ZONE
@@ -19,7 +19,7 @@ def room(
     """Return the room that is found for the pod."""
     planning = replanning.planning()
     with planning.trial:
-        found = run_whole(RoomSearch(planning, **about).room(parse_pod(wanted), most))
+        found = RoomSearch(planning, **about).room(parse_pod(wanted), most)
         assert len(planning.trial) == 0
         return found
 
@@ -91,7 +91,7 @@ def test_moves_are_made_in_the_trial_and_kept_as_the_plan_has_them() -> None:
     replanning = Replanning(*FULL)
     planning = replanning.planning(SearchBudget(100))
     with planning.trial:
-        found = run_whole(RoomSearch(planning).room(parse_pod(pod("new", cpu="3")), 9))
+        found = RoomSearch(planning).room(parse_pod(pod("new", cpu="3")), 9)
         assert found is not None
         carry_out(planning, found.moves)
         placed = replanning.cluster.pod(uid_of("a-2"))

@@ -1,10 +1,12 @@
 """The trial of a plan: changes that are made and taken back, and what pauses do with them."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from mooring.engine.groups.slices import SearchBudget, run_whole
+from driving import driven
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.rebalancing.movable import created_anew
 from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.result_cache import ResultCache
@@ -12,20 +14,19 @@ from mooring.engine.what_if import WhatIf
 from mooring.framework.evaluations import StillEvaluating
 from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
+from mooring.pausing import pause
 from mooring.testing.builders import node, pod, uid_of
 from replanning import Replanning, owned
 
 
 class Stage:
-    """Two nodes, one pod, and a trial that pauses whenever it may."""
+    """Two nodes, one pod, and a trial."""
 
     def __init__(self, steps: int = 100) -> None:
         self.replanning = Replanning(node("a"), node("b"), owned("web", cpu="1", node="a"))
         self.cluster = self.replanning.cluster
         what_if = WhatIf(self.cluster, ResultCache(self.replanning.state.nodes))
-        times = iter(range(1000))
-        budget = SearchBudget(steps, clock=lambda: float(next(times)), slice_seconds=0.5)
-        self.trial = PlanTrial(what_if, self.replanning.pipeline, budget)
+        self.trial = PlanTrial(what_if, self.replanning.pipeline, SearchBudget(steps))
 
     def move(self) -> None:
         """Move the pod from a to b."""
@@ -40,38 +41,43 @@ class Stage:
         placed = self.cluster.pod(uid_of(name))
         return self.cluster.node_names[placed.row] if placed is not None else None
 
+    def where_after_a_pause(self) -> str | None:
+        """Move the pod, pause, and return where it is then."""
+        with self.trial:
+            self.move()
+            pause()
+            return self.where()
+
 
 def test_moves_are_seen_inside_and_undone_in_pauses_and_at_the_end() -> None:
-    stage = Stage()
-    with stage.trial:
-        stage.move()
-        assert stage.where() == "b"
-        for _ in stage.trial.pause():
+    stage, in_pauses = Stage(), list[str | None]()
+
+    def work() -> None:
+        with stage.trial:
+            stage.move()
+            assert stage.where() == "b"
+            pause()
+            assert stage.where() == "b"
+            stage.trial.back_to(0)
             assert stage.where() == "a"
-        assert stage.where() == "b"
-        stage.trial.back_to(0)
-        assert stage.where() == "a"
-        stage.move()
+            stage.move()
+
+    driven(work, lambda: in_pauses.append(stage.where()))
+    assert in_pauses == ["a"]
     assert stage.where() == "a"
 
 
 def test_a_pod_that_leaves_in_a_pause_is_replaced_by_nothing() -> None:
     stage = Stage()
-    with stage.trial:
-        stage.move()
-        for _ in stage.trial.pause():
-            stage.replanning.state.delete(Kind.POD, uid_of("web"))
-        assert stage.where() is None
+    gone = partial(stage.replanning.state.delete, Kind.POD, uid_of("web"))
+    assert driven(stage.where_after_a_pause, gone) == (None, 1)
     assert stage.where() is None
 
 
 def test_a_node_that_goes_in_a_pause_gets_no_pod() -> None:
     stage = Stage()
-    with stage.trial:
-        stage.move()
-        for _ in stage.trial.pause():
-            stage.replanning.state.delete(Kind.NODE, "b")
-        assert stage.where() is None
+    gone = partial(stage.replanning.state.delete, Kind.NODE, "b")
+    assert driven(stage.where_after_a_pause, gone) == (None, 1)
     assert stage.where() == "a"
 
 
@@ -102,14 +108,19 @@ def failing(times: int) -> Callable[[], str]:
 
 def test_work_that_lacks_values_is_tried_again_after_a_pause() -> None:
     stage = Stage()
-    with stage.trial:
-        stage.move()
-        assert run_whole(stage.trial.tried(failing(3))) == "done"
-        assert stage.where() == "b"
+
+    def work() -> str:
+        with stage.trial:
+            stage.move()
+            result = stage.trial.tried(failing(3))
+            assert stage.where() == "b"
+            return result
+
+    assert driven(work) == ("done", 3)
 
 
 def test_work_that_never_gets_its_values_ends_with_the_budget() -> None:
     stage = Stage(steps=5)
     with stage.trial, pytest.raises(StillEvaluating):
-        run_whole(stage.trial.tried(failing(100)))
+        stage.trial.tried(failing(100))
     assert stage.where() == "a"

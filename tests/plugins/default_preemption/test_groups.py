@@ -1,7 +1,7 @@
 """Pods that are evicted so that a whole pod group fits, on all nodes at once."""
 
 import random
-from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -12,7 +12,6 @@ from driving import driven
 from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.decision import preempt_for_group
 from mooring.engine.groups.search import Assignment, DecisionOutdated
-from mooring.engine.groups.slices import Pausing, run_whole
 from mooring.framework.post_filter import GroupNomination, GroupPreemption, NotEligible
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
@@ -33,9 +32,7 @@ def gang(count: int, priority: int = 100, **fields: Any) -> list[Raw]:
     return [pod(f"m{i}", group="g", cpu="1", priority=priority, **fields) for i in range(count)]
 
 
-def preempting(
-    deciding: Deciding, members: list[Raw], clock: Callable[[], float] | None = None
-) -> Pausing[GroupPreemption]:
+def preempted(deciding: Deciding, members: list[Raw]) -> GroupPreemption:
     pods = [parse_pod(raw) for raw in members]
     for one in pods:
         deciding.state.put_unscheduled(one)
@@ -49,12 +46,7 @@ def preempting(
         deciding.shared,
         seed=0,
         now=0.0,
-        clock=clock,
     )
-
-
-def preempted(deciding: Deciding, members: list[Raw]) -> GroupPreemption:
-    return run_whole(preempting(deciding, members))
 
 
 def victims(deciding: Deciding, members: list[Raw]) -> list[str]:
@@ -323,12 +315,6 @@ def test_a_group_whose_first_search_is_too_long_evicts_nobody_and_says_so() -> N
     assert len(deciding.state.pods) == 130
 
 
-def ticking() -> Callable[[], float]:
-    """Return a clock that advances 30 ms at each reading: a slice is a few searches."""
-    ticks = count()
-    return lambda: next(ticks) * 0.03
-
-
 def lower_on(names: list[str], **fields: Any) -> list[Raw]:
     """Return a node of one CPU for each name, full with a pod of low priority."""
     nodes = [node(name, cpu="1") for name in names]
@@ -347,7 +333,7 @@ def placed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     placed: list[int] = []
     count_them, add = CountingSearch.place_once_ended, Trial.add
 
-    def noting(search: CountingSearch, slots: IntArray, rows: IntArray) -> Pausing[Assignment]:
+    def noting(search: CountingSearch, slots: IntArray, rows: IntArray) -> Assignment:
         placed.append(16)
         return count_them(search, slots, rows)
 
@@ -372,7 +358,7 @@ def test_a_slice_of_a_preemption_is_a_few_steps(
         slices.append(sum(placed))
         placed.clear()
 
-    driven(preempting(deciding, gang(16, **fields), ticking()), look)
+    driven(partial(preempted, deciding, gang(16, **fields)), look)
     assert sum(slices) > 16 * 16
     assert max(slices) <= at_most
 
@@ -388,7 +374,7 @@ def test_all_pods_are_on_their_nodes_in_the_pauses_of_a_preemption(fields: Raw) 
     def look() -> None:
         seen.add((len(state.pods), len(state.nominations)))
 
-    answer, pauses = driven(preempting(deciding, members, ticking()), look)
+    answer, pauses = driven(partial(preempted, deciding, members), look)
     assert isinstance(answer, GroupNomination)
     assert sorted(v.name for v in answer.victims) == victims(at_once, members)
     assert pauses >= 16
@@ -405,7 +391,7 @@ def test_a_pod_that_ends_in_a_pause_is_no_victim_and_its_node_is_used() -> None:
             ended.append(name)
             deciding.state.delete(Kind.POD, uid_of(name))
 
-    answer, _ = driven(preempting(deciding, gang(16), ticking()), one_ends)
+    answer, _ = driven(partial(preempted, deciding, gang(16)), one_ends)
     assert isinstance(answer, GroupNomination)
     assert not {victim.name for victim in answer.victims} & {*ended}
     assert len(answer.victims) == 11
@@ -420,7 +406,7 @@ def test_a_preemption_begins_again_if_a_node_goes_in_a_pause(fields: Raw) -> Non
         if (name := next(gone, None)) is not None:
             deciding.state.delete(Kind.NODE, name)
 
-    answer, _ = driven(preempting(deciding, gang(16, **fields), ticking()), one_goes)
+    answer, _ = driven(partial(preempted, deciding, gang(16, **fields)), one_goes)
     assert isinstance(answer, GroupNomination)
     assert not {*answer.nodes.values()} & {"n0", "n7"}
     assert len(answer.victims) == 16
@@ -442,7 +428,7 @@ def test_nobody_is_evicted_for_a_group_that_does_not_fit_any_more_after_a_pause(
             deciding.state.delete(Kind.POD, uid_of("low-n1"))
             deciding.state.put(Kind.POD, high.uid, high)
 
-    answer, _ = driven(preempting(deciding, gang(16, **fields), ticking()), nodes_are_taken)
+    answer, _ = driven(partial(preempted, deciding, gang(16, **fields)), nodes_are_taken)
     assert not isinstance(answer, GroupNomination)
     assert pauses > 8
     why = "preemption: the group does not fit without the pods of lower priority either."
@@ -459,7 +445,7 @@ def test_a_preemption_ends_if_a_node_changes_in_every_pause() -> None:
 
     text = "preemption: the cluster changed each time while victims were searched for"
     with pytest.raises(DecisionOutdated, match=text):
-        driven(preempting(deciding, gang(16), ticking()), one_changes)
+        driven(partial(preempted, deciding, gang(16)), one_changes)
     assert next(labels) == 8
 
 
@@ -479,6 +465,6 @@ def test_a_group_whose_priority_is_raised_in_a_pause_is_no_victim() -> None:
         raised = parse_object(Kind.POD_GROUP, rival(1000))
         deciding.state.put(Kind.POD_GROUP, "default/rival", raised)
 
-    answer, pauses = driven(preempting(deciding, gang(19), ticking()), it_is_raised)
+    answer, pauses = driven(partial(preempted, deciding, gang(19)), it_is_raised)
     assert pauses
     assert not isinstance(answer, GroupNomination)

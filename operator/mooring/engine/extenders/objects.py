@@ -8,7 +8,7 @@ extenders without a cache of their own get, are watched from the first such call
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -149,16 +149,13 @@ class _Nodes:
         """Begin a list of all nodes."""
         return _NodeList(self)
 
-    def taking_over(
-        self, _resource: Resource, event: EventType, obj: dict[str, Any]
-    ) -> Iterator[None]:
-        """Take in a node that was added, changed or deleted, in one step."""
+    def apply(self, _resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
+        """Take in a node that was added, changed or deleted."""
         name = obj["metadata"]["name"]
         if event == "DELETED":
             self.json.pop(name, None)
         else:
             self.json[name] = as_json(obj)
-        yield
 
 
 class _NodeList:
@@ -168,19 +165,17 @@ class _NodeList:
         self._nodes = nodes
         self._json: dict[str, Json] = {}
 
-    def adding(self, obj: dict[str, Any]) -> Iterator[None]:
-        """Add a node of the list, in one step."""
+    def add(self, obj: dict[str, Any]) -> None:
+        """Add a node of the list."""
         self._json[obj["metadata"]["name"]] = as_json(obj)
-        yield
 
     def remove(self, obj: dict[str, Any]) -> None:
         """Remove a node that was deleted before the list was complete."""
         self._json.pop(obj["metadata"]["name"], None)
 
-    def apply(self) -> Iterator[None]:
+    def apply(self) -> None:
         """Replace the nodes that are kept by those of the list."""
         self._nodes.json = self._json
-        yield
 
 
 def as_json(raw: Mapping[str, Any]) -> Json:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Protocol
 
-from mooring.engine.groups.slices import Pausing, SearchBudget
+from mooring.engine.groups.budget import SearchBudget
+from mooring.pausing import pause
 
 __all__ = ["Moves", "backtrack"]
 
@@ -24,7 +25,7 @@ class Moves(Protocol):
         ...
 
 
-def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> Pausing[bool]:
+def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> bool:
     """Return whether a row was found for every member; those that were found stay put.
 
     It may pause after each member that is put on a row, which costs one step of each budget. Once
@@ -46,6 +47,6 @@ def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> Pausing[boo
         moves.put(len(untried) - 1, row)
         if len(untried) == members:
             return True
-        yield
+        pause()
         untried.append(moves.candidates(len(untried)))
     return False

@@ -23,11 +23,11 @@ from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extenders import Extenders, PodGone
 from mooring.engine.filtering import NodeSearch
 from mooring.engine.groups.answers import MOST_DIFFERENT, GroupAnswers, is_filtered_or_scored
-from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
+from mooring.pausing import pause
 from mooring.policy.extender import Extender
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray
@@ -73,25 +73,23 @@ class GroupCalls:
         """Return whether extenders must be called about the pod."""
         return is_filtered_or_scored(self._pipeline, pod) and self.answers.lacks(pod)
 
-    def drop_lost(
-        self, pods: Iterable[Pod], clock: Callable[[], float] | None = None
-    ) -> Pausing[bool]:
+    def drop_lost(self, pods: Iterable[Pod]) -> bool:
         """Drop answers of which a node that passed fits no more, a few times in one attempt.
 
-        Return whether there are any, so that the extenders must be called again. With a `clock`
-        (seconds) there are pauses, because each member may have requirements of its own.
+        Return whether there are any, so that the extenders must be called again. There are pauses,
+        because each member may have requirements of its own.
         """
         self._rounds += 1
         if self._rounds >= MOST_CALLS:
             return False
-        budget, lost = SearchBudget(clock=clock), dict[tuple[object, object], bool]()
+        lost = dict[tuple[object, object], bool]()
         for pod in pods:
             key = pod.spec, self.answers.answer_of(pod)
             if key not in lost:
                 lost[key] = self.answers.lost(pod, self._fits(pod), self._cluster)
             if lost[key]:
                 self.answers.drop(pod)
-            yield from budget.pause()
+            pause()
         return any(lost.values())
 
     async def run(

@@ -12,16 +12,14 @@ import numpy as np
 
 from mooring.engine.filtering import NodeSearch
 from mooring.engine.groups.answers import ExtenderResults
-from mooring.engine.groups.packing import Item, Packing, pack, pack_in_slices
+from mooring.engine.groups.packing import Item, Packing, pack
 from mooring.engine.groups.search import (
     Assignment,
-    MembersTrial,
     Rows,
     SearchedMembers,
     mask_of,
     scored,
 )
-from mooring.engine.groups.slices import Pausing, run_whole
 from mooring.framework.card_plugin import assign_devices
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.registry import SHIPPED_WITH
@@ -29,6 +27,7 @@ from mooring.framework.runtime import run_resource_requests
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import PodSpec
 from mooring.model.volumes import PodVolume
+from mooring.pausing import pause, pauses, whole
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
@@ -116,17 +115,17 @@ class CountingSearch:
         Beside members with inter-pod terms, labels may matter that do not matter now.
         """
         if self._known_classes is None:
-            run_whole(self.find_classes())
+            whole(self.find_classes)
         return self._known_classes or []
 
-    def find_classes(self) -> Pausing[None]:
+    def find_classes(self) -> None:
         """Find the classes once; there are as many as members if each has a label of its own."""
         if self._known_classes is not None:
             return
         by_fields: dict[_Fields, MemberClass] = {}
         for number, pod in enumerate(self._searched.members, 1):
             if number % _MEMBERS_AT_ONCE == 0:
-                yield
+                pause()
             rejected = frozenset(self._searched.rejected.get(pod.uid, ()))
             labels, extended = frozenset(pod.labels.items()), self._searched.extended.get(pod.uid)
             notes = frozenset(pod.annotations.items() if self._annotations_matter else ())
@@ -139,7 +138,7 @@ class CountingSearch:
                 counted = self.counted(found)
                 if counted is None or not counted.by_spec:
                     break
-                yield
+                pause()
             else:
                 classes = _merged(by_fields)
         self._known_classes = classes
@@ -152,33 +151,33 @@ class CountingSearch:
         claims = self._cluster.dynamic_resources.claims_named_by(pod)
         return tuple((each.spec.asked, each.uid if each.allocation else "") for each in claims)
 
-    def all_counted(self, trial: MembersTrial) -> Pausing[list[CountedClass] | None]:
+    def all_counted(self) -> list[CountedClass] | None:
         """Return each class as it is counted while no member is placed; None if one is not."""
-        pauses = self._searched.budget.pauses
-        if self._known_counts[0] != pauses:
+        now = pauses()
+        if self._known_counts[0] != now:
             counted = list[CountedClass]()
             for members in self.classes:
                 found = self.counted(members)
                 if found is None:
                     break
                 counted.append(found)
-                yield from trial.pause()
+                pause()
             complete = len(counted) == len(self.classes)
-            self._known_counts = (pauses, counted if complete else None)
+            self._known_counts = (now, counted if complete else None)
         return self._known_counts[1]
 
-    def _all_requests(self, trial: MembersTrial) -> Pausing[list[CountedClass]]:
+    def _all_requests(self) -> list[CountedClass]:
         """Return each class as it is counted, or as if it were; see `_requesting`."""
-        counted = yield from self.all_counted(trial)
+        counted = self.all_counted()
         if counted is not None:
             return counted
-        pauses = self._searched.budget.pauses
-        if self._known_requests[0] != pauses:
+        now = pauses()
+        if self._known_requests[0] != now:
             counted = list[CountedClass]()
             for members in self.classes:
                 counted.append(self.counted(members) or self._requesting(members))
-                yield from trial.pause()
-            self._known_requests = (pauses, counted)
+                pause()
+            self._known_requests = (now, counted)
         return self._known_requests[1]
 
     def counted(self, members: MemberClass) -> CountedClass | None:
@@ -228,15 +227,13 @@ class CountingSearch:
         by_spec = counted is not None and all(found.by_spec for found in counted)
         return by_spec and not self._searched.extended
 
-    def place(
-        self, counted: Sequence[CountedClass], allowed: BoolArray, trial: MembersTrial
-    ) -> Pausing[Assignment]:
+    def place(self, counted: Sequence[CountedClass], allowed: BoolArray) -> Assignment:
         """Return nodes for members of all classes, which are counted, on the allowed rows."""
         if len(counted) == 1 and not len(self._cluster.nominations):
             return self._place_one(self.classes[0], counted[0], allowed)
-        return (yield from self._place_all(counted, allowed, trial))
+        return self._place_all(counted, allowed)
 
-    def is_counted(self) -> Pausing[bool]:
+    def is_counted(self) -> bool:
         """Return whether the filters of all members depend on other pods through requests alone.
 
         It pauses if that is due. `place_once_ended` then does not pause before it has read the
@@ -245,10 +242,10 @@ class CountingSearch:
         Raises:
             DecisionOutdated: in a pause.
         """
-        with self._searched.trial() as trial:
-            yield from trial.pause()
-            yield from trial.pausing(self.find_classes())
-            return (yield from self.all_counted(trial)) is not None
+        with self._searched.trial():
+            pause()
+            self.find_classes()
+            return self.all_counted() is not None
 
     def _place_one(
         self, members: MemberClass, counted: CountedClass, allowed: BoolArray
@@ -265,14 +262,12 @@ class CountingSearch:
         places = np.arange(len(ranked))
         item = Item(len(members.pods), requests, np.ones(len(ranked), np.bool_), places, fills)
         free = self._free(resources, self._cluster.nodes.take(ranked))
-        packing = pack((item,), free)
+        packing = whole(lambda: pack((item,), free))
         at = np.repeat(ranked, packing.members[0]).tolist()
         found = {pod.uid: row for pod, row in zip(members.pods, at, strict=False)}
         return Assignment(found, item.count, packing.tries, packing.impossible)
 
-    def _place_all(
-        self, counted: Sequence[CountedClass], allowed: BoolArray, trial: MembersTrial
-    ) -> Pausing[Assignment]:
+    def _place_all(self, counted: Sequence[CountedClass], allowed: BoolArray) -> Assignment:
         """Place the members by their numbers; none of them is in the trial."""
         self._searched.budget.spend(_COST * len(counted))
         resources = _resources(counted)
@@ -280,8 +275,8 @@ class CountingSearch:
         items = list[Item]()
         for members, c in zip(self.classes, counted, strict=True):
             items.append(self._item(members, c, resources, free, allowed))
-            yield from trial.pause()
-        return self._assigned((yield from trial.pausing(pack_in_slices(items, free))))
+            pause()
+        return self._assigned(pack(items, free))
 
     def _assigned(self, packing: Packing) -> Assignment:
         """Return the members with the rows on which the packing has so many of their class."""
@@ -293,7 +288,7 @@ class CountingSearch:
         wanted = len(self._searched.members)
         return Assignment(rows, wanted, packing.tries, packing.impossible)
 
-    def lacking(self, assignment: Assignment, candidates: IntArray | None) -> Pausing[str]:
+    def lacking(self, assignment: Assignment, candidates: IntArray | None) -> str:
         """Return what one more node must have so that all members fit; "" if nothing is known.
 
         The text names the resources without which more of all others would not help. The node takes
@@ -302,8 +297,8 @@ class CountingSearch:
         Raises:
             DecisionOutdated: in a pause.
         """
-        with self._searched.trial() as trial:
-            counted = yield from self.all_counted(trial)
+        with self._searched.trial():
+            counted = self.all_counted()
             if counted is None:
                 return ""
             allowed, resources = self._searched.allowed(candidates), _resources(counted)
@@ -311,21 +306,21 @@ class CountingSearch:
             items = list[Item]()
             for members, c in zip(self.classes, counted, strict=True):
                 items.append(self._item_of(members, c, resources, free, allowed))
-                yield from trial.pause()
+                pause()
             eligible = [c.eligible & allowed for c in counted]
             requests = np.stack([item.requests for item in items], axis=1)
             ample = requests @ np.array([[item.count] for item in items])
-            short = yield from trial.pausing(_short(items, eligible, free, ample))
+            short = _short(items, eligible, free, ample)
             left = [[sum(p.uid not in assignment.rows for p in c.pods)] for c in self.classes]
             lacks, texts = requests @ np.array(left), list[str]()
             for index in short:
                 text, ample[index] = _described(resources[index], int(lacks[index, 0]))
                 texts.append(text)
             mask = [np.append(each, [True]) for each in eligible]
-            fits = yield from trial.pausing(_fits(items, mask, np.hstack((free, ample))))
+            fits = _fits(items, mask, np.hstack((free, ample)))
             return f"needs {' and '.join(texts)} more" if fits and short else ""
 
-    def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Pausing[Assignment]:
+    def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Assignment:
         """Place the members on these rows, as if the pods of these pod columns' slots had ended.
 
         Both are int64. The members are counted, which needs no trial: it regards requests and
@@ -336,8 +331,8 @@ class CountingSearch:
         Raises:
             DecisionOutdated: in a pause.
         """
-        with self._searched.trial() as trial:
-            counted = run_whole(self._all_requests(trial))
+        with self._searched.trial():
+            counted = whole(self._all_requests)
             self._searched.budget.spend(_COST * len(counted))
             resources = _resources(counted)
             free = self._free(resources)
@@ -348,16 +343,16 @@ class CountingSearch:
                 item = self._item_of(members, c, resources, free, among)
                 ranked = candidates[item.eligible[candidates]]
                 items.append(replace(item, ranked=ranked, fills=True))
-                yield from trial.pause()
-            return self._assigned((yield from trial.pausing(pack_in_slices(items, free))))
+                pause()
+            return self._assigned(pack(items, free))
 
     def free_for_members(self, slots: IntArray | None = None) -> FreeForMembers | None:
         """Return what is free for the members now; None if they are not all counted.
 
         The pods of these pod columns' slots (int64) count as if they had left their nodes.
         """
-        with self._searched.trial() as trial:
-            counted = run_whole(self.all_counted(trial))
+        with self._searched.trial():
+            counted = whole(self.all_counted)
             if counted is None:
                 return None
             resources = _resources(counted)
@@ -376,7 +371,8 @@ class CountingSearch:
         """Return a row for each member of one class, or for as many as fit."""
         resources = _resources((counted,))
         free = self._free(resources)
-        packing = pack([self._item(members, counted, resources, free, allowed)], free)
+        items = [self._item(members, counted, resources, free, allowed)]
+        packing = whole(lambda: pack(items, free))
         self._searched.budget.spend(_COST)
         chosen = np.flatnonzero(packing.members[0])
         at: list[int] = np.repeat(chosen, packing.members[0][chosen]).tolist()
@@ -495,7 +491,7 @@ def _turned(positions: IntArray, seed: int) -> IntArray:
 
 def _short(
     items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray, ample: IntArray
-) -> Pausing[list[int]]:
+) -> list[int]:
     """Return the fewest resources that are found of which more on every node makes all items fit.
 
     `ample` is what all items request (int64[resources, 1]). Return [] if resources are not why.
@@ -505,21 +501,21 @@ def _short(
         others = [each for each in short if each != index]
         more = free.copy()
         more[others] = ample[others]
-        if (yield from _fits(items, eligible, more)):
+        if _fits(items, eligible, more):
             short = others
         elif index is None:
             return []
     return short
 
 
-def _fits(items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray) -> Pausing[bool]:
+def _fits(items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray) -> bool:
     """Return whether all items are placed where this is free, each on rows eligible for it."""
     placed = list[Item]()
     for item, mask in zip(items, eligible, strict=True):
         asked = item.requests > 0
         fits = mask & (free[asked] >= item.requests[asked, None]).all(axis=0)
         placed.append(replace(item, eligible=fits, ranked=np.flatnonzero(fits)))
-    return (yield from pack_in_slices(placed, free)).complete
+    return pack(placed, free).complete
 
 
 def _described(resource: str, amount: int) -> tuple[str, int]:

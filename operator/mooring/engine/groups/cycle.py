@@ -10,7 +10,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
@@ -41,7 +41,6 @@ from mooring.engine.groups.plan import GroupPlan, GroupPlanner, reserve_members
 from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
 from mooring.engine.groups.reservation import GroupReservation
 from mooring.engine.groups.search import DecisionOutdated
-from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.result_cache import ResultCache
@@ -57,7 +56,9 @@ from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 from mooring.model.pod_group import PodGroup
 from mooring.observe.metrics import Metrics
+from mooring.pausing import Work, pause
 from mooring.state.pod_groups import PodGroupState
+from mooring.time_slices import TimeSlices
 
 __all__ = ["GroupCycle"]
 
@@ -67,8 +68,8 @@ _Result = TypeVar("_Result")
 
 _PAUSE_SECONDS: Final = 0.002
 """The least time for other tasks between two slices of work about one group."""
-_SLICE_SECONDS: Final = 0.02
-"""How long members are taken or put back without a pause; of 50,000, some steps look at all."""
+_SLICE_SECONDS: Final = 0.03
+"""A step over all members of a group of 50,000 may come on top, and takes as long."""
 _GANG: Final = frozenset(("GangScheduling",))
 _CALLING_SECONDS: Final = 300.0
 """How long extenders may be called in one attempt about a group, for all of its members."""
@@ -89,8 +90,6 @@ class _GroupAttempt:
     group: PodGroupState
     definition: PodGroup | None
     members: list[Attempt]
-    budget: SearchBudget
-    """Says when a pause is due between steps that cannot pause: a group may be very large."""
     in_flight: GroupInFlight
     """Tells whether a member has changed since the decision began."""
     calls: GroupCalls | None = None
@@ -172,7 +171,7 @@ class GroupCycle:
         self._wake = wake
         self._clock = clock
         self._now = now
-        self._reservation = GroupReservation(scheduler, cache, clock, now)
+        self._reservation = GroupReservation(scheduler, cache, now)
         self._backoffs = GroupBackoffs()
         self._calling = set[tuple[int, str]]()
         """The numbers of groups about which extenders are called, by the profile of the members."""
@@ -204,17 +203,16 @@ class GroupCycle:
         if (group.number, pipeline.profile) in self._calling:
             scheduler.queue.postpone(queued, now + _JOIN_SECONDS, now)
             return
-        budget, in_flight = self._budget(), GroupInFlight()
         if self._backoffs.postpone(group, queued, scheduler, now):
             return
+        in_flight = GroupInFlight()
+        take = partial(take_members, group, queued, scheduler, now, in_flight)
         try:
-            members = await self._in_slices(
-                take_members(group, queued, scheduler, now, budget, in_flight), pipeline
-            )
+            members = await self._in_slices(take, pipeline)
         except _GivenUp:
             return
         attempts = [Attempt(member, pipeline, now) for member in members]
-        attempt = _GroupAttempt(group, group.definition, attempts, budget, in_flight)
+        attempt = _GroupAttempt(group, group.definition, attempts, in_flight)
         calls = group.incomplete is None and bool(pipeline.extenders)
         if calls and any(interested(pipeline, member.pod) for member in members):
             wanted = partial(self._is_wanted, attempt, pipeline)
@@ -341,7 +339,7 @@ class GroupCycle:
         paused, outer = self._paused, metrics.begin_attempt()
         metrics.begin_decision()
         try:
-            result = await self._try_group(attempt)
+            result = await self._in_slices(partial(self._try_group, attempt), attempt.pipeline)
             if result is None:
                 return False
             seconds = self._clock() - attempt.members[0].began - (self._paused - paused)
@@ -370,13 +368,13 @@ class GroupCycle:
         together = self._binding_of(group)
         return (together.called_off or "") if together is not None else ""
 
-    async def _failed(self, attempt: _GroupAttempt, message: str) -> None:
+    def _failed(self, attempt: _GroupAttempt, message: str) -> None:
         """End the attempt in an error for all members that no task binds."""
         self._group_reports.failed(attempt.group, message)
         left = [member for member in attempt.members if not member.binding]
-        await self._in_slices(self._fail_members(left, message), attempt.pipeline)
+        self._fail_members(left, message)
 
-    async def _try_group(self, attempt: _GroupAttempt) -> str | None:
+    def _try_group(self, attempt: _GroupAttempt) -> str | None:
         """Decide about the members; each is handed to its binding, or is in a queue again.
 
         Return the result as metrics name it. It is None if nothing is decided, because extenders
@@ -388,40 +386,40 @@ class GroupCycle:
         """
         differs = disagreement(attempt.group, attempt.pods, attempt.pipeline.kubernetes)
         if failure := attempt.failure or self._called_off(attempt.group) or differs:
-            await self._failed(attempt, failure)
+            self._failed(attempt, failure)
             return "error"
         try:
-            return await self._place_or_wait(attempt)
+            return self._place_or_wait(attempt)
         except (_GivenUp, StillEvaluating):
             raise
         except Exception as error:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling the pod group %s failed", attempt.group.key)
-            await self._failed(attempt, text_of(error))
+            self._failed(attempt, text_of(error))
             return "error"
 
-    async def _place_or_wait(self, attempt: _GroupAttempt) -> str | None:
+    def _place_or_wait(self, attempt: _GroupAttempt) -> str | None:
         """Place the members, or have them wait until there is space; see `_try_group`."""
-        await self._pause(attempt)
+        pause()
         result, obstacle = "unschedulable", attempt.group.incomplete
-        decision = await self._group_decision(attempt, obstacle)
-        await self._pause(attempt)
+        decision = self._group_decision(attempt, obstacle)
+        pause()
         if decision.rows:
             result = "scheduled"
         elif obstacle is None and self._is_unchanged(attempt):
-            if await self._lost(attempt):
+            if attempt.calls is not None and attempt.calls.drop_lost(attempt.pods):
                 return None
             if decision.tries:
-                decision, waits = await self._preempt(attempt, decision)
+                decision, waits = self._preempt(attempt, decision)
                 result = "waiting_on_preemption" if waits else result
-            await self._pause(attempt)
-            await self._reserve(attempt)
-            await self._pause(attempt)
+            pause()
+            self._reserve(attempt)
+            pause()
         self._group_reports.decided(attempt.group, decision)
-        await self._in_slices(self._unschedulable(attempt, decision), attempt.pipeline)
+        self._unschedulable(attempt, decision)
         return result
 
-    async def _reserve(self, attempt: _GroupAttempt) -> None:
+    def _reserve(self, attempt: _GroupAttempt) -> None:
         """Reserve nodes if the group has waited long; without any, delete it if it is half bound.
 
         Nothing is done if the group or a member has changed.
@@ -429,11 +427,8 @@ class GroupCycle:
         group, pipeline = attempt.group, attempt.pipeline
         if not self._is_unchanged(attempt):
             return
-        await self._in_slices(
-            self._reservation.update(
-                group, attempt.queued, attempt.in_flight, self._clock(), attempt.answers
-            ),
-            pipeline,
+        self._reservation.update(
+            group, attempt.queued, attempt.in_flight, self._clock(), attempt.answers
         )
         nominated = any(map(self._attempts.nominated_node, attempt.members))
         if not nominated and self._is_unchanged(attempt):
@@ -443,30 +438,15 @@ class GroupCycle:
         """Return whether the group and all members are as they were when the attempt began."""
         return is_unchanged(attempt.group, attempt.definition, attempt.in_flight)
 
-    async def _lost(self, attempt: _GroupAttempt) -> bool:
-        """Return whether a node that extenders passed fits no more.
-
-        The answers about it are dropped then.
-        """
-        if attempt.calls is None:
-            return False
-        return await self._in_slices(
-            attempt.calls.drop_lost(attempt.pods, self._clock), attempt.pipeline
-        )
-
-    async def _in_slices(self, work: Pausing[_Result], pipeline: Pipeline) -> _Result:
+    async def _in_slices(self, call: Callable[[], _Result], pipeline: Pipeline) -> _Result:
         """Return the result of work about a group of this pipeline; other tasks run in its pauses.
 
         Raises:
             _GivenUp: this scheduler decides nothing more.
         """
-        with closing(work):
-            while True:
-                try:
-                    next(work)
-                except StopIteration as ended:
-                    result: _Result = ended.value
-                    return result
+        slices = TimeSlices(_SLICE_SECONDS, clock=self._clock)
+        with Work(call, slices) as work:
+            while not work.advance():
                 paused = self._clock()
                 with pipeline.metrics.suspended():
                     await asyncio.sleep(_PAUSE_SECONDS)
@@ -474,24 +454,18 @@ class GroupCycle:
                 self._paused += self.turned - paused
                 if self._attempts.halted:
                     raise _GivenUp
+                slices.begin()
+            return work.result()
 
-    def _budget(self) -> SearchBudget:
-        """Return what says when to pause while members are taken or put back."""
-        return SearchBudget(clock=self._clock, slice_seconds=_SLICE_SECONDS)
-
-    async def _pause(self, attempt: _GroupAttempt) -> None:
-        """Let other tasks run if that is due."""
-        await self._in_slices(attempt.budget.pause(), attempt.pipeline)
-
-    async def _group_decision(self, attempt: _GroupAttempt, obstacle: str | None) -> GroupDecision:
+    def _group_decision(self, attempt: _GroupAttempt, obstacle: str | None) -> GroupDecision:
         """Return the decision, with the members assumed; without one if there is an obstacle."""
         if obstacle is None:
-            return await self._place(attempt)
+            return self._place(attempt)
         for pod in self._reservation.withdraw(attempt.group):
             self._reports.nomination_cleared(pod)
         return GroupDecision({}, message=obstacle, plugins=_GANG)
 
-    async def _place(self, attempt: _GroupAttempt) -> GroupDecision:
+    def _place(self, attempt: _GroupAttempt) -> GroupDecision:
         """Decide about the group, and have the members bound that get nodes."""
         group, pipeline = attempt.group, attempt.pipeline
         planner = GroupPlanner(
@@ -501,11 +475,10 @@ class GroupCycle:
             self._scheduler.cluster,
             self._cache,
             seed=attempt.seed,
-            clock=self._clock,
             answers=attempt.answers,
         )
         began, paused = self._clock(), self._paused
-        decision = await self._in_slices(self._plan_and_commit(attempt, planner), attempt.pipeline)
+        decision = self._plan_and_commit(attempt, planner)
         took = self._clock() - began - (self._paused - paused)
         self._metrics.pod_group_decided(took)
         self._slow.decided(pipeline, str(group.key), took / len(attempt.members))
@@ -513,26 +486,24 @@ class GroupCycle:
             member.took = took / len(attempt.members)
         return decision
 
-    def _plan_and_commit(
-        self, attempt: _GroupAttempt, planner: GroupPlanner
-    ) -> Pausing[GroupDecision]:
+    def _plan_and_commit(self, attempt: _GroupAttempt, planner: GroupPlanner) -> GroupDecision:
         """Return the decision whose plan was committed, or why there is none.
 
         Raises:
             _GivenUp: the group or one of its members was changed in a pause.
         """
         while True:
-            plan = yield from planner.plan()
+            plan = planner.plan()
             if isinstance(plan, GroupDecision):
                 return plan
             try:
-                yield from self._commit(plan, attempt)
+                self._commit(plan, attempt)
             except (DecisionOutdated, PodRejected) as failure:
                 planner.failed(failure)
             else:
                 return plan.decision
 
-    def _commit(self, plan: GroupPlan, attempt: _GroupAttempt) -> Pausing[None]:
+    def _commit(self, plan: GroupPlan, attempt: _GroupAttempt) -> None:
         """Assume the members on their nodes, and begin their bindings; or change nothing.
 
         Raises:
@@ -545,7 +516,7 @@ class GroupCycle:
         scheduler, now = self._scheduler, self._clock()
         joined = self._binding_of(group)
         together = joined or self._new_binding(group)
-        reserved = yield from reserve_members(plan, pipeline, scheduler.state)
+        reserved = reserve_members(plan, pipeline, scheduler.state)
         members = {member.queued.pod.uid: member for member in attempt.members}
         chosen = [members[pod.uid] for pod, _, _ in reserved]
         with ExitStack() as undo:
@@ -564,11 +535,9 @@ class GroupCycle:
                 raise _GivenUp
             undo.pop_all()
         together.join(len(assumed))
-        yield from self._begin_bindings(zip(chosen, assumed, strict=True), plan.budget, now)
+        self._begin_bindings(zip(chosen, assumed, strict=True), now)
 
-    def _begin_bindings(
-        self, assumed: Iterable[tuple[Attempt, AssumedPod]], budget: SearchBudget, now: float
-    ) -> Pausing[None]:
+    def _begin_bindings(self, assumed: Iterable[tuple[Attempt, AssumedPod]], now: float) -> None:
         """Begin the bindings of all these members; a member that has gone meanwhile is undone."""
         scheduler, left = self._scheduler, deque(assumed)
         try:
@@ -580,7 +549,7 @@ class GroupCycle:
                 scheduler.state.announce(one.pod)
                 self._record(attempt, one.node, None)
                 self._bindings.begin(attempt, one, now)
-                yield from budget.pause()
+                pause()
         finally:
             for _, one in left:
                 _give_up(one, "the scheduler is stopping")
@@ -590,7 +559,7 @@ class GroupCycle:
             group, on_called_off=self._report_called_off, on_half_bound=self._half_bound
         )
 
-    async def _preempt(
+    def _preempt(
         self, attempt: _GroupAttempt, decision: GroupDecision
     ) -> tuple[GroupDecision, bool]:
         """Nominate the members where preemption makes space for all, or withdraw what they have.
@@ -599,19 +568,17 @@ class GroupCycle:
         its message, and whether the members wait for victims.
         """
         scheduler, group, members = self._scheduler, attempt.group, attempt.queued
-        steps = preempt_for_group(
-            group,
-            attempt.pods,
-            attempt.pipeline,
-            scheduler.cluster,
-            self._cache,
-            seed=attempt.seed,
-            now=self._now(),
-            clock=self._clock,
-            answers=attempt.answers,
-        )
         try:
-            answer = await self._in_slices(steps, attempt.pipeline)
+            answer = preempt_for_group(
+                group,
+                attempt.pods,
+                attempt.pipeline,
+                scheduler.cluster,
+                self._cache,
+                seed=attempt.seed,
+                now=self._now(),
+                answers=attempt.answers,
+            )
         except DecisionOutdated as failure:
             return replace(decision, message=f"{decision.message} {failure}", outdated=True), False
         if not self._is_unchanged(attempt):
@@ -631,19 +598,17 @@ class GroupCycle:
                 scheduler.state.withdraw(member.pod.uid)
         return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
 
-    def _fail_members(self, attempts: Iterable[Attempt], message: str) -> Pausing[None]:
+    def _fail_members(self, attempts: Iterable[Attempt], message: str) -> None:
         """End the attempt in an error for each of these members."""
-        budget = self._budget()
         for attempt in attempts:
             if not self._attempts.has_left(attempt):
                 self._attempts.fail(attempt, message)
-            yield from budget.pause()
+            pause()
 
-    def _unschedulable(self, attempt: _GroupAttempt, decision: GroupDecision) -> Pausing[None]:
+    def _unschedulable(self, attempt: _GroupAttempt, decision: GroupDecision) -> None:
         """End the attempt for the members that get no node; their backoff is that of the group."""
         members = [m for m in attempt.members if m.queued.pod.uid not in decision.rows]
         by_specs = decision.by_specs and self._are_all(attempt)
-        budget = self._budget()
         count = max((member.queued.unschedulable_count for member in members), default=0)
         for member in members:
             if self._attempts.has_left(member):
@@ -655,7 +620,7 @@ class GroupCycle:
             # Before the pod is in a queue again: its state says when the attempt began.
             self._record(member, None, decision.message, decision.cause)
             self._attempts.unschedulable(member, decision.plugins, decision.message)
-            yield from budget.pause()
+            pause()
 
     def _are_all(self, attempt: _GroupAttempt) -> bool:
         """Return whether these are all members of the group without a node, and none nominated."""

@@ -5,7 +5,7 @@ about one pod. It may take long, and pauses then.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
@@ -16,6 +16,7 @@ import numpy as np
 from mooring.engine.extenders.answers import interested
 from mooring.engine.groups.agreement import disagreement
 from mooring.engine.groups.answers import ExtenderResults, GroupAnswers
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.placement import GroupSearch
 from mooring.engine.groups.search import (
     Assignment,
@@ -23,7 +24,6 @@ from mooring.engine.groups.search import (
     SearchedMembers,
     without_node,
 )
-from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.diagnosis import EXTENDER
 from mooring.framework.pipeline import Pipeline
@@ -47,6 +47,7 @@ from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupSource
 from mooring.model.resources import amount_text
 from mooring.model.wording import plural
+from mooring.pausing import around_pauses
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
@@ -110,7 +111,7 @@ class _Candidate:
     assignment: Assignment
 
 
-def decide_group(group: PodGroupState, searched: SearchedMembers) -> Pausing[GroupDecision]:
+def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecision:
     """Return nodes for all these members, or for as many as the group needs beside the others.
 
     If the minimum has its nodes already, as many members get one as fit.
@@ -135,20 +136,20 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> Pausing[Gro
         reason = frozenset(p.name for p in pipeline.placement_generate)
         return GroupDecision({}, message=placements.reason, plugins=reason)
     tried = list[_Candidate]()
-    found = yield from _complete(search.place, placements, tried, searched.budget)
+    found = _complete(search.place, placements, tried, searched.budget)
     best = found or _partial(tried, needed)
     with searched.trial():
         chosen = _best(best, group, pipeline, cluster) if best else None
     all_tried = len(tried) == len(placements)
     if chosen is None:
-        yield from _name_what_is_lacking(tried, search)
+        _name_what_is_lacking(tried, search)
     decision = _decision(chosen, tried, search, pipeline, all_tried=all_tried)
     if chosen is None and (progress := _short_of(group, pipeline, tried, len(placements))):
         return replace(decision, message=f"{progress}; {decision.message}")
     return decision
 
 
-def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> Pausing[None]:
+def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
     """Give the candidates that the message names a cause, where they have none."""
     for number in sorted(range(len(tried)), key=lambda n: -len(tried[n].assignment.rows))[
         :_MOST_NAMED
@@ -156,7 +157,7 @@ def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> Pausi
         placement, assignment = tried[number].placement, tried[number].assignment
         if not assignment.cause:
             rows = placement.rows if placement.key else None
-            cause = yield from search.counting.lacking(assignment, rows)
+            cause = search.counting.lacking(assignment, rows)
             tried[number] = _Candidate(placement, replace(assignment, cause=cause))
 
 
@@ -219,15 +220,14 @@ def preempt_for_group(
     *,
     seed: int,
     now: float,
-    clock: Callable[[], float] | None = None,
     answers: GroupAnswers | None = None,
-) -> Pausing[GroupPreemption]:
+) -> GroupPreemption:
     """Run the PostFilter plugins that know groups: nodes for the minimum, and who must leave.
 
     `now` is in seconds since the epoch. If several plugins reject the group, the last one's reason
-    is returned (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go). With a `clock` (seconds)
-    there are pauses. If the cluster changes in them so that what was found is of no use, the
-    plugins run again, with what is left of the budget.
+    is returned (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go). If the cluster changes
+    in pauses so that what was found is of no use, the plugins run again, with what is left of the
+    budget.
 
     The members are not nominated to nodes that extenders have filtered out, as `answers` say. If an
     extender has a verb for preemption, there is none: it is called for single pods.
@@ -238,7 +238,7 @@ def preempt_for_group(
     """
     if answers is not None and (name := _preempt_extender(members, pipeline)):
         return Unschedulable(_PREEMPT_VERB.format(name))
-    budget = SearchBudget(clock=clock)
+    budget = SearchBudget()
     for _ in range(_MOST_PREEMPTIONS):
         waiting = without_node(members, cluster)
         needed = max(group.minimum - group.scheduled_pods_count, 1)
@@ -249,7 +249,7 @@ def preempt_for_group(
             group, waiting, needed, pipeline, cluster, cache, seed, budget, extended
         )
         try:
-            answer = yield from _run_post_filters(dry_run, pipeline, now)
+            answer = _run_post_filters(dry_run, pipeline, now)
         except DecisionOutdated:
             if budget.spent:
                 break
@@ -264,9 +264,7 @@ def _preempt_extender(members: Sequence[Pod], pipeline: Pipeline) -> str:
     return next((extender.name for extender in extenders if extender.preempt_verb), "")
 
 
-def _run_post_filters(
-    dry_run: "_GroupDryRun", pipeline: Pipeline, now: float
-) -> Pausing[GroupPreemption]:
+def _run_post_filters(dry_run: "_GroupDryRun", pipeline: Pipeline, now: float) -> GroupPreemption:
     """Return the answer of the first plugin with a nomination, else of the last one.
 
     Raises:
@@ -278,20 +276,12 @@ def _run_post_filters(
     for plugin in pipeline.post_filter:
         if not isinstance(plugin, PodGroupPostFilterPlugin):
             continue
-        with closing(run_pod_group_post_filter(pipeline, plugin, state)) as steps:
-            while True:
-                with metrics.all_at(point):
-                    try:
-                        next(steps)
-                    except StopIteration as ended:
-                        answer = ended.value
-                        break
-                yield
-                dry_run.resume()
+        with metrics.all_at(point), around_pauses(dry_run.paused):
+            answer = run_pod_group_post_filter(pipeline, plugin, state)
         if isinstance(answer, GroupNomination):
             break
     metrics.ended_with(point, status_of(answer))
-    if isinstance(answer, GroupNomination) and not (yield from dry_run.still_fits(answer)):
+    if isinstance(answer, GroupNomination) and not dry_run.still_fits(answer):
         raise DecisionOutdated
     return answer
 
@@ -344,27 +334,29 @@ class _GroupDryRun:
         """Return whether what is left of the budget may not be enough for two more searches."""
         return self._budget.remaining < 2 * self._dearest
 
-    def resume(self) -> None:
-        """Go on after a pause.
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Look after a pause whether what was found before is of use.
 
         Raises:
-            DecisionOutdated: what was found before is of no use.
+            DecisionOutdated: it is of no use.
         """
+        yield
         self._paused = True
         if self._search.searched.is_outdated():
             raise DecisionOutdated
 
-    def place(self, without: Collection[Pod]) -> Pausing[Mapping[Uid, int] | None]:
+    def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
         """Return the row of each member by uid, once these pods have left their nodes.
 
         None if they do not all fit then.
         """
         before = self._budget.remaining
-        rows = yield from self._rows(without)
+        rows = self._rows(without)
         self._dearest = max(self._dearest, before - self._budget.remaining)
         return rows
 
-    def still_fits(self, nomination: GroupNomination) -> Pausing[bool]:
+    def still_fits(self, nomination: GroupNomination) -> bool:
         """Return whether the members fit on their nodes once the victims have left theirs.
 
         It is looked at only if there was a pause.
@@ -373,30 +365,30 @@ class _GroupDryRun:
             return True
         rows = {uid: self._cluster.row(node) for uid, node in nomination.nodes.items()}
         known = {uid: row for uid, row in rows.items() if row is not None}
-        return (yield from self._search.validation.fit_once_ended(known, nomination.victims))
+        return self._search.validation.fit_once_ended(known, nomination.victims)
 
-    def _rows(self, without: Collection[Pod]) -> Pausing[Mapping[Uid, int] | None]:
+    def _rows(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
         if self._placement is not None:
-            assignment = yield from self._place(without, self._placement.rows)
+            assignment = self._place(without, self._placement.rows)
             return assignment.rows if assignment.complete else None
         with self._search.searched.without(without).trial():
             placements = placements_of(self._group, self._pipeline, self._cluster)
         if isinstance(placements, Unschedulable):
             return None
         place, tried = partial(self._place, without), list[_Candidate]()
-        found = yield from _complete(place, placements, tried, self._budget)
+        found = _complete(place, placements, tried, self._budget)
         if not found:
             return None
         best = _best(found, self._group, self._pipeline, self._cluster)
         self._placement = best.placement
         return best.assignment.rows
 
-    def _place(self, without: Collection[Pod], rows: IntArray) -> Pausing[Assignment]:
+    def _place(self, without: Collection[Pod], rows: IntArray) -> Assignment:
         """Place the members on these rows, by counting where that is possible, else in a trial."""
-        if (yield from self._search.counting.is_counted()):
+        if self._search.counting.is_counted():
             slots = self._cluster.pod_columns.slots_of(without)
-            return (yield from self._search.counting.place_once_ended(slots, rows))
-        return (yield from self._search.without(without).place(rows))
+            return self._search.counting.place_once_ended(slots, rows)
+        return self._search.without(without).place(rows)
 
 
 def placements_of(
@@ -423,11 +415,11 @@ def placements_of(
 
 
 def _complete(
-    place: Callable[[IntArray], Pausing[Assignment]],
+    place: Callable[[IntArray], Assignment],
     placements: Iterable[Placement],
     tried: list[_Candidate],
     budget: SearchBudget,
-) -> Pausing[list[_Candidate]]:
+) -> list[_Candidate]:
     """Return the placements of the lowest tier that take all members; `tried` gets what was tried.
 
     No more are tried once the budget is spent.
@@ -437,7 +429,7 @@ def _complete(
         for placement in tier:
             if tried and budget.spent:
                 return found
-            assignment = yield from place(placement.rows)
+            assignment = place(placement.rows)
             candidate = _Candidate(placement, assignment)
             tried.append(candidate)
             if candidate.assignment.complete:

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import GroupInFlight, QueuedPod, SubQueue
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupKey, PodGroup
+from mooring.pausing import pause
 from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
 
@@ -44,25 +44,25 @@ def take_members(
     queued: QueuedPod,
     scheduler: SchedulerState,
     now: float,
-    budget: SearchBudget,
     in_flight: GroupInFlight,
-) -> Pausing[list[QueuedPod]]:
+) -> list[QueuedPod]:
     """Take the members from the queue: this one first, then the others of its profile.
 
     They are in the order of priority, then age. Gated members stay where they are. If this is
-    closed in a pause, what was taken is put back. `in_flight` tells from now on of their changes.
+    cancelled in a pause, what was taken is put back. `in_flight` tells of their changes from now
+    on.
     """
     members = [queued]
     put_in_flight(queued, in_flight, scheduler)
     try:
-        yield from budget.pause()
+        pause()
         for other in tuple(_others(group, queued, scheduler)):
             member = scheduler.queue.pop_specific(other.pod.uid, now)
             if member is not None:
                 members.append(member)
                 put_in_flight(member, in_flight, scheduler)
-            yield from budget.pause()
-    except GeneratorExit:
+            pause()
+    except BaseException:
         for member in members:
             scheduler.queue.put_back(member, now)
         raise

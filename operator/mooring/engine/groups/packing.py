@@ -13,11 +13,12 @@ from typing import Final
 import numpy as np
 
 from mooring.engine.groups.backtracking import backtrack
-from mooring.engine.groups.slices import Pausing, SearchBudget, run_whole
+from mooring.engine.groups.budget import SearchBudget
+from mooring.pausing import pause, whole
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
-__all__ = ["Item", "Order", "Packing", "pack", "pack_in_slices"]
+__all__ = ["Item", "Order", "Packing", "pack"]
 
 _MOST_TRIES: Final = 32
 """Orders and ways to choose nodes that are tried for one group in one domain."""
@@ -81,14 +82,8 @@ def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
     """Put the members of all items on rows with these free amounts (int64[resources, rows]).
 
     If not all of them can be placed, or are not within the tries, as many as one try could place.
+    There are pauses between tries.
     """
-    return run_whole(pack_in_slices(items, free, most_tries=most_tries))
-
-
-def pack_in_slices(
-    items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
-) -> Pausing[Packing]:
-    """Return the result of `pack`, with a pause after each try."""
     first = tuple(range(len(items)))
     if len(items) > 1:
         first = _starting_orders(items, free)[0]
@@ -103,7 +98,7 @@ def pack_in_slices(
     for order, choice in _attempts(items, free, impossible=impossible):
         if tries >= most_tries:
             break
-        yield
+        pause()
         tries += 1
         members, failed = _try(items, free, order.items, choice)
         if not failed:
@@ -289,7 +284,7 @@ def _exact(items: Sequence[Item], free: IntArray) -> tuple[IntArray | None, bool
         eligible[:, rows].T.tolist(),
     )
     steps = SearchBudget(_MOST_STEPS)
-    if not run_whole(backtrack(len(moves.members), moves, steps)):
+    if not whole(lambda: backtrack(len(moves.members), moves, steps)):
         return None, not steps.spent
     found = np.zeros((len(items), free.shape[1]), np.int64)
     for item, (row, _) in zip(moves.members, moves.chosen, strict=True):

@@ -10,7 +10,6 @@ from typing import Final
 from mooring.engine.causes import cause_of
 from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.search import Assignment, DecisionOutdated, SearchedMembers
-from mooring.engine.groups.slices import Pausing
 from mooring.engine.groups.trials import TrialSearch
 from mooring.engine.groups.validation import Validation
 from mooring.framework.diagnosis import Diagnosis
@@ -38,7 +37,7 @@ class GroupSearch:
         """Return the same search, as if these pods had left their nodes."""
         return GroupSearch(self.searched.without(pods))
 
-    def place(self, candidates: IntArray | None = None) -> Pausing[Assignment]:
+    def place(self, candidates: IntArray | None = None) -> Assignment:
         """Return nodes for the members on these rows (int64), or on any node.
 
         The state is as before afterwards. Once the budget is spent, hardly anything is tried.
@@ -54,13 +53,12 @@ class GroupSearch:
             cause = f"its members have {specs} different {what}, and at most {_MOST_SPECS} can be"
             return Assignment({}, len(members), 0, cause=f"{cause} placed together")
         with self.searched.trial() as trial:
-            yield from trial.pause()
-            yield from trial.pausing(self.counting.find_classes())
-            counted = yield from self.counting.all_counted(trial)
+            self.counting.find_classes()
+            counted = self.counting.all_counted()
             allowed = self.searched.allowed(candidates)
             if counted is None:
-                return (yield from self._trials.place(allowed, trial))
-            return (yield from self.counting.place(counted, allowed, trial))
+                return self._trials.place(allowed, trial)
+            return self.counting.place(counted, allowed)
 
     def diagnosis(
         self, placed: Mapping[Uid, int], candidates: IntArray | None

@@ -4,21 +4,22 @@ Deciding changes nothing and may pause; other tasks may change the cluster then.
 which state it was made for, and `reserve_members` checks it where the members are assumed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
 from mooring.engine.assumed import PodRejected, assume_and_reserve
 from mooring.engine.groups.answers import GroupAnswers
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.decision import GroupDecision, decide_group
 from mooring.engine.groups.search import DecisionOutdated, SearchedMembers, without_node
-from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.groups.validation import Validation
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
+from mooring.pausing import pause
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
@@ -42,7 +43,6 @@ class GroupPlan:
     decision: GroupDecision
     members: Sequence[Pod]
     validation: Validation
-    budget: SearchBudget
 
     @property
     def placed(self) -> list[tuple[Pod, int]]:
@@ -57,8 +57,8 @@ class GroupPlan:
 class GroupPlanner:
     """Makes plans in one attempt about a group, until one of them can be committed.
 
-    With a `clock` (seconds) there are pauses. All plans share one budget. `answers` are those of
-    extenders about the members that they filter or score nodes for.
+    All plans share one budget. `answers` are those of extenders about the members that they filter
+    or score nodes for.
     """
 
     def __init__(
@@ -70,10 +70,9 @@ class GroupPlanner:
         cache: ResultCache,
         *,
         seed: int,
-        clock: Callable[[], float] | None = None,
         answers: GroupAnswers | None = None,
     ) -> None:
-        self.budget = SearchBudget(clock=clock)
+        self.budget = SearchBudget()
         self._group = group
         self._members = members
         self._pipeline = pipeline
@@ -87,7 +86,7 @@ class GroupPlanner:
         self._message = _ALWAYS_OUTDATED
         self._plugins = frozenset[str]()
 
-    def plan(self) -> Pausing[GroupPlan | GroupDecision]:
+    def plan(self) -> GroupPlan | GroupDecision:
         """Return a plan for what the state is now, or the decision that says why there is none."""
         while self._plans_left:
             self._plans_left -= 1
@@ -107,12 +106,12 @@ class GroupPlanner:
             )
             validation = Validation(searched, CountingSearch(searched))
             try:
-                decision = yield from decide_group(self._group, searched)
+                decision = decide_group(self._group, searched)
             except DecisionOutdated as outdated:
                 self.failed(outdated)
                 continue
             if decision.rows:
-                return GroupPlan(decision, members, validation, self.budget)
+                return GroupPlan(decision, members, validation)
             if not self._rejected:
                 return decision
             break
@@ -143,11 +142,11 @@ class GroupPlanner:
 
 def reserve_members(
     plan: GroupPlan, pipeline: Pipeline, state: ClusterState
-) -> Pausing[list[tuple[Pod, str, ExitStack]]]:
+) -> list[tuple[Pod, str, ExitStack]]:
     """Assume and reserve all members on their rows, and return them with the names of the nodes.
 
-    Closing its stack undoes that for one member. This pauses if that is due, and if it is closed
-    in a pause, no member is assumed any more.
+    Closing its stack undoes that for one member. If this is cancelled in a pause, no member is
+    assumed any more.
 
     Raises:
         PodRejected: by a Reserve plugin; no member is assumed any more.
@@ -163,6 +162,6 @@ def reserve_members(
             stack = assume_and_reserve(pod, row, pipeline, state)
             undo.callback(stack.close)
             reserved.append((pod, node, stack))
-            yield from plan.budget.pause()
+            pause()
         undo.pop_all()
     return reserved

@@ -23,11 +23,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mooring.engine.groups.answers import GroupAnswers
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.decision import placements_of
 from mooring.engine.groups.members import group_of, is_unchanged
 from mooring.engine.groups.placement import GroupSearch
 from mooring.engine.groups.search import Assignment, DecisionOutdated, SearchedMembers
-from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
@@ -68,11 +68,9 @@ class GroupReservation:
         self,
         scheduler: SchedulerState,
         cache: ResultCache,
-        clock: Callable[[], float] | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """Begin without a reservation; with a `clock` (seconds), searches for nodes pause."""
-        self._clock = clock
+        """Begin without a reservation."""
         self._wall_clock = wall_clock
         self._until = 0.0
         """When the reservation ends, in seconds since the epoch."""
@@ -101,7 +99,7 @@ class GroupReservation:
         in_flight: GroupInFlight,
         now: float,
         answers: GroupAnswers | None = None,
-    ) -> Pausing[None]:
+    ) -> None:
         """Reserve nodes for a group without a place, if it has waited long enough, or end that.
 
         A reservation ends after as long as the group had to wait for it; then it is another's turn.
@@ -127,7 +125,7 @@ class GroupReservation:
         if now - since < after or not self._is_due(group, after, now) or self._is_taken():
             return
         pods, definition = [member.pod for member in members], group.definition
-        rows = yield from self._rows(group, pods, pipeline, answers)
+        rows = self._rows(group, pods, pipeline, answers)
         if not is_unchanged(group, definition, in_flight):
             return
         if rows is None:
@@ -291,14 +289,14 @@ class GroupReservation:
         pods: Sequence[Pod],
         pipeline: Pipeline,
         answers: GroupAnswers | None,
-    ) -> Pausing[Mapping[Uid, int] | None]:
+    ) -> Mapping[Uid, int] | None:
         """Return a row for each member that is needed, by uid; None if no nodes are large enough.
 
         Of the nodes with the most free, as few are taken as are enough. If the cluster changes in
         pauses so that what was found is of no use, the search begins again, with what is left of
         the budget.
         """
-        budget = SearchBudget(clock=self._clock)
+        budget = SearchBudget()
         needed = max(group.minimum - group.scheduled_pods_count, 1)
         while not budget.spent:
             searched = SearchedMembers(
@@ -316,14 +314,14 @@ class GroupReservation:
                 return None
             search = GroupSearch(searched)
             try:
-                return (yield from self._searched(search, group, pipeline, needed))
+                return self._searched(search, group, pipeline, needed)
             except DecisionOutdated:
                 budget.spend(_COST_OF_AN_END)
         return None
 
     def _searched(
         self, search: GroupSearch, group: PodGroupState, pipeline: Pipeline, members: int
-    ) -> Pausing[Mapping[Uid, int] | None]:
+    ) -> Mapping[Uid, int] | None:
         """Return the result of one search.
 
         Raises:
@@ -336,12 +334,12 @@ class GroupReservation:
         removals = SearchBudget(_MOST_REMOVED)
         for placement in placements:
             # Where all rows of a placement are not enough, fewer of them are not looked at.
-            if (yield from self._promising(search, group, placement.rows)) is None:
+            if self._promising(search, group, placement.rows) is None:
                 continue
             for rows in self._growing(
                 placement.rows, members, _most_nodes(pipeline, self._cluster)
             ):
-                found = yield from self._placed(search, group, rows, removals)
+                found = self._placed(search, group, rows, removals)
                 if found is not None and found.complete:
                     return found.rows
                 if search.searched.budget.spent or removals.spent:
@@ -350,37 +348,37 @@ class GroupReservation:
 
     def _placed(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray, removals: SearchBudget
-    ) -> Pausing[Assignment | None]:
+    ) -> Assignment | None:
         """Place the members on these rows once the leaving pods have ended; None: not all fit.
 
         `removals` bounds how many pods are removed in trials.
         """
-        found = yield from self._promising(search, group, rows)
-        counted = yield from search.counting.is_counted()
-        if found is None or (counted and not search.searched.budget.pauses):
+        found = self._promising(search, group, rows)
+        counted = search.counting.is_counted()
+        if found is None or (counted and not search.searched.paused):
             return found
         leaving = self._pods_on(rows, self._leaving(group))
         if not counted:
             removals.spend(len(leaving))
             if removals.spent or search.searched.budget.spent:
                 return None
-            found = yield from search.without(leaving).place(rows)
-        if found.complete and search.searched.budget.pauses:
-            still_fit = yield from search.validation.fit_once_ended(found.rows, leaving)
+            found = search.without(leaving).place(rows)
+        if found.complete and search.searched.paused:
+            still_fit = search.validation.fit_once_ended(found.rows, leaving)
             if not still_fit:
                 raise DecisionOutdated
         return found
 
     def _promising(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray
-    ) -> Pausing[Assignment | None]:
+    ) -> Assignment | None:
         """Return how counting places all members on these rows; None if they cannot all fit there.
 
         Members that are not counted may be rejected where it places them.
         """
-        counted = yield from search.counting.is_counted()
+        counted = search.counting.is_counted()
         slots = np.flatnonzero(self._leaving(group))
-        found = yield from search.counting.place_once_ended(slots, rows)
+        found = search.counting.place_once_ended(slots, rows)
         return found if (found.complete if counted else not found.impossible) else None
 
     def _leaving(self, group: PodGroupState) -> BoolArray:

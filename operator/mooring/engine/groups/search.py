@@ -1,26 +1,27 @@
 """What every search for nodes for a group needs: its members, a trial with them, and pauses.
 
-A long search pauses (`slices`). Its trial is closed then, because other tasks change the cluster,
-and made again afterwards. What it finds may not fit any more: the plan knows (`plan`).
+A long search pauses. Its trial is closed then, because other tasks change the cluster, and made
+again afterwards. What it finds may not fit any more: the plan knows (`plan`).
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
 
 from mooring.engine.filtering import NodeSearch
 from mooring.engine.groups.answers import ExtenderResults
-from mooring.engine.groups.slices import Pausing, SearchBudget
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scoring import ScoreTable, score, with_extender_scores
 from mooring.framework.card_plugin import assign_devices
 from mooring.framework.diagnosis import EXTENDER, Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod, Uid
+from mooring.pausing import Interrupted, around_pauses, pauses
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
@@ -38,8 +39,6 @@ __all__ = [
 
 Rows = dict[Uid, int]
 """The row of each placed member, by its uid."""
-
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +61,7 @@ class Assignment:
         return len(self.rows) == self.wanted
 
 
-class DecisionOutdated(Exception):  # noqa: N818 - says what happened; the decision begins anew
+class DecisionOutdated(Interrupted):
     """In a pause the cluster changed so much that what was found before is of no use."""
 
 
@@ -81,9 +80,12 @@ class MembersTrial:
 
     def __enter__(self) -> Self:
         self._open()
+        self._paused = around_pauses(self._closed)
+        self._paused.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._paused.__exit__(None, None, None)
         self._close()
 
     @property
@@ -104,36 +106,22 @@ class MembersTrial:
         while self._placed:
             self.drop_last()
 
-    def pause(self) -> Pausing[None]:
-        """Pause if that is due.
+    @contextmanager
+    def _closed(self) -> Iterator[None]:
+        """Close the trial for a pause.
 
         Raises:
             DecisionOutdated: the rows of nodes, or topology domains, are not what they were, or a
                 member got a node.
         """
-        searched, budget = self._searched, self._searched.budget
-        if not budget.pause_due:
-            return
-        closing = budget.now()
+        searched = self._searched
         self._close()
         # Some members are on nodes already if this is about a plan that is being committed.
-        closed, waiting = budget.now(), without_node(searched.members, self._cluster)
+        waiting = without_node(searched.members, self._cluster)
         yield
         if searched.is_outdated(waiting):
             raise DecisionOutdated
-        opening = budget.now()
         self._open()
-        budget.resumed(budget.now() - opening + closed - closing)
-
-    def pausing(self, steps: Pausing[_Result]) -> Pausing[_Result]:
-        """Return the result of steps that keep no trial open, with the pauses of this trial."""
-        while True:
-            try:
-                next(steps)
-            except StopIteration as ended:
-                result: _Result = ended.value
-                return result
-            yield from self.pause()
 
     def _open(self) -> None:
         cluster, searched = self._cluster, self._searched
@@ -209,6 +197,7 @@ class SearchedMembers:
         self.lowest = min(members, key=lambda pod: pod.spec.priority)
         """The member with the lowest priority."""
         self._version = _version(cluster)
+        self._pauses = pauses()
 
     def trial(self) -> MembersTrial:
         """Return a trial in which no member is nominated or placed yet."""
@@ -232,6 +221,11 @@ class SearchedMembers:
             ended=pods,
             extended=self.extended,
         )
+
+    @property
+    def paused(self) -> bool:
+        """Whether there was a pause since this was made, in which the cluster may have changed."""
+        return pauses() != self._pauses
 
     @property
     def extended_rejects(self) -> bool:

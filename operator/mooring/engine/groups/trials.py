@@ -13,12 +13,13 @@ import numpy as np
 
 from mooring.engine.filtering import NodeSearch
 from mooring.engine.groups.backtracking import backtrack
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.counting import CountingSearch, MemberClass
 from mooring.engine.groups.packing import Order
 from mooring.engine.groups.search import Assignment, MembersTrial, Rows, SearchedMembers, scored
-from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.framework.diagnosis import Diagnosis
 from mooring.model.pod import Pod
+from mooring.pausing import pause
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
@@ -38,7 +39,7 @@ class TrialSearch:
         self._cluster = searched.cluster
         self._counting = counting
 
-    def place(self, allowed: BoolArray, trial: MembersTrial) -> Pausing[Assignment]:
+    def place(self, allowed: BoolArray, trial: MembersTrial) -> Assignment:
         """Place the members in several orders of their classes, a few by backtracking too."""
         best: Rows = {}
         why: Diagnosis | None = None
@@ -46,7 +47,7 @@ class TrialSearch:
         for order in self._orders():
             for by_fit in (False, True):
                 tries += 1
-                left = yield from self._one_try(trial, order.items, allowed, by_fit=by_fit)
+                left = self._one_try(trial, order.items, allowed, by_fit=by_fit)
                 rows = trial.rows
                 if why is None and left:
                     why = self._searched.why_not(self._counting.classes[left[0]].pods[-1], allowed)
@@ -60,7 +61,7 @@ class TrialSearch:
                 break
         if len(self._searched.members) <= _MOST_BACKTRACKED and not self._searched.budget.spent:
             tries += 1
-            found = yield from self._backtrack(allowed, trial)
+            found = self._backtrack(allowed, trial)
             if found is not None:
                 return Assignment(found, len(self._searched.members), tries)
         cause = why.message if why is not None else ""
@@ -99,7 +100,7 @@ class TrialSearch:
 
     def _one_try(
         self, trial: MembersTrial, order: Sequence[int], allowed: BoolArray, *, by_fit: bool
-    ) -> Pausing[list[int]]:
+    ) -> list[int]:
         """Place the members that find a node in this order; return the classes with others.
 
         Identical members that are counted cost one decision.
@@ -112,7 +113,7 @@ class TrialSearch:
                 at = self._counting.rows_of_class(members, counted, allowed)
                 for pod, row in zip(members.pods, at, strict=False):
                     trial.add(pod, row)
-                    yield from trial.pause()
+                    pause()
                 if len(at) < len(members.pods):
                     failed.append(index)
                 continue
@@ -123,7 +124,7 @@ class TrialSearch:
                     failed.append(index)
                     break  # the other members of the class are rejected likewise
                 trial.add(pod, found)
-                yield from trial.pause()
+                pause()
         return failed
 
     def _feasible(
@@ -173,14 +174,14 @@ class TrialSearch:
             slack += (free * 1_000_000.0 / self._totals.get(name, 1)).astype(np.int64)
         return slack
 
-    def _backtrack(self, allowed: BoolArray, trial: MembersTrial) -> Pausing[Rows | None]:
+    def _backtrack(self, allowed: BoolArray, trial: MembersTrial) -> Rows | None:
         """Return a row for every member, or None if none is found in so many steps."""
         classes = self._counting.classes
         order = next(iter(self._orders())).items
         members = [(pod, classes[index]) for index in order for pod in classes[index].pods]
         moves = _Moves(self, members, allowed, trial)
         budgets = SearchBudget(_MOST_STEPS), self._searched.budget
-        found = yield from trial.pausing(backtrack(len(members), moves, *budgets))
+        found = backtrack(len(members), moves, *budgets)
         return trial.rows if found else None
 
 

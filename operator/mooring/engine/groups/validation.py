@@ -6,9 +6,9 @@ from itertools import chain
 
 from mooring.engine.groups.counting import CountingSearch, FreeForMembers
 from mooring.engine.groups.search import SearchedMembers
-from mooring.engine.groups.slices import Pausing
 from mooring.framework.card_plugin import assign_cards
 from mooring.model.pod import Pod, Uid
+from mooring.pausing import pause, pauses
 
 __all__ = ["Validation"]
 
@@ -20,8 +20,8 @@ class Validation:
         self._searched = searched
         self._cluster = searched.cluster
         self._counting = counting
-        self._pauses = 0
-        """The pauses before what is free was looked at."""
+        self._began = self._looked_at = pauses()
+        """The pauses before this was made, and before what is free was looked at."""
         self._free: FreeForMembers | None = None
 
     def still_fits(self, pod: Pod, row: int) -> bool:
@@ -31,12 +31,12 @@ class Validation:
         meanwhile does not fit. Nothing has changed as long as there was no pause.
         """
         searched = self._searched
-        if not searched.budget.pauses:
+        if pauses() == self._began:
             return True
         if searched.is_outdated((pod,)):
             return False
-        if self._pauses != searched.budget.pauses:
-            self._pauses = searched.budget.pauses
+        if self._looked_at != pauses():
+            self._looked_at = pauses()
             self._free = self._counting.free_for_members()
         return self._free.take(pod, row) if self._free is not None else self.fits(pod, row)
 
@@ -62,7 +62,7 @@ class Validation:
     def _uids(self) -> frozenset[Uid]:
         return frozenset(pod.uid for pod in chain(self._searched.members, self._searched.others))
 
-    def fit_once_ended(self, rows: Mapping[Uid, int], pods: Collection[Pod]) -> Pausing[bool]:
+    def fit_once_ended(self, rows: Mapping[Uid, int], pods: Collection[Pod]) -> bool:
         """Return whether the members still fit on these rows (by uid), once these pods have ended.
 
         To be called after a search with pauses. Members that are not counted are added one after
@@ -72,7 +72,7 @@ class Validation:
             DecisionOutdated: in a pause.
         """
         by_uid = {pod.uid: pod for pod in self._searched.members}
-        if (yield from self._counting.is_counted()):
+        if self._counting.is_counted():
             free = self._counting.free_for_members(self._cluster.pod_columns.slots_of(pods))
             return free is not None and all(free.take(by_uid[uid], rows[uid]) for uid in rows)
         searched = self._searched.without(pods)
@@ -82,5 +82,5 @@ class Validation:
                 if not validation.fits(by_uid[uid], row):
                     return False
                 trial.add(by_uid[uid], row)
-                yield from trial.pause()
+                pause()
         return True

@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from mooring.engine.groups.slices import Pausing, SearchBudget
 from mooring.engine.rebalancing.movable import labels_anew
 from mooring.model.node import REGION, ZONE, Node
 from mooring.model.pod import Pod
+from mooring.pausing import pause
 from mooring.state.cluster_view import ClusterView
 
 __all__ = ["AlikePods", "alike_pods"]
@@ -33,9 +33,7 @@ class AlikePods:
     pods: tuple[Pod, ...]
 
 
-def alike_pods(
-    takes: Callable[[Pod], bool], cluster: ClusterView, budget: SearchBudget
-) -> Pausing[list[AlikePods]]:
+def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[AlikePods]:
     """Return the pods on nodes that `takes` returns True for, by class, in the order of positions.
 
     A pod with volumes or claims is alone, as these are its own; a large class is divided.
@@ -45,7 +43,7 @@ def alike_pods(
     # A copy, because pods change in pauses; it also keeps alive what is known by its id.
     for number, pod in enumerate(tuple(cluster.pod_columns.pods)):
         if number % _PODS_PER_PAUSE == 0:
-            yield from budget.pause()
+            pause()
         placed = cluster.pod(pod.uid) if pod is not None else None
         if pod is None or placed is None or placed.pod is not pod:
             continue  # a nominated pod has a slot too
@@ -57,7 +55,7 @@ def alike_pods(
     found = list[AlikePods]()
     for number, members in enumerate(classes.values()):
         if number % _PODS_PER_PAUSE == 0:
-            yield from budget.pause()
+            pause()
         found += _in_order(*members)
     order = np.argsort(np.array([each.position for each in found], np.int64), kind="stable")
     return [found[index] for index in order.tolist()]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 from mooring.engine.groups.decision import GroupDecision
-from mooring.engine.groups.slices import Pausing
 from mooring.engine.rebalancing.planning import Planning
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.plugin_failures import PluginFailed
@@ -15,24 +14,18 @@ __all__ = ["decided_group", "group_decision"]
 
 def group_decision(
     planning: Planning, group: PodGroupState, members: Sequence[Pod]
-) -> Pausing[GroupDecision]:
+) -> GroupDecision:
     """Return the decision about the group; its rows mean nothing after a pause."""
-    steps = planning.what_if.decide_group(group, members, planning.pipeline, planning.budget)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            decision: GroupDecision = ended.value
-            return decision
-        except (PluginFailed, StillEvaluating) as error:
-            return GroupDecision({}, message=str(error))
-        yield from planning.trial.paused()
+    try:
+        return planning.what_if.decide_group(group, members, planning.pipeline, planning.budget)
+    except (PluginFailed, StillEvaluating) as error:
+        return GroupDecision({}, message=str(error))
 
 
 def decided_group(
     planning: Planning, group: PodGroupState, members: Sequence[Pod]
-) -> Pausing[Mapping[Uid, str]]:
+) -> Mapping[Uid, str]:
     """Return the node of each member that gets one."""
-    decision = yield from group_decision(planning, group, members)
+    decision = group_decision(planning, group, members)
     names = planning.cluster.node_names
     return {uid: names[row] for uid, row in decision.rows.items()}

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from mooring.engine.groups.slices import Pausing
 from mooring.engine.rebalancing.alike import AlikePods
 from mooring.engine.rebalancing.comparing import Compared, compared, violation
 from mooring.engine.rebalancing.estimates import Estimate, estimates
@@ -15,6 +14,7 @@ from mooring.engine.rebalancing.planning import NOWHERE_ELSE, Planning
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.pod import Pod
+from mooring.pausing import pause
 from mooring.policy.rebalancing import Goal
 
 __all__ = ["VIOLATION_GAIN", "Candidate", "find", "improve", "improvement", "step_of", "violates"]
@@ -44,7 +44,7 @@ class Candidate:
     as_of: int = field(default=-1, compare=False)
 
 
-def find(planning: Planning, alike: AlikePods) -> Pausing[list[Candidate]]:
+def find(planning: Planning, alike: AlikePods) -> list[Candidate]:
     """Return those of these pods that may gain by Violations or Spread; note who may not move.
 
     For Violations they do gain, unless they fit nowhere else.
@@ -55,11 +55,11 @@ def find(planning: Planning, alike: AlikePods) -> Pausing[list[Candidate]]:
     reasons = {pod.uid: movable.refusal(pod) for pod in pods}
     estimated = None
     if len(pods) > _FEW:
-        estimated = yield from _estimated(planning, pods)
+        estimated = _estimated(planning, pods)
     if estimated is not None:
-        candidates = yield from _by_estimates(planning, estimated)
+        candidates = _by_estimates(planning, estimated)
     else:
-        candidates = yield from _one_by_one(planning, pods)
+        candidates = _one_by_one(planning, pods)
     found = list[Candidate]()
     for candidate in candidates:
         if (reason := reasons[candidate.pod.uid]) is None:
@@ -69,7 +69,7 @@ def find(planning: Planning, alike: AlikePods) -> Pausing[list[Candidate]]:
     return found
 
 
-def improve(planning: Planning, candidates: list[Candidate]) -> Pausing[None]:
+def improve(planning: Planning, candidates: list[Candidate]) -> None:
     """Add steps for the candidates, those that gain most first.
 
     A gain may be another after the moves before it. So each is found out anew, and if it is less
@@ -80,7 +80,7 @@ def improve(planning: Planning, candidates: list[Candidate]) -> Pausing[None]:
         candidate = heappop(candidates)
         if candidate.uid in planning.moved:
             continue
-        improved = yield from improvement(planning, candidate.pod)
+        improved = improvement(planning, candidate.pod)
         if improved is None:
             continue
         found, gain = improved
@@ -91,15 +91,15 @@ def improve(planning: Planning, candidates: list[Candidate]) -> Pausing[None]:
             continue
         planning.trial.move(found.pod, found.anew, found.target)
         planning.accept(step_of(found, gain))
-        yield from planning.pause()
+        pause()
 
 
-def improvement(planning: Planning, pod: Pod) -> Pausing[tuple[Compared, int] | None]:
+def improvement(planning: Planning, pod: Pod) -> tuple[Compared, int] | None:
     """Return where the pod would be placed today, and what it gains; None if not enough.
 
     A pod that fits on no other node is noted as refused.
     """
-    found, goals = (yield from _compared(planning, pod)), planning.section.goals
+    found, goals = _compared(planning, pod), planning.section.goals
     if found is None or not found.violation:
         gain = found.gain if found is not None and Goal.SPREAD in goals else 0
         return (found, gain) if found and gain >= planning.section.minimum_gain else None
@@ -111,10 +111,10 @@ def improvement(planning: Planning, pod: Pod) -> Pausing[tuple[Compared, int] | 
     return found, VIOLATION_GAIN
 
 
-def _compared(planning: Planning, pod: Pod) -> Pausing[Compared | None]:
+def _compared(planning: Planning, pod: Pod) -> Compared | None:
     planning.budget.spend(1)
     try:
-        found = yield from planning.trial.tried(
+        found = planning.trial.tried(
             lambda: compared(pod, planning.pipeline, planning.what_if, planning.trial)
         )
     except StillEvaluating:
@@ -122,18 +122,18 @@ def _compared(planning: Planning, pod: Pod) -> Pausing[Compared | None]:
     except PluginFailed:
         planning.refuse(pod, _FAILED)
         return None
-    yield from planning.pause()
+    pause()
     return found
 
 
-def _one_by_one(planning: Planning, pods: Sequence[Pod]) -> Pausing[list[Candidate]]:
+def _one_by_one(planning: Planning, pods: Sequence[Pod]) -> list[Candidate]:
     """Return which pods gain, by a decision about each."""
     candidates = list[Candidate]()
     for pod in pods:
         if planning.budget.spent:
             break
         planning.looked_at.add(pod.uid)
-        improved = yield from improvement(planning, pod)
+        improved = improvement(planning, pod)
         if improved is not None:
             candidates.append(_candidate(pod, improved[1]))
     return candidates
@@ -153,36 +153,34 @@ def _candidate(pod: Pod, gain: int) -> Candidate:
     return Candidate(-gain, pod.key, pod.uid, pod)
 
 
-def _estimated(planning: Planning, pods: Sequence[Pod]) -> Pausing[list[Estimate] | None]:
+def _estimated(planning: Planning, pods: Sequence[Pod]) -> list[Estimate] | None:
     planning.budget.spend(1)
     try:
-        found = yield from planning.trial.tried(
-            lambda: estimates(pods, planning.pipeline, planning.what_if)
-        )
+        found = planning.trial.tried(lambda: estimates(pods, planning.pipeline, planning.what_if))
     except PluginFailed:
         return None
-    yield from planning.pause()
+    pause()
     if found is not None:
         planning.looked_at.update(pod.uid for pod in pods)
     return found
 
 
-def _by_estimates(planning: Planning, found: list[Estimate]) -> Pausing[list[Candidate]]:
+def _by_estimates(planning: Planning, found: list[Estimate]) -> list[Candidate]:
     """Return which pods gain, as far as filters of one node and corrected estimates tell."""
     candidates, on_good_nodes = list[Candidate](), list[Estimate]()
     for number, estimate in enumerate(found):
         if estimate.suspect and Goal.VIOLATIONS in planning.section.goals:
             planning.budget.spend(number % _CHECKS_PER_STEP == 0)
-            if (yield from violates(planning, estimate.pods[0])):
+            if violates(planning, estimate.pods[0]):
                 candidates += [_candidate(pod, VIOLATION_GAIN) for pod in estimate.pods]
                 continue
         on_good_nodes.append(estimate)
     if Goal.SPREAD in planning.section.goals:
-        candidates += yield from _spread(planning, on_good_nodes)
+        candidates += _spread(planning, on_good_nodes)
     return candidates
 
 
-def violates(planning: Planning, pod: Pod) -> Pausing[bool]:
+def violates(planning: Planning, pod: Pod) -> bool:
     """Return whether the pod's own node rejects it."""
 
     def found() -> bool:
@@ -196,14 +194,14 @@ def violates(planning: Planning, pod: Pod) -> Pausing[bool]:
             return bool(violation(search, row))
 
     try:
-        violates = yield from planning.trial.tried(found)
+        violates = planning.trial.tried(found)
     except PluginFailed:
         return False
-    yield from planning.pause()
+    pause()
     return violates
 
 
-def _spread(planning: Planning, found: list[Estimate]) -> Pausing[list[Candidate]]:
+def _spread(planning: Planning, found: list[Estimate]) -> list[Candidate]:
     """Return the pods for which another node may score higher by the least gain or more."""
     least = planning.section.minimum_gain
     errors: dict[tuple[int, ...], int] = {}
@@ -212,7 +210,7 @@ def _spread(planning: Planning, found: list[Estimate]) -> Pausing[list[Candidate
         if estimate.gain < least and (estimate.exact or not _may_be_low(estimate)):
             break
         if not estimate.exact and estimate.place not in errors and len(errors) < _MOST_PLACES:
-            better = yield from _compared(planning, estimate.pods[0])
+            better = _compared(planning, estimate.pods[0])
             errors[estimate.place] = estimate.gain - (better.gain if better is not None else 0)
         gain = estimate.gain - errors.get(estimate.place, 0)
         if gain >= least:

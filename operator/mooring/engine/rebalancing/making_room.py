@@ -6,7 +6,6 @@ from typing import Final
 
 from mooring.engine.extenders.answers import interested
 from mooring.engine.groups.decision import placements_of
-from mooring.engine.groups.slices import Pausing
 from mooring.engine.rebalancing.group_decisions import group_decision
 from mooring.engine.rebalancing.placing import share_of
 from mooring.engine.rebalancing.plan import Step
@@ -34,7 +33,7 @@ class MakingRoom:
     said: str = ""
     """What the last decision about a group said, if it found no nodes without moves."""
 
-    def for_pod(self, pod: Pod) -> Pausing[bool]:
+    def for_pod(self, pod: Pod) -> bool:
         """Add the step that makes the pod fit, if it needs one; return whether it fits then.
 
         The pod has its room in all later trials of the plan.
@@ -42,7 +41,7 @@ class MakingRoom:
         planning = self.planning
         if why_not(planning, pod):
             return False
-        found = yield from RoomSearch(planning).room(pod, planning.moves_left)
+        found = RoomSearch(planning).room(pod, planning.moves_left)
         if found is None:
             return False
         carry_out(planning, found.moves)
@@ -51,7 +50,7 @@ class MakingRoom:
             planning.accept(_step(found.moves, {pod: found.node}, f"pod {pod.key} fits then"))
         return True
 
-    def for_group(self, group: PodGroupState) -> Pausing[bool]:
+    def for_group(self, group: PodGroupState) -> bool:
         """Add the step that makes the group fit, if it needs one; return whether it fits then."""
         planning = self.planning
         members = [pod for pod in group.unscheduled.values() if not why_not(planning, pod)]
@@ -59,15 +58,15 @@ class MakingRoom:
         if group.incomplete is not None or len(members) < needed:
             self.said = group.incomplete or f"{len(members)} of {needed} members can be scheduled"
             return False
-        decision = yield from group_decision(planning, group, members)
+        decision = group_decision(planning, group, members)
         self.said = decision.message
         moves: tuple[Placed, ...] | None = ()
         if not decision.rows:
-            moves = yield from self._fewest_for(group, members, needed)
+            moves = self._fewest_for(group, members, needed)
             if moves is None:
                 return False
             carry_out(planning, moves)
-            decision = yield from group_decision(planning, group, members)
+            decision = group_decision(planning, group, members)
             if not decision.rows:
                 planning.trial.back_to(len(planning.trial) - len(moves))
                 return False
@@ -83,7 +82,7 @@ class MakingRoom:
 
     def _fewest_for(
         self, group: PodGroupState, members: Sequence[Pod], needed: int
-    ) -> Pausing[tuple[Placed, ...] | None]:
+    ) -> tuple[Placed, ...] | None:
         """Return the fewest moves after which so many members fit in one placement of the group."""
         planning, best = self.planning, None
         placements = placements_of(group, planning.pipeline, planning.cluster)
@@ -96,19 +95,19 @@ class MakingRoom:
         ]
         for nodes in allowed:
             most = planning.moves_left if best is None else len(best) - 1
-            found = yield from self._for_members(members, needed, nodes, most)
+            found = self._for_members(members, needed, nodes, most)
             if found is not None:
                 best = found
         return best
 
     def _for_members(
         self, members: Sequence[Pod], needed: int, nodes: Collection[str] | None, most: int
-    ) -> Pausing[tuple[Placed, ...] | None]:
+    ) -> tuple[Placed, ...] | None:
         """Return moves, at most `most`, after which so many members fit on these nodes."""
         planning, moves = self.planning, list[Placed]()
         mark, fitting = len(planning.trial), 0
         for pod in sorted(members, key=lambda pod: (-share_of(planning, pod), pod.uid)):
-            found = yield from RoomSearch(planning).room(pod, most - len(moves), nodes)
+            found = RoomSearch(planning).room(pod, most - len(moves), nodes)
             if found is None:
                 continue
             carry_out(planning, found.moves)

@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from mooring.engine.groups.slices import Pausing
 from mooring.engine.rebalancing.comparing import left_to_others
 from mooring.engine.rebalancing.movable import created_anew
 from mooring.engine.rebalancing.placing import best_fit, fits_on, free_shares, share_of
@@ -15,6 +14,7 @@ from mooring.engine.rebalancing.plan import Step
 from mooring.engine.rebalancing.planning import Planning
 from mooring.engine.rebalancing.room import Placed, RoomSearch, carry_out
 from mooring.model.pod import Pod
+from mooring.pausing import pause
 from mooring.policy.rebalancing import Goal
 
 __all__ = ["pack"]
@@ -54,16 +54,16 @@ class _Packing:
     taken: set[str] = field(default_factory=set)
     emptied: dict[str, list[Placed]] = field(default_factory=dict)
 
-    def empty(self, node: _InUse) -> Pausing[None]:
+    def empty(self, node: _InUse) -> None:
         """Empty the node if all its pods fit elsewhere."""
         if len(node.pods or ()) > self.planning.moves_left:
             return
         others = self.left - {node.name}
-        moves = yield from _emptied(self.planning, node, others, self.emptiable - self.taken)
+        moves = _emptied(self.planning, node, others, self.emptiable - self.taken)
         if moves:
             self._accept(node.name, moves)
 
-    def move_past(self, node: _InUse) -> Pausing[None]:
+    def move_past(self, node: _InUse) -> None:
         """Empty a node to which pods move, if they and its own fit elsewhere.
 
         Those that move to it go there at once, so that no pod is moved twice.
@@ -72,7 +72,7 @@ class _Packing:
         if not 0 < len(own) <= self.planning.moves_left:
             return
         before = self.emptied
-        found = yield from self._places(node.name, own)
+        found = self._places(node.name, own)
         targets = {placed.pod.uid: placed.target for placed in found}
         after = {
             name: [m._replace(target=targets.get(m.pod.uid, m.target)) for m in moves]
@@ -80,14 +80,14 @@ class _Packing:
         }
         after[node.name] = [m for m in found if m.source == node.name]
         self.planning.trial.back_to(self.mark)
-        if found and (yield from self._possible(after)):
+        if found and self._possible(after):
             for name, moves in after.items():
                 self._accept(name, moves)
         else:
             self.planning.trial.back_to(self.mark)
             for placed in chain.from_iterable(before.values()):
                 carry_out(self.planning, [placed])
-                yield from self.planning.pause()
+                pause()
 
     def _accept(self, name: str, moves: list[Placed]) -> None:
         self.emptied[name] = moves
@@ -109,7 +109,7 @@ class _Packing:
             return []
         return [Placed(pod, created_anew(pod, node), name, name) for pod in pods]
 
-    def _places(self, name: str, own: Sequence[Placed]) -> Pausing[list[Placed]]:
+    def _places(self, name: str, own: Sequence[Placed]) -> list[Placed]:
         """Return where these pods fit, and those that move to the node; none if one does not.
 
         All other moves are made in the trial.
@@ -121,27 +121,27 @@ class _Packing:
                 leaving.append(placed)
             else:
                 carry_out(planning, [placed])
-            yield from planning.pause()
+            pause()
         for placed in leaving:
             planning.trial.remove(placed.pod)
         leaving.sort(key=lambda placed: (-share_of(planning, placed.pod), placed.pod.uid))
         others, last = self.left - {name}, self.emptiable - self.taken
         found = list[Placed]()
         for placed in leaving:
-            target = yield from best_fit(planning, placed.anew, others, last=last)
+            target = best_fit(planning, placed.anew, others, last=last)
             if target is None:
                 return []
             planning.trial.add(placed.anew, target)
             found.append(placed._replace(target=target))
         return found
 
-    def _possible(self, emptied: Mapping[str, Sequence[Placed]]) -> Pausing[bool]:
+    def _possible(self, emptied: Mapping[str, Sequence[Placed]]) -> bool:
         """Make these moves in the trial; return whether each is possible at its turn."""
         planning, trial = self.planning, self.planning.trial
         for placed in chain.from_iterable(emptied.values()):
             mark = len(trial)
             trial.remove(placed.pod)
-            fits = yield from fits_on(planning, placed.anew, placed.target)
+            fits = fits_on(planning, placed.anew, placed.target)
             trial.back_to(mark)
             if not fits:
                 return False
@@ -149,23 +149,23 @@ class _Packing:
         return True
 
 
-def pack(planning: Planning) -> Pausing[None]:
+def pack(planning: Planning) -> None:
     """Add a step for each node that is emptied, those with the fewest pods first.
 
     Pods move to nodes that are in use and stay so; to such as cannot be emptied if possible. Where
     pods have moved to one that can be emptied in the end, they move past it.
     """
-    in_use = {each.name: each for each in (yield from _in_use(planning))}
+    in_use = {each.name: each for each in _in_use(planning)}
     order = [each for each in in_use.values() if each.pods is not None]
     order.sort(key=lambda each: (len(each.pods or ()), -each.free, each.name))
     emptiable = {each.name for each in order}
     packing = _Packing(planning, len(planning.trial), set(in_use), emptiable)
     for node in order:
         if not planning.done and node.name not in packing.taken:
-            yield from packing.empty(node)
+            packing.empty(node)
     for node in order:
         if not planning.done and node.name in packing.taken:
-            yield from packing.move_past(node)
+            packing.move_past(node)
     for name, moves in packing.emptied.items():
         planning.accept(_step(name, moves))
 
@@ -179,7 +179,7 @@ def _step(node: str, placed: Sequence[Placed]) -> Step:
 
 def _emptied(
     planning: Planning, node: _InUse, others: Collection[str], last: Collection[str]
-) -> Pausing[list[Placed] | None]:
+) -> list[Placed] | None:
     """Move all pods from the node; None, and nothing is moved, if one of them fits nowhere.
 
     To make room for one, pods of other nodes may move too.
@@ -189,19 +189,19 @@ def _emptied(
     pods = sorted(node.pods or (), key=lambda pod: (-share_of(planning, pod), pod.uid))
     for number, pod in enumerate(pods, start=1):
         more = planning.moves_left - len(moves) - (len(pods) - number) - 1
-        found = yield from _elsewhere(planning, pod, others, last, min(more, _MOST_OTHERS))
+        found = _elsewhere(planning, pod, others, last, min(more, _MOST_OTHERS))
         if found is None:
             trial.back_to(mark)
             return None
         carry_out(planning, found)
         moves += found
-        yield from planning.pause()
+        pause()
     return moves
 
 
 def _elsewhere(
     planning: Planning, pod: Pod, others: Collection[str], last: Collection[str], more: int
-) -> Pausing[list[Placed] | None]:
+) -> list[Placed] | None:
     """Return the move of the pod to one of these nodes, after moves that make room for it."""
     placed, trial = planning.cluster.pod(pod.uid), planning.trial
     node = planning.cluster.node(placed.row) if placed is not None else None
@@ -210,21 +210,21 @@ def _elsewhere(
     source, anew, mark = node.name, created_anew(pod, node), len(trial)
     trial.remove(pod)
     before: tuple[Placed, ...] = ()
-    target = yield from best_fit(planning, anew, others, last=last)
+    target = best_fit(planning, anew, others, last=last)
     if target is None and more > 0:
-        room = yield from RoomSearch(planning, others).room(anew, more, others)
+        room = RoomSearch(planning, others).room(anew, more, others)
         if room is not None:
             target, before = room.node, room.moves
     trial.back_to(mark)
     return None if target is None else [*before, Placed(pod, anew, source, target)]
 
 
-def _in_use(planning: Planning) -> Pausing[list[_InUse]]:
+def _in_use(planning: Planning) -> list[_InUse]:
     """Return the nodes with pods that do not belong to them, and which of these may all move."""
     found, cluster = list[_InUse](), planning.cluster
     for number, name in enumerate(cluster.node_names):
         if number % _ROWS_PER_PAUSE == 0:
-            yield from planning.pause()
+            pause()
         row = cluster.row(name)
         node = cluster.node(row) if row is not None else None
         if row is None or node is None:

@@ -5,12 +5,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from mooring.engine.groups.slices import Pausing
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.rebalancing.planning import Planning
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.pod import Pod
+from mooring.pausing import pause
 from mooring.state.columns import IntArray
 
 __all__ = ["best_fit", "decided", "fits_on", "free_shares", "share_of"]
@@ -18,19 +18,19 @@ __all__ = ["best_fit", "decided", "fits_on", "free_shares", "share_of"]
 _Result = TypeVar("_Result")
 
 
-def decided(planning: Planning, pod: Pod) -> Pausing[str | None]:
+def decided(planning: Planning, pod: Pod) -> str | None:
     """Return the node that the policy chooses for the pod; None if it fits nowhere."""
 
     def outcome() -> str | None:
         found = planning.what_if.decide(pod, planning.pipeline)
         return found.node if isinstance(found, ScheduleResult) else None
 
-    return (yield from _found(planning, outcome))
+    return _found(planning, outcome)
 
 
 def best_fit(
     planning: Planning, pod: Pod, nodes: Collection[str], *, last: Collection[str] = ()
-) -> Pausing[str | None]:
+) -> str | None:
     """Return which of these nodes is the fullest of those that fit; None if the pod fits on none.
 
     Nodes that are in `last` are taken only if no other fits.
@@ -47,10 +47,10 @@ def best_fit(
                 return names[chosen[int(np.argmin(free))]]
         return None
 
-    return (yield from _found(planning, fullest))
+    return _found(planning, fullest)
 
 
-def fits_on(planning: Planning, pod: Pod, node: str) -> Pausing[bool]:
+def fits_on(planning: Planning, pod: Pod, node: str) -> bool:
     """Return whether the node passes all filters, also beside the pods nominated to it."""
 
     def fits() -> bool:
@@ -60,17 +60,17 @@ def fits_on(planning: Planning, pod: Pod, node: str) -> Pausing[bool]:
         search = planning.what_if.search(pod, planning.pipeline)
         return not search.rejections(row) and not search.rejections_with_nominated(row)
 
-    return bool((yield from _found(planning, fits)))
+    return bool(_found(planning, fits))
 
 
-def _found(planning: Planning, search: Callable[[], _Result]) -> Pausing[_Result | None]:
+def _found(planning: Planning, search: Callable[[], _Result]) -> _Result | None:
     """Return what is found in the trial, which may pause afterwards; None if a plugin fails."""
     planning.budget.spend(1)
     try:
-        found = yield from planning.trial.tried(search)
+        found = planning.trial.tried(search)
     except (PluginFailed, StillEvaluating):
         return None
-    yield from planning.pause()
+    pause()
     return found
 
 

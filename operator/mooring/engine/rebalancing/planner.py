@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from mooring.engine.groups.slices import Pausing, SearchBudget
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.alike import AlikePods, alike_pods
 from mooring.engine.rebalancing.improving import Candidate, find, improve
@@ -59,7 +59,7 @@ class Planner:
         profiles: Say which profile takes a pod.
         section: The profile's section `rebalancing`, or another.
         now: Returns the time since the epoch, in seconds.
-        budget: What the plan may cost, in decisions about one pod, and when to pause. What is not
+        budget: What the plan may cost, in decisions about one pod. What is not
             looked at therefore is looked at first in a plan from `Plan.position`.
         pending: The unschedulable pods of the profile, those with the highest priority first.
         resting: The uids of pods that are left alone because they are replacements of pods that
@@ -97,7 +97,7 @@ class Planner:
         self._pending = pending
         self._position = position
 
-    def plan(self, only_for: PodRef | GroupKey | None = None) -> Pausing[Plan]:
+    def plan(self, only_for: PodRef | GroupKey | None = None) -> Plan:
         """Return the plan; with `only_for` the one with the fewest moves that makes this pod fit.
 
         That is a pod or a group that waits. Nothing else is planned then, and nobody is preempted.
@@ -105,17 +105,17 @@ class Planner:
         planning = self._planning
         if only_for is not None:
             with planning.trial:
-                message = yield from self._room_for(only_for)
+                message = self._room_for(only_for)
                 spent = planning.budget.spent
-                planning.steps = yield from in_order(planning)
+                planning.steps = in_order(planning)
             return self._plan(0, None, message, spent=spent)
-        classes = yield from alike_pods(self._takes, self._cluster, planning.budget)
+        classes = alike_pods(self._takes, self._cluster)
         with planning.trial:
-            yield from self._steps(classes)
+            self._steps(classes)
             pods, examined = sum(len(alike.pods) for alike in classes), self._examined(classes)
             left_out = examined is not None and examined < pods and planning.moves_left > 0
             spent = planning.budget.spent or left_out
-            planning.steps = yield from in_order(planning)
+            planning.steps = in_order(planning)
         return self._plan(pods, examined, "" if pods else _NO_PODS, spent=spent)
 
     def _plan(
@@ -144,20 +144,20 @@ class Planner:
             return None
         return sum(pod.uid in planning.looked_at for alike in classes for pod in alike.pods)
 
-    def _steps(self, classes: Sequence[AlikePods]) -> Pausing[None]:
+    def _steps(self, classes: Sequence[AlikePods]) -> None:
         """Add steps for all goals."""
         planning = self._planning
         goals = set(planning.section.goals)
         if Goal.MAKE_ROOM in goals:
-            yield from self._make_room()
+            self._make_room()
         if Goal.VIOLATIONS in goals and planning.section.pods.groups == "Whole":
-            yield from move_groups(planning)
+            move_groups(planning)
         if not _ONE_BY_ONE.isdisjoint(goals):
-            yield from self._improve(classes)
+            self._improve(classes)
         if Goal.PACK in goals:  # last, because pods that leave their nodes may fill empty ones
-            yield from pack(planning)
+            pack(planning)
 
-    def _make_room(self) -> Pausing[None]:
+    def _make_room(self) -> None:
         """Make room for the pods and groups that wait, in the order of their priorities."""
         room, groups = MakingRoom(self._planning), set[GroupKey]()
         for pod in self._pending:
@@ -165,12 +165,12 @@ class Planner:
                 return
             group = self._cluster.pod_groups.of(pod)
             if group is None:
-                yield from room.for_pod(pod)
+                room.for_pod(pod)
             elif group.key not in groups:
                 groups.add(group.key)
-                yield from room.for_group(group)
+                room.for_group(group)
 
-    def _room_for(self, wanted: PodRef | GroupKey) -> Pausing[str | TextAboutPods]:
+    def _room_for(self, wanted: PodRef | GroupKey) -> str | TextAboutPods:
         """Make room for one pod or group; return why there is no step, "" if there is one."""
         planning = self._planning
         room = MakingRoom(planning)
@@ -178,7 +178,7 @@ class Planner:
             group = self._cluster.pod_groups.get(wanted)
             if group is None:
                 return f"group {wanted} is not known"
-            fits = yield from room.for_group(group)
+            fits = room.for_group(group)
             name, refs = f"group {wanted}", tuple(map(PodRef.of, group.unscheduled.values()))
         else:
             pod = next((pod for pod in self._pending if _is(pod, wanted)), None)
@@ -188,7 +188,7 @@ class Planner:
                 )
             if why := why_not(planning, pod):
                 return TextAboutPods(f"pod {pod.key}: {why}", (wanted,), why)
-            fits = yield from room.for_pod(pod)
+            fits = room.for_pod(pod)
             name, refs = f"pod {pod.key}", (PodRef.of(pod),)
         if planning.steps:
             return ""
@@ -197,17 +197,17 @@ class Planner:
             why = f"{why}: {room.said}"
         return TextAboutPods(f"{name} {why}", refs, f"it {why}")
 
-    def _improve(self, classes: Sequence[AlikePods]) -> Pausing[None]:
+    def _improve(self, classes: Sequence[AlikePods]) -> None:
         """Move pods one by one until a look at all finds none, or the plan may be no longer."""
         planning = self._planning
         while not planning.done:
             before = len(planning.steps)
-            candidates = yield from self._candidates(classes)
-            yield from improve(planning, candidates)
+            candidates = self._candidates(classes)
+            improve(planning, candidates)
             if len(planning.steps) == before:
                 return
 
-    def _candidates(self, classes: Sequence[AlikePods]) -> Pausing[list[Candidate]]:
+    def _candidates(self, classes: Sequence[AlikePods]) -> list[Candidate]:
         """Return who may gain; begin where the last plan has ended, and note where this one has."""
         planning, found = self._planning, list[Candidate]()
         # The rest of the budget is for the moves.
@@ -216,7 +216,7 @@ class Planner:
         for alike in (*classes[start:], *classes[:start]):
             if planning.budget.remaining <= least:
                 break
-            found += yield from find(planning, alike)
+            found += find(planning, alike)
             self._position = alike.position
         return found
 

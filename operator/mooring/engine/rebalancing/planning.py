@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mooring.engine.groups.slices import Pausing, SearchBudget
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.rebalancing.movable import Movable
 from mooring.engine.rebalancing.plan import Step
 from mooring.engine.rebalancing.trial import PlanTrial
@@ -78,7 +78,3 @@ class Planning:
         """How many pods would gain and are not moved, by reason, the most frequent first."""
         counted = Counter(why for uid, why in self._refused.items() if uid not in self.moved)
         return dict(sorted(counted.items(), key=lambda each: (-each[1], each[0])))
-
-    def pause(self) -> Pausing[None]:
-        """Pause if that is due; rows mean nothing afterwards."""
-        yield from self.trial.pause()

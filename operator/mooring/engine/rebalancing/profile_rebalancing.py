@@ -16,14 +16,14 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final, NoReturn, TypeVar
 
 import orjson
 
-from mooring.engine.groups.slices import Pausing
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.expected import ExpectedReplacements
@@ -82,7 +82,7 @@ _WARNED: Final = frozenset((Result.ELSEWHERE, Result.LATE, Result.GONE, Result.F
 """Ends of moves that are told in an Event of the profile."""
 
 
-MakePlan = Callable[[ActiveProfile, Rebalancing, Collection[str], int], Pausing[Plan]]
+MakePlan = Callable[[ActiveProfile, Rebalancing, Collection[str], int], Plan]
 """Makes the plan of a profile with this section.
 
 The uids are those of pods and controllers whose pods are left alone; the number is where the last
@@ -188,15 +188,10 @@ class ProfileRebalancing:
             until = parts.clock() + _PATIENCE_SECONDS
             while parts.busy() and parts.clock() < until:
                 await parts.sleep(LOOK_SECONDS)
-            found = list[Plan]()
-
-            def steps() -> Iterator[None]:
-                resting, position = parts.rests.resting(), record.position
-                found.append((yield from parts.make_plan(self.entry, section, resting, position)))
-
             slices = TimeSlices(_SLICE_SECONDS, rest=REST, clock=parts.clock)
-            await slices.run(steps())
-        (plan,) = found
+            resting, position = parts.rests.resting(), record.position
+            make_plan = partial(parts.make_plan, self.entry, section, resting, position)
+            plan = await slices.run(make_plan)
         record.position = plan.position
         record.publish(plan, section)
         return plan

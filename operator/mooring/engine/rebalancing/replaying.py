@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 
-from mooring.engine.groups.slices import Pausing
 from mooring.engine.rebalancing.improving import improvement, step_of
 from mooring.engine.rebalancing.movable import created_anew
 from mooring.engine.rebalancing.placing import fits_on
 from mooring.engine.rebalancing.plan import Move, Step
 from mooring.engine.rebalancing.planning import Planning
 from mooring.model.pod import Pod
+from mooring.pausing import pause
 from mooring.policy.rebalancing import Goal
 
 __all__ = ["in_order"]
 
 
-def in_order(planning: Planning) -> Pausing[list[Step]]:
+def in_order(planning: Planning) -> list[Step]:
     """Return the steps with those first that gain most per move, as they are in that order.
 
     Where a step is not possible in that order, they are in the order in which they were found.
@@ -22,9 +22,9 @@ def in_order(planning: Planning) -> Pausing[list[Step]]:
     """
     found = planning.steps
     wanted = sorted(found, key=lambda step: -step.gain_per_move)
-    steps = yield from _possible(planning, wanted)
+    steps = _possible(planning, wanted)
     if len(steps) < len(found) and wanted != found:
-        steps = yield from _possible(planning, found)
+        steps = _possible(planning, found)
     return [step for step in steps if all(_is_made(planning, move) for move in step.moves)]
 
 
@@ -34,7 +34,7 @@ def _is_made(planning: Planning, move: Move) -> bool:
     return placed is not None and planning.cluster.nodes.name(placed.row) == move.target
 
 
-def _possible(planning: Planning, steps: Sequence[Step]) -> Pausing[list[Step]]:
+def _possible(planning: Planning, steps: Sequence[Step]) -> list[Step]:
     """Return those steps that are possible after the ones before them."""
     trial, done = planning.trial, list[Step]()
     trial.back_to(0)
@@ -45,22 +45,22 @@ def _possible(planning: Planning, steps: Sequence[Step]) -> Pausing[list[Step]]:
             trial.add(pod, node)
     for step in steps:
         if step.goal in (Goal.VIOLATIONS, Goal.SPREAD) and not step.group:
-            again = yield from _improved(planning, step)
+            again = _improved(planning, step)
         else:
-            again = yield from _moved(planning, step)
+            again = _moved(planning, step)
         if again is not None:
             planning.moved.update(move.pod.uid for move in again.moves)
             done.append(again)
-        yield from planning.pause()
+        pause()
     return done
 
 
-def _improved(planning: Planning, step: Step) -> Pausing[Step | None]:
+def _improved(planning: Planning, step: Step) -> Step | None:
     (move,) = step.moves
     placed = planning.cluster.pod(move.pod.uid)
     if placed is None or not planning.may_move(placed.pod):
         return None
-    improved = yield from improvement(planning, placed.pod)
+    improved = improvement(planning, placed.pod)
     if improved is None:
         return None
     found, gain = improved
@@ -68,27 +68,27 @@ def _improved(planning: Planning, step: Step) -> Pausing[Step | None]:
     return step_of(found, gain)
 
 
-def _moved(planning: Planning, step: Step) -> Pausing[Step | None]:
+def _moved(planning: Planning, step: Step) -> Step | None:
     """Make the moves, and give the pods that fit then their places; None if that is impossible."""
     trial = planning.trial
     mark = len(trial)
     if step.group:
-        possible = yield from _group_moved(planning, step.moves)
+        possible = _group_moved(planning, step.moves)
     else:
-        possible = yield from _all_moved(planning, step.moves)
+        possible = _all_moved(planning, step.moves)
     if not possible:
         trial.back_to(mark)
         return None
     for ref in step.fits:
         pod, node = planning.places[ref.uid]
-        if not (yield from fits_on(planning, pod, node)):
+        if not fits_on(planning, pod, node):
             trial.back_to(mark)
             return None
         trial.add(pod, node)
     return step
 
 
-def _all_moved(planning: Planning, moves: Sequence[Move]) -> Pausing[bool]:
+def _all_moved(planning: Planning, moves: Sequence[Move]) -> bool:
     """Make the moves one after the other; return whether each is possible."""
     trial = planning.trial
     for move in moves:
@@ -97,7 +97,7 @@ def _all_moved(planning: Planning, moves: Sequence[Move]) -> Pausing[bool]:
             return False
         (pod, anew), mark = found, len(trial)
         trial.remove(pod)
-        fits = yield from fits_on(planning, anew, move.target)
+        fits = fits_on(planning, anew, move.target)
         trial.back_to(mark)
         if not fits:
             return False
@@ -105,7 +105,7 @@ def _all_moved(planning: Planning, moves: Sequence[Move]) -> Pausing[bool]:
     return True
 
 
-def _group_moved(planning: Planning, moves: Sequence[Move]) -> Pausing[bool]:
+def _group_moved(planning: Planning, moves: Sequence[Move]) -> bool:
     """Have all members leave their nodes, and then come to their targets."""
     trial, comes = planning.trial, list[Pod]()
     for move in moves:
@@ -115,7 +115,7 @@ def _group_moved(planning: Planning, moves: Sequence[Move]) -> Pausing[bool]:
         comes.append(found[1])
         trial.remove(found[0])
     for anew, move in zip(comes, moves, strict=True):
-        if not (yield from fits_on(planning, anew, move.target)):
+        if not fits_on(planning, anew, move.target):
             return False
         trial.add(anew, move.target)
     return True

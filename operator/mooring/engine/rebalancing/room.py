@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mooring.engine.groups.slices import Pausing
 from mooring.engine.outcome import FitError
 from mooring.engine.rebalancing.comparing import left_to_others
 from mooring.engine.rebalancing.movable import created_anew
@@ -25,6 +24,7 @@ from mooring.model.affinity import AffinityTerm
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import PodSpec
+from mooring.pausing import pause
 from mooring.state.columns import IntArray
 from mooring.state.topology.selection import term_selector
 
@@ -84,31 +84,28 @@ class RoomSearch:
         nodes: Collection[str] | None = None,
         *,
         depth: int = _DEPTH,
-    ) -> Pausing[Room | None]:
+    ) -> Room | None:
         """Return a node for the pod, and the fewest moves found, at most `most`, that make it fit.
 
         With `nodes` it is one of these. The trial is afterwards as it was before.
         """
         planning, best = self.planning, None
-        if nodes is None:
-            name = yield from decided(planning, pod)
-        else:
-            name = yield from best_fit(planning, pod, nodes)
+        name = decided(planning, pod) if nodes is None else best_fit(planning, pod, nodes)
         if name is not None:
             return Room(name, ())
         if most <= 0 or depth < 0:
             return None
-        for node, fewest in (yield from self._nodes_for(pod, nodes)):
+        for node, fewest in self._nodes_for(pod, nodes):
             limit = most if best is None else len(best.moves) - 1
             if fewest > limit or planning.budget.spent:
                 break
-            best = (yield from self._on(pod, node, fewest, limit, depth)) or best
-            yield from planning.pause()
-        if best is None and (yield from self._is_kept_by_others(pod)):
-            best = yield from self._if_others_leave(pod, most, nodes, depth)
+            best = self._on(pod, node, fewest, limit, depth) or best
+            pause()
+        if best is None and self._is_kept_by_others(pod):
+            best = self._if_others_leave(pod, most, nodes, depth)
         return best
 
-    def _is_kept_by_others(self, pod: Pod) -> Pausing[bool]:
+    def _is_kept_by_others(self, pod: Pod) -> bool:
         """Return whether the filters reject the pod that look at pods of other nodes."""
 
         def is_kept() -> bool:
@@ -118,17 +115,17 @@ class RoomSearch:
             return not _BY_OTHERS.isdisjoint(outcome.diagnosis.plugins)
 
         try:
-            return (yield from self.planning.trial.tried(is_kept))
+            return self.planning.trial.tried(is_kept)
         except (PluginFailed, StillEvaluating):
             return False
 
     def _if_others_leave(
         self, pod: Pod, most: int, nodes: Collection[str] | None, depth: int
-    ) -> Pausing[Room | None]:
+    ) -> Room | None:
         """Return moves of pods on any nodes that are in the way together, the fewest first."""
         planning, trial = self.planning, self.planning.trial
         among = frozenset(planning.cluster.node_names if nodes is None else nodes)
-        for leaving in (yield from self._in_the_way(pod)):
+        for leaving in self._in_the_way(pod):
             if len(leaving) > min(most, _MOST_TOGETHER) or planning.budget.spent:
                 return None
             if not all(map(planning.may_move, leaving)):
@@ -136,14 +133,14 @@ class RoomSearch:
             mark = len(trial)
             for each in leaving:
                 trial.remove(each)
-            node = yield from best_fit(planning, pod, among)
+            node = best_fit(planning, pod, among)
             trial.back_to(mark)
             if node is None:
                 continue
             for within in self._domains(pod, node):
                 search = RoomSearch(planning, within)
-                found = yield from search._if_they_leave(pod, node, leaving, most, depth)
-                if found is not None and (yield from self._fits_after(pod, found)):
+                found = search._if_they_leave(pod, node, leaving, most, depth)
+                if found is not None and self._fits_after(pod, found):
                     return found
         return None
 
@@ -162,16 +159,16 @@ class RoomSearch:
         node = self.planning.cluster.node(row) if row is not None else None
         return node.labels if node is not None else {}
 
-    def _fits_after(self, pod: Pod, room: Room) -> Pausing[bool]:
+    def _fits_after(self, pod: Pod, room: Room) -> bool:
         """Return whether the pod fits once the moves are made, which are made before it comes."""
         trial = self.planning.trial
         mark = len(trial)
         carry_out(self.planning, room.moves)
-        fits = yield from fits_on(self.planning, pod, room.node)
+        fits = fits_on(self.planning, pod, room.node)
         trial.back_to(mark)
         return fits
 
-    def _in_the_way(self, pod: Pod) -> Pausing[list[tuple[Pod, ...]]]:
+    def _in_the_way(self, pod: Pod) -> list[tuple[Pod, ...]]:
         """Return sets of pods without which another domain may take the pod, small ones first.
 
         All pods to which it has affinity; the pods of a domain that it, or that do not bear it,
@@ -181,7 +178,7 @@ class RoomSearch:
         for number, name in enumerate(planning.cluster.node_names):
             if number % _ROWS_PER_PAUSE == 0:
                 planning.budget.spend(1)
-                yield from planning.pause()
+                pause()
             row = planning.cluster.row(name)
             node = planning.cluster.node(row) if row is not None else None
             if row is None or node is None:
@@ -212,11 +209,11 @@ class RoomSearch:
         labels = self.planning.cluster.namespace_labels(pod.namespace)
         return term_selector(term).selects(pod.namespace, labels, pod.labels)
 
-    def _nodes_for(self, pod: Pod, nodes: Collection[str] | None) -> Pausing[list[tuple[str, int]]]:
+    def _nodes_for(self, pod: Pod, nodes: Collection[str] | None) -> list[tuple[str, int]]:
         """Return nodes on which pods that leave may help, and how many have to leave at least."""
         planning = self.planning
         try:
-            return (yield from planning.trial.tried(lambda: self._ranked(pod, nodes)))
+            return planning.trial.tried(lambda: self._ranked(pod, nodes))
         except (PluginFailed, StillEvaluating):
             return []
 
@@ -252,7 +249,7 @@ class RoomSearch:
             lacking += short / max(amount, 1)
         return fewest, lacking
 
-    def _on(self, pod: Pod, node: str, fewest: int, most: int, depth: int) -> Pausing[Room | None]:
+    def _on(self, pod: Pod, node: str, fewest: int, most: int, depth: int) -> Room | None:
         """Return the fewest moves found after which the pod fits on this node."""
         best: Room | None = None
         for size in range(fewest, _MOST_TOGETHER + 1):
@@ -260,7 +257,7 @@ class RoomSearch:
                 limit = most if best is None else len(best.moves) - 1
                 if size > limit or self.planning.budget.spent:
                     return best
-                found = yield from self._if_they_leave(pod, node, leaving, limit, depth)
+                found = self._if_they_leave(pod, node, leaving, limit, depth)
                 best = found or best
         return best
 
@@ -297,7 +294,7 @@ class RoomSearch:
 
     def _if_they_leave(
         self, pod: Pod, node: str, leaving: Sequence[Pod], most: int, depth: int
-    ) -> Pausing[Room | None]:
+    ) -> Room | None:
         """Return the moves by which these pods leave their nodes for the pod, which goes to `node`.
 
         None if the pod fits not even then. Their own moves are where the policy places them, else
@@ -308,12 +305,12 @@ class RoomSearch:
         for each in leaving:
             trial.remove(each)
         found: list[Placed] | None = None
-        if (yield from fits_on(self.planning, pod, node)) and len(anew) == len(leaving):
+        if fits_on(self.planning, pod, node) and len(anew) == len(leaving):
             trial.add(pod, node)
             for by_policy in (True, False):
                 within = len(trial)
                 left = most - len(leaving)
-                found = yield from self._placed(anew, left, depth, by_policy=by_policy)
+                found = self._placed(anew, left, depth, by_policy=by_policy)
                 trial.back_to(within)
                 if found is not None:
                     break
@@ -337,17 +334,17 @@ class RoomSearch:
         depth: int,
         *,
         by_policy: bool,
-    ) -> Pausing[list[Placed] | None]:
+    ) -> list[Placed] | None:
         """Return the moves of pods that have left their nodes, with at most so many others."""
         planning, moves = self.planning, list[Placed]()
         within = planning.cluster.node_names if self.within is None else self.within
         for each in sorted(leaving, key=lambda each: -share_of(planning, each.pod)):
             anew, others = each.anew, frozenset(within) - {each.source}
-            target = (yield from decided(planning, anew)) if by_policy else None
+            target = decided(planning, anew) if by_policy else None
             if target not in others:
-                target = yield from best_fit(planning, anew, others)
+                target = best_fit(planning, anew, others)
             if target is None and not by_policy and depth > 0 and more > 0:
-                room = yield from self.room(anew, more, others, depth=depth - 1)
+                room = self.room(anew, more, others, depth=depth - 1)
                 if room is not None:
                     carry_out(planning, room.moves)
                     moves += room.moves

@@ -2,21 +2,20 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
-from mooring.engine.groups.slices import Pausing, SearchBudget
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.what_if import WhatIf
 from mooring.framework.card_plugin import assign_devices
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
+from mooring.pausing import around_pauses, pause_now
 from mooring.state.cluster import Trial
 
 __all__ = ["PlanTrial"]
 
 _Result = TypeVar("_Result")
-_LONGEST_SLICE: Final = 0.02
-"""Seconds; closing and opening the trial of 100 moves take about as long, on top of this."""
 
 
 class _Change(NamedTuple):
@@ -41,15 +40,15 @@ class PlanTrial:
         self._pipeline = pipeline
         self._budget = budget
         self._changes: list[tuple[_Change, ExitStack]] = []
-        self._is_open = False
 
     def __enter__(self) -> Self:
-        self._is_open = True
+        self._pauses = around_pauses(self._closed)
+        self._pauses.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._pauses.__exit__(None, None, None)
         self._close()
-        self._is_open = False
 
     def __len__(self) -> int:
         """Return how many changes there are."""
@@ -80,12 +79,7 @@ class PlanTrial:
             trial.remove(pod.uid)
             yield trial
 
-    def pause(self) -> Pausing[None]:
-        """Pause if that is due: afterwards rows, pods and nodes may be others."""
-        if self._budget.pause_due:
-            yield from self.paused()
-
-    def tried(self, work: Callable[[], _Result]) -> Pausing[_Result]:
+    def tried(self, work: Callable[[], _Result]) -> _Result:
         """Return what the work returns; pause and try again while values that it needs are missing.
 
         Raises:
@@ -98,22 +92,16 @@ class PlanTrial:
                 self._budget.spend(1)
                 if self._budget.spent:
                     raise
-            yield from self.paused()
+            pause_now()
 
-    def paused(self) -> Pausing[None]:
-        """Pause once in any case."""
-        budget = self._budget
-        closing = budget.now()
+    @contextmanager
+    def _closed(self) -> Iterator[None]:
+        """Close the trial for a pause: afterwards rows, pods and nodes may be others."""
         self._close()
-        closed = budget.now()
         yield
-        opening = budget.now()
         while not self._reopened():
-            budget.spend(1)
-            yield
-            opening = budget.now()
-        # Half of the time goes into pauses at most, unless that makes a step long.
-        budget.resumed(min(budget.now() - opening + closed - closing, _LONGEST_SLICE))
+            self._budget.spend(1)
+            pause_now()
 
     def _reopened(self) -> bool:
         """Make all changes anew; return False if cards of nodes that are new must be counted."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mooring.engine.groups.slices import Pausing
 from mooring.engine.rebalancing.group_decisions import decided_group
 from mooring.engine.rebalancing.improving import VIOLATION_GAIN, violates
 from mooring.engine.rebalancing.movable import created_anew
@@ -20,7 +19,7 @@ _BUDGET: Final = "is in a group whose disruption budgets do not allow to evict a
 _NOT_WHOLE: Final = "is in a group of which not all members are on nodes"
 
 
-def move_groups(planning: Planning) -> Pausing[None]:
+def move_groups(planning: Planning) -> None:
     """Add a step for each group of which a member's node rejects it, if all members fit then."""
     for key in sorted(group.key for group in planning.cluster.pod_groups):
         group = planning.cluster.pod_groups.get(key)
@@ -35,15 +34,15 @@ def move_groups(planning: Planning) -> Pausing[None]:
         for pod in members:
             planning.looked_at.add(pod.uid)
             planning.budget.spend(1)
-            if (yield from violates(planning, pod)):
+            if violates(planning, pod):
                 violating.append(pod)
         if violating:
-            yield from _move(planning, group, members, violating)
+            _move(planning, group, members, violating)
 
 
 def _move(
     planning: Planning, group: PodGroupState, members: Sequence[Pod], violating: Sequence[Pod]
-) -> Pausing[None]:
+) -> None:
     if (why := _refusal(planning, group, members)) is not None:
         for pod in violating:
             planning.refuse(pod, why)
@@ -60,7 +59,7 @@ def _move(
             anew.append(created_anew(pod, node))
     for pod in members:
         trial.remove(pod)
-    nodes = yield from decided_group(planning, group, anew)
+    nodes = decided_group(planning, group, anew)
     if len(nodes) < len(members) or len(anew) < len(members):
         trial.back_to(mark)
         for pod in violating:

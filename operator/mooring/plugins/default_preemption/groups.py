@@ -8,9 +8,9 @@ The search pauses (`PodGroupPostFilterState.place`), and pods may come and go me
 names pods, and what is known of them is looked up again where it matters.
 """
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -44,10 +44,6 @@ _MOST_SEARCHES: Final = 256
 """Searches for nodes for the group in one preemption; then no more pods are reprieved."""
 _MOST_UNITS: Final = 2_000
 """The least important potential victims that one preemption looks at."""
-
-_Result = TypeVar("_Result")
-_Pausing: TypeAlias = Generator[None, None, _Result]
-"""Work with pauses, and its result."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +81,7 @@ class _Unit:
         return (-self.priority, self.group is None, self.surplus, -size, earliest)
 
 
-def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemption]:
+def preempt_for_group(state: PodGroupPostFilterState) -> GroupPreemption:
     """Return the victims without which the group fits, and its nodes; or why there are none."""
     cluster, limits = state.cluster, state.limits
     definition = state.group.definition
@@ -108,12 +104,12 @@ def preempt_for_group(state: PodGroupPostFilterState) -> _Pausing[GroupPreemptio
     if not violating and not others:
         return Unschedulable(_NO_VICTIMS, resolvable=True)
     reprieve = _Reprieve(state, [*violating, *others])
-    if not (yield from reprieve.fits()):
+    if not reprieve.fits():
         return Unschedulable(_NOT_HELPFUL, resolvable=True)
-    chosen = yield from reprieve.victims(violating)
-    chosen += yield from reprieve.victims(others)
+    chosen = reprieve.victims(violating)
+    chosen += reprieve.victims(others)
     if reprieve.ended_early:
-        chosen = yield from reprieve.on_the_nodes(chosen)
+        chosen = reprieve.on_the_nodes(chosen)
     rows = reprieve.rows
     victims = [pod for unit in chosen for pod, _ in unit.pods if cluster.is_placed(pod)]
     if limits.max_victims is not None and len(victims) > limits.max_victims:
@@ -212,17 +208,17 @@ class _Reprieve:
         self._gone = dict.fromkeys(units)
         self._searches = 0
 
-    def fits(self) -> _Pausing[bool]:
+    def fits(self) -> bool:
         """Return whether the group fits now, beside the units that stay."""
         self._searches += 1
         gone = [pod for pod, _ in _evicting(self._state)]
         gone += (pod for unit in self._gone for pod, _ in unit.pods)
-        rows = yield from self._state.place(gone)
+        rows = self._state.place(gone)
         if rows is not None:
             self.rows = rows
         return rows is not None
 
-    def victims(self, units: Sequence[_Unit]) -> _Pausing[list[_Unit]]:
+    def victims(self, units: Sequence[_Unit]) -> list[_Unit]:
         """Return the units that cannot stay, if they are added one after the other.
 
         Whole halves are added at once: where all of a half can stay, each of it can.
@@ -232,26 +228,26 @@ class _Reprieve:
         if self._searches >= _MOST_SEARCHES or self._state.is_last():
             self.ended_early = True
             return list(units)
-        if (yield from self._can_stay(units)):
+        if self._can_stay(units):
             return []
         if len(units) == 1:
             return list(units)
         half = len(units) // 2
-        first = yield from self.victims(units[:half])
-        return first + (yield from self.victims(units[half:]))
+        first = self.victims(units[:half])
+        return first + self.victims(units[half:])
 
-    def on_the_nodes(self, units: Sequence[_Unit]) -> _Pausing[list[_Unit]]:
+    def on_the_nodes(self, units: Sequence[_Unit]) -> list[_Unit]:
         """Return the victims with a pod on the group's nodes if the others can stay, else all."""
         rows = set(self.rows.values())
         needed = [unit for unit in units if any(row in rows for _, row in unit.pods)]
         others = [unit for unit in units if not any(row in rows for _, row in unit.pods)]
-        return needed if (yield from self._can_stay(others)) else list(units)
+        return needed if self._can_stay(others) else list(units)
 
-    def _can_stay(self, units: Sequence[_Unit]) -> _Pausing[bool]:
+    def _can_stay(self, units: Sequence[_Unit]) -> bool:
         """Return whether the group fits beside these units too; then they stay."""
         for unit in units:
             del self._gone[unit]
-        if (yield from self.fits()):
+        if self.fits():
             return True
         self._gone |= dict.fromkeys(units)
         return False

@@ -8,7 +8,7 @@ in a dry run where filters need it, as kube-scheduler does for all nodes
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
@@ -121,9 +121,7 @@ class DefaultPreemption:
         text = f"0/{state.diagnosis.total} nodes are available: {histogram}."
         return Unschedulable(f"preemption: {text}", resolvable=True)
 
-    def pod_group_post_filter(
-        self, state: PodGroupPostFilterState
-    ) -> Generator[None, None, GroupPreemption]:
+    def pod_group_post_filter(self, state: PodGroupPostFilterState) -> GroupPreemption:
         """Return the victims without which a whole pod group fits, or why there are none."""
         return preempt_for_group(state)
 

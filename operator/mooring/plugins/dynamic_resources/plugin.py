@@ -5,7 +5,7 @@ flight. PreBind writes it to the claims, and waits for devices that must be boun
 takes back what was written.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, ClassVar, Final
@@ -34,6 +34,7 @@ from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
 from mooring.model.resource_claims import Allocation, DeviceId, ResourceClaim
 from mooring.model.selectors import LabelSelector
+from mooring.pausing import pause
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.answers import Answer, Answers, AnswersOnNodes, score_of
@@ -239,14 +240,12 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             return self._nothing_to_free("still not schedulable")
         return Unschedulable(freed, resolvable=True)
 
-    def pod_group_post_filter(
-        self, state: PodGroupPostFilterState
-    ) -> Generator[None, None, Unschedulable]:
+    def pod_group_post_filter(self, state: PodGroupPostFilterState) -> Unschedulable:
         """Free a claim of each member of the group, as `post_filter` does for a single pod."""
         done, cluster, without = "", state.cluster, set[int]()
         for number, member in enumerate(state.members):
             if number % _MEMBERS_AT_ONCE == 0:
-                yield
+                pause()
             if id(member.spec) in without:
                 continue
             claims = self.pre_filter(member, cluster)

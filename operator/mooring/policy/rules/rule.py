@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from mooring.pausing import pause
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.reading import PolicyModel
 
@@ -120,8 +121,8 @@ class Rule(PolicyModel):
         )
 
 
-def plan_one_by_one(profile: Mapping[str, Any]) -> Iterator[None]:
-    """Plan the rules of a SchedulingProfile object as it is written, and yield after each.
+def plan_one_by_one(profile: Mapping[str, Any]) -> None:
+    """Plan the rules of a SchedulingProfile object as it is written, and pause after each.
 
     Planning takes some milliseconds per rule. Whoever reads the profile then finds the plans.
     """
@@ -133,7 +134,7 @@ def plan_one_by_one(profile: Mapping[str, Any]) -> Iterator[None]:
             if isinstance(source, str) and len(source) <= _LONGEST_EXPRESSION:
                 with suppress(ProfileInvalid):
                     plan(source)
-                yield
+                pause()
 
 
 def _different(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
