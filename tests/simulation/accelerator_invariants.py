@@ -4,14 +4,17 @@ How to add one: see `simulation.invariants`.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, Final
 
 from faults.books import Amount, PodSeen
 from mooring.kube.resources import POD, RESOURCE_CLAIM, RESOURCE_SLICE
+from mooring.model.pod import Uid
 from mooring.model.resource_claims import FINALIZER
 from simulation.actors.accelerators import EXTENDED, suits
 from simulation.actors.devices import pool_of
 from simulation.scenario import NAMESPACE
+from simulation.state_invariants import leader
 from simulation.storage import Change, Raw
 
 if TYPE_CHECKING:
@@ -22,8 +25,14 @@ __all__ = [
     "every_pod_whose_extended_resources_are_free_is_bound",
     "no_claim_for_extended_resources_is_left",
     "no_claim_has_devices_without_the_finalizer",
+    "no_claim_outlives_the_attempt_for_it",
     "the_extended_resources_of_a_bound_pod_are_on_its_node",
 ]
+
+_LOOK_SECONDS: Final = 0.1
+_LEAVES_SECONDS: Final = 0.3
+_LEAVES_MESSAGES: Final = 12
+"""A claim is read, freed of its finalizer and deleted within so long, and so many messages."""
 
 
 def _allocated(world: "World", change: Change) -> bool:
@@ -98,6 +107,54 @@ def no_claim_for_extended_resources_is_left(world: "World") -> str | None:
     return None
 
 
+def no_claim_outlives_the_attempt_for_it(world: "World", change: Change) -> str | None:
+    """Look now and then whether a claim that a replica has created stays while its pod waits."""
+    by_replica = change.by.partition("-")[0] in world.replicas
+    if change.resource is RESOURCE_CLAIM and change.verb == "ADDED" and by_replica:
+        _look(world, change, inf)
+    return None
+
+
+def _look(world: "World", created: Change, since: float) -> None:
+    """Look whether the claim stays; `since` is when it was first seen to.
+
+    A write of a claim that went wrong excuses that it stays until the next attempt.
+    """
+    now, network = world.timeline.now, world.network
+    stays = _stays(world, created)
+    about_claims = (
+        at
+        for what, at in network.failed_at.items()
+        if not what or "resourceclaims" in what or what.startswith("connect")
+    )
+    if stays is None or any(at >= created.at for at in about_claims):
+        return
+    since = min(since, now) if stays else inf
+    if now > since + _LEAVES_SECONDS + _LEAVES_MESSAGES * network.latency:
+        world.fail(
+            "no claim outlives the attempt for it: "
+            f"{created.name} is left by {created.by} since {since - world.began:.3f}"
+        )
+        return
+    world.after(_LOOK_SECONDS, lambda: _look(world, created, since))
+
+
+def _stays(world: "World", created: Change) -> bool | None:
+    """Return whether the pod of the claim waits, and no attempt is under way.
+
+    None if the claim has gone or is in use, or its replica leads no longer.
+    """
+    owner = created.object["metadata"]["ownerReferences"][0]["uid"]
+    claim = world.server.storage.get(RESOURCE_CLAIM, created.name.rpartition("/")[2], NAMESPACE)
+    pod, found = world.books.pods.get(owner), leader(world)
+    if claim is None or pod is None or pod.node or found is None or found[0] != created.by:
+        return None
+    scheduler, process = found[1].scheduler, world.replicas[created.by.partition("-")[0]]
+    waits = scheduler.queue.get(Uid(owner)) is not None
+    is_tried = owner in scheduler.being_bound or scheduler.state.pods.get(Uid(owner)) is not None
+    return waits and not is_tried and process.paused_until < world.timeline.now
+
+
 def every_pod_whose_extended_resources_are_free_is_bound(world: "World") -> str | None:
     """Check that no pod waits for devices of which a node has enough that nobody has."""
     books = world.books
@@ -118,7 +175,7 @@ def every_pod_whose_extended_resources_are_free_is_bound(world: "World") -> str 
             free = [
                 one
                 for pool, one in _devices(world)
-                if pool == name and (pool, one["name"]) not in used and not one.get("taints")
+                if pool == name and (pool, one["name"]) not in used and suits({"metadata": {}}, one)
             ]
             plain = Amount(pod.need.cpu, pod.need.memory, 1)
             if len(free) >= wanted and books.free(name).covers(plain):

@@ -1,13 +1,14 @@
 """What must hold of claims for devices. How to add one: see `simulation.invariants`."""
 
+from collections import Counter
 from collections.abc import Iterator
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from faults.books import PodSeen
 from mooring.kube.resources import POD, RESOURCE_CLAIM, RESOURCE_SLICE
 from mooring.model.resource_claims import DeviceId
-from simulation.actors.accelerators import suits
+from simulation.actors.accelerators import MEMORY, suits, wanted_memory
 from simulation.actors.devices import Devices, claim_of
 from simulation.actors.groups import group_of
 from simulation.cluster_books import LATE_SECONDS, kept_for_others
@@ -20,31 +21,54 @@ if TYPE_CHECKING:
 __all__ = [
     "every_pod_whose_devices_are_free_is_bound",
     "no_claim_is_kept_for_a_pod_that_has_ended",
+    "no_device_gives_more_than_it_has",
     "no_device_is_allocated_twice",
     "the_claim_of_a_bound_pod_is_reserved_for_it",
     "the_devices_in_use_equal_a_recount",
     "the_devices_of_a_bound_pod_are_on_its_node",
 ]
 
+_GI: Final = 2**30 * 10**9
+"""In billionths."""
+
 
 def no_device_is_allocated_twice(world: "World", change: Change) -> str | None:
     """Check that no other claim has a device, as far as the replica that allocates it knew."""
     if change.resource is not RESOURCE_CLAIM or change.after is None or change.before is None:
         return None
-    taken = {*_devices(change.after)} - {*_devices(change.before)}
-    if not taken:
+    taken = {*_own_devices(change.after)} - {*_own_devices(change.before)}
+    for claim in _known_claims(world, change) if taken else ():
+        if twice := taken & {*_own_devices(claim)}:
+            name = claim["metadata"]["name"]
+            return f"{change.by} gives {sorted(twice)} to {change.name}: {name} has them"
+    return None
+
+
+def no_device_gives_more_than_it_has(world: "World", change: Change) -> str | None:
+    """Check the memory of shared devices, as far as the replica that allocates them knew."""
+    if change.resource is not RESOURCE_CLAIM or change.after is None or change.before is None:
         return None
+    wanted = wanted_memory(change.after)
+    for device in {*_devices(change.after)} - {*_devices(change.before)} if wanted else ():
+        others = [each for each in _known_claims(world, change) if device in _devices(each)]
+        used = wanted + sum(map(wanted_memory, others))
+        if used > MEMORY:
+            return f"{change.by} gives {device} to {change.name}, and {used} Gi of it to all"
+    return None
+
+
+def _known_claims(world: "World", change: Change) -> Iterator[Raw]:
+    """Yield other claims with devices that the replica has given, or knows to be given."""
     told = world.server.watches.told(
         change.by, RESOURCE_CLAIM, at=world.timeline.now - LATE_SECONDS
     )
     for claim in world.server.storage.all(RESOURCE_CLAIM):
-        twice = taken & {*_devices(claim)}
-        if not twice or claim["metadata"]["uid"] == change.after["metadata"]["uid"]:
+        uid = claim["metadata"]["uid"]
+        if uid == change.object["metadata"]["uid"] or not any(_devices(claim)):
             continue
-        allocated = world.actor(Devices).allocated[claim["metadata"]["uid"]]
+        allocated = world.actor(Devices).allocated[uid]
         if allocated.by == change.by or allocated.version <= told:
-            return f"{change.by} gives {sorted(twice)} to {change.name}: {allocated.name} has them"
-    return None
+            yield claim
 
 
 def the_devices_of_a_bound_pod_are_on_its_node(world: "World", change: Change) -> str | None:
@@ -112,12 +136,17 @@ def no_claim_is_kept_for_a_pod_that_has_ended(world: "World") -> str | None:
 def the_devices_in_use_equal_a_recount(world: "World") -> str | None:
     """Check, when nothing is on its way, that replicas count the devices that claims have."""
     claims = world.server.storage.all(RESOURCE_CLAIM)
-    there = {device for claim in claims for device in _devices(claim)}
+    there = {device for claim in claims for device in _own_devices(claim)}
+    memory = _memory_in_use(world)
     for identity, engine in engines(world):
-        counted = {*engine.scheduler.state.dynamic_resources.claims.allocated.dedicated}
+        allocated = engine.scheduler.state.dynamic_resources.claims.allocated
+        counted = {*allocated.dedicated}
         if counted != there:
             more, less = sorted(counted - there), sorted(there - counted)
             return f"{identity} counts {more}, which are free, and does not count {less}"
+        consumed = {device: each["memory"] / _GI for device, each in allocated.consumed.items()}
+        if consumed != memory:
+            return f"{identity} counts {consumed} Gi of shared devices, and {memory} are in use"
     return None
 
 
@@ -144,8 +173,9 @@ def _nodes_for(world: "World", claim: Raw) -> Iterator[str]:
     if has := {device.pool for device in _devices(claim)}:
         yield from has
         return
-    storage = world.server.storage
-    used = {device for each in storage.all(RESOURCE_CLAIM) for device in _devices(each)}
+    storage, memory = world.server.storage, _memory_in_use(world)
+    used = {device for each in storage.all(RESOURCE_CLAIM) for device in _own_devices(each)}
+    used |= {device for device in memory if memory[device] + wanted_memory(claim) > MEMORY}
     wanted = claim["spec"]["devices"]["requests"][0]["exactly"]["count"]
     for slice_ in storage.all(RESOURCE_SLICE):
         spec = slice_["spec"]
@@ -157,6 +187,20 @@ def _nodes_for(world: "World", claim: Raw) -> Iterator[str]:
         }
         if len(devices - used) >= wanted:
             yield pool
+
+
+def _memory_in_use(world: "World") -> Counter[DeviceId]:
+    """Return how many Gi claims have of each shared device."""
+    used = Counter[DeviceId]()
+    for claim in world.server.storage.all(RESOURCE_CLAIM):
+        if wanted := wanted_memory(claim):
+            used.update(dict.fromkeys(_devices(claim), wanted))
+    return used
+
+
+def _own_devices(claim: Raw) -> Iterator[DeviceId]:
+    """Yield the devices that a claim shares with no other one."""
+    return iter(()) if wanted_memory(claim) else _devices(claim)
 
 
 def _devices(claim: Raw) -> Iterator[DeviceId]:

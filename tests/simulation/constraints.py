@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from simulation.storage import Raw
 
-__all__ = ["Surroundings", "is_suitable", "keeps_away", "refusal", "selects"]
+__all__ = ["Surroundings", "is_suitable", "keeps_away", "refusal", "selects", "skews"]
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _CORDONED: Final = {"key": "node.kubernetes.io/unschedulable", "value": "", "effect": "NoSchedule"}
@@ -79,6 +79,12 @@ class Surroundings:
         uid = pod["metadata"]["uid"]
         return [each for other, each in self._neighbours.items() if other != uid and each.pictures]
 
+    def and_pod(self, raw: Raw) -> "Surroundings":
+        """Return the same with one more pod, which is on a node."""
+        others = Surroundings(self.nodes, {raw["metadata"]["uid"]: (raw,)})
+        others._neighbours = self._neighbours | others._neighbours
+        return others
+
     def _seen(self, versions: Collection[Raw | None]) -> _Neighbour:
         pictures, may_be_gone = list[_Picture](), False
         for raw in versions:
@@ -123,6 +129,13 @@ def keeps_away(pod: Raw, node: Raw, neighbour: Raw) -> str | None:
     if any(_terms(pod, kind) for kind in ("podAffinity", "podAntiAffinity")):
         rules.append(_others_are_apart)
     return next(filter(None, (rule(pod, node, around.others(pod), around) for rule in rules)), None)
+
+
+def skews(pod: Raw, name: str, around: Surroundings) -> str | None:
+    """Return why topology spread refuses the node for the pod; None if it may not."""
+    others = around.others(pod)
+    said = [_is_spread(pod, node, others, around) for node in around.nodes.get(name, ()) if node]
+    return said[-1] if said and None not in said else None
 
 
 def _node_refuses(

@@ -25,6 +25,7 @@ from simulation.accelerator_invariants import (
     every_pod_whose_extended_resources_are_free_is_bound,
     no_claim_for_extended_resources_is_left,
     no_claim_has_devices_without_the_finalizer,
+    no_claim_outlives_the_attempt_for_it,
     the_extended_resources_of_a_bound_pod_are_on_its_node,
 )
 from simulation.actors.accelerators import EXTENDED
@@ -33,6 +34,7 @@ from simulation.actors.rebalancing import MOVED
 from simulation.allocation_invariants import (
     every_pod_whose_devices_are_free_is_bound,
     no_claim_is_kept_for_a_pod_that_has_ended,
+    no_device_gives_more_than_it_has,
     no_device_is_allocated_twice,
     the_claim_of_a_bound_pod_is_reserved_for_it,
     the_devices_in_use_equal_a_recount,
@@ -66,6 +68,7 @@ from simulation.placement_invariants import a_placement_keeps_the_constraints_of
 from simulation.preemption_invariants import (
     a_budget_allows_what_its_status_says,
     every_pod_that_preemption_would_place_is_placed,
+    no_budget_is_charged_for_a_pod_that_stays,
     no_eviction_is_sent_that_a_budget_forbids,
     no_pod_is_evicted_a_second_time,
     no_preemption_has_more_victims_than_its_profile_allows,
@@ -287,6 +290,8 @@ AT_EVERY_REQUEST: Final[tuple[Callable[["World", "Sent"], str | None], ...]] = (
     no_eviction_is_sent_that_a_budget_forbids,
     no_pod_is_evicted_a_second_time,
     own_evictions_are_charged,
+    no_budget_is_charged_for_a_pod_that_stays,
+    no_preemption_has_more_victims_than_its_profile_allows,
     whoever_has_pods_evicted_is_nominated,
 )
 AT_EVERY_CHANGE: Final[tuple[Callable[["World", Change], str | None], ...]] = (
@@ -301,6 +306,7 @@ AT_EVERY_CHANGE: Final[tuple[Callable[["World", Change], str | None], ...]] = (
     no_volume_is_taken_from_its_claim,
     the_volumes_of_a_bound_pod_are_on_its_node,
     no_device_is_allocated_twice,
+    no_device_gives_more_than_it_has,
     the_devices_of_a_bound_pod_are_on_its_node,
     no_more_pods_are_moved_than_the_limits_say,
     no_workload_misses_more_pods_than_its_limit,
@@ -308,9 +314,9 @@ AT_EVERY_CHANGE: Final[tuple[Callable[["World", Change], str | None], ...]] = (
     no_node_has_more_volumes_than_it_can_attach,
     no_volume_is_asked_for_where_there_is_no_space,
     no_claim_has_devices_without_the_finalizer,
+    no_claim_outlives_the_attempt_for_it,
     a_claim_gets_devices_that_suit_it,
     the_extended_resources_of_a_bound_pod_are_on_its_node,
-    no_preemption_has_more_victims_than_its_profile_allows,
     no_victim_has_run_for_less_than_its_profile_demands,
     nobody_takes_the_room_of_a_nominated_pod,
 )

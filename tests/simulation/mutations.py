@@ -294,6 +294,13 @@ MUTATIONS: Final = (
         "if plan:",
     ),
     Mutation(
+        "groups-not-moved",
+        "a group whose nodes suit only some of its members is left where it is",
+        "engine/rebalancing/whole_groups.py",
+        "        if violating:\n",
+        "        if len(violating) == len(members):\n",
+    ),
+    Mutation(
         "protected-taken",
         "a profile whose budgets are Strict takes protected victims",
         "plugins/default_preemption/plugin.py",
@@ -343,6 +350,20 @@ MUTATIONS: Final = (
         "plugins/node_volume_limits.py",
         "fits &= (new == 0) | (total <= storage.attach_limits(driver, rows))",
         "fits &= total >= 0",
+    ),
+    Mutation(
+        "shares-unlimited",
+        "claims get more of a shared device than it has",
+        "plugins/dynamic_resources/capacity.py",
+        "in_use.get(name, 0) + consumed[name].nano + allocating.get(name, 0)",
+        "consumed[name].nano + allocating.get(name, 0)",
+    ),
+    Mutation(
+        "shares-kept",
+        "what a claim has consumed of a shared device stays in use when the claim is freed",
+        "state/dynamic_resources/allocated_devices.py",
+        "consumed[name] = consumed.get(name, 0) + sign * amount.nano",
+        "consumed[name] = consumed.get(name, 0) + max(sign, 0) * amount.nano",
     ),
     Mutation(
         "nominated-port-free",

@@ -296,6 +296,8 @@ class Network:
     """Deletes the pod that a path is about."""
     _disturbed_at: float = -1.0
     """When a rule was in force last as somebody sent or connected."""
+    failed_at: dict[str, float] = field(default_factory=dict)
+    """When requests of a kind last did not go as they should; by "" if it was all of them."""
     token: str = ""
     """What the API server wants to see now; empty if nothing."""
 
@@ -305,6 +307,7 @@ class Network:
         """Connect the process; OSError if nobody answers."""
         await asyncio.sleep(self.delay())
         if not process.connected or address not in self.servers:
+            self.failed_at[""] = self.timeline.now
             raise ConnectionRefusedError(111, "Connection refused")
         if self._rule(process, f"connect {address}") is not None:
             raise ConnectionRefusedError(111, "Connection refused")
@@ -331,6 +334,7 @@ class Network:
 
     def end_all(self, of: Callable[[Link], bool] = lambda _: True) -> None:
         """Break connections; of half-open ones the process learns too."""
+        self.failed_at[""] = self.timeline.now
         for link in [link for link in self.links if of(link)]:
             link.half_open = False
             link.reset()
@@ -345,13 +349,17 @@ class Network:
             return None
         now = self._disturbed_at = self.timeline.now
         self.rules = [rule for rule in self.rules if now < rule.until and rule.times]
-        return next((rule for rule in self.rules if rule.takes(process, what, now)), None)
+        taken = next((rule for rule in self.rules if rule.takes(process, what, now)), None)
+        if taken is not None:
+            self.failed_at[what] = now
+        return taken
 
     def _arrived(self, request: Request, rule: Rule | None) -> None:
         server = self.servers.get(request.link.address)
         if not request.link.is_open and request.method == "GET":
             return  # nobody waits for it any more
         if server is None:
+            self.failed_at[""] = self.timeline.now
             request.link.reset()
             return
         outcome = rule.outcome if rule is not None else None

@@ -5,6 +5,7 @@ How to add one: see `simulation.invariants`.
 
 from collections.abc import Iterator
 from itertools import accumulate
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -18,7 +19,7 @@ from simulation.actors.groups import Groups, group_of
 from simulation.actors.rebalancing import MOVED
 from simulation.api_server import EPOCH
 from simulation.cluster_books import LATE_SECONDS, known_pods, known_versions
-from simulation.constraints import Surroundings, keeps_away, refusal
+from simulation.constraints import Surroundings, keeps_away, refusal, skews
 from simulation.scenario import ACME
 from simulation.state_invariants import engines
 from simulation.storage import Change, Raw
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "a_budget_allows_what_its_status_says",
     "every_pod_that_preemption_would_place_is_placed",
+    "no_budget_is_charged_for_a_pod_that_stays",
     "no_eviction_is_sent_that_a_budget_forbids",
     "no_pod_is_evicted_a_second_time",
     "no_preemption_has_more_victims_than_its_profile_allows",
@@ -39,10 +41,10 @@ __all__ = [
     "whoever_has_pods_evicted_is_nominated",
 ]
 
-_TOGETHER_SECONDS: Final = 0.5
-"""The victims of one preemption are evicted within so short a time."""
 _AGO_SECONDS: Final = 1.0
 """What a replica nominated so long before a decision was in its books then."""
+_FLUSH_SECONDS: Final = 30.0
+"""How often those are tried again who wait until a limit spares their victims no more."""
 _REMOVES: Final = ("evict", "delete pods")
 
 
@@ -133,6 +135,51 @@ def own_evictions_are_charged(world: "World", sent: "Sent") -> str | None:
     return None
 
 
+def no_budget_is_charged_for_a_pod_that_stays(world: "World", sent: "Sent") -> str | None:
+    """Check that a replica charges a budget for pods that it is evicting, or that have left."""
+    engine = dict(engines(world)).get(sent.identity)
+    if engine is None:
+        return None
+    state = engine.scheduler.state
+    world.removals.refused.update(dict.fromkeys(state.evictions.refused, sent.at))
+    for key, charges in state.evictions._records.charges.items():
+        for uid in charges:
+            placed = state.pods.get(Uid(uid))
+            stays = placed is not None and not placed.pod.terminating
+            if placed is not None and stays and not state.evictions.evicting(placed.pod):
+                return f"{sent.identity} charges {key} for {placed.pod.key}, which stays"
+    return None
+
+
+def no_preemption_has_more_victims_than_its_profile_allows(
+    world: "World", sent: "Sent"
+) -> str | None:
+    """Count the pods that leave for the pod for which this one leaves, and for no other one."""
+    engine = dict(engines(world)).get(sent.identity)
+    if engine is None:
+        return None
+    records, known = engine.scheduler.state.evictions._records, world.removals.evicted_for
+    for victim in records.evicting:
+        known.setdefault((sent.identity, victim), {*records.awaited_by.get(victim, ())})
+    raw = _victim(world, sent)
+    if raw is None or raw["spec"].get("schedulerName") == MOVED:
+        return None
+    preemptors = records.awaited_by.get(raw["metadata"]["uid"], {})
+    found: list[str] = []
+    for preemptor in preemptors.values():
+        most = _preemption(world, preemptor.spec.scheduler_name).get("maxVictims")
+        victims = [
+            victim
+            for victim in records.victims[preemptor.uid]
+            if {*records.awaited_by[victim]} == {preemptor.uid}
+            and preemptor.uid in known.get((sent.identity, victim), ())
+        ]
+        if most is None or len(victims) <= most:
+            return None
+        found.append(f"{sorted(victims)} leave for {preemptor.key}, and {most} may")
+    return "; ".join(found) or None
+
+
 def _budgets(engine: "Engine") -> list[Any]:
     return [*engine.scheduler.cluster.objects(Kind.POD_DISRUPTION_BUDGET).values()]
 
@@ -189,26 +236,6 @@ def _preempted(world: "World", change: Change) -> PodSeen | None:
     return PodSeen.read(change.before)
 
 
-def no_preemption_has_more_victims_than_its_profile_allows(
-    world: "World", change: Change
-) -> str | None:
-    """Count the pods that left a node together, for each pod that was nominated there."""
-    victim = _preempted(world, change)
-    most = _preemption(world, victim.scheduler).get("maxVictims") if victim is not None else None
-    engine = dict(engines(world)).get(change.by)
-    if victim is None or most is None or engine is None:
-        return None
-    state, since = engine.scheduler.state, change.at - _TOGETHER_SECONDS
-    here = [n for n in state.nominations if state.nodes.names[n.row] == victim.node]
-    known = world.removals.preempted_on.setdefault((change.by, victim.node), [])
-    known.append((change.at, victim.uid, {n.pod.uid for n in here}))
-    known[:] = [each for each in known if each[0] >= since]
-    victims, preemptors = {uid for _, uid, _ in known}, set().union(*(each[2] for each in known))
-    if len(victims) <= most * max(1, len(preemptors)):
-        return None
-    return f"{sorted(victims)} leave {victim.node} for {sorted(preemptors)}, and {most} may"
-
-
 def no_victim_has_run_for_less_than_its_profile_demands(
     world: "World", change: Change
 ) -> str | None:
@@ -263,7 +290,24 @@ def nobody_takes_the_room_of_a_nominated_pod(world: "World", change: Change) -> 
         said = [keeps_away(change.object, raw, world.books.raw[nominee.uid]) for raw, _ in versions]
         if None not in said:
             return f"{pod.key} is on {pod.node}, which is kept for {nominee.key}: {said[-1]}"
-    return None
+    return _skews_beside(world, change, pod, nominees)
+
+
+def _skews_beside(
+    world: "World", change: Change, pod: PodSeen, nominees: list[PodSeen]
+) -> str | None:
+    """Return that the pod breaks its own spread once these pods are on its node as well."""
+    decision = world.decisions.about(change)
+    if decision is None or not change.object["spec"].get("topologySpreadConstraints"):
+        return None
+    around = decision.around
+    for nominee in nominees:
+        raw = world.books.raw[nominee.uid]
+        around = around.and_pod({**raw, "spec": {**raw["spec"], "nodeName": pod.node}})
+    said = [skews(raw, pod.node, around) for raw in decision.pods]
+    if not said or None in said:
+        return None
+    return f"{pod.key} is on {pod.node}, beside {[each.key for each in nominees]}: {said[-1]}"
 
 
 def _was_nominated(world: "World", identity: str, uid: str, node: str, at: float) -> bool:
@@ -367,6 +411,7 @@ def _is_enough(free: Amount, lower: list[PodSeen], need: Amount, most: int) -> b
 
 
 def _may_leave(world: "World", other: PodSeen, limits: Raw) -> bool:
+    """Return whether the other pod may be a victim, and was when the queue was flushed last."""
     raw = world.books.raw[other.uid]
     if other.leaving or group_of(raw) is not None:
         return False
@@ -374,8 +419,10 @@ def _may_leave(world: "World", other: PodSeen, limits: Raw) -> bool:
     if any("pod-group" in key for key in labels):
         return False
     least, started = limits.get("minRuntimeSeconds", 0), raw["status"].get("startTime")
-    latest = rfc3339(EPOCH + world.timeline.now - least - LATE_SECONDS)
-    if least and (started is None or started > latest):
+    tried_at = world.timeline.now - LATE_SECONDS - _FLUSH_SECONDS
+    if least and (started is None or started > rfc3339(EPOCH + tried_at - least)):
         return False
-    is_strict = limits.get("disruptionBudgets") == "Strict"
-    return not (is_strict and world.server.budgets_of(raw))
+    if limits.get("disruptionBudgets") != "Strict":
+        return True
+    rests = world.removals.refused.get(other.uid, -inf) + world.began > tried_at
+    return not rests and not world.server.budgets_of(raw)

@@ -3,6 +3,7 @@
 How to add an invariant: see `simulation.invariants`.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ from mooring.kube.resources import NODE, POD, SCHEDULING_PROFILE
 from simulation.actors.groups import group_of
 from simulation.actors.rebalancing import MOVED, REPLACEMENT_SECONDS
 from simulation.api_server import EPOCH
-from simulation.cluster_books import LATE_SECONDS
+from simulation.cluster_books import LATE_SECONDS, known_nodes
 from simulation.constraints import Surroundings, is_suitable, refusal
 from simulation.state_invariants import leader
 from simulation.storage import Change, Raw
@@ -100,13 +101,30 @@ def no_pod_is_moved_in_vain(world: "World", sent: "Sent") -> str | None:
     begun = next((m for m in status.get("underWay", ()) if m["uid"] == metadata["uid"]), None)
     key = f"{metadata['namespace']}/{metadata['name']}"
     planned = next((m for m in status.get("plan", ()) if m["pod"] == key), None)
-    if begun is None or planned is None or group_of(raw) is not None:
+    if begun is None or planned is None:
         return None
     source, target = raw["spec"]["nodeName"], begun["to"]
-    if not all(_is_known(world, sent.identity, node) for node in (source, target)):
-        return None
-    why = _why_in_vain(world, raw, planned["goal"], source, target, status)
+    if (group := group_of(raw)) is not None:
+        why = _why_group_stays(world, sent.identity, group)
+    else:
+        why = _why_unreached(world, sent.identity, planned["goal"], source, status)
+        if why is None and all(_is_known(world, sent.identity, node) for node in (source, target)):
+            why = _why_in_vain(world, raw, planned["goal"], source, target)
     return f"{sent.identity} moves {key} from {source} to {target}: {why}" if why else None
+
+
+def _why_group_stays(world: "World", identity: str, group: str) -> str | None:
+    """Return why a whole group is moved in vain; None if a member gains, or some have left."""
+    told = world.server.watches.told(identity, NODE, at=world.timeline.now - _KNOWN_SECONDS)
+    members = [raw for raw in world.server.storage.all(POD) if group_of(raw) == group]
+    for raw in members:
+        name = raw["spec"].get("nodeName")
+        if "deletionTimestamp" in raw["metadata"] or name not in world.books.nodes:
+            return None
+        change = world.books.versions[name][-1][0]
+        if change.version > told or not is_suitable(raw, change.object):
+            return None
+    return f"all {len(members)} members suit their nodes"
 
 
 def _is_known(world: "World", identity: str, node: str) -> bool:
@@ -124,9 +142,7 @@ def _is_known(world: "World", identity: str, node: str) -> bool:
     return True
 
 
-def _why_in_vain(
-    world: "World", raw: Raw, goal: str, source: str, target: str, status: Raw
-) -> str | None:
+def _why_in_vain(world: "World", raw: Raw, goal: str, source: str, target: str) -> str | None:
     books = world.books
     if target not in books.nodes or source not in books.nodes:
         return None if world.timeline.now - books.changed_at[target] < LATE_SECONDS else "no node"
@@ -134,29 +150,56 @@ def _why_in_vain(
     has_room = books.free(source).covers(Amount())  # it may have been resized
     if goal == "Violations" and has_room and is_suitable(raw, node):
         return "it suits its node"
-    if not _takes(world, target, raw):
-        return "its target does not take it"
-    going = {m["pod"] for m in status["plan"] if m["from"] == source and m["goal"] == goal}
-    stay = [p for p in books.on_node[source].values() if p.key not in going and not p.leaving]
-    if goal == "Pack" and stay:
-        return f"{stay[0].key} stays there"
-    if goal == "MakeRoom":
-        waiting = [*_waiting(world)]
-        if not waiting and not _was_bound_lately(world):
-            return "nobody waits"
-    return None
+    return None if _takes(world, target, raw) else "its target does not take it"
+
+
+def _why_unreached(
+    world: "World", identity: str, goal: str, source: str, status: Raw
+) -> str | None:
+    """Return why no node gets empty, or has room for somebody, once all is moved; None if so.
+
+    Pods count that the replica knows of; those that leave, or are to be moved, do not.
+    """
+    moving = {m["pod"] for m in status["plan"] if m["goal"] == goal}
+    if goal == "Pack":
+        stay = [pod for pod in _known_on(world, identity, source) if pod.key not in moving]
+        return f"{stay[0].key} stays there" if stay else None
+    if goal != "MakeRoom":
+        return None
+    shown = (*status["plan"], *status.get("underWay", ()), *status.get("lastMoves", ()))
+    moved = {_workload(m["pod"]) for m in shown}
+    books, since = world.books, world.timeline.now - LATE_SECONDS
+    bound = [books.pods[uid] for uid, at in books.bound_at.items() if at > since]
+    gone = [pod for change, pod in books.gone if change.at > since]
+    if any(pod.scheduler == MOVED and _workload(pod.key) not in moved for pod in (*bound, *gone)):
+        return None  # somebody has got the room, or has gone
+    waiting = [pod for pod in _waiting(world) if _workload(pod.key) not in moved]
+    for name in books.nodes:
+        stay = [pod for pod in _known_on(world, identity, name) if pod.key not in moving]
+        used = sum((pod.need for pod in stay), Amount())
+        for node in known_nodes(world, identity, name):
+            if any((node.allocatable - used).covers(pod.need) for pod in waiting):
+                return None
+    return f"no node will have room for {[pod.key for pod in waiting]}"
+
+
+def _known_on(world: "World", identity: str, name: str) -> Iterator[PodSeen]:
+    """Yield the pods that stay on the node, and that the replica has known of for a while."""
+    told = world.server.watches.told(identity, POD, at=world.timeline.now - _KNOWN_SECONDS)
+    for pod in world.books.on_node[name].values():
+        binding = world.books.bound_by.get(pod.uid)
+        if not pod.leaving and (binding is None or binding.version <= told):
+            yield pod
+
+
+def _workload(key: str) -> str:
+    return key.rpartition("-")[0]
 
 
 def _waiting(world: "World") -> Iterator[PodSeen]:
     for pod in world.books.pods.values():
         if pod.scheduler == MOVED and not pod.node and not pod.finished:
             yield pod
-
-
-def _was_bound_lately(world: "World") -> bool:
-    since = world.timeline.now - LATE_SECONDS
-    bound = any(at > since for at in world.books.bound_at.values())
-    return bound or any(change.at > since for change, _ in world.books.gone)
 
 
 def _takes(world: "World", name: str, raw: Raw) -> bool:
@@ -239,7 +282,51 @@ def what_is_not_moved(world: "World", seconds: float) -> str | None:
             return (
                 f"{pod.key} waits, and would fit on {name} without {called}, which fits {targets}"
             )
+    return _group_not_moved(world, section, since) if "Violations" in section["goals"] else None
+
+
+def _group_not_moved(world: "World", section: Raw, since: float) -> str | None:
+    """Return which whole group is on nodes that do not suit a member, and would fit on others."""
+    groups = defaultdict[str, list[Raw]](list)
+    for raw in world.server.storage.all(POD):
+        if raw["spec"].get("schedulerName") == MOVED and (group := group_of(raw)) is not None:
+            groups[group].append(raw)
+    limits = section.get("limits") or {}
+    most = min(limits.get("movesAtATime", 1), limits.get("movesAtATimePerWorkload", 1))
+    for group, members in groups.items():
+        if len(members) > most or not all(_rests(world, raw, since) for raw in members):
+            continue
+        nodes = {r["spec"]["nodeName"]: _node_of(world, r["spec"]["nodeName"]) for r in members}
+        stays = all(is_suitable(raw, nodes[raw["spec"]["nodeName"]]) for raw in members)
+        cordoned = any((node.get("spec") or {}).get("unschedulable") for node in nodes.values())
+        if not stays and not cordoned and _fit_anew(world, members, since):
+            return f"group {group} is on {sorted(nodes)}, of which not all suit it, and fits"
     return None
+
+
+def _node_of(world: "World", name: str) -> Raw:
+    return world.books.versions[name][-1][0].object
+
+
+def _rests(world: "World", raw: Raw, since: float) -> bool:
+    """Return whether the pod is ready, may be moved, and its node has not changed."""
+    name, books = raw["spec"].get("nodeName"), world.books
+    rests = name in books.nodes and books.changed_at[name] < since
+    return rests and _is_ready(raw) and not world.server.budgets_of(raw)
+
+
+def _fit_anew(world: "World", members: list[Raw], since: float) -> bool:
+    """Return whether all these equal pods fit on nodes that suit them, once they have left."""
+    books, uids = world.books, {raw["metadata"]["uid"] for raw in members}
+    need, room = PodSeen.read(members[0]).need, 0
+    for name in books.nodes:
+        if books.changed_at[name] >= since or not is_suitable(members[0], _node_of(world, name)):
+            continue
+        leave = [pod.need for uid, pod in books.on_node[name].items() if uid in uids]
+        left = sum(leave, books.free(name)) - need
+        while left.covers(Amount()) and room < len(members):
+            left, room = left - need, room + 1
+    return room >= len(members)
 
 
 def _movable(world: "World", since: float) -> Iterator[tuple[Raw, str]]:

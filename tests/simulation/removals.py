@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from mooring.kube.resources import POD
-from mooring.model.pod import Uid
 from simulation.storage import Change, Raw
 
 __all__ = ["Removals"]
@@ -17,14 +16,14 @@ class Removals:
     """When each replica has removed which pod, by its identity and the uid."""
     kept_at: dict[tuple[str, str], float] = field(default_factory=dict)
     """When each replica kept a node last for a pod that preempts, by identity and node."""
-    preempted_on: dict[tuple[str, str], list[tuple[float, str, set[Uid]]]] = field(
-        default_factory=dict
-    )
-    """The victims of a moment, by replica and node, and who was nominated there."""
+    evicted_for: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    """Who waited for a pod soon after a replica began to evict it, by its identity and the uid."""
     nominations_of: dict[str, list[Change]] = field(default_factory=dict)
     """By uid, what replicas have written of where a pod is nominated."""
     asked_to_move: int = 0
     """How many evictions were sent for rebalancing."""
+    refused: dict[str, float] = field(default_factory=dict)
+    """By uid, when a pod rested last that the Eviction API had refused to evict."""
     moves_of: dict[str, list[float]] = field(default_factory=dict)
     """By the uid of a controller, when its pods were moved."""
     created_at: dict[str, float] = field(default_factory=dict)

@@ -1,8 +1,9 @@
 """A subject: devices with attributes and taints, and pods that get them as extended resources.
 
 A class stands for an extended resource, for which a replica makes a claim of its own as it binds
-the pod. Other claims have selectors or tolerate taints, and several pods may share one. `Devices`
-has the controller that frees and deletes claims.
+the pod. Other claims have selectors or tolerate taints, and several pods may share one. Devices of
+one model may be shared by claims, as long as their memory lasts. `Devices` has the controller that
+frees and deletes claims.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -24,11 +25,17 @@ if TYPE_CHECKING:
     from simulation.storage import Raw
     from simulation.world import World
 
-__all__ = ["EXTENDED", "Accelerators", "suits"]
+__all__ = ["EXTENDED", "MEMORY", "SHARED", "Accelerators", "suits", "wanted_memory"]
 
 EXTENDED: Final = "example.com/gpu"
 """The extended resource that the class stands for."""
+SHARED: Final = "s"
+"""The model of the devices that several claims may have, each some of its memory."""
+MEMORY: Final = 8
+"""How many Gi a shared device has."""
 _CLASS: Final = "gpu"
+_SHARED_CLASS: Final = "shared"
+_MODEL: Final = f'device.attributes["{DRIVER}"].model'
 _TAINT: Final = {"key": "sick", "effect": "NoSchedule"}
 _TOLERATION: Final = {"key": "sick", "operator": "Exists"}
 _WRITES: Final = (
@@ -51,21 +58,26 @@ class Accelerators(Actor):
         random = plan.random
         if plan.subject != self.name:
             return
-        for name in plan.nodes[:3]:
+        sharing = plan.chance(0.35)
+        for name in plan.nodes[: 1 if sharing else 3]:
             rest = {"pods": 20, "zone": random.choice("ab"), "cards": 0}
             plan.step(0.0, "nodes", "create", name=name, cpu=8, **rest)
-            models = [random.choice("aab") for _ in range(random.choice((1, 2, 3)))]
+            models = [random.choice("aabs") for _ in range(random.choice((1, 2, 3)))]
+            models = [SHARED] * random.choice((1, 1, 2)) if sharing else models
             sick = [index for index in range(len(models)) if plan.chance(0.2)]
             plan.step(0.0, self.name, "driver", node=name, models=models, sick=sick)
         for number in range(random.randint(2, 6)):
             at, name = plan.time(), f"e{number}"
-            if plan.chance(0.6):
+            if not sharing and plan.chance(0.6):
                 count = random.choice((1, 1, 2))
                 plan.step(at, self.name, "extended", name=name, count=count)
             else:
-                model, tolerates = random.choice(("", "a", "b")), plan.chance(0.4)
+                model, tolerates = random.choice(("", "a", "b", SHARED)), plan.chance(0.4)
+                model = SHARED if sharing else model
                 pods = random.choice((1, 1, 2))
                 wants = {"model": model, "tolerates": tolerates, "count": random.choice((1, 2))}
+                if model == SHARED:
+                    wants |= {"count": 1, "memory": random.choice((1, 3, 4, 6))}
                 plan.step(at, self.name, "claim", name=name, pods=pods, **wants)
             for _ in range(random.choice((0, 1, 1, 2))):
                 later = at + random.expovariate(1.0) * random.choice((0.1, 4.0))
@@ -83,13 +95,18 @@ class Accelerators(Actor):
         getattr(self, f"_{step.does}")(world, **step.args)
 
     def _driver(self, world: "World", node: str, models: list[str], sick: list[int]) -> None:
-        stands_for = device_class(_CLASS, extendedResourceName=EXTENDED)
+        dedicated = f'{_MODEL} != "{SHARED}"'
+        stands_for = device_class(_CLASS, dedicated, extendedResourceName=EXTENDED)
         world.server.create(DEVICE_CLASS, stands_for, self.name)
+        world.server.create(DEVICE_CLASS, device_class(_SHARED_CLASS), self.name)
+        capacity = {"memory": {"value": f"{MEMORY}Gi"}}
+        shared = {"capacity": capacity, "allowMultipleAllocations": True}
         devices = [
             device(
                 f"d{index}",
                 attributes={"model": model},
                 **({"taints": [_TAINT]} if index in sick else {}),
+                **(shared if model == SHARED else {}),
             )
             for index, model in enumerate(models)
         ]
@@ -109,17 +126,28 @@ class Accelerators(Actor):
         world.server.create(POD, raw, self.name)
 
     def _claim(
-        self, world: "World", name: str, pods: int, model: str, count: int, *, tolerates: bool
+        self,
+        world: "World",
+        name: str,
+        pods: int,
+        model: str,
+        count: int,
+        *,
+        tolerates: bool,
+        memory: int = 0,
     ) -> None:
         fields: dict[str, Any] = {}
         if model:
-            expression = f'device.attributes["{DRIVER}"].model == "{model}"'
-            fields["selectors"] = [{"cel": {"expression": expression}}]
+            fields["selectors"] = [{"cel": {"expression": f'{_MODEL} == "{model}"'}}]
         if tolerates:
             fields["tolerations"] = [_TOLERATION]
-        wanted = request(count=count, device_class=_CLASS, **fields)
+        if memory:
+            fields["capacity"] = {"requests": {"memory": f"{memory}Gi"}}
+        device_class = _SHARED_CLASS if model == SHARED else _CLASS
+        wanted = request(count=count, device_class=device_class, **fields)
         raw = device_claim(name, wanted, namespace=NAMESPACE)
-        raw["metadata"]["labels"] = {"model": model, "tolerates": "yes" if tolerates else "no"}
+        labels = {"model": model, "tolerates": "yes" if tolerates else "no", "memory": str(memory)}
+        raw["metadata"]["labels"] = labels
         world.server.create(RESOURCE_CLAIM, raw, self.name)
         for index in range(pods):
             entry = {"name": "gpu", "resourceClaimName": name}
@@ -147,5 +175,11 @@ def suits(claim: "Raw", one: "Raw") -> bool:
     """Return whether a claim may have a device of a slice, by its selector and its tolerations."""
     labels = claim["metadata"].get("labels") or {}
     model = (one.get("attributes") or {}).get("model", {}).get("string", "")
-    is_wanted = labels.get("model", "") in {"", model}
+    wanted = labels.get("model", "")
+    is_wanted = wanted == model or (not wanted and model != SHARED)
     return is_wanted and (not one.get("taints") or labels.get("tolerates") == "yes")
+
+
+def wanted_memory(claim: "Raw") -> int:
+    """Return how many Gi of a shared device the claim wants; 0 if it wants devices of its own."""
+    return int((claim["metadata"].get("labels") or {}).get("memory", 0))

@@ -9,11 +9,14 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from faults.books import PodSeen
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
+from mooring.testing.builders import pod
 from simulation.actors.rebalancing import MOVED, STOPPED_AFTER
 from simulation.api_server import EPOCH
+from simulation.cluster_books import BOUND_BY_ANOTHER
 from simulation.rebalancing_purposes import what_is_not_moved
-from simulation.scenario import Actor, Plan, Step
+from simulation.scenario import NAMESPACE, Actor, Plan, Step
 
 if TYPE_CHECKING:
     from simulation.storage import Change, Raw
@@ -23,8 +26,13 @@ __all__ = ["Moves"]
 
 _BEGIN: Final = 1000.0
 """The time of the world when a run begins."""
-_FULL: Final = ((4, "1", "3"), (6, "500m", "3500m"), (6, "500m", "3"), (4, "1", "2500m"))
+_FULL: Final = (
+    *((4, "1", "3"), (6, "500m", "3500m"), (6, "500m", "3"), (4, "1", "2500m")),
+    *((4, "1", "4"), (6, "500m", "4"), (8, "500m", "3500m")),
+)
 """How many pods fill two nodes, how large each is, and a pod that fits only if some are moved."""
+_TRIES: Final = 40
+"""How often a thief looks whether the node has room for it, four times a second."""
 _GOALS: Final = {
     "room": ["MakeRoom"],
     "both": ["Violations", "MakeRoom"],
@@ -38,6 +46,10 @@ class Moves(Actor):
     """Draws the situations, and sees to it that something is moved where it should be."""
 
     name = "moves"
+
+    def __init__(self) -> None:
+        self._thieves: list[dict[str, Any]] = []
+        self._stolen = 0
 
     def draw(self, plan: Plan) -> None:
         """Draw the profile, nodes and workloads, and what disturbs the moves."""
@@ -61,6 +73,9 @@ class Moves(Actor):
             plan.step(0.0, "nodes", "create", name=name, cpu=4, **rest)
             plan.step(0.1, "rebalancing", "label", node=name, value="yes")
         getattr(self, f"_draw_{kind}")(plan)
+        for _ in range(random.choice((0, 0, 1, 1, 2)) if kind != "whole" else 0):
+            cpu = random.choice(("500m", "1", "100m"))
+            plan.step(0.2, self.name, "thief", cpu=cpu, delay=random.choice((0.05, 0.5, 2.0)))
         for _ in range(random.choice((0, 0, 1, 2))):
             replica, at = random.choice(plan.replicas), random.uniform(10.0, plan.seconds)
             does = random.choice(("kill", "stop", "kill"))
@@ -139,19 +154,46 @@ class Moves(Actor):
                 scheduler=MOVED, pod=extra, **args, **flags,
             )  # fmt: skip
         for node in random.sample(plan.nodes[:3], min(len(plan.nodes), random.choice((1, 2)))):
-            plan.step(random.uniform(4.0, 20.0), "rebalancing", "label", node=node, value="no")
+            at = random.uniform(4.0, 20.0)
+            plan.step(at, "rebalancing", "label", node=node, value="no")
+            if plan.chance(0.4):
+                later = at + random.uniform(4.0, 25.0)
+                plan.step(later, "rebalancing", "label", node=node, value="yes")
 
-    def act(self, world: "World", step: Step) -> None:
-        """Do nothing: other actors take the steps."""
+    def act(self, _world: "World", step: Step) -> None:
+        """Let a thief wait for a move; other actors take the other steps."""
+        if step.does == "thief":
+            self._thieves.append(dict(step.args))
 
     def changed(self, world: "World", change: "Change") -> None:
-        """Have members of gangs become ready that run, as pods of workloads do."""
+        """Have members of gangs become ready that run, as pods of workloads do.
+
+        A thief comes to the node that a moved pod leaves.
+        """
         raw = change.object
         if change.resource is not POD or raw["spec"].get("schedulerName") != MOVED:
             return
+        if change.what == "evict" and self._thieves:
+            thief, node = self._thieves.pop(0), raw["spec"]["nodeName"]
+            steal = partial(self._steal, world, node, thief["cpu"], _TRIES)
+            world.after(thief["delay"], steal)
         running = change.after is not None and raw["status"].get("phase") == "Running"
         if running and raw["spec"].get("schedulingGroup"):
             world.after(0.5, partial(self._ready, world, raw))
+
+    def _steal(self, world: "World", node: str, cpu: str, tries: int) -> None:
+        """Have another scheduler bind a pod to the node as soon as it has room for it."""
+        raw = pod(f"thief-{self._stolen}", namespace=NAMESPACE, cpu=cpu, priority=1000)
+        raw["spec"]["schedulerName"] = "other"
+        books = world.books
+        if node not in books.nodes or not books.free(node).covers(PodSeen.read(raw).need):
+            if tries:
+                world.after(0.25, partial(self._steal, world, node, cpu, tries - 1))
+            return
+        self._stolen += 1
+        if (made := world.server.create(POD, raw, self.name)) is not None:
+            bound = {"spec": {"nodeName": node}, "status": {"phase": "Running"}}
+            world.server.change(POD, made, self.name, bound, BOUND_BY_ANOTHER)
 
     def _ready(self, world: "World", raw: "Raw") -> None:
         metadata = raw["metadata"]

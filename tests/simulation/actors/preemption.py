@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
+from mooring.model.node import HOSTNAME
 from mooring.testing.builders import api_object, pod
 from simulation.actors.strangers import HANGS
 from simulation.disruption_controller import DisruptionController
@@ -31,6 +32,14 @@ _SELECTORS: Final[tuple[dict[str, Any], ...]] = (
 )
 _WRITES: Final = ("evict", "delete pods", "evict", "delete pods", "patch status of pods", "bind")
 _OUTCOMES: Final = ("unavailable", "failed", "quota", "answer lost", "timed out late", "slow")
+_SPREAD: Final = {
+    "maxSkew": 1,
+    "topologyKey": HOSTNAME,
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"spread": "yes"}},
+}
+_REMOVES: Final = {"Default": "delete pods", "Strict": "evict"}
+"""How a victim is removed, by what the profile says of budgets."""
 
 
 class Preemption(Actor):
@@ -69,19 +78,23 @@ class Preemption(Actor):
                 0.1, self.name, "create", name=f"low{number}", count=count, cpu=cpu, app=app,
                 priority=random.choice((0, 0, 10)), returns=plan.chance(0.7), **rest,
             )  # fmt: skip
-        port = random.choice((0, 0, 8080))
+        spread = plan.chance(0.4)
+        port, removes = random.choice((0, 0, 8080)), _REMOVES[str(limits["disruptionBudgets"])]
         for number in range(random.choice((1, 2, 3))):
-            self._draw_wave(plan, number, port)
+            self._draw_wave(plan, number, port, removes, spread=spread)
 
-    def _draw_wave(self, plan: Plan, number: int, port: int) -> None:
-        """Draw important pods that come together, thieves after them, and what goes wrong."""
+    def _draw_wave(self, plan: Plan, number: int, port: int, removes: str, *, spread: bool) -> None:
+        """Draw important pods that come together, thieves after them, and what goes wrong.
+
+        With `spread` both are spread over the nodes together.
+        """
         random = plan.random
-        at = random.uniform(8.0, plan.seconds)
+        at = began = random.uniform(8.0, plan.seconds)
         for index in range(random.choice((1, 1, 2, 3))):
             plan.step(
                 at, self.name, "create", name=f"high{number}-{index}", count=1, app="",
                 cpu=random.choice(("1", "2", "3")), priority=random.choice((100, 100, 1000)),
-                returns=False, hangs=0, port=port,
+                returns=False, hangs=0, port=port, spread=spread,
             )  # fmt: skip
             if plan.chance(0.2):
                 later = at + random.expovariate(1.0)
@@ -92,13 +105,19 @@ class Preemption(Actor):
             plan.step(
                 at + random.expovariate(1.0), self.name, "create", name=f"thief{number}-{index}",
                 count=random.choice((1, 2)), cpu=random.choice(("100m", "500m", "1")),
-                priority=random.choice((20, 50, 100)), port=port if plan.chance(0.6) else 0, **rest,
+                priority=random.choice((20, 50, 100)), port=port if plan.chance(0.6) else 0,
+                spread=spread and plan.chance(0.7), **rest,
             )  # fmt: skip
         if plan.chance(0.35):
             rule = {"what": random.choice(_WRITES), "replica": "", "times": random.choice((1, 3))}
             seconds = {"seconds": random.choice((0.3, 2.0)), "lasts": 5.0}
             outcome = random.choice(_OUTCOMES)
             plan.step(at - 0.3, "faults", "requests", outcome=outcome, **rule, **seconds)
+        if plan.chance(0.25):
+            rule = {"what": removes, "replica": "", "times": random.choice((1, 2, 4))}
+            seconds = {"seconds": 0.3, "lasts": random.choice((3.0, 10.0))}
+            outcome = random.choice(("quota", "quota", "timed out"))
+            plan.step(began - 0.1, "faults", "requests", outcome=outcome, **rule, **seconds)
 
     def act(self, world: "World", step: Step) -> None:
         """Take one step."""
@@ -126,6 +145,9 @@ class Preemption(Actor):
         drawn = self._workloads[name]
         self._made += 1
         labels = {"of": name, "app": drawn["app"], HANGS: str(drawn["hangs"] or "")}
+        spec: dict[str, Any] = {"schedulerName": LIMITED}
+        if drawn.get("spread"):
+            labels["spread"], spec["topologySpreadConstraints"] = "yes", [_SPREAD]
         is_bare = not drawn["app"] and not drawn["returns"] and name.startswith("low")
         raw = pod(
             f"{name}-{self._made}",
@@ -134,7 +156,7 @@ class Preemption(Actor):
             priority=drawn["priority"],
             labels={} if is_bare else {key: value for key, value in labels.items() if value},
             ports=[{"hostPort": drawn["port"]}] if drawn["port"] else (),
-            spec={"schedulerName": LIMITED},
+            spec=spec,
         )
         world.server.create(POD, raw, self.name)
 
