@@ -6,12 +6,14 @@ import pytest
 from mooring.engine.rebalancing.placing import (
     best_fit,
     decided,
+    decided_group,
     fits_on,
     free_shares,
+    group_decision,
     share_of,
 )
 from mooring.model.pod import parse_pod
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import node, pod, pod_group
 from replanning import Replanning, owned
 
 CLUSTER = [
@@ -21,6 +23,7 @@ CLUSTER = [
     owned("a-1", cpu="1", memory="1Gi", node="a"),
     owned("b-1", cpu="3", memory="1Gi", node="b"),
 ]
+GANGS = {"multiPoint": {"enabled": [{"name": "GangScheduling"}]}}
 
 
 def test_the_policy_decides_and_the_fullest_node_is_the_best_fit() -> None:
@@ -62,3 +65,26 @@ def test_what_is_free_and_requested_is_counted_in_shares() -> None:
     assert free_shares(planning, np.array([0, 1, 2])).tolist() == [1.5, 1.0, 2.0]
     assert share_of(planning, parse_pod(pod("new", cpu="6"))) == pytest.approx(0.5)
     assert share_of(planning, parse_pod(pod("new"))) == 0.0
+
+
+def test_members_get_the_nodes_that_moves_have_left() -> None:
+    replanning = Replanning(
+        node("a", cpu="4"),
+        node("b", cpu="4"),
+        pod_group("train", 2),
+        owned("web", cpu="1", node="a"),
+        waiting=[pod(f"m{n}", cpu="3", group="train") for n in range(2)],
+        plugins=GANGS,
+    )
+    planning, (group,) = replanning.planning(), replanning.cluster.pod_groups
+    members = [*group.unscheduled.values()]
+    with planning.trial:
+        nodes = decided_group(planning, group, members)
+        assert sorted(nodes.values()) == ["a", "b"]
+        planning.trial.add(members[0], "b")
+        assert decided_group(planning, group, members[1:]) == {members[1].uid: "a"}
+    with planning.trial:
+        replanning.nominate(pod("first", cpu="3", priority=9), "b")
+        decision = group_decision(planning, group, members)
+    assert not decision.rows
+    assert decision.message

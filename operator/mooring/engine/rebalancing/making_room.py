@@ -6,8 +6,7 @@ from typing import Final
 
 from mooring.engine.extenders.answers import interested
 from mooring.engine.groups.decision import placements_of
-from mooring.engine.rebalancing.group_decisions import group_decision
-from mooring.engine.rebalancing.placing import share_of
+from mooring.engine.rebalancing.placing import group_decision, share_of
 from mooring.engine.rebalancing.plan import Step
 from mooring.engine.rebalancing.planning import Planning
 from mooring.engine.rebalancing.room import Placed, RoomSearch, carry_out

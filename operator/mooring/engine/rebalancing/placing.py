@@ -1,19 +1,32 @@
-"""Finds nodes for pods in the trial of a plan: by the policy's decision, or where they fit best."""
+"""Finds nodes for pods and groups in the trial of a plan.
 
-from collections.abc import Callable, Collection
+It is the policy's decision that finds them, or they are where a pod fits best.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 
+from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.rebalancing.planning import Planning
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.plugin_failures import PluginFailed
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
 from mooring.state.columns import IntArray
+from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["best_fit", "decided", "fits_on", "free_shares", "share_of"]
+__all__ = [
+    "best_fit",
+    "decided",
+    "decided_group",
+    "fits_on",
+    "free_shares",
+    "group_decision",
+    "share_of",
+]
 
 _Result = TypeVar("_Result")
 
@@ -26,6 +39,25 @@ def decided(planning: Planning, pod: Pod) -> str | None:
         return found.node if isinstance(found, ScheduleResult) else None
 
     return _found(planning, outcome)
+
+
+def group_decision(
+    planning: Planning, group: PodGroupState, members: Sequence[Pod]
+) -> GroupDecision:
+    """Return the decision about the group; its rows mean nothing after a pause."""
+    try:
+        return planning.what_if.decide_group(group, members, planning.pipeline, planning.budget)
+    except PluginFailed as error:
+        return GroupDecision({}, message=str(error))
+
+
+def decided_group(
+    planning: Planning, group: PodGroupState, members: Sequence[Pod]
+) -> Mapping[Uid, str]:
+    """Return the node of each member that gets one."""
+    decision = group_decision(planning, group, members)
+    names = planning.cluster.node_names
+    return {uid: names[row] for uid, row in decision.rows.items()}
 
 
 def best_fit(

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from mooring.engine.rebalancing.group_decisions import decided_group
 from mooring.engine.rebalancing.improving import VIOLATION_GAIN, violates
 from mooring.engine.rebalancing.movable import created_anew
+from mooring.engine.rebalancing.placing import decided_group
 from mooring.engine.rebalancing.plan import Move, Step
 from mooring.engine.rebalancing.planning import NOWHERE_ELSE, Planning
 from mooring.framework.decision import PodRef, TextAboutPods
