@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from hashlib import blake2b
-from types import GeneratorType
+from types import FrameType, GeneratorType
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +25,7 @@ from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.pod_group import PodGroup
 from mooring.model.pod_spec import PodSpec
+from mooring.pausing import Work
 from mooring.queueing.events import EventLog
 from mooring.queueing.heap import PodHeap
 from mooring.queueing.in_flight import InFlight
@@ -118,6 +119,7 @@ class Fingerprint:
             np.ndarray: lambda array: array.tobytes(),
             float: self._time,
             GeneratorType: self.frames,
+            Work: self._work,
         }
         self._kinds: tuple[tuple[Any, Callable[[Any], object]], ...] = (
             (tuple | list | deque, lambda values: tuple([self.of(each) for each in values])),
@@ -151,10 +153,23 @@ class Fingerprint:
         """Return where a coroutine or generator is, and what its variables are."""
         found = list[object]()
         while (frame := _frame_of(coroutine)) is not None:
-            names = sorted(name for name in frame.f_locals if name != "self")
-            variables = [(name, self.of(frame.f_locals[name])) for name in names]
-            found.append((frame.f_code.co_name, frame.f_lasti, tuple(variables)))
+            found.append(self._frame(frame))
             coroutine = getattr(coroutine, "cr_await", getattr(coroutine, "gi_yieldfrom", None))
+        return tuple(found)
+
+    def _frame(self, frame: FrameType) -> object:
+        names = sorted(name for name in frame.f_locals if name != "self")
+        variables = [(name, self.of(frame.f_locals[name])) for name in names]
+        return frame.f_code.co_name, frame.f_lasti, tuple(variables)
+
+    def _work(self, work: Work[Any]) -> object:
+        """Return where a call that pauses is, and what its variables are."""
+        held, found = attributes(work), list[object]()
+        frame = None if held["_has_ended"] else getattr(held["_worker"], "gr_frame", None)
+        while frame is not None:
+            if frame.f_globals["__name__"] != Work.__module__:
+                found.append(self._frame(frame))
+            frame = frame.f_back
         return tuple(found)
 
     def _time(self, time: float) -> float:
