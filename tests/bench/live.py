@@ -11,9 +11,10 @@ import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Final
@@ -26,25 +27,38 @@ import replica
 from bench import objects
 from bench.__main__ import console, progress
 from bench.live_load import Load, names_of
-from bench.observer import Binds, watched_binds
-from bench.requests import requests_so_far
+from bench.observer import Binds, watched_binds, watched_bound_pods
+from bench.requests import attempts_so_far, requests_so_far
 from bench.runs import IDLE_SECONDS, bench_server, load_nodes
 from bench.sampling import read_samples
 from bench.schedulers import Baseline, KubeScheduler, Mooring, Scheduler
 from bench.shares import shares_table
 from bench.usage import usage_of, wait_until_idle
-from bench.workloads import WORKLOADS, Workload
+from bench.workloads import SMALL_NODE, WORKLOADS, Workload
 from controlplane import ControlPlane, ControlPlaneError
 from controlplane.access import ADMIN
 from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.releases import chosen_release
 
-__all__ = ["LiveRun", "interpreter", "live_runs", "live_table", "words_of", "write_json"]
+__all__ = [
+    "LiveRun",
+    "cpu_share",
+    "interpreter",
+    "live_runs",
+    "live_table",
+    "words_of",
+    "write_json",
+]
 
 RATES: Final = (50.0, 150.0, 300.0, 0.0)
 """The loads without any on the command line; 0 stands for names that come and go."""
 STALL_SECONDS = 10.0
 """Without a binding for so long after the load has ended, the rest of the pods is given up."""
+FULL_NODES: Final = 30
+"""Nodes of 4 CPUs, which 60 pods of 1 to 3 CPUs fill."""
+MOST_CPUS: Final = 3
+FULL_GOAL: Final = 0.6
+"""The share of kube-scheduler's CPU that Mooring may take where they fill the nodes."""
 BINDINGS: Final = "POST pods/binding 201"
 EVENTS: Final = "POST events 201"
 
@@ -61,9 +75,11 @@ class LiveRun:
     cpu_seconds: float
     """The scheduler's, from the beginning of the load until it had nothing left to do."""
     latencies: tuple[float, ...]
-    """Seconds from creation to binding, ascending; empty if names came and went."""
+    """Seconds from creation to binding, ascending."""
     events: int = 0
     """Events that were written meanwhile: a scheduler may put that off until it is stopped."""
+    attempts: int = 0
+    """How often the scheduler tried a pod."""
 
     @property
     def cpu_ms_per_pod(self) -> float:
@@ -78,10 +94,15 @@ class LiveRun:
 
 
 def live_runs(
-    control_plane: ControlPlane, scheduler: Scheduler, rates: Sequence[float], seconds: float
+    control_plane: ControlPlane,
+    scheduler: Scheduler,
+    rates: Sequence[float],
+    seconds: float,
+    most_cpus: int = 0,
 ) -> Iterator[LiveRun]:
     """Run the loads one after the other beside the scheduler, each in a namespace of its own.
 
+    Pods that come and go request up to so many whole CPUs; 0: all request the same.
     The scheduler goes on from one to the next, as in a cluster, and nothing is deleted before it
     has stopped.
     """
@@ -92,6 +113,7 @@ def live_runs(
             for rate in rates:
                 namespaces.append(create_namespace(access, "live"))
                 load = _load(control_plane, scheduler, namespaces[-1], rate, seconds)
+                load = replace(load, most_cpus=most_cpus)
                 progress.begin(f"{words_of(rate)}, {scheduler.label}")
                 run = _measured(control_plane, scheduler, namespaces[-1], load)
                 progress.end(", ".join(_told(run)))
@@ -114,7 +136,8 @@ def live_table(runs: Sequence[LiveRun]) -> Table:
     table = Table(title="pods created one by one beside the running scheduler")
     table.add_column("load")
     table.add_column("scheduler")
-    for title in ("bound", "of", "events", "CPU ms/pod", "p50 ms", "p99 ms", "max ms"):
+    titles = ("bound", "of", "attempts", "events", "CPU s", "ms/pod", "p50 ms", "p99 ms", "max ms")
+    for title in titles:
         table.add_column(title, justify="right")
     for rate, label in dict.fromkeys((run.rate, run.scheduler) for run in runs):
         some = [run for run in runs if (run.rate, run.scheduler) == (rate, label)]
@@ -143,11 +166,10 @@ def write_json(folder: Path, runs: Sequence[LiveRun]) -> Path:
 def _cells(runs: Sequence[LiveRun]) -> Iterator[str]:
     yield f"{median(run.bound for run in runs):,.0f}"
     yield f"{median(run.created for run in runs):,.0f}"
+    yield f"{median(run.attempts for run in runs):,.0f}"
     yield f"{median(run.events for run in runs):,.0f}"
+    yield f"{median(run.cpu_seconds for run in runs):.2f}"
     yield f"{median(run.cpu_ms_per_pod for run in runs):.2f}"
-    if not runs[0].rate:
-        yield from "---"
-        return
     for hundredths in (50, 99):
         yield f"{median(run.latency_ms(hundredths) for run in runs):.1f}"
     yield f"{1e3 * median(max(run.latencies, default=0.0) for run in runs):.0f}"
@@ -184,7 +206,8 @@ def _measured(
     wait_until_idle(scheduler.pid, IDLE_SECONDS)
     access, names = control_plane.access, names_of(load)
     before, requests = usage_of(scheduler.pid), requests_so_far(access)
-    with _watched(control_plane, namespace, names) as binds:
+    tried = _attempts(control_plane, scheduler)
+    with _watched(control_plane, namespace, names) as (times, binds):
         done = subprocess.run(
             [sys.executable, "-m", "bench.live_load"],
             input=load.as_json(),
@@ -194,36 +217,55 @@ def _measured(
         if binds is not None:
             binds.wait(STALL_SECONDS)
         wait_until_idle(scheduler.pid, IDLE_SECONDS)
+        bound = times()
     used = usage_of(scheduler.pid).cpu_seconds - before.cpu_seconds
     answered = requests_so_far(access) - requests
     told: dict[str, Any] = orjson.loads(done.stdout)
-    times, sent = binds.times if binds is not None else {}, told["sent"]
+    sent = told["sent"]
     return LiveRun(
         scheduler.label,
         load.rate,
         created=told["created"],
         bound=answered[BINDINGS],
         cpu_seconds=used,
-        latencies=tuple(sorted(times[name] - sent[name] for name in times)),
+        latencies=tuple(sorted(bound[one] - sent[one] for one in bound.keys() & sent.keys())),
         events=answered[EVENTS],
+        attempts=_attempts(control_plane, scheduler) - tried,
     )
+
+
+def _attempts(control_plane: ControlPlane, scheduler: Scheduler) -> int:
+    return attempts_so_far(control_plane.access, scheduler.url) if scheduler.url else 0
 
 
 @contextmanager
 def _watched(
     control_plane: ControlPlane, namespace: str, names: Sequence[str]
-) -> Iterator[Binds | None]:
-    if not names:
-        yield None
+) -> Iterator[tuple[Callable[[], Mapping[str, float]], Binds | None]]:
+    """Yield what tells when pods were bound, by name; by uid without names, and no one to await."""
+    if names:
+        with watched_binds(control_plane.access, namespace, names) as binds:
+            yield lambda: binds.times, binds
         return
-    with watched_binds(control_plane.access, namespace, names) as binds:
-        yield binds
+    times: dict[str, float] = {}
+
+    def on_event(_kind: str, metadata: Mapping[str, Any]) -> bool:
+        times.setdefault(metadata["uid"], time.monotonic())
+        return True
+
+    with watched_bound_pods(control_plane.access, on_event):
+        yield times.copy, None
 
 
 @click.command()
 @click.argument("rates", nargs=-1, type=click.FloatRange(0), metavar="[RATE]...")
 @click.option("--seconds", type=click.FloatRange(1), default=30.0, help="How long each load lasts.")
 @click.option("--nodes", type=click.IntRange(1), default=1000, help="How many nodes there are.")
+@click.option(
+    "--full",
+    is_flag=True,
+    help=f"Have pods of 1 to {MOST_CPUS} CPUs come and go on {FULL_NODES} nodes of 4: no RATE.",
+)
 @click.option("--rounds", type=click.IntRange(1), default=1, help="How often to repeat A B B A.")
 @click.option("--only-mooring", is_flag=True, help="Leave out kube-scheduler.")
 @click.option("--limit", is_flag=True, help="Measure a client that decides nothing as well.")
@@ -241,6 +283,7 @@ def main(
     rounds: int,
     output: Path,
     *,
+    full: bool,
     only_mooring: bool,
     limit: bool,
     profile: bool,
@@ -253,11 +296,16 @@ def main(
 
     With --limit another program, in the middle of each round, writes what a scheduler writes for
     each pod, and decides nothing; pods that come and go are not for it.
+
+    With --full the pods that come and go fill all nodes, so that many wait. Exits with 1 if Mooring
+    takes more than 0.6 of kube-scheduler's CPU for that.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     output.mkdir(parents=True, exist_ok=True)
     runs: list[LiveRun] = []
     workload = Workload("live", "pods one by one", goal=0.0, nodes=nodes, pods=0)
+    if full:
+        workload, rates = replace(workload, nodes=FULL_NODES, node=SMALL_NODE), (0.0,)
     samples = output / "live-samples.json" if profile else None
     try:
         with bench_server() as control_plane:
@@ -270,7 +318,8 @@ def main(
                 order.insert((len(order) + 1) // 2, Baseline(control_plane, log, workload))
             for scheduler in order * rounds:
                 loads = [rate for rate in rates or RATES if rate or scheduler.decides]
-                runs += live_runs(control_plane, scheduler, loads, seconds)
+                most_cpus = MOST_CPUS if full else 0
+                runs += live_runs(control_plane, scheduler, loads, seconds, most_cpus)
     except (ControlPlaneError, KeyboardInterrupt) as error:
         if isinstance(error, ControlPlaneError) or not runs:
             raise click.ClickException(str(error)) from error
@@ -280,6 +329,19 @@ def main(
         console.print(shares_table(read_samples(samples), cost))
     console.print(live_table(runs))
     console.print(f"with {interpreter()}; written to {write_json(output, runs)}", soft_wrap=True)
+    share = cpu_share(runs) if full else None
+    if share is not None:
+        console.print(f"mooring takes {share:.2f} of kube-scheduler's CPU; goal {FULL_GOAL}")
+        sys.exit(share > FULL_GOAL)
+
+
+def cpu_share(runs: Sequence[LiveRun]) -> float | None:
+    """Return Mooring's CPU as a share of kube-scheduler's, by medians; None without both."""
+    ours, theirs = (
+        [run.cpu_seconds for run in runs if run.scheduler == label]
+        for label in (Mooring.label, KubeScheduler.label)
+    )
+    return median(ours) / median(theirs) if ours and theirs else None
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The process that makes the load of `bench.live`, so that its CPU is not a scheduler's.
 
 Reads a `Load` as JSON from its input, and prints when each pod's creation was sent, in seconds of
-the monotonic clock, which all processes of a machine share.
+the monotonic clock, which all processes of a machine share: by name, or by uid where names return.
 """
 
 import asyncio
@@ -42,6 +42,8 @@ class Load:
     seconds: float
     rate: float
     """Pods per second, each by itself; 0: names that come and go instead."""
+    most_cpus: int = 0
+    """Each pod that comes and goes requests 1 to so many whole CPUs; 0: all request the same."""
 
     def as_json(self) -> bytes:
         """Return what `main` reads."""
@@ -59,10 +61,17 @@ class _Client:
         self._load = load
         self.sent: dict[str, float] = {}
 
-    async def create(self, name: str) -> None:
+    async def create(self, name: str, cpus: int = 0) -> str:
+        """Create the pod; return its uid."""
         body = {**self._load.pod, "metadata": {**self._load.pod["metadata"], "name": name}}
+        if cpus:
+            (container,) = body["spec"]["containers"]
+            requests = {"requests": {"cpu": str(cpus)}}
+            body["spec"] = {**body["spec"], "containers": [{**container, "resources": requests}]}
         self.sent[name] = time.monotonic()
-        await self._call("POST", "", body)
+        answer = orjson.loads(await self._call("POST", "", body))
+        uid: str = answer["metadata"]["uid"]
+        return uid
 
     async def change(self, name: str, value: str) -> None:
         await self._call("PATCH", f"/{name}", {"metadata": {"labels": {"changed": value}}})
@@ -70,7 +79,7 @@ class _Client:
     async def delete(self, name: str) -> None:
         await self._call("DELETE", f"/{name}", {"gracePeriodSeconds": 0})
 
-    async def _call(self, method: str, rest: str, body: dict[str, Any]) -> None:
+    async def _call(self, method: str, rest: str, body: dict[str, Any]) -> str:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         path, data = f"{self._load.path}{rest}", orjson.dumps(body)
         headers = {"Content-Type": kind}
@@ -78,6 +87,7 @@ class _Client:
             text = await answer.text()
         if not answer.ok and (method == "POST" or answer.status not in _AWAY):
             raise RuntimeError(f"{method} {path}: {answer.status}: {text[:300]}")
+        return text
 
 
 async def _steady(client: _Client, load: Load) -> None:
@@ -89,21 +99,22 @@ async def _steady(client: _Client, load: Load) -> None:
             creations.create_task(client.create(name))
 
 
-async def _come_and_go(client: _Client, load: Load, number: int) -> int:
-    """Create, change and delete one name until the end; return how often it was created."""
+async def _come_and_go(client: _Client, load: Load, number: int) -> dict[str, float]:
+    """Create, change and delete one name until the end; return when by uid it was created."""
     random = Random(number)  # noqa: S311 - the same lives in each run
-    name, created = f"churn-{number:02}", 0
+    name, sent = f"churn-{number:02}", dict[str, float]()
     end = time.monotonic() + load.seconds
     while time.monotonic() < end:
-        await client.create(name)
-        created += 1
+        cpus = random.randint(1, load.most_cpus) if load.most_cpus else 0
+        uid = await client.create(name, cpus)
+        sent[uid] = client.sent[name]
         life = random.uniform(*LIVES)
         await asyncio.sleep(life / 2)
         if random.random() < CHANGED:
-            await client.change(name, str(created))
+            await client.change(name, str(len(sent)))
         await asyncio.sleep(life / 2)
         await client.delete(name)
-    return created
+    return sent
 
 
 async def _run(load: Load) -> dict[str, Any]:
@@ -116,7 +127,8 @@ async def _run(load: Load) -> dict[str, Any]:
             await _steady(client, load)
             return {"created": len(client.sent), "sent": client.sent}
         lives = (_come_and_go(client, load, number) for number in range(NAMES))
-        return {"created": sum(await asyncio.gather(*lives)), "sent": {}}
+        sent = {uid: at for one in await asyncio.gather(*lives) for uid, at in one.items()}
+        return {"created": len(sent), "sent": sent}
 
 
 def main() -> None:

@@ -1,23 +1,46 @@
-"""How many requests the API server has answered, from its own metrics."""
+"""Counts from metrics: requests that the API server answered, attempts of a scheduler."""
 
 import re
+import ssl
 from collections import Counter
+from urllib.request import Request
 
 from controlplane import Access
+from controlplane.access import ADMIN
+from controlplane.tls import tls_opener
 
-__all__ = ["requests_so_far", "writes"]
+__all__ = ["attempts_so_far", "requests_so_far", "writes"]
 
 WRITING = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE"})
 OF_SCHEDULING = frozenset({"pods", "events", "resourceclaims"})
 """The resources that a scheduler writes for a pod."""
 
 LINE = re.compile(r"^apiserver_request_total\{(?P<labels>.*)\} (?P<count>\S+)$", re.MULTILINE)
+ATTEMPT = re.compile(r"^scheduler_schedule_attempts_total\{.*\} (\S+)$", re.MULTILINE)
 LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 def requests_so_far(access: Access) -> Counter[str]:
     """Count the requests since the server began, by `VERB resource[/subresource] code`."""
     return parse(access.kubectl("get", "--raw", "/metrics"))
+
+
+def attempts_so_far(access: Access, url: str) -> int:
+    """Count the attempts of the scheduler that serves its metrics below the URL, on loopback.
+
+    The certificate is not verified: the scheduler made it for itself.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    token = {"Authorization": f"Bearer {access.tokens[ADMIN]}"}
+    with tls_opener(context).open(Request(f"{url}/metrics", headers=token)) as answer:  # noqa: S310 - https
+        return attempts(answer.read().decode())
+
+
+def attempts(metrics: str) -> int:
+    """Count the attempts about single pods, from the text of a scheduler's metrics."""
+    return sum(round(float(count)) for count in ATTEMPT.findall(metrics))
 
 
 def parse(metrics: str) -> Counter[str]:

@@ -39,6 +39,10 @@ class Scheduler(Protocol):
     def pid(self) -> int:
         """The process id; only while it runs."""
 
+    @property
+    def url(self) -> str:
+        """Where it serves its metrics; only while it runs. "": it has none."""
+
     def start(self, extenders: Sequence[Raw] = ()) -> None:
         """Start it, and wait until it mirrors the cluster; Mooring's extenders are in a profile."""
 
@@ -63,6 +67,10 @@ class KubeScheduler:
     @property
     def pid(self) -> int:
         return self._control_plane.pids["kube-scheduler"]
+
+    @property
+    def url(self) -> str:
+        return self._control_plane.url("kube-scheduler")
 
     def start(self, extenders: Sequence[Raw] = ()) -> None:
         limits = {"qps": QPS, "burst": QPS}
@@ -98,6 +106,7 @@ class Mooring:
         self._log = log
         self._samples = samples
         self._records = records
+        self._port = 0
         self._group: ProcessGroup | None = None
         self._program: Program | None = None
 
@@ -107,9 +116,14 @@ class Mooring:
             raise RuntimeError("Mooring is not running")
         return self._program.pid
 
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self._port}"
+
     def start(self, extenders: Sequence[Raw] = ()) -> None:  # noqa: ARG002 - has a profile
         kubeconfig = self._access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
         (port,) = free_ports(1)
+        self._port = port
         # kube-scheduler elects no leader here either.
         options = [f"--qps={QPS}", f"--burst={QPS}", "--no-leader-elect", "--log-level=warning"]
         if not self._records:
@@ -152,6 +166,10 @@ class Baseline:
         if self._program is None:
             raise RuntimeError("the baseline is not running")
         return self._program.pid
+
+    @property
+    def url(self) -> str:
+        return ""
 
     def start(self, extenders: Sequence[Raw] = ()) -> None:  # noqa: ARG002 - has none
         kubeconfig, nodes = str(self._access.admin_kubeconfig), str(self._workload.nodes)

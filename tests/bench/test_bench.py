@@ -117,8 +117,10 @@ def test_pods_that_come_one_by_one_are_bound_and_timed(
     if which == "mooring":
         scheduler = Mooring(server, tmp_path / "mooring.log")
     with nodes_of(server, WORKLOADS["basic"].scaled(SCALE)):
-        steady, churn = live_runs(server, scheduler, (20.0, 0.0), seconds=1.0)
+        steady, churn = live_runs(server, scheduler, (20.0, 0.0), seconds=1.0, most_cpus=3)
     for run in (steady, churn):
+        assert run.attempts >= run.bound
+        assert len(run.latencies) == run.bound
         assert run.scheduler == which
         assert 0 < run.bound <= run.created
         assert run.events >= run.bound

@@ -1,6 +1,6 @@
 from collections import Counter
 
-from bench.requests import parse, requests_so_far, writes
+from bench.requests import attempts, parse, requests_so_far, writes
 from controlplane import ControlPlane
 
 METRICS = """\
@@ -31,6 +31,17 @@ def test_writes_are_those_that_a_scheduler_makes_for_a_pod() -> None:
     assert writes(parse(METRICS)) == Counter(
         {"POST pods/binding": 33, "POST events": 10, "PUT resourceclaims/status": 7}
     )
+
+
+def test_attempts_of_all_results_and_profiles_are_counted() -> None:
+    name = "scheduler_schedule_attempts_total"
+    lines = (
+        f"# TYPE {name} counter",
+        f'{name}{{profile="a",result="scheduled"}} 12',
+        f'{name}{{profile="b",result="unschedulable"}} 3e+01',
+        'scheduler_podgroup_schedule_attempts_total{profile="a",result="scheduled"} 5',
+    )
+    assert attempts("\n".join(lines)) == 42
 
 
 def test_a_real_server_counts_a_binding(control_plane: ControlPlane, namespace: str) -> None:

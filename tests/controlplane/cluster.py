@@ -131,6 +131,10 @@ class ControlPlane:
         """Process ids of what runs now, by program name."""
         return {program.name: program.pid for program in self._programs}
 
+    def url(self, name: str) -> str:
+        """Return where the program of this name serves, such as its metrics."""
+        return self._running_layout.url(name)
+
     @property
     def logs(self) -> dict[str, Path]:
         """Log files of what runs now, by program name."""
