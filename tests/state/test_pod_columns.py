@@ -57,6 +57,16 @@ def test_a_free_slot_is_used_again_and_clean() -> None:
     assert columns.requests("example.com/gpu").tolist() == [0]
 
 
+def test_only_pods_that_are_somewhere_have_a_priority_below_another() -> None:
+    columns = Columns()
+    assert not columns.has_below(9)
+    placed = columns.put(parse_pod(pod("a", priority=7)))
+    assert columns.has_below(8)
+    assert not columns.has_below(7)
+    columns.drop(placed)
+    assert not columns.has_below(8)
+
+
 def test_a_newer_version_of_a_pod_renews_its_start() -> None:
     columns = Columns()
     placed = columns.put(parse_pod(pod("a")), 0)

@@ -312,10 +312,15 @@ class LiveDryRun:
 
     def __init__(self, search: NodeSearch, pre_filtered: PreFiltered | None) -> None:
         self._search = search
-        resource_filter = search.resource_filter(pre_filtered) if pre_filtered is not None else None
-        self.resource_requests: Mapping[str, int] | None = (
-            resource_filter[1] if resource_filter is not None else None
-        )
+        self._pre_filtered = pre_filtered
+
+    @property
+    def resource_requests(self) -> Mapping[str, int] | None:
+        """What must be free on a node beside a pod slot, see `DryRun`."""
+        if self._pre_filtered is None:
+            return None
+        resource_filter = self._search.resource_filter(self._pre_filtered)
+        return resource_filter[1] if resource_filter is not None else None
 
     def trial(self) -> AbstractContextManager[Trial]:
         """Return a trial: inside, pods may be removed and added; at the end all is as it was."""

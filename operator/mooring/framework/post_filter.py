@@ -32,12 +32,14 @@ __all__ = [
 class DryRun(Protocol):
     """Runs the pod's filters on a cluster with pods added or removed (DryRunPreemption)."""
 
-    resource_requests: Mapping[str, int] | None
-    """What must be free on a node, beside a pod slot, if no other filter depends on other pods.
+    @property
+    def resource_requests(self) -> Mapping[str, int] | None:
+        """What must be free on a node, beside a pod slot, if no other filter depends on other pods.
 
-    Then a node fits after evictions exactly if these amounts and a slot are free, and no trial is
-    needed. None: other filters of this pod (ports, affinity, volumes) depend on other pods too.
-    """
+        Then a node fits after evictions exactly if these amounts and a slot are free, and no trial
+        is needed. None: other filters of this pod (ports, affinity, volumes) depend on other pods
+        too.
+        """
 
     def trial(self) -> AbstractContextManager[Trial]:
         """Let pods be removed and added inside; at the end everything is as it was."""

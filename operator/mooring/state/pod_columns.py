@@ -80,6 +80,10 @@ class PodColumns:
         """The pods' priorities."""
         return read_only(self._priority.data[: len(self._pods)])
 
+    def has_below(self, priority: int) -> bool:
+        """Return whether any pod, placed or nominated, has a lower priority than this."""
+        return bool(((self.priority < priority) & (self.rows >= 0)).any())
+
     @property
     def started(self) -> npt.NDArray[np.float64]:
         """When the pods started."""

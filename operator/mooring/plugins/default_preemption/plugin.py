@@ -105,15 +105,15 @@ class DefaultPreemption:
             return NotEligible(f"preemption: {not_eligible}")
         if state.processed is not None:
             return self._of_processed(state, state.processed)
-        by_extenders = state.diagnosis.extender_rows
-        rows = np.setdiff1d(state.diagnosis.resolvable_rows, by_extenders)
+        rows = state.diagnosis.resolvable_rows
+        by_extenders = np.isin(rows, state.diagnosis.extender_rows)
+        rows, fitting = rows[~by_extenders], rows[by_extenders]
         rejections: Counter[str] = Counter()
         candidates = self._find_candidates(state, rows, rejections, dry_runs)
         if candidates and state.preempt_extenders:
             return Candidates(tuple(_for_extenders(state, found) for found in candidates))
         if candidates:
             return self._nomination(state, candidates)
-        fitting = np.intersect1d(state.diagnosis.resolvable_rows, by_extenders)
         if (without := _without_victims(state, fitting, rejections)) is not None:
             return NotEligible(f"preemption: {without}", is_error=True)
         rejections[_NOT_HELPFUL] += state.diagnosis.total - len(state.diagnosis.resolvable_rows)
@@ -135,8 +135,11 @@ class DefaultPreemption:
         """
         if not len(rows):
             return []
-        needs = state.dry_run.resource_requests
         groups = self._groups(state)
+        if not groups and not state.cluster.pod_columns.has_below(state.pod.spec.priority):
+            rejections[_NO_VICTIMS] += len(rows)
+            return []
+        needs = state.dry_run.resource_requests
         wholes = {n: partial(dry_runs.whole_group, g, state) for n, g in groups.items()}
 
         def potential_victims(needs: Mapping[str, int]) -> PotentialVictims:
