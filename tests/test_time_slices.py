@@ -130,13 +130,6 @@ async def test_the_event_loop_rests_for_so_many_times_as_long_as_the_slice_took(
     assert rests == [6.0, 6.0]
 
 
-async def test_work_ends_in_a_pause_after_which_it_is_not_wanted() -> None:
-    work = Work()
-    slices = TimeSlices(1.0, clock=lambda: work.now)
-    await slices.run_while(lambda: work.steps < 3, partial(work.run, 7))
-    assert work.steps == 3
-
-
 async def test_a_slice_lasts_as_long_as_it_took_to_close_and_open_what_is_around_a_pause() -> None:
     work = Work()
     slices = TimeSlices(1.0, clock=lambda: work.now)

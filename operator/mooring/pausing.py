@@ -119,7 +119,9 @@ class Work(Generic[_Result]):
             _thread.active = outer
 
     def result(self) -> _Result:
-        """Return what the call has returned, once it has ended."""
+        """Return what the call has returned, once it has ended, or raise what it has raised."""
+        if self._error is not None:
+            raise self._error
         return self._results[0]
 
     def cancel(self) -> None:
