@@ -124,23 +124,6 @@ def test_filters_that_read_the_node_alone_do_not_run_again_beside_nominated_pods
     assert steps(500) < steps(1) + 100
 
 
-def test_filters_that_read_the_node_alone_do_not_run_again_to_say_why_a_full_node_rejects() -> None:
-    def steps(requirements: int) -> int:
-        deciding = Deciding(node("a", cpu="4"))
-        search, said = deciding.search(pod("new", cpu="5", affinity=requiring(requirements)))
-        search.feasible(said)
-        return calls_in(lambda: search.diagnose(said))
-
-    assert steps(500) < steps(1) + 100
-
-
-def test_a_diagnosis_has_nodes_that_their_own_fields_and_nodes_that_their_pods_rule_out() -> None:
-    deciding = Deciding(node("a", cpu="1"), node("b", unschedulable=True), node("c", cpu="1"))
-    search, said = deciding.search(pod("new", cpu="2"))
-    rejected = {group.plugin: group.rows.tolist() for group in search.diagnose(said).rejected}
-    assert rejected == {"NodeUnschedulable": [1], "NodeResourcesFit": [0, 2]}
-
-
 def test_a_filter_that_reads_the_node_alone_still_rejects_beside_nominated_pods() -> None:
     deciding = Deciding(node("a", cpu="4", unschedulable=True))
     deciding.nominate(pod("hoping", cpu="1", priority=9), "a")

@@ -266,15 +266,15 @@ class NodeSearch:
         if isinstance(pre_filtered, Diagnosis):
             why = Explanation.single(pre_filtered.pre_filter or "", 1, resolvable=False)
             return [RejectedNodes(next(iter(pre_filtered.pre_filter_plugins)), rows, why)]
-        return self._filter_rejections(pre_filtered, rows, self._filters_at(rows))
+        return self._filter_rejections(pre_filtered, rows, self._filters_at(row))
 
-    def _filters_at(self, rows: IntArray) -> Sequence[FilterPlugin]:
-        """Return the filters that may reject the rows, also when pods come or go.
+    def _filters_at(self, row: int) -> Sequence[FilterPlugin]:
+        """Return the filters that may reject the row when pods come or go.
 
         A trial changes no node: what passes the filters that read only the node still passes them.
         """
         filters = self.pipeline.filters
-        if not self.results.fits_without_pods[rows].all():
+        if not self.results.fits_without_pods[row]:
             return filters
         return [
             plugin
@@ -311,8 +311,7 @@ class NodeSearch:
             reason = _NOT_NAMED.format(" ".join(sorted(pre_filtered.restricted_by)))
             why = Explanation.single(reason, len(not_named), resolvable=False)
             rejected.append(RejectedNodes(pre_filtered.restricted_by[0], not_named, why))
-        filters = self._filters_at(remaining)
-        rejected += self._filter_rejections(pre_filtered, remaining, filters)
+        rejected += self._filter_rejections(pre_filtered, remaining, self.pipeline.filters)
         return self._diagnosis(rejected=(*rejected, *with_nominated))
 
     def diagnosis_of(self, pre_filtered: PreFiltered, rows: IntArray) -> Diagnosis:
