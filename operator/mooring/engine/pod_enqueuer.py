@@ -622,7 +622,9 @@ class PodEnqueuer:
             uids = [pod.uid for pod in pods if pod.namespace == namespace]
         self._unsettled.update(dict.fromkeys(uids))
         with Work(self.find_profiles) as work:
-            any(work.advance() for _ in range(_FOUND_AT_ONCE))
+            for _ in range(_FOUND_AT_ONCE):
+                if work.advance():
+                    break
         if self._unsettled or self._scheduler.state.recounting:
             self._is_unsettled.set()
             for in_flight in self._scheduler.queue.in_flight:

@@ -29,8 +29,6 @@ from mooring.time_slices import REST, TimeSlices
 
 __all__ = ["compared_nodes"]
 
-_SLICE: Final = 500
-"""Objects between two looks at the clock."""
 _MOST_NAMED: Final = 10
 """Nodes that are named for each group of equal pods."""
 
@@ -95,15 +93,13 @@ class _Nodes:
         state, movable, pools = scheduler.state, Counter[str | None](), dict[str, str]()
 
         def steps() -> None:
-            for count, placed in enumerate(tuple(state.pods)):
+            for placed in tuple(state.pods):
+                pause()
                 movable[placed.pod.node_name] += not stays_on_its_node(placed.pod)
-                if not count % _SLICE:
-                    pause()
-            for count, node in enumerate(tuple(state.nodes.nodes)):
+            for node in tuple(state.nodes.nodes):
+                pause()
                 if node is not None:
                     pools[node.name] = pool_of(node.labels)
-                if not count % _SLICE:
-                    pause()
 
         await TimeSlices(rest=REST, clock=clock).run(steps)
         rows = state.nodes.order()

@@ -39,8 +39,6 @@ _LABEL_SECONDS: Final = 60.0
 """How old the list of labels may be."""
 _FIRST_LABELS: Final = (ZONE, BETA_ZONE, "topology.kubernetes.io/rack", "rack")
 _MOST_DEVICES: Final = 200
-_SLICE: Final = 100
-"""Nodes between two looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,12 +129,11 @@ class Nodes:
         names, codes = list[str](), list[int]()
 
         def steps() -> None:
-            for count, node in enumerate(nodes):
+            for node in nodes:
+                pause()
                 names.append(node.name if node is not None else "")
                 value = node.labels.get(label) if node is not None else None
                 codes.append(-1 if value is None else values.setdefault(value, len(values)))
-                if not count % _SLICE:
-                    pause()
 
         await TimeSlices(rest=REST, clock=self._clock).run(steps)
         return {
@@ -158,13 +155,12 @@ class Nodes:
         version, values = table.topology_version, dict[str, set[str]]()
 
         def steps() -> None:
-            for count, node in enumerate(tuple(table.nodes)):
+            for node in tuple(table.nodes):
+                pause()
                 for key, value in node.labels.items() if node is not None else ():
                     distinct = values.setdefault(key, set())
                     if len(distinct) <= _MOST_VALUES:
                         distinct.add(value)
-                if not count % _SLICE:
-                    pause()
 
         await TimeSlices(rest=REST, clock=self._clock).run(steps)
         keys = [key for key, distinct in values.items() if len(distinct) <= _MOST_VALUES]

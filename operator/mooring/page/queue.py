@@ -41,8 +41,6 @@ STATES: Final = tuple(
 """Where a pending pod is; the first four are the queues of the metric scheduler_pending_pods."""
 
 _KEPT_SECONDS: Final = 2.0
-_SLICE: Final = 200
-"""Pods between two looks at the clock."""
 _MOST_GROUPS: Final = 200
 _SAMPLE_SECONDS: Final = 10.0
 _SAMPLES: Final = 360
@@ -333,10 +331,9 @@ class Queue:
 
         def steps() -> None:
             nonlocal placed
-            for count, one in enumerate(tuple(self._scheduler.state.pods)):
+            for one in tuple(self._scheduler.state.pods):
+                pause()
                 placed += one.pod.node_name is not None and is_meant(one.pod)
-                if not count % _SLICE:
-                    pause()
             found.extend(self._pending_pods(is_meant))
 
         await TimeSlices(rest=REST, clock=self._clock).run(steps)

@@ -13,8 +13,6 @@ from mooring.time_slices import REST, TimeSlices
 __all__ = ["MOST_FOUND", "PodSearch"]
 
 MOST_FOUND: Final = 10
-_SLICE: Final = 500
-"""Pods between two looks at the clock."""
 
 _Ranked = dict[tuple[bool, str], str | None]
 """Nodes of pods by their order: whether the text is only inside of the name, and the pod."""
@@ -56,7 +54,8 @@ class PodSearch:
         found: dict[str, _Ranked] = {}
 
         def steps() -> None:
-            for count, (namespace, name, node) in enumerate(self._pods()):
+            for namespace, name, node in self._pods():
+                pause()
                 key = f"{namespace}/{name}"
                 if text in key:
                     inside = not (name.startswith(text) or key.startswith(text))
@@ -64,8 +63,6 @@ class PodSearch:
                     ranked[inside, key] = node
                     if len(ranked) > 20 * MOST_FOUND:
                         found[namespace] = _first(ranked)
-                if not count % _SLICE:
-                    pause()
 
         await TimeSlices(rest=REST, clock=self._clock).run(steps)
         return {namespace: _first(ranked) for namespace, ranked in found.items()}
