@@ -25,9 +25,9 @@ from simulation.scenario import Scenario, draw
 from simulation.shrinking import shrunk
 from simulation.world import Outcome, run
 
-__all__ = ["failures", "report", "scenario_of"]
+__all__ = ["MEET_ALL", "concluded", "failures", "report", "scenario_of"]
 
-_MEET_ALL: Final = 1_000
+MEET_ALL: Final = 1_000
 """So many seeds and more fail if there is a situation that none has met."""
 _BLOCK = 25
 """Seeds that a process runs before it tells how they ended."""
@@ -80,7 +80,7 @@ def _block(seeds: Sequence[int]) -> tuple[list[Outcome], Coverage]:
 
 
 def _many(first: int, count: int) -> int:
-    """Run seeds on all processors, tell of each failure, and show what was met."""
+    """Run seeds on all processors, tell of failures, and show what was met; return the code."""
     seeds = iter(range(first, first + count))
     blocks = list(iter(lambda: tuple(islice(seeds, _BLOCK)), ()))
     coverage, failed, done = Coverage(), 0, 0
@@ -94,12 +94,19 @@ def _many(first: int, count: int) -> int:
             if sys.stderr.isatty():
                 sys.stderr.write(f"\r{done} of {count} seeds, {failed} failed ")
     _say(coverage.table())
+    verdict, code = concluded(coverage, done, failed)
+    _say(verdict)
+    return code
+
+
+def concluded(coverage: Coverage, seeds: int, failed: int) -> tuple[str, int]:
+    """Return what came of so many seeds, of which some failed, and the exit code."""
     never = coverage.never_met()
-    _say(f"{done} seeds, {failed} failed; never met: {len(never)} situations")
-    if never and done >= _MEET_ALL:
-        _say("so many seeds have to meet all: " + "; ".join(map(": ".join, never)))
-        failed += 1
-    return failed
+    verdict = f"{seeds} seeds, {failed} failed; never met: {len(never)} situations"
+    misses = bool(never) and seeds >= MEET_ALL
+    if misses:
+        verdict += "\nso many seeds have to meet all: " + "; ".join(map(": ".join, never))
+    return verdict, int(failed > 0 or misses)
 
 
 def _one(seed: int, *, log: bool, about: str) -> int:
@@ -135,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", default="", metavar="TEXT", help="keep it as a regression")
     chosen = parser.parse_args(arguments)
     if chosen.count > 1:
-        return _many(chosen.seed, chosen.count) != 0
+        return _many(chosen.seed, chosen.count)
     return _one(chosen.seed, log=chosen.log, about=chosen.keep)
 
 

@@ -8,13 +8,14 @@ process. `make soak` runs ten thousand.
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
 import pytest
 
-from simulation.__main__ import failures, report, scenario_of
-from simulation.coverage import Coverage
+from simulation.__main__ import MEET_ALL, concluded, failures, report, scenario_of
+from simulation.coverage import POSSIBLE, Coverage, Pair
 from simulation.regressions import Regression, regressions
 from simulation.scenario import Scenario
 from simulation.world import run
@@ -65,6 +66,31 @@ def test_a_history_is_the_same_whether_its_situations_are_asked_for_or_not() -> 
     """In this seed a look at the clock takes time, and those who count situations look at it."""
     scenario = scenario_of(9721)
     assert run(scenario).trace == run(scenario, coverage=Coverage()).trace
+
+
+def test_many_seeds_that_meet_all_situations_and_break_nothing_end_well() -> None:
+    said = f"{MEET_ALL} seeds, 0 failed; never met: 0 situations"
+    assert concluded(_met(POSSIBLE), MEET_ALL, 0) == (said, 0)
+
+
+@pytest.mark.parametrize("left_out", [POSSIBLE[0], POSSIBLE[-1]])
+def test_many_seeds_that_leave_a_situation_out_fail_and_name_it(left_out: Pair) -> None:
+    coverage = _met([pair for pair in POSSIBLE if pair != left_out])
+    said, code = concluded(coverage, MEET_ALL, 0)
+    assert code == 1
+    assert said.endswith(f"so many seeds have to meet all: {': '.join(left_out)}")
+    assert concluded(coverage, MEET_ALL - 1, 0)[1] == 0
+
+
+def test_one_seed_that_breaks_an_invariant_fails_them_all() -> None:
+    assert concluded(_met(POSSIBLE), MEET_ALL, 1)[1] == 1
+    assert concluded(Coverage(), 2, 1)[1] == 1
+
+
+def _met(pairs: Sequence[Pair]) -> Coverage:
+    coverage = Coverage()
+    coverage.met.update(pairs)
+    return coverage
 
 
 def test_a_scenario_is_the_same_when_it_was_written_and_read() -> None:

@@ -68,7 +68,7 @@ class Profiles(Actor):
         raw = world.server.storage.get(SCHEDULING_PROFILE, SCHEDULER)
         if raw is None:
             world.server.create(SCHEDULING_PROFILE, _profile(spec), self.name)
-        elif raw["spec"] == _INVALID:
+        elif _is_invalid(raw):
             changed = _changed(raw, spec)
             world.server.storage.put(SCHEDULING_PROFILE, changed, self.name, "mend")
 
@@ -76,7 +76,7 @@ class Profiles(Actor):
     def is_valid(world: "World") -> bool:
         """Return whether there is a profile that takes the pods."""
         raw = world.server.storage.get(SCHEDULING_PROFILE, SCHEDULER)
-        return raw is not None and raw["spec"] != _INVALID
+        return raw is not None and not _is_invalid(raw)
 
     def _toggle_class(self, world: "World") -> None:
         raw = world.server.storage.get(PRIORITY_CLASS, "high")
@@ -95,6 +95,11 @@ def _spec(step: Step) -> dict[str, Any]:
     if kind := step.args.get("extender"):
         spec["extenders"] = [extender(ignorable=kind == "ignorable")]
     return spec
+
+
+def _is_invalid(raw: dict[str, Any]) -> bool:
+    """Return whether the profile is broken; others may have written other fields since."""
+    return bool(raw["spec"].get("plugins") == _INVALID["plugins"])
 
 
 def _profile(spec: dict[str, Any]) -> dict[str, Any]:
