@@ -462,11 +462,10 @@ def test_the_pod_of_devices_md_is_explained_as_it_prints() -> None:
     lines = [*claim_lines(plain(report), None)]
     assert len(lines) == 6
     what_if = WhatIf(deciding.cluster, ResultCache(deciding.state.nodes))
-    found = filter(None, suggestions(waiting, deciding.pipeline, what_if))
+    found = suggestions([waiting], deciding.pipeline, what_if)
     changes = [
         {
             "change": plain(each.change),
-            "cause": each.cause,
             "nodes": each.nodes,
             "examples": each.examples,
             "ended": each.ended,

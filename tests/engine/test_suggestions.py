@@ -1,6 +1,6 @@
-"""What is suggested for a pending pod makes it fit, by the word of the engine itself."""
+"""What is suggested for what waits, a pod or a group, makes it fit by the engine's own word."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hypothesis import assume, given, settings
@@ -9,26 +9,29 @@ import strategies
 from deciding import Deciding
 from devices.objects import gpu_node, share_pod
 from mooring.engine.cycle import decide
+from mooring.engine.groups.decision import decide_group
+from mooring.engine.groups.search import SearchedMembers
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.suggestions import Suggestion, suggestions
 from mooring.engine.what_if import WhatIf
 from mooring.framework.decision import TextAboutPods
-from mooring.model.pod import parse_pod
+from mooring.model.events import Kind
+from mooring.model.pod import Pod, parse_pod
 from mooring.observe.documents import plain
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group
 from mooring.testing.contract import Scenario
 
 Raw = Mapping[str, Any]
-CPU = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+GPU = "example.com/gpu"
 GPU_SHARE = {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}
 
 
 def suggested(deciding: Deciding, raw: Raw) -> list[Suggestion]:
     """Return all suggestions, the cheapest first."""
     what_if = WhatIf(deciding.cluster, ResultCache(deciding.state.nodes))
-    found = suggestions(parse_pod(raw), deciding.pipeline, what_if)
-    return sorted((item for item in found if item is not None), key=lambda item: item.cost)
+    found = suggestions([parse_pod(raw)], deciding.pipeline, what_if)
+    return sorted(found, key=lambda item: item.cost)
 
 
 def changes(deciding: Deciding, raw: Raw) -> list[str]:
@@ -41,6 +44,30 @@ def hidden(deciding: Deciding, raw: Raw) -> list[str]:
     return [text.otherwise for text in texts if isinstance(text, TextAboutPods)]
 
 
+def members(count: int, **fields: Any) -> list[Raw]:
+    return [pod(f"m{number}", group="g", **fields) for number in range(count)]
+
+
+def pending(deciding: Deciding, raws: Iterable[Raw]) -> list[Pod]:
+    pods = [parse_pod(raw) for raw in raws]
+    for one in pods:
+        deciding.state.put_unscheduled(one)
+    return pods
+
+
+def group_suggested(deciding: Deciding, raws: Iterable[Raw], **most: int) -> list[Suggestion]:
+    """Return all suggestions for the group of these members, the cheapest first."""
+    pods = pending(deciding, raws)
+    group = deciding.state.pod_groups.of(pods[0])
+    what_if = WhatIf(deciding.cluster, ResultCache(deciding.state.nodes))
+    found = suggestions(pods, deciding.pipeline, what_if, group, **most)
+    return sorted(found, key=lambda item: item.cost)
+
+
+def group_changes(deciding: Deciding, raws: Iterable[Raw]) -> list[str]:
+    return [plain(suggestion.change) for suggestion in group_suggested(deciding, raws)]
+
+
 def test_the_largest_request_that_fits_is_named_with_the_nodes_that_have_it() -> None:
     deciding = Deciding(
         node("a", memory="4Gi"),
@@ -51,7 +78,6 @@ def test_the_largest_request_that_fits_is_named_with_the_nodes_that_have_it() ->
     )
     first = suggested(deciding, pod("web", memory="8Gi"))[0]
     assert first.change == "if it requested at most 3Gi of memory instead of 8Gi"
-    assert first.cause == "memory"
     assert first.nodes == 2
     assert set(first.examples) == {"a", "b"}
 
@@ -60,7 +86,6 @@ def test_a_pod_that_fits_by_now_is_told_so_and_nothing_else() -> None:
     deciding = Deciding(node("a", cpu="4"), node("b", cpu="1"), node("c", unschedulable=True))
     (only,) = suggested(deciding, pod("web", cpu="2"))
     assert only.change == "as it is"
-    assert only.cause == "no filter rejects every node any more"
     assert (only.nodes, only.examples, only.ended) == (1, ("a",), ())
 
 
@@ -90,41 +115,26 @@ def test_a_cordoned_node_is_called_so() -> None:
 def test_a_label_that_no_node_has_is_named() -> None:
     deciding = Deciding(node("a", labels={"disk": "hdd"}))
     raw = pod("web", node_selector={"disk": "ssd"})
-    (only,) = suggested(deciding, raw)
-    assert only.change == "if it had no nodeSelector disk=ssd"
-    assert only.cause == "no node has the label disk=ssd"
+    assert changes(deciding, raw) == ["if it had no nodeSelector disk=ssd"]
 
 
-def test_a_label_that_other_nodes_have_is_not_called_missing() -> None:
-    full = pod("other", cpu="4", node="a")
-    deciding = Deciding(node("a", cpu="4", labels={"disk": "ssd"}), node("b", cpu="4"), full)
-    first = suggested(deciding, pod("web", cpu="3", node_selector={"disk": "ssd"}))[-1]
-    assert first.cause == "nodeSelector disk"
-
-
-def test_a_label_of_the_node_affinity_that_no_node_has_is_named() -> None:
+def test_a_node_affinity_is_to_be_given_up() -> None:
     expression = {"key": "zone", "operator": "In", "values": ["a", "b"]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    (only,) = suggested(Deciding(node("a")), pod("web", spec={"affinity": affinity}))
-    assert only.cause == "no node has the label zone in (a,b)"
+    raw = pod("web", spec={"affinity": affinity})
+    assert changes(Deciding(node("a")), raw) == ["if it had no required node affinity"]
 
 
 def test_a_feature_that_no_node_declares_is_named() -> None:
     raw = pod("web", spec={"hostNetwork": True, "hostUsers": False})
-    (only,) = suggested(Deciding(node("a")), raw)
-    assert only.change == "if it had no hostUsers: false beside hostNetwork"
-    assert only.cause == "no node declares the feature UserNamespacesHostNetworkSupport"
-    declaring = node("b", status={"declaredFeatures": ["UserNamespacesHostNetworkSupport"]})
-    full = pod("other", cpu="4", node="b")
-    found = suggested(Deciding(node("a"), declaring, full), {**raw, "spec": raw["spec"] | CPU})
-    assert "feature UserNamespacesHostNetworkSupport" in {item.cause for item in found}
+    expected = "if it had no hostUsers: false beside hostNetwork"
+    assert changes(Deciding(node("a")), raw) == [expected]
 
 
 def test_a_claim_that_is_missing_is_to_be_created() -> None:
     (only,) = suggested(Deciding(node("a")), pod("web", namespace="shop", claims=["nope"]))
     assert only.change == "once you create claim shop/nope"
-    assert only.cause == "claim shop/nope does not exist"
     assert (only.nodes, only.examples) == (1, ("a",))
 
 
@@ -202,6 +212,19 @@ def test_who_may_not_get_the_pods_that_end_reads_how_many_they_are() -> None:
     assert hidden(two, pod("web", cpu="2")) == ["when 2 pods on a end"]
 
 
+def test_nodes_may_go_between_two_suggestions() -> None:
+    deciding = Deciding(*(node(name, cpu="2") for name in "ab"))
+    for name in "ab":
+        deciding.place(pod(f"on-{name}", cpu="1"), name)
+    what_if = WhatIf(deciding.cluster, ResultCache(deciding.state.nodes))
+    found = suggestions([parse_pod(pod("web", cpu="2"))], deciding.pipeline, what_if)
+    assert plain(next(found).change) == "if it requested at most 1 of cpu instead of 2"
+    assert plain(next(found).change) == "when default/on-a on a ends"
+    deciding.state.delete(Kind.NODE, "a")
+    deciding.state.delete(Kind.NODE, "b")
+    assert [*found] == []
+
+
 def test_nothing_is_suggested_without_nodes() -> None:
     assert changes(Deciding(), pod("web")) == []
 
@@ -225,3 +248,146 @@ def test_every_suggestion_is_true(scenario: Scenario) -> None:
 def _key(raw: Raw) -> str:
     metadata = raw["metadata"]
     return f"{metadata.get('namespace', '')}/{metadata['name']}" if raw["kind"] == "Pod" else ""
+
+
+def test_a_group_waits_for_the_pod_that_takes_its_space() -> None:
+    """Each member would fit alone, on a or beside the squatter, and the group does not."""
+    deciding = Deciding(
+        node("a", cpu="8", resources={GPU: 2}),
+        node("b", cpu="8", resources={GPU: 2}),
+        pod("web", namespace="shop", cpu="4", node="a"),
+        pod("squat", namespace="batch", requests={GPU: 1}, node="b"),
+        pod_group("g", 4),
+    )
+    found = group_suggested(deciding, members(4, requests={GPU: 1}))
+    (ending,) = (each for each in found if each.ended)
+    assert plain(ending.change) == "when batch/squat on b ends"
+    assert isinstance(ending.change, TextAboutPods)
+    assert ending.change.otherwise == "when a pod on b ends"
+    assert "as it is" not in [plain(each.change) for each in found]
+
+
+def test_the_fewest_pods_end_and_pods_of_daemon_sets_do_not() -> None:
+    agent = pod("agent", cpu="1", node="a", owner={"kind": "DaemonSet", "name": "a", "uid": "1"})
+    others = [pod(f"small-{number}", cpu="1", node="a") for number in range(3)]
+    large = [pod(f"large-{number}", cpu="2", node="b") for number in range(2)]
+    deciding = Deciding(
+        node("a", cpu="4"), node("b", cpu="4"), agent, *others, *large, pod_group("g", 4)
+    )
+    texts = group_changes(deciding, members(4, cpu="1"))
+    assert "when 2 pods end: default/large-0, default/large-1" in texts
+
+
+def test_one_pod_on_each_node_ends_where_each_node_lacks_little() -> None:
+    nodes = [node(name, cpu="4") for name in "abc"]
+    others = [pod(f"{name}-{number}", cpu="1", node=name) for name in "abc" for number in range(3)]
+    deciding = Deciding(*nodes, *others, pod_group("g", 3))
+    (ending,) = (each for each in group_suggested(deciding, members(3, cpu="2")) if each.ended)
+    assert {ref.name[0] for ref in ending.ended} == {"a", "b", "c"}
+    assert len(ending.ended) == 3
+
+
+def test_pods_of_few_nodes_end_where_members_need_whole_nodes() -> None:
+    nodes = [node(name, cpu="4") for name in "abc"]
+    others = [pod(f"{name}-{number}", cpu="1", node=name) for name in "abc" for number in range(3)]
+    deciding = Deciding(*nodes, *others, pod_group("g", 1))
+    (ending,) = (each for each in group_suggested(deciding, members(1, cpu="4")) if each.ended)
+    assert len({ref.name[0] for ref in ending.ended}) == 1
+    assert len(ending.ended) == 3
+
+
+def test_a_group_that_fits_by_now_is_told_so_and_nothing_else() -> None:
+    deciding = Deciding(node("a", cpu="2"), node("b", cpu="2"), pod_group("g", 4))
+    (only,) = group_suggested(deciding, members(4, cpu="1"))
+    assert only.change == "as it is"
+    assert (only.nodes, set(only.examples)) == (2, {"a", "b"})
+
+
+def test_the_largest_request_of_each_member_is_named() -> None:
+    deciding = Deciding(node("a", cpu="4"), node("b", cpu="4"), pod_group("g", 4))
+    first = group_suggested(deciding, members(4, cpu="3"))[0]
+    assert first.change == "if each member requested at most 2 of cpu instead of 3"
+    assert first.nodes == 2
+
+
+def test_the_largest_card_bounds_the_request_of_each_member() -> None:
+    deciding = Deciding(gpu_node("a", cards=4, memory=16), pod_group("g", 2), plugins=GPU_SHARE)
+    (only,) = group_changes(deciding, [share_pod(f"m{n}", memory=40, group="g") for n in range(2)])
+    assert only.endswith("at most 16 of aliyun.com/gpu-mem instead of 40 (no card is larger)")
+
+
+def test_no_member_is_told_to_do_without_memory() -> None:
+    full = pod("full", memory="4Gi", node="a")
+    deciding = Deciding(node("a", memory="4Gi"), full, pod_group("g", 2))
+    assert group_changes(deciding, members(2, memory="1Gi")) == ["when default/full on a ends"]
+
+
+def test_a_taint_is_to_be_tolerated_by_all_members() -> None:
+    deciding = Deciding(node("a", taints=("gpu:NoSchedule",)), pod_group("g", 2))
+    assert group_changes(deciding, members(2)) == [
+        "if each member tolerated the taint gpu:NoSchedule",
+    ]
+
+
+def test_a_label_that_no_node_has_is_named_for_all_members() -> None:
+    deciding = Deciding(node("a"), pod_group("g", 2))
+    found = group_changes(deciding, members(2, node_selector={"disk": "ssd"}))
+    assert found == ["if each member had no nodeSelector disk=ssd"]
+
+
+def test_a_smaller_minimum_is_called_as_the_kind_of_the_group_calls_it() -> None:
+    deciding = Deciding(node("a", cpu="3"), pod_group("g", 4))
+    assert "if its minCount were at most 3 instead of 4" in group_changes(
+        deciding, members(4, cpu="1")
+    )
+    labels = {"scheduling.x-k8s.io/pod-group": "g"}
+    deciding = Deciding(node("a", cpu="3"), coscheduling_pod_group("g", 4))
+    raws = [pod(f"m{number}", cpu="1", labels=labels) for number in range(4)]
+    assert "if its minMember were at most 3 instead of 4" in group_changes(deciding, raws)
+
+
+def test_pods_end_in_the_domain_in_which_the_most_members_fit() -> None:
+    def rack(name: str) -> Mapping[str, str]:
+        return {"rack": name}
+
+    deciding = Deciding(
+        node("a", cpu="4", labels=rack("r1")),
+        node("b", cpu="4", labels=rack("r2")),
+        pod("large", cpu="3", node="a"),
+        pod("small", cpu="1", node="b"),
+        pod_group("g", 4, topology=["rack"]),
+    )
+    found = group_suggested(deciding, members(4, cpu="1"))
+    assert [plain(each.change) for each in found if each.ended] == ["when default/small on b ends"]
+
+
+def test_what_is_suggested_is_true_in_a_cluster_without_these_pods() -> None:
+    objects = [node("a", cpu="4"), node("b", cpu="4"), pod_group("g", 6)]
+    others = [pod(f"other-{number}", cpu="1", node="ab"[number % 2]) for number in range(5)]
+    found = group_suggested(Deciding(*objects, *others), members(6, cpu="1"))
+    assert any(each.ended for each in found)
+    for each in found:
+        ended = {ref.name for ref in each.ended}
+        left = [raw for raw in others if raw["metadata"]["name"] not in ended]
+        fresh = Deciding(*objects, *left)
+        pods = pending(fresh, members(6, cpu="1"))
+        group = fresh.state.pod_groups.of(pods[0])
+        assert group is not None
+        if "minCount" in plain(each.change):
+            continue  # of the group, and not of its members
+        searched = SearchedMembers(
+            each.pods, fresh.pipeline, fresh.cluster, fresh.shared, seed=0, rejected={}
+        )
+        assert decide_group(group, searched).rows
+
+
+def test_nothing_more_is_tried_once_the_budget_is_spent() -> None:
+    deciding = Deciding(node("a", cpu="2"), pod("full", cpu="2", node="a"), pod_group("g", 2))
+    assert group_suggested(deciding, members(2, cpu="1"), steps=-1) == []
+
+
+def test_the_state_is_as_before() -> None:
+    deciding = Deciding(node("a", cpu="2"), pod("full", cpu="2", node="a"), pod_group("g", 2))
+    group_suggested(deciding, members(2, cpu="1"))
+    assert deciding.cluster.nodes.requested("cpu").tolist()[0] == 2000
+    assert [placed.pod.name for placed in deciding.cluster.pods_of("a")] == ["full"]

@@ -2,14 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
 
-from mooring.engine.group_suggestions import MOST_STEPS, group_suggestions
-from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.members import group_of
 from mooring.engine.groups.status import gates_text
 from mooring.engine.result_cache import ResultCache
@@ -266,16 +264,13 @@ class PodReportBuilder:
             number, until, found = self._latest
             if number == group.number and self._clock() < until:
                 return found
-            steps = group_suggestions(
-                group,
+            found = await smallest_suggestions(
                 [queued.pod for queued in waiting],
                 pipeline,
-                scheduler.cluster,
-                ResultCache(scheduler.state.nodes),
-                SearchBudget(MOST_STEPS),
-            )
-            found = await _smallest(
-                steps, self._clock, lambda: scheduler.cluster.pod_groups.get(group.key) is group
+                WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes)),
+                self._clock,
+                wanted=lambda: scheduler.cluster.pod_groups.get(group.key) is group,
+                group=group,
             )
             self._latest = group.number, self._clock() + _KEPT_SECONDS, found
             return found
@@ -326,7 +321,7 @@ class PodReportBuilder:
         scheduler = self._scheduler
         async with self._one_at_a_time:
             return await smallest_suggestions(
-                queued.pod,
+                [queued.pod],
                 queued.pipeline,
                 WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes)),
                 self._clock,
@@ -369,29 +364,23 @@ def _gate(queued: QueuedPod) -> tuple[str, str | None]:
 
 
 async def smallest_suggestions(
-    pod: Pod,
+    members: Sequence[Pod],
     pipeline: Pipeline,
     what_if: WhatIf,
     clock: Callable[[], float],
     wanted: Callable[[], bool] = lambda: True,
+    group: PodGroupState | None = None,
 ) -> list[SuggestedChange]:
-    """Return the suggestions with the smallest changes, the smallest first, found by `what_if`.
+    """Return the suggestions with the smallest changes, the smallest first; see `suggestions`.
 
     They are fewer if a plugin fails meanwhile, if `wanted` returns False after a step, or if it
     takes too long. The event loop is free between two steps; `clock` is in seconds.
     """
-    return await _smallest(suggestions(pod, pipeline, what_if), clock, wanted)
-
-
-async def _smallest(
-    suggested: Iterator[Suggestion], clock: Callable[[], float], wanted: Callable[[], bool]
-) -> list[SuggestedChange]:
-    """Return the smallest of the suggestions that are found; see `smallest_suggestions`."""
     found, first = list[Suggestion](), clock()
 
     def find() -> None:
         with suppress(PluginFailed):  # it is logged where it failed; other suggestions are true
-            for suggestion in suggested:
+            for suggestion in suggestions(members, pipeline, what_if, group):
                 found.append(suggestion)
 
     await TimeSlices(0.0, rest=REST, clock=clock).run_while(

@@ -1,414 +1,499 @@
-"""What would make an unschedulable pod fit, found out by running the filters with the change.
+"""What would make a pod or a pod group fit that waits, found out by deciding with the change.
 
-Two kinds of changes are tried: changes of the pod and of what its claims ask for (smaller requests,
-one more toleration, one constraint less), alone and, if none alone is enough, in pairs; and pods
-that end, on the nodes where fewest have to. Nothing is guessed: each suggestion is a decision of
-the real pipeline about the changed pod, or in a trial with the changed claims or without the pods
-that end. What a suggestion says holds for the state of the cluster at the moment when it was found.
+Changes of the pod, or of all members, are tried, and pods that end, as few as are found; of a pod
+also changes of what its claims ask for and, if nothing alone is enough, two changes at once; of a
+group a smaller minimum. Members are not explained one by one: each may fit alone while the group
+does not. Nothing is guessed: each suggestion is a decision of the real pipeline in a trial. What it
+says holds for the state of the cluster at the moment when it was found.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations, islice, starmap
+from operator import attrgetter
 from typing import Final, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from mooring.engine.causes import no_such_node
-from mooring.engine.change import Change, conditions
-from mooring.engine.claim_changes import claim_changes, fewer_devices
-from mooring.engine.cycle import LiveDryRun
+from mooring.engine.changes import (
+    Change,
+    claim_changes,
+    conditions,
+    fewer_devices,
+    pod_changes,
+    requesting,
+)
 from mooring.engine.filtering import PreFiltered
+from mooring.engine.groups.budget import SearchBudget
+from mooring.engine.groups.decision import GroupDecision, placements_of
 from mooring.engine.what_if import WhatIf, stays_on_its_node
 from mooring.framework.card_plugin import CardPlugin
 from mooring.framework.claim_report import ExplainsClaims
 from mooring.framework.decision import PodRef, TextAboutPods
-from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
-from mooring.model.affinity import AffinityTerm, SpreadConstraint
-from mooring.model.declared_features import (
-    RESTART_ALL_CONTAINERS,
-    USER_NAMESPACES_HOST_NETWORK,
-    VOLUME_BIND_MOUNT_OPTIONS,
-)
-from mooring.model.events import Kind
-from mooring.model.pod import Pod
-from mooring.model.pod_spec import HostPort, PodSpec
-from mooring.model.resource_claims import PodClaim
+from mooring.framework.verdicts import Unschedulable
+from mooring.model.pod import Pod, Uid
+from mooring.model.pod_group import GroupSource
+from mooring.model.pod_spec import PodSpec
 from mooring.model.resources import CPU, MEMORY, amount_text
-from mooring.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
-from mooring.model.taints import NOT_SCHEDULABLE_TAINT, Taint, Toleration, tolerated
-from mooring.model.volumes import ClaimVolume
 from mooring.pausing import pause, pause_now
-from mooring.state.cluster import Trial
-from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.nominations import Nominee
+from mooring.state.pod_groups import PodGroupState
 
-__all__ = [
-    "EXAMPLES",
-    "MOST_CHANGES",
-    "Suggestion",
-    "possible_changes",
-    "request_text",
-    "requesting",
-    "reservation_texts",
-    "step_of",
-    "suggestions",
-    "when_ended",
-]
+__all__ = ["EXAMPLES", "Suggestion", "suggestions"]
 
-MOST_CHANGES: Final = 32
-"""Changes of the pod that are tried; each is a search over all nodes."""
-_MOST_PAIRS: Final = 32
-_MOST_TAINTS: Final = 8
-_MOST_ROWS: Final = 8
-"""Nodes on which pods are removed in a trial."""
-_MOST_ENDED: Final = 10
-"""Pods that are removed from one node."""
 EXAMPLES: Final = 3
-_TOLERATION: Final = 1.0
-"""The cost of a toleration; that of a smaller request is below 1, a pod that ends costs 1."""
-_CONSTRAINT: Final = 1.5
-"""The cost of a constraint that the pod gives up."""
-_Found = TypeVar("_Found")
-_MEBIBYTE: Final = 2**20
-_WITHOUT_FEATURE: Final = {
-    RESTART_ALL_CONTAINERS: "had no restartPolicyRules with the action RestartAllContainers",
-    USER_NAMESPACES_HOST_NETWORK: "had no hostUsers: false beside hostNetwork",
-    VOLUME_BIND_MOUNT_OPTIONS: "had no bindMountOptions",
+_MOST_STEPS: Final = 20_000
+"""What all decisions about one group may cost in all, in decisions about one pod."""
+_MOST_CHANGES: Final = 32
+"""Changes that are tried; each is a search over all nodes."""
+_MOST_PAIRS: Final = 32
+_MOST_ROWS: Final = 8
+"""Nodes on which pods end so that a pod fits."""
+_MOST_DOMAINS: Final = 3
+"""Topology domains in which pods end so that a group fits: those that the most members fit into."""
+_MOST_ENDED_FOR_POD: Final = 10
+_MOST_ENDED_FOR_GROUP: Final = 64
+_MOST_SPECS: Final = 4
+"""Different specs of members of which changes are tried."""
+_MOST_SHARING: Final = 64
+"""Members that share a node where the largest request that fits is looked for."""
+_MOST_RESOURCES: Final = 16
+"""Resources by which pods that could end are ranked; members may request hundreds."""
+_MOST_AMOUNTS: Final = 4_096
+"""Amounts of a resource among which the largest that fits is looked for."""
+_MINIMUM: Final = 0.9
+"""The cost of a smaller minimum: more than that of smaller requests."""
+_FIELDS: Final[Mapping[GroupSource, str]] = {
+    GroupSource.KUBERNETES: "minCount",
+    GroupSource.COSCHEDULING: "minMember",
+    GroupSource.PODS: "minimum",
 }
-"""What completes "if it ..." for each feature of the kubelet that a pod may need."""
+_Item = TypeVar("_Item")
+_Limits = Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Suggestion:
-    """A change after which the pod would fit on `nodes` nodes, `examples` among them.
+    """A change after which the pod or group would fit on the nodes of `rows`, each of them once.
 
-    `change` completes the sentence "it would fit on N nodes ...". `cause` is what it relieves, in a
-    few words. `cost` orders suggestions: the smaller change comes first. `pods` are the pod, or the
-    members of a group, with the change; `ended` are the pods without which they fit unchanged.
+    `change` completes the sentence "it would fit on N nodes ...", and `examples` names some of
+    them. `cost` orders suggestions: the smaller change comes first. `pods` are the pod, or the
+    members, with the change; `ended` are the pods without which they fit unchanged.
     """
 
     change: str | TextAboutPods
-    cause: str
     cost: float
-    nodes: int
+    rows: IntArray
     examples: tuple[str, ...]
-    pods: tuple[Pod, ...]
+    pods: Sequence[Pod]
     ended: tuple[PodRef, ...] = ()
 
+    @property
+    def nodes(self) -> int:
+        """On how many nodes it would fit; a group: on how many nodes together."""
+        return len(self.rows)
 
-def suggestions(pod: Pod, pipeline: Pipeline, what_if: WhatIf) -> Iterator[Suggestion]:
-    """Yield each suggestion, and pause after each change that is tried.
 
-    A pod that fits as it is, since the cluster has changed, gets only the suggestion that says so,
-    and one that fits where nodes are reserved for a group only that it waits until then.
-    In the pauses other work may go on, also such that changes the cluster. A change takes about as
-    long as a decision about a new spec. Each is tried in a trial of `what_if`, whose cache should
-    serve nothing else.
+def suggestions(
+    members: Sequence[Pod],
+    pipeline: Pipeline,
+    what_if: WhatIf,
+    group: PodGroupState | None = None,
+    steps: int = _MOST_STEPS,
+) -> Iterator[Suggestion]:
+    """Yield each suggestion for a pod, or for the members of a group that could be decided about.
+
+    What fits as it is, since the cluster has changed, gets only the suggestion that says so, and
+    what fits where nodes are reserved for others only that it waits until then. Each is tried in a
+    trial of `what_if`, whose cache should serve nothing else. It pauses after each decision; other
+    work may change the cluster then. Decisions about a group take at most so many `steps` in all.
     """
-    tried = _Suggestions(pod, pipeline, what_if)
-    as_it_is = _found(what_if, lambda _: tried.unchanged())
-    as_it_is = as_it_is or _found(what_if, tried.without_reservation)
-    if as_it_is is not None:
-        yield as_it_is
-        return
-
-    def with_changes(*changed: Change) -> Suggestion | None:
-        return _found(what_if, partial(tried.with_changes, changed))
-
-    changes = list(islice(possible_changes(pod, what_if.cluster), MOST_CHANGES))
-    helped = claims_helped = False
-    for suggestion in filter(None, map(with_changes, changes)):
-        yield suggestion
-        helped = True
-    fewer = (_mildest(with_changes, each) for each in fewer_devices(pod, what_if.cluster))
-    for suggestion in filter(None, fewer):
-        yield suggestion
-        claims_helped = True
-    rows = _found(what_if, lambda _: tried.rows_for_endings())
-    yield from filter(None, (_found(what_if, partial(tried.without_pods, row)) for row in rows))
-    # Last: claims that read other attributes than before have all devices looked at anew.
-    of_claims = list(islice(claim_changes(pod, what_if.cluster), MOST_CHANGES))
-    for suggestion in filter(None, map(with_changes, of_claims)):
-        yield suggestion
-        claims_helped = True
-    if not claims_helped:
-        # That a pod would fit without its claims does not say what to change of them.
-        tried_in_pairs = of_claims if helped else [*changes, *of_claims]
-        pairs = islice(combinations(tried_in_pairs, 2), _MOST_PAIRS)
-        yield from filter(None, starmap(with_changes, pairs))
-
-
-def _found(what_if: WhatIf, search: Callable[[Trial], _Found]) -> _Found:
-    """Return what is found in a trial, and pause; also while values that it needs are evaluated."""
-    while True:
-        try:
-            with what_if.trial() as trial:
-                found = search(trial)
-        except StillEvaluating:
-            pause_now()
-        else:
-            pause()
-            return found
-
-
-def _mildest(
-    with_changes: Callable[[Change], Suggestion | None], changes: Sequence[Change]
-) -> Suggestion | None:
-    """Return the suggestion of the first of these changes that helps; each goes further."""
-    first, last, best = 0, len(changes), None
-    while first < last:
-        middle = (first + last) // 2
-        found = with_changes(changes[middle])
-        if found is None:
-            first = middle + 1
-        else:
-            last, best = middle, found
-    return best
+    return _Suggestions(members, pipeline, what_if, group, SearchBudget(steps)).found()
 
 
 class _Suggestions:
-    """Runs the filters for the pod as it is, changed, or without some of the placed pods."""
+    """Decides about what waits, a pod or a group, as it is, changed, or without some pods."""
 
-    def __init__(self, pod: Pod, pipeline: Pipeline, what_if: WhatIf) -> None:
-        self._pod = pod
+    def __init__(
+        self,
+        members: Sequence[Pod],
+        pipeline: Pipeline,
+        what_if: WhatIf,
+        group: PodGroupState | None,
+        budget: SearchBudget,
+    ) -> None:
+        self._members = members
         self._pipeline = pipeline
         self._what_if = what_if
         self._cluster = what_if.cluster
+        self._group = group
+        self._budget = budget
+        self._first: GroupDecision | None = None
+        """The decision about the group as it is."""
+        self._short: list[str] = []
+        """Resources without which the group would fit."""
         self._short_of_devices: list[int] = []
-        """Rows where devices that end with other pods may help."""
+        """Rows where devices that end with other pods may help the pod."""
+        self._requested: dict[str, int] = {}
+        """The largest request of a member by resource, at least 1."""
+        for pod in members:
+            for name, amount in pod.spec.demand.resources.items():
+                self._requested[name] = max(self._requested.get(name, 1), amount)
 
-    def unchanged(self) -> Suggestion | None:
-        """Suggest no change if the pod fits by now; return None if it does not."""
-        rows = self._what_if.feasible_rows(self._pod, self._pipeline)
-        if not len(rows):
-            return None
-        return Suggestion(
-            change="as it is",
-            cause="no filter rejects every node any more",
-            cost=0.0,
-            nodes=len(rows),
-            examples=self._names(rows),
-            pods=(self._pod,),
-        )
+    def found(self) -> Iterator[Suggestion]:
+        """Yield what `suggestions` does."""
+        as_it_is = self._fit(self._members) or self._without_reservations()
+        if as_it_is is not None:
+            yield as_it_is
+            return
+        changes = self._changes()
+        helping = filter(None, map(self._with, changes))
+        if self._group is None:
+            yield from self._of_pod(self._members[0], changes, helping)
+            return
+        yield from helping
+        if (suggestion := self._with_minimum(self._group)) is not None:
+            yield suggestion
+        domains = map(self._without_pods, self._domains(self._group))
+        yield from islice(filter(None, domains), 1)
 
-    def without_reservation(self, trial: Trial) -> Suggestion | None:
-        """Suggest to wait for the end of a reservation; return None if that does not help."""
+    def _of_pod(
+        self, pod: Pod, changes: Sequence[Change], helping: Iterator[Suggestion]
+    ) -> Iterator[Suggestion]:
+        """Yield the changes that help, and what else does: of claims, pods that end, and pairs."""
+        helped = claims_helped = False
+        for suggestion in helping:
+            yield suggestion
+            helped = True
+        for each in fewer_devices(pod, self._cluster):
+            if (found := _mildest(each, self._with)) is not None:
+                yield found[1]
+                claims_helped = True
+        yield from filter(None, map(self._without_pods, self._rows_for_endings(pod)))
+        # Last: claims that read other attributes than before have all devices looked at anew.
+        of_claims = [*islice(claim_changes(pod, self._cluster), _MOST_CHANGES)]
+        for suggestion in filter(None, map(self._with, of_claims)):
+            yield suggestion
+            claims_helped = True
+        if not claims_helped:
+            # That a pod would fit without its claims does not say what to change of them.
+            tried_in_pairs = of_claims if helped else [*changes, *of_claims]
+            pairs = islice(combinations(tried_in_pairs, 2), _MOST_PAIRS)
+            yield from filter(None, starmap(self._with, pairs))
+
+    def _without_reservations(self) -> Suggestion | None:
+        """Suggest to wait until no nodes are reserved for others; None if that does not help."""
+        group = self._group
+        own: Container[Uid] = group.unscheduled if group else {self._members[0].uid}
         reserved = self._cluster.nominations.reserved
-        for nominee in reserved:
-            trial.withdraw(nominee.pod.uid)
-        rows = self._what_if.feasible_rows(self._pod, self._pipeline)
-        if not reserved or not len(rows):
+        others = [nominee for nominee in reserved if nominee.pod.uid not in own]
+        kept = next((other.reservation for other in others), None)
+        fit = self._fit(self._members, without=[other.pod for other in others]) if kept else None
+        if fit is None or kept is None:
             return None
-        change, cause = reservation_texts(reserved, self._pod)
-        return Suggestion(change, cause, 0.0, len(rows), self._names(rows), (self._pod,))
+        text = kept.text_for(self._members[0].namespace)
+        return replace(fit, change=f"once they are not {text}")
 
-    def with_changes(self, changes: Sequence[Change], trial: Trial) -> Suggestion | None:
-        """Suggest these changes of the pod; return None if it fits nowhere then."""
-        others, resources = self._pod, list[str]()
-        for change in changes:
-            claim = self._cluster.dynamic_resources.claim_of_uid(change.claim)
-            if change.resource:
-                resources.append(change.resource)
-            elif change.ask is None:
-                others = change.apply(others)
-            elif claim is None:
-                return None
-            else:
-                trial.ask(claim.uid, change.ask(claim.spec))
-        changed = requesting(dict.fromkeys(resources, 0), others)
-        rows = self._what_if.feasible_rows(changed, self._pipeline)
-        if not len(rows):
-            return None
-        limits: Mapping[str, int] = {}
-        cost = sum(change.cost for change in changes)
-        if resources:
-            found = self._with_requests(others, resources, rows)
-            if found is None:
-                return None
-            limits, changed, rows = found
-            cost += 1.0 - min(
-                limits[name] / others.spec.demand.resources[name] for name in resources
+    def _fit(
+        self,
+        members: Sequence[Pod],
+        changes: Sequence[Change] = (),
+        without: Sequence[Pod] = (),
+    ) -> Suggestion | None:
+        """Return that these fit as they are, or None, with changed claims or without some pods.
+
+        Pauses after the decision, and while values that it needs are evaluated.
+        """
+        while True:
+            try:
+                rows = self._decided(members, changes, without)
+            except StillEvaluating:
+                pause_now()
+                continue
+            # At once: in a pause a row may become another node's.
+            examples = tuple(map(self._cluster.nodes.name, rows[:EXAMPLES].tolist()))
+            pause()
+            return Suggestion("as it is", 0.0, rows, examples, members) if len(rows) else None
+
+    def _decided(
+        self, members: Sequence[Pod], changes: Sequence[Change], without: Sequence[Pod]
+    ) -> IntArray:
+        """Return the rows (int64) of nodes where these fit now; none if they do not."""
+        if self._group is None:
+            with self._what_if.trial(without) as trial:
+                for change in filter(attrgetter("claim"), changes):
+                    claim = self._cluster.dynamic_resources.claim_of_uid(change.claim)
+                    if claim is None:
+                        return np.zeros(0, np.int64)
+                    trial.ask(claim.uid, change.ask(claim.spec))
+                return self._what_if.feasible_rows(members[0], self._pipeline)
+        decision = GroupDecision({})
+        if not self._budget.spent:
+            decision = self._what_if.decide_group(
+                self._group, members, self._pipeline, self._budget, without
             )
-        texts = [change.text or self._request_text(change.resource, limits) for change in changes]
-        return Suggestion(
-            change=conditions(changes, texts),
-            cause=" and ".join(change.cause for change in changes),
-            cost=cost,
-            nodes=len(rows),
-            examples=self._names(rows),
-            pods=(changed,),
+        self._first = self._first or decision
+        return np.array([*dict.fromkeys(decision.rows.values())], np.int64)
+
+    def _changes(self) -> list[Change]:
+        """Return the changes of members that are worth a try, each once."""
+        specs = dict[PodSpec, Pod]()
+        for pod in self._members:
+            specs.setdefault(pod.spec, pod)
+        found = list[Change]()
+        for pod in islice(specs.values(), _MOST_SPECS):
+            known = {(change.text, change.resource) for change in found}
+            changes = pod_changes(pod, self._cluster)
+            found += [each for each in changes if (each.text, each.resource) not in known]
+        return found[:_MOST_CHANGES]
+
+    def _with(self, *changes: Change) -> Suggestion | None:
+        """Suggest these changes together; return None if it does not fit then."""
+        resources = [change.resource for change in changes if change.resource]
+        limits: _Limits = dict.fromkeys(resources, 0)
+        fit = self._fit_with(changes, limits)
+        if fit is not None and resources:
+            limits, fit = self._with_largest(changes, resources, fit)
+        if fit is None or not all(limit or "/" in name for name, limit in limits.items()):
+            return None  # a pod cannot do without cpu or memory, only without a device
+        shares = [limit / self._requested[name] for name, limit in limits.items()]
+        subject = "it"
+        if self._group is not None:
+            subject = "each member" if len(self._members) > 1 else "its member"
+        texts = [each.text or self._request_text(each.resource, limits) for each in changes]
+        return replace(
+            fit,
+            change=conditions(changes, texts, subject),
+            cost=sum(change.cost for change in changes) + 1.0 - min(shares, default=1.0),
         )
 
-    def _with_requests(
-        self, pod: Pod, resources: list[str], rows: IntArray
-    ) -> tuple[dict[str, int], Pod, IntArray] | None:
-        """Return the largest requests with which the pod fits, the pod with these, and where.
+    def _fit_with(self, changes: Sequence[Change], limits: _Limits) -> Suggestion | None:
+        """Return that it fits with these changes and no larger requests than these, or None.
 
-        `rows` are where it fits without the resources. None if it must do without cpu or memory:
-        it can only do without a device.
+        Members of one spec share one with the changes, too.
         """
-        limits = self._largest_requests(resources, rows)
-        changed = requesting(limits, pod)
-        accepted = self._what_if.feasible_rows(changed, self._pipeline)
-        if not len(accepted) and len(resources) == 1:
-            # What is free on a node may be on several cards, or kept for nominated pods.
-            limits = {resources[0]: self._largest_accepted(pod, resources[0], limits[resources[0]])}
-            changed = requesting(limits, pod)
-            accepted = self._what_if.feasible_rows(changed, self._pipeline)
-        if not len(accepted) or any(not limits[name] and "/" not in name for name in resources):
-            return None
-        return limits, changed, accepted
+        specs, changed = dict[PodSpec, PodSpec](), list[Pod]()
+        for pod in self._members:
+            other = pod
+            if pod.spec not in specs or pod.volumes:
+                for change in changes:
+                    other = change.apply(other)
+                other = requesting(limits, other) if limits else other
+            changed.append(replace(other, spec=specs.setdefault(pod.spec, other.spec)))
+            pause()
+        return self._fit(changed, changes)
 
-    def _largest_accepted(self, pod: Pod, resource: str, most: int) -> int:
-        """Return the largest request below `most` that the filters accept, 0 if there is none."""
-        step = step_of(resource)
-        accepted, rejected = 0, max(most // step, 1)
-        while rejected - accepted > 1:
-            middle = (accepted + rejected) // 2
-            changed = requesting({resource: middle * step}, pod)
-            if len(self._what_if.feasible_rows(changed, self._pipeline)):
-                accepted = middle
-            else:
-                rejected = middle
-        return accepted * step
+    def _with_largest(
+        self, changes: Sequence[Change], resources: Sequence[str], fit: Suggestion
+    ) -> tuple[_Limits, Suggestion]:
+        """Return the largest requests with which it fits, and that; `fit` is without any."""
+        first, *others = resources
+        amounts: Sequence[int] = ()
+        if self._group is not None:
+            self._short.append(first)
+            amounts = self._amounts(first)
+        else:
+            free = self._free(resources, fit.rows)
+            if (found := self._fit_with(changes, free)) is not None:
+                return free, found
+            if not others:
+                # What is free on a node may be on several cards, or kept for nominated pods.
+                step = _step_of(first)
+                amounts = range((free[first] // step - 1) * step, 0, -step)
+        best = _mildest(amounts, lambda amount: self._fit_with(changes, {first: amount}))
+        return ({first: best[0]}, best[1]) if best else (dict.fromkeys(resources, 0), fit)
 
-    def _largest_requests(self, resources: list[str], rows: IntArray) -> dict[str, int]:
-        """Return the largest requests that fit on a row, rounded down to what people write."""
+    def _free(self, resources: Sequence[str], rows: IntArray) -> _Limits:
+        """Return what one of the rows has free, rounded down to what people write."""
+        rows = np.intersect1d(rows, self._cluster.nodes_in_order)  # some may have gone in a pause
+        if not len(rows):
+            return dict.fromkeys(resources, 0)
         nodes = self._cluster.nodes.take(rows)
         free = {
-            resource: np.maximum(nodes.allocatable(resource) - nodes.requested(resource), 0)
-            for resource in resources
-        }
-        requested = self._pod.spec.demand.resources
-        shares = np.min([free[name] / requested[name] for name in resources], axis=0)
-        best = int(np.argmax(shares))
-        return {
-            name: _rounded_down(name, min(int(free[name][best]), requested[name]))
+            name: np.maximum(nodes.allocatable(name) - nodes.requested(name), 0)
             for name in resources
         }
+        shares = np.min([free[name] / self._requested[name] for name in resources], axis=0)
+        best = int(np.argmax(shares))
+        limits = {name: min(int(free[name][best]), self._requested[name]) for name in resources}
+        return {name: n - n % _step_of(name) or n for name, n in limits.items()}
 
-    def _request_text(self, resource: str, limits: Mapping[str, int]) -> str:
-        requested = self._pod.spec.demand.resources[resource]
-        return request_text(resource, limits[resource], requested, self._pipeline, self._cluster)
+    def _amounts(self, resource: str) -> list[int]:
+        """Return amounts that members of a group can share a node with, the largest first."""
+        nodes, step = self._cluster.nodes, _step_of(resource)
+        free = nodes.allocatable(resource) - nodes.requested(resource)
+        spaces = np.unique(free[nodes.present & (free > 0)])
+        parts = np.arange(1, _MOST_SHARING + 1)  # cards divide a node as well as members do
+        amounts = np.unique(spaces[:, np.newaxis] // parts // step * step)
+        amounts = amounts[(amounts > 0) & (amounts < self._requested[resource])]
+        found: list[int] = amounts[:: max(1, -(-len(amounts) // _MOST_AMOUNTS))][::-1].tolist()
+        return found
 
-    def rows_for_endings(self) -> list[int]:
-        """Return the rows where pods that end are most likely to help: those that lack least."""
-        search = self._what_if.search(self._pod, self._pipeline)
+    def _request_text(self, resource: str, limits: _Limits) -> str:
+        """Return what completes "if it ..." where a smaller request of a resource is what helps.
+
+        Of a share of a GPU it says whether a card is larger, or has just no more that is free.
+        """
+        limit, before = limits[resource], amount_text(resource, self._requested[resource])
+        if not limit:
+            return f"did not request {resource} (it requests {before})"
+        text = f"requested at most {amount_text(resource, limit)} of {resource} instead of {before}"
+        for plugin in self._pipeline.filters:
+            if isinstance(plugin, CardPlugin):
+                largest = plugin.largest_card(resource, self._cluster.nodes_in_order)
+                if largest is not None:
+                    return (
+                        f"{text} (no card {'is larger' if largest <= limit else 'has more free'})"
+                    )
+        return text
+
+    def _with_minimum(self, group: PodGroupState) -> Suggestion | None:
+        """Suggest the largest minimum with which those members get a node that fit."""
+        definition, first = group.definition, self._first
+        smaller = group.scheduled_pods_count + (first.fits if first is not None else 0)
+        if definition is None or not 0 < smaller < definition.minimum:
+            return None
+        lowered = copy(group)
+        lowered.definition = replace(definition, minimum=smaller)
+        self._group = lowered
+        fit = self._fit(self._members)
+        self._group = group
+        if fit is None:
+            return None
+        name = _FIELDS[group.key.source]
+        text = f"if its {name} were at most {smaller} instead of {definition.minimum}"
+        return replace(fit, change=text, cost=_MINIMUM)
+
+    def _domains(self, group: PodGroupState) -> list[IntArray]:
+        """Return the rows of the placements in which the most members fit."""
+        placements = placements_of(group, self._pipeline, self._cluster)
+        if isinstance(placements, Unschedulable) or self._first is None:
+            return []
+        fits = {(tried.key, tried.value): tried.fits for tried in self._first.tried}
+        placements.sort(key=lambda each: (each.tier, -fits.get((each.key, each.value), 0)))
+        return [placement.rows for placement in placements[:_MOST_DOMAINS]]
+
+    def _rows_for_endings(self, pod: Pod) -> list[IntArray]:
+        """Return the rows, each alone, where pods that end help the most: those that lack least."""
+        search = self._what_if.search(pod, self._pipeline)
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):
             return []
         diagnosis = search.diagnose(pre_filtered)
-        self._short_of_devices = self._rows_with_devices(diagnosis)
+        for plugin in self._pipeline.filters:
+            rejected = [group.rows for group in diagnosis.rejected if group.plugin == plugin.name]
+            if isinstance(plugin, ExplainsClaims) and rejected:
+                # To evict pods does not free devices, but when they end, it does.
+                freed = plugin.rows_if_freed(pod, np.concatenate(rejected))
+                self._short_of_devices += freed[:_MOST_ROWS]
         rows = diagnosis.resolvable_rows
-        if not len(rows):
-            return self._short_of_devices
         nodes = self._cluster.nodes.take(rows)
         lacking = np.zeros(len(rows))
-        possible = np.ones(len(rows), np.bool_)
-        for resource, requested in self._pod.spec.demand.resources.items():
+        for resource, requested in pod.spec.demand.resources.items():
             allocatable = nodes.allocatable(resource)
-            possible &= allocatable >= requested
             short = requested - (allocatable - nodes.requested(resource))
             lacking += np.maximum(short, 0) / max(requested, 1)
-        order = np.argsort(np.where(possible, lacking, np.inf), kind="stable")
-        lacking_least = [int(rows[i]) for i in order[:_MOST_ROWS] if possible[i]]
-        return [*self._short_of_devices, *lacking_least]
+            lacking[allocatable < requested] = np.inf
+        order = np.argsort(lacking, kind="stable")[:_MOST_ROWS]
+        least = rows[order[lacking[order] < np.inf]]
+        return [np.array([row], np.int64) for row in (*self._short_of_devices, *least)]
 
-    def _rows_with_devices(self, diagnosis: Diagnosis) -> list[int]:
-        """Return rows that lack only devices, which they would have if fewer were in use.
+    def _without_pods(self, rows: IntArray) -> Suggestion | None:
+        """Suggest to wait until the fewest pods of these rows end; None if that does not help.
 
-        To evict pods does not free devices, but when they end, it does.
+        Pods that request the most of what is short end first, once all on few nodes and once one
+        on each node: that is less where each node lacks little.
         """
-        found = list[int]()
-        for plugin in self._pipeline.filters:
-            rows = [group.rows for group in diagnosis.rejected if group.plugin == plugin.name]
-            if isinstance(plugin, ExplainsClaims) and rows:
-                found += plugin.rows_if_freed(self._pod, np.concatenate(rows))[:_MOST_ROWS]
-        return found
+        ended = list[Pod]()
+        for pods in self._candidates(rows):
+            ended = self._fewest(pods[: len(ended) - 1] if ended else pods) or ended
+        fit = self._fit(self._members, without=ended) if ended else None
+        if fit is None:
+            return None  # or the cluster has changed meanwhile, or no more may be tried
+        placed = self._cluster.pod(ended[0].uid) if self._group is None or len(ended) == 1 else None
+        node = self._cluster.nodes.name(placed.row) if placed is not None else ""
+        refs = tuple(map(PodRef.of, ended))
+        return replace(fit, change=_when_ended(ended, node), cost=float(len(ended)), ended=refs)
 
-    def without_pods(self, row: int, trial: Trial) -> Suggestion | None:
-        """Suggest to wait until some pods of the row end; return None if that does not help."""
-        pods = [
-            placed.pod for placed in self._cluster.pods_on(row) if not stays_on_its_node(placed.pod)
-        ]
-        if not pods or self._cluster.node(row) is None:
-            return None
-        pods.sort(key=partial(self._relief, row), reverse=True)
-        dry_run = LiveDryRun(self._what_if.search(self._pod, self._pipeline), None)
-        ended: list[Pod] = []
-        for pod in pods[:_MOST_ENDED]:
-            trial.remove(pod.uid)
-            ended.append(pod)
-            if not dry_run.rejection(row):
-                break
+    def _fewest(self, pods: Sequence[Pod]) -> list[Pod]:
+        """Return as few of the first pods as are found without which it fits, or []."""
+
+        def fit(number: int) -> Suggestion | None:
+            return self._fit(self._members, without=pods[:number])
+
+        many = 1
+        while fit(many) is None:
+            if many >= len(pods):
+                return []
+            many *= 2
+        most = min(many, len(pods))
+        found = _mildest(range(many // 2 + 1, most), fit)
+        ended = [*pods[: found[0] if found is not None else most]]
+        for pod in ended[-2::-1]:  # without the last one the others do not help
+            fewer = [other for other in ended if other is not pod]
+            if self._fit(self._members, without=fewer) is not None:
+                ended = fewer
+        return ended
+
+    def _candidates(self, rows: IntArray) -> list[list[Pod]]:
+        """Return the pods on these rows that may end, those that free most of what is short first.
+
+        In the second list the first pod of each row comes before the second one of any row.
+        """
+        columns = self._cluster.pod_columns
+        slots = np.flatnonzero(np.isin(columns.rows, rows) & ~columns.nominated)
+        if self._group is not None:
+            slots = slots[columns.groups[slots] != self._group.number]
+        slots = slots[columns.by_arrival(slots, -self._relief(slots), columns.rows[slots])]
+        lists = [self._may_end(slots)]
+        if len(rows) > 1:
+            in_turn = np.argsort(_ranks(columns.rows[slots]), kind="stable")
+            lists.append(self._may_end(slots[in_turn]))
+        return lists
+
+    def _relief(self, slots: IntArray) -> npt.NDArray[np.float64]:
+        """Return how much of what is short would be free without the pod of each slot.
+
+        On a row that is short of devices, pods that hold some come before all others.
+        """
+        columns, known = self._cluster.pod_columns, self._cluster.dynamic_resources
+        relief = np.zeros(len(slots))
+        for resource in islice(self._short or sorted(self._requested), _MOST_RESOURCES):
+            relief += columns.requests(resource)[slots] / self._requested[resource]
+        if len(slots) and int(columns.rows[slots[0]]) in self._short_of_devices:
+            pods = [columns.pods[slot] for slot in slots.tolist()]
+            uids = [pod.uid for pod in pods if pod is not None]
+            holds = [bool(known.held(uid) or known.reserved_for(uid)) for uid in uids]
+            relief += np.array(holds) * (1 + len(self._requested))
+        return relief
+
+    def _may_end(self, slots: IntArray) -> list[Pod]:
+        """Return the first pods of these slots that may end."""
+        pods = (self._cluster.pod_columns.pods[slot] for slot in slots.tolist())
+        may_end = (pod for pod in pods if pod is not None and not stays_on_its_node(pod))
+        most = _MOST_ENDED_FOR_POD if self._group is None else _MOST_ENDED_FOR_GROUP
+        return [*islice(may_end, most)]
+
+
+def _mildest(
+    tried: Sequence[_Item], attempt: Callable[[_Item], Suggestion | None]
+) -> tuple[_Item, Suggestion] | None:
+    """Return the first of these that helps, and its suggestion; each goes further."""
+    first, last, best = 0, len(tried), None
+    while first < last:
+        middle = (first + last) // 2
+        if (found := attempt(tried[middle])) is None:
+            first = middle + 1
         else:
-            return None
-        # The largest pods ended first; perhaps the smaller ones among them need not.
-        for pod in ended[-2::-1]:
-            trial.add(pod, row)
-            if dry_run.rejection(row):
-                trial.remove(pod.uid)
-            else:
-                ended.remove(pod)
-        name = self._cluster.nodes.name(row)
-        return Suggestion(
-            change=when_ended(ended, name),
-            cause="pods that run",
-            cost=float(len(ended)),
-            nodes=1,
-            examples=(name,),
-            pods=(self._pod,),
-            ended=tuple(map(PodRef.of, ended)),
-        )
-
-    def _relief(self, row: int, pod: Pod) -> float:
-        """Return how much of what the pod requests would be free without this one on the row.
-
-        If that is short of devices, pods that hold some come before all others.
-        """
-        requested, theirs = self._pod.spec.demand.resources, pod.spec.demand.resources
-        relief = sum(theirs.get(name, 0) / max(most, 1) for name, most in requested.items())
-        known = self._cluster.dynamic_resources
-        holds = known.held(pod.uid) or known.reserved_for(pod.uid)
-        return relief + len(requested) + 1 if holds and row in self._short_of_devices else relief
-
-    def _names(self, rows: IntArray) -> tuple[str, ...]:
-        return tuple(self._cluster.nodes.name(row) for row in rows[:EXAMPLES].tolist())
+            last, best = middle, (tried[middle], found)
+    return best
 
 
-def reservation_texts(reserved: Sequence[Nominee], pod: Pod) -> tuple[str, str]:
-    """Return what completes "it would fit on N nodes ..." where nodes are reserved, and why."""
-    kept = next(each.reservation for each in reserved if each.reservation is not None)
-    cause = kept.text_for(pod.namespace)
-    return f"once they are not {cause}", cause
-
-
-def request_text(
-    resource: str, limit: int, requested: int, pipeline: Pipeline, cluster: ClusterView
-) -> str:
-    """Return what completes "if it ..." where a smaller request of a resource is what helps.
-
-    Of a share of a GPU it says whether a card is larger, or has just no more that is free.
-    """
-    before = amount_text(resource, requested)
-    if not limit:
-        return f"did not request {resource} (it requests {before})"
-    text = f"requested at most {amount_text(resource, limit)} of {resource} instead of {before}"
-    for plugin in pipeline.filters:
-        if isinstance(plugin, CardPlugin):
-            largest = plugin.largest_card(resource, cluster.nodes_in_order)
-            if largest is not None:
-                return f"{text} (no card {'is larger' if largest <= limit else 'has more free'})"
-    return text
-
-
-def when_ended(pods: Sequence[Pod], node: str = "") -> TextAboutPods:
+def _when_ended(pods: Sequence[Pod], node: str) -> TextAboutPods:
     """Return "when POD on NODE ends", or the like of several pods; the node may be left out."""
     end = f"{f'on {node} ' if node else ''}{'ends' if len(pods) == 1 else 'end'}"
     first, *more = (pod.key for pod in pods[:EXAMPLES])
@@ -420,194 +505,18 @@ def when_ended(pods: Sequence[Pod], node: str = "") -> TextAboutPods:
     return TextAboutPods(text, tuple(map(PodRef.of, pods)), f"when {which} {end}")
 
 
-def possible_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
-    """Yield the changes of the pod that are worth a try, the smaller ones first."""
-    spec = pod.spec
-    for resource in spec.demand.resources:
-        yield Change("", resource, 0.0, partial(requesting, {resource: 0}), resource)
-    yield from _tolerations(spec, cluster)
-    yield from _constraints(spec, cluster)
-    for volume in pod.volumes:
-        if isinstance(volume, ClaimVolume):
-            yield _claim(volume, pod, cluster)
-    for entry in spec.resource_claims:
-        text = f"had no claim {entry.name}"
-        yield Change(text, f"claim {entry.name}", 2.0, partial(_without_resource_claim, entry))
+def _ranks(rows: IntArray) -> IntArray:
+    """Return of each item how many items of the same row are before it."""
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    ranks = np.empty(len(rows), np.int64)
+    ranks[order] = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
+    return ranks
 
 
-def _claim(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Change:
-    """Return what is to be done about a claim: create it if it is missing, else do without it."""
-    name, without = f"claim {volume.claim}", partial(_without_volume, volume)
-    claims = cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM)
-    if not volume.ephemeral and f"{pod.namespace}/{volume.claim}" not in claims:
-        missing = f"claim {pod.namespace}/{volume.claim}"
-        cause = f"{missing} does not exist"
-        return Change(f"you create {missing}", cause, _CONSTRAINT, without, once=True)
-    return Change(f"did not use the {name}", name, 2.0, without)
-
-
-def _constraints(spec: PodSpec, cluster: ClusterView) -> Iterator[Change]:
-    """Yield changes that give up one constraint to nodes or to other pods."""
-    for requirement in spec.node_selector.requirements:
-        yield Change(
-            f"had no nodeSelector {requirement.text}",
-            no_such_node((requirement,), cluster) or f"nodeSelector {requirement.key}",
-            _CONSTRAINT,
-            partial(_without_requirement, requirement),
-        )
-    if spec.required_nodes is not None:
-        first, *others = spec.required_nodes.terms or (NodeSelectorTerm(),)
-        missing = no_such_node(first.expressions, cluster) if not others else ""
-        text = "had no required node affinity"
-        yield Change(text, missing or "node affinity", _CONSTRAINT, _without_node_affinity)
-    for feature in sorted(spec.required_features):
-        declared = any(feature in features for features in cluster.nodes.declared_feature_sets)
-        cause = f"feature {feature}" if declared else f"no node declares the feature {feature}"
-        without = partial(_without_feature, feature)
-        yield Change(_WITHOUT_FEATURE[feature], cause, _CONSTRAINT, without)
-    for port in spec.host_ports:
-        name = f"host port {port.port}/{port.protocol}"
-        yield Change(f"used no {name}", name, _CONSTRAINT, partial(_without_port, port))
-    for constraint in spec.spread:
-        if constraint.hard:
-            yield Change(
-                f"had no topology spread constraint on {constraint.topology_key} "
-                f"(maxSkew {constraint.max_skew})",
-                f"topology spread on {constraint.topology_key}",
-                _CONSTRAINT,
-                partial(_without_spread, constraint),
-            )
-    for word, terms in (
-        ("pod affinity", spec.affinity.required),
-        ("pod anti-affinity", spec.affinity.required_anti),
-    ):
-        for term in terms:
-            name = f"{word} per {term.topology_key}"
-            text = f"had no required {name}{_pods(term.selector)}"
-            yield Change(text, name, _CONSTRAINT, partial(_without_term, term))
-
-
-def _tolerations(spec: PodSpec, cluster: ClusterView) -> Iterator[Change]:
-    """Yield a toleration of each taint that keeps the pod off nodes, the most frequent first."""
-    nodes = cluster.nodes
-    counts = Counter[Taint]()
-    per_set = np.bincount(nodes.taint_codes[nodes.present], minlength=len(nodes.taint_sets))
-    for taints, number in zip(nodes.taint_sets, per_set.tolist(), strict=False):
-        for taint in taints:
-            hard = taint.effect in ("NoSchedule", "NoExecute")
-            if hard and number and not tolerated(taint, spec.tolerations):
-                counts[taint] += number
-    del counts[NOT_SCHEDULABLE_TAINT]  # a node has it when it is cordoned
-    for taint, _ in counts.most_common(_MOST_TAINTS):
-        shown = f"{taint.key}={taint.value}" if taint.value else taint.key
-        text = f"tolerated the taint {taint.text}"
-        yield Change(text, f"taint {shown}", _TOLERATION, partial(_tolerating, taint))
-    cordoned = nodes.unschedulable & nodes.present
-    if cordoned.any() and not tolerated(NOT_SCHEDULABLE_TAINT, spec.tolerations):
-        tolerate = partial(_tolerating, NOT_SCHEDULABLE_TAINT)
-        yield Change("might use cordoned nodes", "cordoned nodes", _TOLERATION, tolerate)
-
-
-def _tolerating(taint: Taint, pod: Pod) -> Pod:
-    toleration = Toleration(taint.key, "Equal", taint.value, taint.effect)
-    tolerations = (*pod.spec.tolerations, toleration)
-    return replace(pod, spec=replace(pod.spec, tolerations=tolerations))
-
-
-def _without_requirement(requirement: Requirement, pod: Pod) -> Pod:
-    selector = LabelSelector(_others(pod.spec.node_selector.requirements, requirement))
-    return replace(pod, spec=replace(pod.spec, node_selector=selector))
-
-
-def _without_node_affinity(pod: Pod) -> Pod:
-    return replace(pod, spec=replace(pod.spec, required_nodes=None))
-
-
-def _without_feature(feature: str, pod: Pod) -> Pod:
-    features = pod.spec.required_features - {feature}
-    return replace(pod, spec=replace(pod.spec, required_features=features))
-
-
-def _without_port(port: HostPort, pod: Pod) -> Pod:
-    ports = _others(pod.spec.host_ports, port)
-    return replace(pod, spec=replace(pod.spec, host_ports=ports))
-
-
-def _without_spread(constraint: SpreadConstraint, pod: Pod) -> Pod:
-    spread = _others(pod.spec.spread, constraint)
-    return replace(pod, spec=replace(pod.spec, spread=spread))
-
-
-def _without_term(term: AffinityTerm, pod: Pod) -> Pod:
-    """Return the pod without the term, whether it is of affinity or anti-affinity."""
-    affinity = replace(
-        pod.spec.affinity,
-        required=_others(pod.spec.affinity.required, term),
-        required_anti=_others(pod.spec.affinity.required_anti, term),
-    )
-    return replace(pod, spec=replace(pod.spec, affinity=affinity))
-
-
-def _without_resource_claim(entry: PodClaim, pod: Pod) -> Pod:
-    claims = _others(pod.spec.resource_claims, entry)
-    return replace(pod, spec=replace(pod.spec, resource_claims=claims))
-
-
-def _without_volume(volume: ClaimVolume, pod: Pod) -> Pod:
-    return replace(pod, volumes=_others(pod.volumes, volume))
-
-
-_Item = TypeVar("_Item")
-
-
-def _others(items: tuple[_Item, ...], item: _Item) -> tuple[_Item, ...]:
-    """Return all items that are not equal to this one."""
-    return tuple(other for other in items if other != item)
-
-
-def requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
-    """Return the pod with these requests at most; what is 0 is not requested."""
-    demand = pod.spec.demand
-    resources = {
-        name: min(amount, limits.get(name, amount)) for name, amount in demand.resources.items()
-    }
-    changed = replace(demand, resources={name: n for name, n in resources.items() if n})
-    containers = tuple(
-        each._replace(requests=_scaled(each.requests, demand.resources, limits))
-        for each in pod.spec.containers
-    )
-    return replace(pod, spec=replace(pod.spec, demand=changed, containers=containers))
-
-
-def _scaled(
-    amounts: Mapping[str, int], requested: Mapping[str, int], limits: Mapping[str, int]
-) -> Mapping[str, int]:
-    """Return what a container requests where the pod requests no more than these limits."""
-    changed = {
-        name: amount * min(limits.get(name, amount), amount) // requested.get(name, amount)
-        if name in limits and requested.get(name, 0) > limits[name]
-        else amount
-        for name, amount in amounts.items()
-    }
-    return {name: amount for name, amount in changed.items() if amount}
-
-
-def _pods(selector: LabelSelector | None) -> str:
-    """Return in words which pods a term is about."""
-    if selector is None or selector.empty:
-        return ""
-    return f" to pods with {', '.join(r.text for r in selector.requirements[:EXAMPLES])}"
-
-
-def _rounded_down(resource: str, free: int) -> int:
-    """Return the largest amount up to `free` that people write: whole MiB, tens of millicores."""
-    step = step_of(resource)
-    return free // step * step if free >= step else free
-
-
-def step_of(resource: str) -> int:
-    """Return the smallest amount that people write."""
+def _step_of(resource: str) -> int:
+    """Return the smallest amount that people write: whole MiB, tens of millicores."""
     if resource == CPU:
         return 10
     whole_mib = resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-")
-    return _MEBIBYTE if whole_mib else 1
+    return 2**20 if whole_mib else 1

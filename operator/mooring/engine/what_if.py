@@ -6,7 +6,7 @@ live state. In the live state decisions are made in trials, which are undone bef
 runs.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, overload
@@ -99,18 +99,18 @@ class WhatIf:
         self._objects.append((kind, key, value))
 
     @contextmanager
-    def trial(self) -> Iterator[Trial]:
+    def trial(self, without: Iterable[Pod] = ()) -> Iterator[Trial]:
         """Change the state as `remove`, `add` and so on have said, and undo it all at the end.
 
-        Await nothing inside. More pods may be removed and added for this trial alone. A pod that is
-        removed frees its devices, as if it was deleted.
+        Await nothing inside. More pods may be removed and added for this trial alone, and those of
+        `without` are. A pod that is removed frees its devices, as if it was deleted.
 
         Raises:
             StillEvaluating: what an added pod reserves is yet to be found; try again later.
         """
         cluster = self.cluster
         with cluster.trial(frees_claims=True) as trial:
-            for uid in self._removed:
+            for uid in (*self._removed, *(pod.uid for pod in without)):
                 trial.withdraw(uid)
                 trial.remove(uid)
             for added in self._added:
@@ -182,14 +182,18 @@ class WhatIf:
         members: Sequence[Pod],
         pipeline: Pipeline,
         budget: SearchBudget,
+        without: Sequence[Pod] = (),
     ) -> GroupDecision:
-        """Return the decision about all these members, made in trials with pauses between them."""
+        """Return the decision about all these members, made in trials with pauses between them.
+
+        The pods of `without` are on no node in these.
+        """
         seed = self.seed_of(members[0])
         searched = SearchedMembers(
             members, pipeline, self.cluster, self.cache, seed=seed, rejected={}, budget=budget
         )
         try:
-            with between_pauses(self.trial):
+            with between_pauses(lambda: self.trial(without)):
                 return decide_group(group, searched)
         except DecisionOutdated:
             return GroupDecision({}, message=_OUTDATED)

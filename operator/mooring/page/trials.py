@@ -437,8 +437,7 @@ class WhatIfRunner:
         """Return what would make the pod fit, if it was decided alone and has no node."""
         if decision.node is not None or not decision.nodes or unit.pipeline is None:
             return []
-        (pod,) = unit.pods
-        return await smallest_suggestions(pod, unit.pipeline, what_if, self._clock)
+        return await smallest_suggestions(unit.pods, unit.pipeline, what_if, self._clock)
 
     async def _pods(
         self, wanted: CompareRequest, may_see: Callable[[Iterable[str]], Any]

@@ -10,9 +10,7 @@ import pytest
 from driving import driven
 from mooring.engine.cycle import decide
 from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
-from mooring.engine.group_suggestions import group_suggestions
 from mooring.engine.groups.answers import GroupAnswers
-from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.decision import decide_group
 from mooring.engine.groups.reservation import GroupReservation
@@ -631,21 +629,15 @@ async def test_a_pod_that_reserved_nodes_keep_out_would_fit_once_they_are_not() 
     scene = reserved()
     small = parse_pod(pod("small", cpu="2"))
     what_if = WhatIf(scene.scheduler.cluster, ResultCache(scene.scheduler.state.nodes))
-    (only,) = [each for each in suggestions(small, scene.pipeline, what_if) if each is not None]
-    assert (only.nodes, only.cause) == (2, "reserved for podgroup/g until 13:12 UTC")
+    (only,) = suggestions([small], scene.pipeline, what_if)
+    assert only.nodes == 2
     assert only.change == "once they are not reserved for podgroup/g until 13:12 UTC"
 
 
 def test_a_group_that_reserved_nodes_keep_out_would_fit_once_they_are_not() -> None:
     scene = reserved(pod_group("h", 2))
     group, members = scene.waits("h", 2)
-    steps = group_suggestions(
-        group,
-        [replace(m.pod, spec=parse_pod(pod("m", cpu="2")).spec) for m in members],
-        scene.pipeline,
-        scene.scheduler.cluster,
-        ResultCache(scene.scheduler.state.nodes),
-        SearchBudget(1_000),
-    )
-    (only,) = [each for each in steps if each is not None]
-    assert only.cause == "reserved for podgroup/g until 13:12 UTC"
+    waiting = [replace(m.pod, spec=parse_pod(pod("m", cpu="2")).spec) for m in members]
+    what_if = WhatIf(scene.scheduler.cluster, ResultCache(scene.scheduler.state.nodes))
+    (only,) = suggestions(waiting, scene.pipeline, what_if, group)
+    assert only.change == "once they are not reserved for podgroup/g until 13:12 UTC"

@@ -1,4 +1,4 @@
-"""What a pod's claims could ask for instead is tried, and named with what it changes."""
+"""What a pod and its claims could do without is tried, and named with what it changes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from mooring.engine.claim_changes import claim_changes, fewer_devices
+from mooring.engine.changes import Change, claim_changes, conditions, fewer_devices
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.suggestions import Suggestion, suggestions
 from mooring.engine.what_if import WhatIf
@@ -65,8 +65,8 @@ def suggested(*objects: Raw, pod: Raw, most: int | None = None) -> list[Suggesti
     deciding = Deciding(*objects, most_per_decision=most)
     what_if = WhatIf(deciding.cluster, ResultCache(deciding.state.nodes))
     before = deciding.cluster.dynamic_resources.claim("default/mine")
-    found = suggestions(parse_pod(pod), deciding.pipeline, what_if)
-    result = sorted((each for each in found if each is not None), key=lambda each: each.cost)
+    found = suggestions([parse_pod(pod)], deciding.pipeline, what_if)
+    result = sorted(found, key=lambda each: each.cost)
     assert deciding.cluster.dynamic_resources.claim("default/mine") == before
     return result
 
@@ -89,11 +89,7 @@ def test_a_selector_that_excludes_all_devices_is_named_with_its_expression() -> 
             "(device.capacity['gpu.example.com'].memory.compareTo(quant...)"
         ),
     ]
-    assert (first.cause, first.nodes, first.examples) == (
-        "selector #0 of request big",
-        1,
-        ("b",),
-    )
+    assert (first.nodes, first.examples) == (1, ("b",))
     assert (second.nodes, set(second.examples)) == (2, {"a", "c"})
 
 
@@ -244,3 +240,14 @@ def test_alternatives_are_changed_one_by_one() -> None:
             "(device.capacity['gpu.example.com'].memory.compareTo(quant...)"
         ),
     ]
+
+
+def test_what_is_to_be_done_outside_of_the_pod_comes_last() -> None:
+    changes = [
+        Change("you create claim a", 1.0, once=True),
+        Change("had no port", 1.0),
+        Change("had no taint", 1.0),
+    ]
+    text = conditions(changes, [each.text for each in changes], "all members")
+    assert text == "if all members had no port and had no taint, once you create claim a"
+    assert conditions(changes[:1], ["you wait"]) == "once you wait"
