@@ -31,7 +31,6 @@ from mooring.engine.scheduler_state import (
     cache_sizes,
     configuration,
 )
-from mooring.engine.shadow import ShadowStatusWriter
 from mooring.framework.registry import Registry
 from mooring.handlers.objects import ObjectHandlers
 from mooring.handlers.profiles import ProfileHandler, ProfileStatusWriter
@@ -43,6 +42,7 @@ from mooring.kube.errors import ApiError, explain
 from mooring.kube.lease import CERTIFICATE, SERVER, LeaderElector
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
 from mooring.kube.reviews import Reviews
+from mooring.kube.status_writer import ProfileSectionWriter
 from mooring.mirroring.comparer import CacheComparer, WatchedResource
 from mooring.mirroring.mirror import Mirror
 from mooring.mirroring.reflectors import Reflectors
@@ -214,7 +214,9 @@ class Scheduler:
         self._handlers = self._new_handlers(state)
         self._kopf = environment.kopf(self._handlers, connection, client)
         self._comparer = self._new_comparer()
-        self._shadow_status = ShadowStatusWriter(engine.shadow, engine.profile_writer)
+        self._shadow_status = ProfileSectionWriter(
+            engine.profile_writer, "shadow", engine.shadow.names, engine.shadow.status
+        )
 
     def _new_reflectors(self, state: ClusterState) -> Reflectors:
         """Return what mirrors the cluster in the state."""

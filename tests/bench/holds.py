@@ -276,9 +276,11 @@ def conflicting_profiles(r: FullReplica) -> Iterator[Work]:
 
     async def statuses() -> None:
         r.profiles.settle_conflicts()
+        settled = r.profiles.settle_conflicts()
         await asyncio.sleep(0)
         slices = TimeSlices()
-        for _ in r.profiles.other_statuses():
+        for name in settled:
+            r.profiles.patch(name)
             await slices.pause()
 
     async def come_and_go() -> None:

@@ -286,33 +286,26 @@ async def test_a_pod_that_has_gone_is_forgotten(
     assert "lastTransitionTime" in condition(await answered(server))
 
 
-async def test_a_status_that_could_not_be_written_is_logged_and_written_again(
-    server: ApiServer, reports: PodStatusReporter, caplog: pytest.LogCaptureFixture
+async def test_a_status_that_was_refused_is_written_with_the_next(
+    server: ApiServer, reports: PodStatusReporter
 ) -> None:
     reports.unschedulable(WEB, FULL)
     forbidden = await server.next()
     reports.nomination_cleared(WEB)
     forbidden.refuse(403, "Forbidden", "no")
-    await answered(server)  # the nomination, which is written after the failure has been seen
-    assert "the status of pods is not written: patch pods/status default/web" in caplog.text
+    again = await answered(server)
+    assert condition(again)["message"] == FULL
+    assert again.body["status"]["nominatedNodeName"] is None
+
+
+async def test_a_status_that_was_refused_is_written_when_it_is_told_again(
+    server: ApiServer, reports: PodStatusReporter
+) -> None:
+    reports.unschedulable(WEB, FULL)
+    (await server.next()).refuse(403, "Forbidden", "no")
+    await reports.written(WEB)
     reports.unschedulable(WEB, FULL)
     assert condition(await answered(server))["message"] == FULL
-
-
-async def test_what_keeps_all_statuses_from_being_written_is_logged_once(
-    server: ApiServer, reports: PodStatusReporter, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Each error names its pod, and there may be thousands."""
-    for each in (WEB, OTHER):
-        reports.unschedulable(each, FULL)
-        (await server.next()).refuse(403, "Forbidden", f"pods {each.name} is not for you")
-        await reports.written(each)
-    reports.unschedulable(WEB, FULL)
-    (await server.next()).refuse(500, "InternalError", "broken")
-    await reports.written(WEB)
-    assert [record.message.partition(":")[0] for record in caplog.records] == [
-        "the status of pods is not written"
-    ] * 2
 
 
 async def test_a_status_without_an_answer_is_written_together_with_the_next(

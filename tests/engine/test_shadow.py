@@ -1,8 +1,6 @@
 """Profiles in mode Shadow: what they would have decided, compared with what was bound."""
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,18 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube.api_server import ApiServer, Request
 from mooring.engine import shadow as shadow_module
 from mooring.engine.cycle import decide, tie_break_seed
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.result_cache import ResultCache
-from mooring.engine.shadow import Shadow, ShadowStatusWriter
+from mooring.engine.shadow import Shadow
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import Explanation, PluginError
-from mooring.kube.client import ApiClient
-from mooring.kube.config import Connection
-from mooring.kube.writes import ProfileWriter
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.pod_group import GroupKey, GroupSource, Reservation
@@ -516,61 +510,6 @@ def test_without_a_shadow_profile_nothing_is_kept() -> None:
     beside.bind(pod(), "small")
     assert not beside.shadow.compare(until=0.0)
     assert beside.shadow.report() == {"profiles": {}, "pods": []}
-
-
-class Status:
-    """What is written into the status, where each pause of the writer is a step of the test."""
-
-    def __init__(self, *answers: int) -> None:
-        self.written: list[int] = []
-        self._answers = [*answers]
-
-    def answer(self, request: Request) -> None:
-        assert (request.method, request.query) == ("PATCH", {})
-        assert request.path.endswith("/schedulingprofiles/candidate/status")
-        self.written.append(request.body["status"]["shadow"]["compared"])
-        shown = {"metadata": {"uid": "1", "resourceVersion": "1"}}
-        request.reply(shown, status=self._answers.pop(0) if self._answers else 200)
-
-    async def write(self, beside: Beside, *steps: Callable[[], object]) -> None:
-        left = iter(steps)
-
-        async def sleep(_: float) -> None:
-            step = next(left, None)
-            if step is None:
-                raise asyncio.CancelledError
-            step()
-
-        async with ApiServer(self.answer) as server, ApiClient(Connection(server.url)) as client:
-            writer = ProfileWriter(client)
-            writer.seen("candidate", "1", "1")
-            with pytest.raises(asyncio.CancelledError):
-                await ShadowStatusWriter(beside.shadow, writer, sleep=sleep).run()
-
-
-def nothing() -> None:
-    """Change nothing in this step."""
-
-
-async def test_the_status_is_written_when_it_has_changed() -> None:
-    beside, status = Beside(*TWO), Status()
-
-    def change() -> None:
-        beside.bind(pod(), "small")
-        beside.compare()
-
-    await status.write(beside, nothing, nothing, change, nothing)
-    assert status.written == [0, 1]
-
-
-@pytest.mark.parametrize(("answer", "told"), [(403, True), (404, False)])
-async def test_a_status_that_cannot_be_written_is_written_later(
-    answer: int, *, told: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    status = Status(answer)
-    await status.write(Beside(*TWO), nothing, nothing, nothing)
-    assert status.written == [0, 0]
-    assert ("the status of profile candidate was not written" in caplog.text) == told
 
 
 def test_a_pod_on_a_node_that_is_reserved_for_a_group_is_told_so() -> None:

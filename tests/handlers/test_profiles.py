@@ -1,13 +1,14 @@
 """SchedulingProfiles as the API server shows them, and the status they get."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from background import in_background
 from certificates import Authority
 from handlers.small_api import SmallApi, status_writer
 from kube.api_server import ApiServer, Request
@@ -26,7 +27,6 @@ from mooring.handlers.profiles import (
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.recorder import EventRecorder
-from mooring.kube.writes import ProfileWriter
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
@@ -107,18 +107,15 @@ def test_a_profile_whose_extender_has_no_url_never_replaces_a_valid_one(
     assert ready(status) == ("False", "Invalid", message)
     assert shared.profiles.in_force["packed"].profile.generation == 1
     assert not profile_handler.settle_conflicts()
-    assert profile_handler.settle_conflicts()
-    assert [name for name, _ in profile_handler.other_statuses()] == ["packed"]
+    assert profile_handler.settle_conflicts() == ["packed"]
 
 
 def test_a_profile_whose_pods_others_take_says_so_and_who_they_are(
     profile_handler: ProfileHandler,
 ) -> None:
     def message() -> str | None:
-        for name, patch in profile_handler.other_statuses():
-            if name == "packed" and "conditions" in patch:
-                return ready(patch)[2]
-        return None
+        patch = profile_handler.patch("packed")
+        return ready(patch)[2] if "conditions" in patch else None
 
     def settle() -> None:
         profile_handler.settle_conflicts()
@@ -338,6 +335,11 @@ def merged(before: Raw, patch: Raw) -> Raw:
     return after
 
 
+def outdated(handler: ProfileHandler) -> dict[str, Raw]:
+    """Return by name of each profile that nodes, server or files have outdated, its patch."""
+    return {name: handler.patch(name) for name in handler.surroundings_changed()}
+
+
 class Statuses:
     """Profiles and their statuses, as the API server would have them."""
 
@@ -363,9 +365,8 @@ class Statuses:
     def settle(self, calls: int = 2) -> None:
         """Let some seconds pass, and write the statuses that are outdated by then."""
         for _ in range(calls):
-            self.handler.settle_conflicts()
-            for name, patch in self.handler.other_statuses():
-                self._write(name, patch)
+            for name in self.handler.settle_conflicts():
+                self._write(name, self.handler.patch(name))
 
     def delete(self, name: str) -> None:
         self.handler.gone(name, f"{name}1")
@@ -595,20 +596,16 @@ def test_the_status_follows_the_nodes(
     assert "OverBudget" not in conditions(status)
     assert profile_handler.applied(profile(rules=DEAR, status=status)) is None
     profile_handler.settle_conflicts()
-    profile_handler.settle_conflicts()
-    assert dict(profile_handler.other_statuses()) == {"packed": {}}
-    profile_handler.surroundings_changed()
-    assert not [*profile_handler.other_statuses()]
+    assert profile_handler.settle_conflicts() == ["packed"]
+    assert outdated(profile_handler) == {}
     relabel(shared, 40)
-    profile_handler.surroundings_changed()
-    ((name, patch),) = profile_handler.other_statuses()
+    ((name, patch),) = outdated(profile_handler).items()
     assert name == "packed"
     assert "rule r2" in over_budget(patch)
     merged = {**(status or {}), **patch}
     assert profile_handler.applied(profile(rules=DEAR, status=merged)) is None
     relabel(shared, 2)
-    profile_handler.surroundings_changed()
-    ((_, patch),) = profile_handler.other_statuses()
+    ((_, patch),) = outdated(profile_handler).items()
     assert "OverBudget" not in conditions(patch)
 
 
@@ -626,12 +623,10 @@ def test_a_profile_comes_into_force_when_the_certificates_of_its_extender_are_me
     assert ready(status)[:2] == ("False", "Invalid")
     assert not profile_handler.surroundings_changed()
     ca_file.write_text("no certificate")
-    assert profile_handler.surroundings_changed()
-    ((_, patch),) = profile_handler.other_statuses()
+    ((_, patch),) = outdated(profile_handler).items()
     assert "No such file" not in ready(patch)[2]
     ca_file.write_bytes(Authority().certificate)
-    assert profile_handler.surroundings_changed()
-    ((_, patch),) = profile_handler.other_statuses()
+    ((_, patch),) = outdated(profile_handler).items()
     assert ready(patch)[:2] == ("True", "InForce")
     assert shared.profiles.in_force["packed"].profile.generation == 1
     assert not profile_handler.surroundings_changed()
@@ -645,9 +640,8 @@ def test_what_was_in_force_before_a_restart_is_so_again_when_certificates_are_me
     profile_handler.applied(profile(2, status=former, **BROKEN))
     assert not shared.profiles.in_force
     ca_file.write_bytes(Authority().certificate)
-    assert profile_handler.surroundings_changed()
+    ((_, patch),) = outdated(profile_handler).items()
     assert shared.profiles.in_force["packed"].profile.generation == 1
-    ((_, patch),) = profile_handler.other_statuses()
     assert ready(patch)[:2] == ("False", "Invalid")
 
 
@@ -699,8 +693,7 @@ def test_labels_and_resources_that_no_node_has_are_a_warning_and_no_mistake(
     assert "Warning" not in conditions(status), "without nodes nothing is known"
     with_gpu = parse_node(node("n1", labels={"dsk": "ssd"}, resources={GPU: 1}))
     shared.state.put(Kind.NODE, "n1", with_gpu)
-    profile_handler.surroundings_changed()
-    ((_, patch),) = profile_handler.other_statuses()
+    ((_, patch),) = outdated(profile_handler).items()
     assert conditions({**(status or {}), **patch})["Ready"]["status"] == "True"
     warning = conditions(patch)["Warning"]
     assert (warning["status"], warning["reason"]) == ("True", "NotOnAnyNode")
@@ -709,8 +702,7 @@ def test_labels_and_resources_that_no_node_has_are_a_warning_and_no_mistake(
         f'spec.rules[1].score: no node has the resource "{GPU}u", did you mean {GPU}?',
     ]
     shared.state.put(Kind.NODE, "n2", parse_node(node("n2", labels={"disk": "hdd"})))
-    profile_handler.surroundings_changed()
-    ((_, patch),) = profile_handler.other_statuses()
+    ((_, patch),) = outdated(profile_handler).items()
     assert conditions(patch)["Warning"]["message"].startswith("spec.rules[1].score: ")
 
 
@@ -723,27 +715,62 @@ def test_a_warning_names_three_labels_and_how_many_more(
     assert message.endswith('spec.rules[2].filter: no node has the label "rack2"; and 2 more')
 
 
-@asynccontextmanager
-async def writing(
-    shared: SchedulerState, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-) -> AsyncIterator[tuple[SmallApi, ProfileStatusWriter]]:
-    """Yield a server, and what writes statuses to it, and Events as long as it runs."""
-    api = SmallApi()
-    async with ApiServer(api.respond) as server, ApiClient(Connection(server.url)) as client:
-        recorder = EventRecorder(client, "mooring", "test")
-        recording = asyncio.create_task(recorder.run())
-        yield api, status_writer(shared, silent_pod_enqueuer(shared), client, sleep, recorder)
-        await recorder.drain(10)
-        recording.cancel()
-        await asyncio.wait([recording])
+class Writing:
+    """A server, and what writes statuses and Events to it."""
+
+    def __init__(self, shared: SchedulerState | None = None) -> None:
+        self.shared = shared or scheduler_state()
+        self.api = SmallApi()
+        self.clock = VirtualClock()
+        self.held: list[Request] | None = None
+        """What the server holds instead of answering it."""
+        self.refuses = False
+
+    def respond(self, request: Request) -> None:
+        if self.held is not None:
+            self.held.append(request)
+        elif self.refuses:
+            request.refuse(403, "Forbidden", "statuses are not for you")
+        else:
+            self.api.respond(request)
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[ProfileStatusWriter]:
+        async with (
+            ApiServer(self.respond) as server,
+            ApiClient(Connection(server.url)) as client,
+        ):
+            recorder = EventRecorder(client, "mooring", "test")
+            pods, sleep = silent_pod_enqueuer(self.shared), self.clock.sleep
+            writer = status_writer(self.shared, pods, client, sleep, recorder)
+            async with in_background(writer.run(), recorder.run()):
+                yield writer
+                await self.after(0)
+                await recorder.drain(10)
+
+    async def after(self, seconds: float) -> None:
+        """Let this time pass and what is to be written by then be written."""
+        await self.clock.sleepers(4)
+        for _ in range(round(seconds)):
+            await self.clock.advance(1)
+            await self.clock.sleepers(4)
+
+    def written(self) -> list[str]:
+        """Return the names of the profiles whose statuses were written."""
+        return [request.path.split("/")[-2] for request in self.api.patched]
+
+    def conditions(self) -> list[list[str]]:
+        """Return the types of conditions that were written."""
+        return [[c["type"] for c in r.body["status"]["conditions"]] for r in self.api.patched]
 
 
 async def test_a_profile_that_the_comparison_found_is_in_force_and_its_status_written() -> None:
-    shared = scheduler_state()
-    async with writing(shared) as (served, writer):
+    writing = Writing()
+    async with writing.run() as writer:
         await writer.found(profile(name="found"))
-        assert list(shared.profiles.in_force) == ["found"]
-        [written] = served.patched
+        assert list(writing.shared.profiles.in_force) == ["found"]
+        await writing.after(1)
+    [written] = writing.api.patched
     assert written.path.endswith("/schedulingprofiles/found/status")
     assert written.body["metadata"] == {"resourceVersion": "1"}
     assert written.body["status"]["conditions"][0]["reason"] == "InForce"
@@ -752,45 +779,27 @@ async def test_a_profile_that_the_comparison_found_is_in_force_and_its_status_wr
 async def test_a_profile_that_was_read_is_in_force_unless_a_newer_version_was_shown_meanwhile() -> (
     None
 ):
-    shared, clock = scheduler_state(), VirtualClock()
-    async with writing(shared, clock.sleep) as (served, writer):
-        task = asyncio.create_task(writer.run())
+    writing = Writing()
+    async with writing.run() as writer:
         await writer.found(profile(2, name="shown", uid="u2"))
         for name, uid in (("shown", "u2"), ("read", "u1")):
             writer.read(profile(1, name=name, uid=uid))
-        in_force = shared.profiles.in_force
+        in_force = writing.shared.profiles.in_force
         generations = {name: entry.profile.generation for name, entry in in_force.items()}
         assert generations == {"shown": 2, "read": 1}
-        await clock.sleepers(3)
-        await clock.advance(REPEAT_SECONDS)
-        await clock.sleepers(3)
-        task.cancel()
-        await asyncio.wait([task])
-    assert [request.path.split("/")[-2] for request in served.patched] == ["shown", "read"]
+        await writing.after(REPEAT_SECONDS)
+    assert {*writing.written()} == {"shown", "read"}
 
 
 async def test_profiles_in_conflict_get_their_statuses_written_and_an_event_each() -> None:
-    clock = VirtualClock()
-    async with writing(scheduler_state(), clock.sleep) as (api, writer):
-        task = asyncio.create_task(writer.run())
+    writing = Writing()
+    async with writing.run() as writer:
         for name in ("a", "b"):
             await writer.found(profile(name=name, uid=f"{name}1", match=SHARED))
-        for _ in range(2):
-            await clock.end_sleep(CONFLICT_SECONDS)
-        await clock.sleepers(seconds=CONFLICT_SECONDS)
-        task.cancel()
-        await asyncio.wait([task])
-        written = [
-            (request.path.split("/")[-2], [c["type"] for c in request.body["status"]["conditions"]])
-            for request in api.patched
-        ]
-    assert written == [
-        ("a", ["Ready"]),
-        ("b", ["Ready"]),
-        ("a", ["Ready", "Conflicted"]),
-        ("b", ["Ready", "Conflicted"]),
-    ]
-    events = {request.body["regarding"]["name"]: request.body for request in api.posted}
+        await writing.after(2 * CONFLICT_SECONDS)
+    assert writing.written() == ["a", "b", "a", "b"]
+    assert writing.conditions() == [["Ready"]] * 2 + [["Ready", "Conflicted"]] * 2
+    events = {request.body["regarding"]["name"]: request.body for request in writing.api.posted}
     assert [*events] == ["a", "b"]
     assert events["b"]["regarding"] == {
         "apiVersion": "scheduling.mooring.dev/v1alpha1",
@@ -803,9 +812,11 @@ async def test_profiles_in_conflict_get_their_statuses_written_and_an_event_each
 
 
 async def test_an_invalid_profile_gets_an_event_when_its_status_is_written() -> None:
-    async with writing(scheduler_state()) as (api, writer):
+    writing = Writing()
+    async with writing.run() as writer:
         await writer.found(profile(name="found", **BROKEN))
-    (event,) = (request.body for request in api.posted)
+        await writing.after(1)
+    (event,) = (request.body for request in writing.api.posted)
     assert (event["type"], event["reason"], event["action"]) == ("Warning", "Invalid", "Applying")
     assert "spec.percentageOfNodesToScore" in event["note"]
 
@@ -814,115 +825,48 @@ async def test_a_status_that_the_nodes_have_outdated_is_written_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(evaluations, "MOST_FOR_NODES", 10_000)
-    shared, clock = scheduler_state(), VirtualClock()
+    writing = Writing()
     dear = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){30}')"}
-    async with writing(shared, clock.sleep) as (api, writer):
+    async with writing.run() as writer:
         await writer.found(profile(name="found", rules=[dear]))
-        task = asyncio.create_task(writer.run())
+        await writing.after(1)
         for number in range(20):
             found = parse_node(node(f"n{number}", labels={"serial": f"n{number}"}))
-            shared.state.put(Kind.NODE, found.name, found)
-        await clock.sleepers(3)
-        await clock.advance(STATUS_SECONDS)
-        await clock.sleepers(3)  # each asleep again: what they had to do is done
-        task.cancel()
-        await asyncio.wait([task])
-        kinds = [[c["type"] for c in r.body["status"]["conditions"]] for r in api.patched]
-    assert kinds == [["Ready"], ["Ready", "OverBudget"]]
+            writing.shared.state.put(Kind.NODE, found.name, found)
+        await writing.after(STATUS_SECONDS)
+    assert writing.conditions()[-1] == ["Ready", "OverBudget"]
 
 
-async def test_a_status_that_could_not_be_written_is_written_some_seconds_later(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """No one shows the profile again for it, and what is wrong is said once."""
-    clock, refused = VirtualClock(), list[str]()
-
-    def respond(request: Request) -> None:
-        if len(refused) < 2:
-            refused.append(request.path)
-            request.refuse(403, "Forbidden", "statuses are not for you")
-        else:
-            api.respond(request)
-
-    api, shared = SmallApi(), scheduler_state()
-    async with ApiServer(respond) as server, ApiClient(Connection(server.url)) as client:
-        writer = status_writer(shared, silent_pod_enqueuer(shared), client, clock.sleep)
-        task = asyncio.create_task(writer.run())
+async def test_a_status_that_was_refused_is_written_some_seconds_later() -> None:
+    """No one shows the profile again for it."""
+    writing = Writing()
+    async with writing.run() as writer:
+        writing.refuses = True
         await writer.found(profile(name="found"))
-        for _ in range(2):
-            assert api.patched == []
-            await clock.sleepers(3)
-            await clock.advance(REPEAT_SECONDS)
-        await clock.sleepers(3)
-        task.cancel()
-        await asyncio.wait([task])
-    [written] = api.patched
-    assert written.body["status"]["conditions"][0]["reason"] == "InForce"
-    said = [r for r in caplog.records if "the status of profile found is not written" in r.message]
-    assert len(said) == 1
-
-
-async def test_why_statuses_of_several_profiles_are_not_written_is_said_once_of_each(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Each error names its profile, so that they are never the same."""
-    clock, shared = VirtualClock(), scheduler_state()
-
-    def refuse(request: Request) -> None:
-        request.refuse(403, "Forbidden", "statuses are not for you")
-
-    async with ApiServer(refuse) as server, ApiClient(Connection(server.url)) as client:
-        writer = status_writer(shared, silent_pod_enqueuer(shared), client, clock.sleep)
-        task = asyncio.create_task(writer.run())
-        for name in ("a", "b"):
-            await writer.found(profile(name=name))
-        for _ in range(3):
-            await clock.sleepers(3)
-            await clock.advance(REPEAT_SECONDS)
-        await clock.sleepers(3)
-        task.cancel()
-        await asyncio.wait([task])
-    said = [r.args for r in caplog.records if "is not written" in r.message]
-    assert len(said) == 2
+        await writing.after(REPEAT_SECONDS)
+        assert writing.written() == []
+        writing.refuses = False
+        await writing.after(REPEAT_SECONDS)
+    assert writing.written() == ["found"]
 
 
 async def test_a_status_is_written_after_the_one_before_has_arrived() -> None:
     """Of two that are on their way the older one might arrive last."""
-    held, api, shared = list[Request](), SmallApi(), scheduler_state()
-
-    def respond(request: Request) -> None:
-        if request.method == "PATCH" and not held:
-            held.append(request)
-        else:
-            api.respond(request)
-
-    async with ApiServer(respond) as server, ApiClient(Connection(server.url)) as client:
-        writer = status_writer(shared, silent_pod_enqueuer(shared), client)
-        first = asyncio.create_task(writer.found(profile(name="found", generation=1)))
+    writing = Writing()
+    async with writing.run() as writer:
+        held = writing.held = []
+        await writer.found(profile(name="found", generation=1))
         while not held:  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0)
-        second = asyncio.create_task(writer.found(profile(name="found", generation=2)))
+        writing.held = None
+        await writer.found(profile(name="found", generation=2))
         await writer.found(profile(name="other", match={"schedulerNames": ["other"]}))
-        assert [request.path.split("/")[-2] for request in api.patched] == ["other"]
-        held[0].reply({"metadata": {"uid": "u1", "resourceVersion": "2"}})
-        await asyncio.gather(first, second)
-    assert api.patched[-1].body["status"]["observedGeneration"] == 2
-
-
-async def test_a_status_whose_write_is_called_off_is_written_later() -> None:
-    """A stop of kopf cancels what handles a profile."""
-    clock, api, shared = VirtualClock(), SmallApi(), scheduler_state()
-    api.answers_half = True
-    async with ApiServer(api.respond) as server, ApiClient(Connection(server.url)) as client:
-        handler = ProfileHandler(shared.profiles, silent_pod_enqueuer(shared))
-        recorder = EventRecorder(client, "mooring", "test")
-        writer = ProfileStatusWriter(handler, ProfileWriter(client), recorder, sleep=clock.sleep)
-        handling = asyncio.create_task(writer.found(profile(name="found")))
-        while not api.patched:  # noqa: ASYNC110 - the server has no event for it
+        while not writing.api.patched:  # noqa: ASYNC110 - the server has no event for it
             await asyncio.sleep(0)
-        handling.cancel()
-        await asyncio.wait([handling])
-        assert [name for name, _ in handler.other_statuses()] == ["found"]
+        assert writing.written() == ["other"]
+        held[0].reply({"metadata": {"uid": "u1", "resourceVersion": "2"}})
+        await writing.after(1)
+    assert writing.api.patched[-1].body["status"]["observedGeneration"] == 2
 
 
 def test_the_status_says_whose_rules_apply_and_that_a_server_is_too_new(
@@ -937,13 +881,11 @@ def test_the_status_says_whose_rules_apply_and_that_a_server_is_too_new(
     assert profile_handler.applied(profile(status=status)) is None
     again = profile(name="pinned", uid="u2", kubernetesVersion="1.35", status=pinned)
     assert profile_handler.applied(again) is None
-    profile_handler.surroundings_changed()
-    assert not [*profile_handler.other_statuses()]
+    assert outdated(profile_handler) == {}
 
     shared.state.follow_server("1.38")
     shared.profiles.rebuild()
-    profile_handler.surroundings_changed()
-    ((name, patch),) = profile_handler.other_statuses()
+    ((name, patch),) = outdated(profile_handler).items()
     assert name == "packed"
     assert patch["effective"]["kubernetesVersion"] == "1.37"
     warning = conditions(patch)["Warning"]
@@ -963,6 +905,5 @@ def test_what_an_old_crd_prunes_of_a_status_is_not_written_again_and_again(
 
     shared.state.follow_server("1.37")
     shared.profiles.rebuild()
-    assert profile_handler.surroundings_changed()
-    assert [name for name, _ in profile_handler.other_statuses()] == ["packed"]
+    assert [*outdated(profile_handler)] == ["packed"]
     assert not profile_handler.surroundings_changed()

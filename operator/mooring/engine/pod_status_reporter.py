@@ -5,25 +5,24 @@ the newest report about a pod is written.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mooring.kube.errors import (
     ApiError,
     ConflictError,
     KubeError,
     NotFoundError,
-    UnreachableError,
     denied_by_admission,
     exceeds_quota,
-    explain,
 )
 from mooring.kube.recorder import EventRecorder, ObjectRef
+from mooring.kube.status_writer import RETRIED, StatusWriter
 from mooring.kube.timestamps import rfc3339
 from mooring.kube.writes import PodWriter
 from mooring.model.objects import is_older
@@ -33,16 +32,14 @@ from mooring.policy.status import LONGEST_MESSAGE
 
 __all__ = ["PodScheduledReason", "PodStatusReporter", "failure_reason"]
 
-logger = logging.getLogger(__name__)
-
 _LANES: Final = 4
 """Status patches in flight; kube-scheduler's had no bound and starved its bindings (#142123)."""
 _MOST_CLASSES: Final = 3
 """Names that an event gives to one priority; more classes may have the same value."""
 _NOMINATION: Final = "nominatedNodeName"
 """The field of a status."""
-_PAUSE_SECONDS: Final = 1.0
-"""Between two tries of a lane to reach the API server."""
+_UNKNOWN: Final = "\0"
+"""Stands for what the API server may have, because a write has failed or is in flight."""
 
 
 class PodScheduledReason(StrEnum):
@@ -99,27 +96,20 @@ class PodStatusReporter:
     ) -> None:
         self._writer = writer
         self._recorder = recorder
-        self._sleep = sleep
         self._priority_classes = priority_classes
         self._now = now
-        self._trouble: tuple[type, int | None, str] | None = None
-        self._pending: dict[str, tuple[Pod, dict[str, Any]]] = {}
-        self._writing: dict[str, asyncio.Event] = {}
-        self._more = asyncio.Event()
-        self._said: dict[str, _Said] = {}
+        self._statuses = StatusWriter[str]("pods", self._write, lanes=_LANES, sleep=sleep)
+        self._reports: dict[str, _Report] = {}
         self._nominating: dict[str, str] = {}
         """The versions that pods got by nominations that were written; "": not answered yet."""
 
     async def run(self) -> None:
         """Write until cancelled."""
-        async with asyncio.TaskGroup() as lanes:
-            for _ in range(_LANES):
-                lanes.create_task(self._write())
+        await self._statuses.run()
 
     async def written(self, pod: Pod) -> None:
         """Return when no report about the pod is being written."""
-        if (ended := self._writing.get(pod.uid)) is not None:
-            await ended.wait()
+        await self._statuses.written(pod.uid)
 
     def scheduled(self, pod: Pod, node: str) -> None:
         """Report that the pod is bound."""
@@ -144,8 +134,7 @@ class PodStatusReporter:
 
         New nodes would not help the pod, and a cluster autoscaler makes none for it.
         """
-        _, known, _ = self._said.get(pod.uid, (None, pod.unscheduled_message or "", None))
-        if known != message:
+        if self._report(pod).wanted.message != message:
             reason = PodScheduledReason.SCHEDULING_GATED
             self._failed(pod, reason, message, pod.nominated_node)
 
@@ -213,9 +202,9 @@ class PodStatusReporter:
 
     def nomination_cleared(self, pod: Pod) -> None:
         """Report that the pod has no nominated node any more."""
-        reason, message, _ = self._said.get(pod.uid, (None, pod.unscheduled_message or "", None))
-        self._said[pod.uid] = (reason, message, None)
-        self._write_soon(pod, {_NOMINATION: None})
+        report = self._report(pod)
+        report.known = report.known._replace(nominated=_UNKNOWN)
+        self._want(pod, report.wanted._replace(nominated=None))
 
     def is_nominated_by_status(self, pod: Pod) -> bool:
         """Note the nomination in the pod's status; return whether it is the newest one.
@@ -223,8 +212,8 @@ class PodStatusReporter:
         It is not if this scheduler writes another one now, or has written one that the watch is yet
         to show.
         """
-        if (said := self._said.get(pod.uid)) is not None:
-            self._said[pod.uid] = (*said[:2], pod.nominated_node)
+        if (report := self._reports.get(pod.uid)) is not None:
+            report.known = report.known._replace(nominated=pod.nominated_node)
         written = self._nominating.get(pod.uid)
         if written is not None and (not written or is_older(pod.version, written)):
             return False
@@ -240,109 +229,114 @@ class PodStatusReporter:
 
     def forget(self, uid: str) -> None:
         """Drop what is unwritten about the pod: it is gone, bound or about to be bound."""
-        self._said.pop(uid, None)
-        self._pending.pop(uid, None)
+        self._reports.pop(uid, None)
         self._nominating.pop(uid, None)
+        self._statuses.forget(uid)
 
     def _failed(
         self, pod: Pod, reason: PodScheduledReason, message: str, nominated: str | None
     ) -> None:
         self._record_failure(pod, message)
-        self._set_condition(pod, reason, message, nominated)
+        self._want(pod, _Told(reason, _valid(message), nominated))
 
     def _record_failure(self, pod: Pod, message: str) -> None:
         note = _valid(message)
         self._recorder.record(_reference(pod), "Warning", "FailedScheduling", "Scheduling", note)
 
-    def _set_condition(
-        self, pod: Pod, reason: PodScheduledReason, message: str, nominated: str | None
-    ) -> None:
-        message = _valid(message)
-        known = (pod.unscheduled_reason, pod.unscheduled_message or "", pod.nominated_node)
-        already = self._said.get(pod.uid, known)
-        if already == (reason, message, nominated):
+    def _report(self, pod: Pod) -> "_Report":
+        report = self._reports.get(pod.uid)
+        if report is None:
+            told = _Told(pod.unscheduled_reason, pod.unscheduled_message or "", pod.nominated_node)
+            report = self._reports[pod.uid] = _Report(told, told)
+        return report
+
+    def _want(self, pod: Pod, wanted: "_Told") -> None:
+        """Have the status of the pod say this."""
+        report = self._report(pod)
+        report.wanted = wanted
+        if wanted != report.known:
+            report.pod = pod
+            if wanted.nominated != report.known.nominated:
+                self._nominating[pod.uid] = ""
+            self._statuses.note(pod.uid)
+
+    async def _write(self, uid: str) -> None:
+        """Write in what the wanted status differs from the known one."""
+        report = self._reports.get(uid)
+        if report is None or (pod := report.take_pod()) is None:
             return
-        first = pod.unscheduled_message is None and pod.uid not in self._said
-        self._said[pod.uid] = (reason, message, nominated)
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": reason,
-            "message": message,
-            # Left out later: only the message changes, and the condition's other fields stay.
-            **({"lastTransitionTime": rfc3339(self._now())} if first else {}),
-            **_observed(pod),
-        }
-        status: dict[str, Any] = {"conditions": [condition]}
-        if nominated != already[2]:
-            status[_NOMINATION] = nominated
-        self._write_soon(pod, status)
-
-    def _write_soon(self, pod: Pod, status: dict[str, Any]) -> None:
-        _, unwritten = self._pending.get(pod.uid, (pod, {}))
-        self._pending[pod.uid] = (pod, {**unwritten, **status})
-        if _NOMINATION in status:
-            self._nominating[pod.uid] = ""
-        self._more.set()
-
-    async def _write(self) -> None:
-        """Write reports one after the other; never two about one pod, so the newest comes last."""
-        while True:
-            uid = next((uid for uid in self._pending if uid not in self._writing), None)
-            if uid is None:
-                self._more.clear()
-                await self._more.wait()
-                continue
-            pod, status = self._pending.pop(uid)
-            ended = self._writing[uid] = asyncio.Event()
-            try:
-                await self._patch(pod, status)
-            finally:
-                del self._writing[uid]
-                ended.set()
-                self._more.set()
-
-    async def _patch(self, pod: Pod, status: dict[str, Any]) -> None:
+        sent = report.wanted
+        if not (status := self._status(pod, report)):
+            return
+        report.note_known(status, _UNSURE)
         try:
-            version = await self._writer.patch_pod_status(pod.namespace, pod.name, pod.uid, status)
-        except (NotFoundError, ConflictError):
-            self.forget(pod.uid)  # the pod is gone
-        except UnreachableError as error:
-            self._log(error)
-            if pod.uid in self._said:
-                _, newer = self._pending.get(pod.uid, (pod, {}))
-                self._pending[pod.uid] = (pod, {**status, **newer})
-            await self._sleep(_PAUSE_SECONDS)
+            version = await self._writer.patch_pod_status(pod.namespace, pod.name, uid, status)
+        except RETRIED:
+            report.pod = report.pod or pod
+            raise
         except ApiError as error:
-            self._log(error)
-            self._said.pop(pod.uid, None)
-            self._answered(pod, status, "")
-        else:
-            self._trouble = None
-            self._answered(pod, status, version)
+            if report.pod is None or isinstance(error, NotFoundError | ConflictError):
+                self.forget(uid)  # the pod is gone, or is told by its next attempt
+            elif report.wanted.nominated == sent.nominated:
+                self._nominating.pop(uid, None)
+            raise
+        report.note_known(status, sent)
+        if _NOMINATION in status and report.wanted.nominated == sent.nominated:
+            if version and uid in self._nominating:
+                self._nominating[uid] = version
+            else:
+                self._nominating.pop(uid, None)
 
-    def _answered(self, pod: Pod, status: Mapping[str, Any], version: str) -> None:
-        """Note which version of the pod has the nomination of the status, if that has one.
+    def _status(self, pod: Pod, report: "_Report") -> dict[str, Any]:
+        wanted, known, status = report.wanted, report.known, dict[str, Any]()
+        if wanted[:2] != known[:2] and wanted.reason is not None:
+            first = pod.unscheduled_message is None and known.reason in (None, _UNKNOWN)
+            condition = {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": wanted.reason,
+                "message": wanted.message,
+                # Left out later: only the message changes, and the condition's other fields stay.
+                **({"lastTransitionTime": rfc3339(self._now())} if first else {}),
+                **_observed(pod),
+            }
+            status["conditions"] = [condition]
+        if wanted.nominated != known.nominated:
+            status[_NOMINATION] = wanted.nominated
+        return status
 
-        A version of "" is not known.
-        """
-        _, newer = self._pending.get(pod.uid, (pod, {}))
-        if _NOMINATION not in status or _NOMINATION in newer or pod.uid not in self._nominating:
-            return
-        if version:
-            self._nominating[pod.uid] = version
-        else:
-            del self._nominating[pod.uid]
 
-    def _log(self, error: ApiError) -> None:
-        """Log what is wrong, once for all pods."""
-        if error.kind != self._trouble:
-            logger.warning("the status of pods is not written: %s", explain(error))
-        self._trouble = error.kind
+class _Told(NamedTuple):
+    """Reason and message of a pod's condition, and its nominated node."""
+
+    reason: str | None
+    message: str
+    nominated: str | None
 
 
-_Said = tuple[str | None, str, str | None]
-"""What was written last about a pod: reason and message of its condition, and nominated node."""
+_UNSURE: Final = _Told(_UNKNOWN, "", _UNKNOWN)
+
+
+@dataclass(slots=True)
+class _Report:
+    """What a pod's status shall say, and what it says as far as is known."""
+
+    wanted: _Told
+    known: _Told
+    pod: Pod | None = None
+    """The pod, while something is to be written."""
+
+    def take_pod(self) -> Pod | None:
+        """Return the pod if something is to be written, once."""
+        pod, self.pod = self.pod, None
+        return pod
+
+    def note_known(self, status: Mapping[str, Any], told: _Told) -> None:
+        """Note that the fields of this status say what is told."""
+        if "conditions" in status:
+            self.known = self.known._replace(reason=told.reason, message=told.message)
+        if _NOMINATION in status:
+            self.known = self.known._replace(nominated=told.nominated)
 
 
 def _observed(pod: Pod) -> dict[str, int]:

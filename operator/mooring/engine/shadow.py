@@ -8,11 +8,10 @@ other decisions see.
 Everything here runs on the event loop's thread.
 """
 
-import asyncio
 import logging
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -28,14 +27,12 @@ from mooring.framework.decision import NodeScore
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
-from mooring.kube.errors import ApiError, NotFoundError, explain
-from mooring.kube.writes import ProfileWriter
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.observe.metrics import Metrics
 from mooring.policy.status import COMPARED
 
-__all__ = ["Shadow", "ShadowStatusWriter"]
+__all__ = ["Shadow"]
 
 logger = logging.getLogger(__name__)
 
@@ -58,8 +55,6 @@ _PENDING_SECONDS: Final = 30.0
 """A pod that is not bound after this time is decided, too."""
 _LOOK_SECONDS: Final = 10.0
 """How often pending pods are looked at."""
-_STATUS_SECONDS: Final = 10.0
-"""How often the statuses are written."""
 
 
 @dataclass(slots=True, eq=False)
@@ -403,44 +398,6 @@ class Shadow:
             },
             "message": message if message is None else message[:_MOST_CHARACTERS],
         }
-
-
-class ShadowStatusWriter:
-    """Writes what the comparisons show into the status of each profile in mode Shadow."""
-
-    def __init__(
-        self,
-        shadow: Shadow,
-        writer: ProfileWriter,
-        *,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._shadow = shadow
-        self._writer = writer
-        self._sleep = sleep
-        self._written: dict[str, dict[str, Any]] = {}
-
-    async def run(self) -> None:
-        """Write until cancelled, where something has changed."""
-        while True:
-            await self._sleep(_STATUS_SECONDS)
-            names = self._shadow.names()
-            self._written = {n: self._written[n] for n in names if n in self._written}
-            for name in names:
-                # Made when it is written: another profile may have the name by then.
-                status = self._shadow.status(name)
-                if status is not None and self._written.get(name) != status:
-                    await self._write(name, status)
-
-    async def _write(self, name: str, status: dict[str, Any]) -> None:
-        try:
-            await self._writer.patch_status(name, {"shadow": status})
-        except NotFoundError:
-            return  # kopf will tell that it was deleted
-        except ApiError as error:
-            logger.warning("the status of profile %s was not written: %s", name, explain(error))
-        else:
-            self._written[name] = status
 
 
 def _rejection(outcome: ScheduleResult, row: int | None) -> str | None:

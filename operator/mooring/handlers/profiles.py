@@ -5,15 +5,16 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple, NoReturn
+from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
 from mooring.engine.departures import Departures
 from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.engine.profiles import CertificatesInvalid, Profiles
-from mooring.kube.errors import ApiError, NotFoundError, explain
+from mooring.kube.errors import ApiError, NotFoundError
 from mooring.kube.recorder import EventRecorder, ObjectRef
+from mooring.kube.status_writer import RETRIED, StatusWriter
 from mooring.kube.timestamps import rfc3339
 from mooring.kube.writes import ProfileWriter
 from mooring.model.bounded_cache import BoundedCache
@@ -30,7 +31,9 @@ logger = logging.getLogger(__name__)
 STATUS_SECONDS: Final = 30.0
 """How often statuses are compared with what nodes, API server and files are now."""
 REPEAT_SECONDS: Final = 5.0
-"""How often statuses are written again that could not be written."""
+"""How often statuses are written again that were refused."""
+_LANES: Final = 4
+"""Statuses that are written at once."""
 CONFLICT_SECONDS: Final = 1.0
 """For how long no profile may have changed before statuses say which of them conflict."""
 MOST_CONFLICT_WAITS: Final = 30
@@ -94,7 +97,6 @@ class ProfileHandler:
         self._shown_versions: dict[str, str] = {}
         self._told: dict[str, _Surroundings] = {}
         """What the last status said of nodes and API server, also where an old CRD prunes it."""
-        self._outdated: set[str] = set()
         self._uncertified: dict[str, tuple[Mapping[str, Any], CertificatesInvalid]] = {}
         """The profiles that would be in force with other certificates, as they were shown."""
         self._unsettled: set[str] = set()
@@ -123,54 +125,45 @@ class ProfileHandler:
             verdict = self._take_up(raw)
         self._shown[metadata["name"]] = before
         self._shown_versions[metadata["name"]] = metadata.get("resourceVersion", "")
-        self._told[metadata["name"]] = self._surroundings(metadata["name"])
-        self._outdated.discard(metadata["name"])
-        after = self._status(metadata["name"], verdict, before)
-        return _merge_patch(before, after) or None
+        return self.patch(metadata["name"]) or None
 
-    def surroundings_changed(self) -> bool:
-        """Note the profiles whose status is outdated by nodes, API server or files as they are now.
+    def patch(self, name: str) -> dict[str, Any]:
+        """Return a merge patch of the profile's status, empty if it is right or has gone."""
+        verdict, before = self._verdicts.get(name), self._shown.get(name, {})
+        if verdict is None:
+            return {}
+        self._told[name] = self._surroundings(name)
+        return _merge_patch(before, self._status(name, verdict, before))
 
-        Those that other certificates of their extenders kept out of force are judged anew. Return
-        whether there may be any.
+    def surroundings_changed(self) -> list[str]:
+        """Return the profiles whose status is outdated by nodes, API server or files as they are.
+
+        Those that other certificates of their extenders kept out of force are judged anew.
         """
+        outdated = set[str]()
         for name, (raw, error) in tuple(self._uncertified.items()):
             if self._profiles.certificate_mistakes(error.extenders) != error.errors:
                 self._take_up(raw)
-                self._outdated.add(name)
-        self._outdated.update(
-            name for name, told in self._told.items() if told != self._surroundings(name)
-        )
-        return bool(self._outdated)
+                outdated.add(name)
+        told = self._told.items()
+        return sorted(outdated.union(n for n, said in told if said != self._surroundings(n)))
 
-    def settle_conflicts(self) -> bool:
-        """Note the profiles that may conflict with others than before, if it is time.
+    def settle_conflicts(self) -> list[str]:
+        """Return the profiles that may conflict with others than before, if it is time.
 
-        Returns whether it was. It is when none has changed since the last call, or after so many
-        calls. So profiles that come together, like all of them when a replica begins to lead, are
-        told once, and two that are edited again and again only now and then.
+        It is when none has changed since the last call, or after so many calls. So profiles that
+        come together, like all of them when a replica begins to lead, are told once, and two that
+        are edited again and again only now and then.
         """
         if not self._unsettled:
-            return False
+            return []
         self._conflict_waits += 1
         if self._just_changed and self._conflict_waits < MOST_CONFLICT_WAITS:
             self._just_changed = False
-            return False
-        self._outdated |= self._unsettled
+            return []
+        settled = sorted(self._unsettled)
         self._unsettled, self._conflict_waits = set(), 0
-        return True
-
-    def other_statuses(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield each profile whose status may be outdated, and a merge patch for it, maybe empty.
-
-        They are those that `settle_conflicts`, `surroundings_changed` and `not_written` have noted.
-        """
-        names, self._outdated = sorted(self._outdated), set()
-        for name in names:
-            verdict, before = self._verdicts.get(name), self._shown.get(name, {})
-            if verdict is not None:
-                self._told[name] = self._surroundings(name)
-                yield name, _merge_patch(before, self._status(name, verdict, before))
+        return settled
 
     def warnings(self, name: str, patch: Mapping[str, Any]) -> list[tuple[ObjectRef, str, str]]:
         """Return the Events, as object, reason and note, that a patch of a status is worth.
@@ -192,11 +185,6 @@ class ProfileHandler:
         if patch.get("conflict") and "Conflicted" in after:
             found.append((regarding, "Conflicted", after["Conflicted"]["message"]))
         return found
-
-    def not_written(self, name: str) -> None:
-        """Note that the profile's status is still as it was shown."""
-        if name in self._verdicts:
-            self._outdated.add(name)
 
     def ready(self) -> dict[str, bool]:
         """Return by name whether the newest spec of the profile is in force."""
@@ -242,7 +230,6 @@ class ProfileHandler:
             self._uncertified.pop(name, None)
             self._unsettled.update(self._profiles.conflicts(name))
             self._unsettled.discard(name)
-            self._outdated.discard(name)
             self._just_changed = True
             self._profiles.remove(name)
             self._pod_enqueuer.profiles_changed()
@@ -467,8 +454,8 @@ class ProfileStatusWriter:
 
     `shadow` and `rebalancing` are written by others.
 
-    What cannot be written is written again after a while, or when the profile is shown again.
-    An Event tells what is wrong with a profile once its status says so.
+    What is refused is written again after a while, or when the profile is shown again. An Event
+    tells what is wrong with a profile once its status says so.
     """
 
     def __init__(
@@ -483,76 +470,68 @@ class ProfileStatusWriter:
         self._handler = handler
         self._writer = writer
         self._recorder = recorder
-        self._clock = clock
-        self._sleep = sleep
-        self._troubles: dict[str, str] = {}
-        """By profile, why its status was not written the last time."""
+        self._slices = TimeSlices(clock=clock)
+        self._statuses = StatusWriter[str]("profiles", self._write, lanes=_LANES, sleep=sleep)
+        self._later: set[str] = set()
+        """The profiles whose statuses are written some seconds later."""
 
     async def run(self) -> None:
-        """Write for ever what becomes outdated with no change of a profile, or was not written."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._every(STATUS_SECONDS, self._handler.surroundings_changed))
-            tasks.create_task(self._every(CONFLICT_SECONDS, self._handler.settle_conflicts))
-            tasks.create_task(self._every(REPEAT_SECONDS, lambda: True))
+        """Write for ever, also what becomes outdated with no change of a profile."""
+        await self._statuses.run(
+            (STATUS_SECONDS, self._handler.surroundings_changed),
+            (CONFLICT_SECONDS, self._handler.settle_conflicts),
+            (REPEAT_SECONDS, self._take_later),
+        )
 
-    async def _every(self, seconds: float, due: Callable[[], bool]) -> NoReturn:
-        while True:
-            await self._sleep(seconds)
-            if due():
-                await self._write_outdated()
+    def _take_later(self) -> set[str]:
+        later, self._later = self._later, set()
+        return later
 
     async def found(self, raw: Mapping[str, Any]) -> None:
-        """Put a profile in force as the API server has it, and write its status."""
+        """Put a profile in force as the API server has it, and have its status written."""
         status, metadata = self._handler.applied(raw), raw["metadata"]
-        if self._handler.knows(metadata["name"], metadata["uid"]):
-            version = metadata.get("resourceVersion", "")
-            self._writer.seen(metadata["name"], metadata["uid"], version)
+        self._seen(metadata)
         if status is not None:
-            await self._write(metadata["name"], status)
+            self._statuses.note(metadata["name"])
 
     def read(self, raw: Mapping[str, Any]) -> None:
         """Put a profile in force that was read, unless it is known: then that may be newer.
 
         Its status is written when kopf shows it, or some seconds later.
         """
-        name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
+        metadata = raw["metadata"]
+        if not self._handler.knows(metadata["name"], metadata["uid"]):
+            self._handler.applied(raw)
+            self._seen(metadata)
+            self._later.add(metadata["name"])
+
+    def _seen(self, metadata: Mapping[str, Any]) -> None:
+        name, uid = metadata["name"], metadata["uid"]
         if self._handler.knows(name, uid):
-            return
-        self._handler.applied(raw)
-        if self._handler.knows(name, uid):
-            self._writer.seen(name, uid, raw["metadata"].get("resourceVersion", ""))
-            self._handler.not_written(name)
+            self._writer.seen(name, uid, metadata.get("resourceVersion", ""))
 
     async def gone(self, name: str, uid: str) -> None:
         """Take a profile out of force."""
         self._handler.gone(name, uid)
         self._writer.gone(name, uid)
-        self._troubles.pop(name, None)
+        self._statuses.forget(name)
 
-    async def _write_outdated(self) -> None:
-        slices = TimeSlices(clock=self._clock)
-        for name, status in self._handler.other_statuses():
-            if status:
-                await self._write(name, status)
-            await slices.pause()  # of a thousand profiles, all are looked at
-
-    async def _write(self, name: str, status: Mapping[str, Any]) -> None:
-        trouble, warnings = self._troubles.pop(name, ""), self._handler.warnings(name, status)
+    async def _write(self, name: str) -> None:
+        await self._slices.pause()  # of a thousand profiles, all are looked at
+        self._later.discard(name)
+        patch = self._handler.patch(name)
+        if not patch:
+            return
+        warnings = self._handler.warnings(name, patch)
         try:
-            await self._writer.patch_status(name, status)
-        except NotFoundError:
-            return  # kopf will tell that it was deleted
-        except ApiError as error:
-            self._handler.not_written(name)
-            why = self._troubles[name] = explain(error)
-            if why != trouble:
-                logger.warning("the status of profile %s is not written: %s", name, why)
-        except asyncio.CancelledError:
-            self._handler.not_written(name)
+            await self._writer.patch_status(name, patch)
+        except (*RETRIED, NotFoundError):
             raise
-        else:
-            for regarding, reason, note in warnings:
-                self._recorder.record(regarding, "Warning", reason, "Applying", note)
+        except ApiError:
+            self._later.add(name)
+            raise
+        for regarding, reason, note in warnings:
+            self._recorder.record(regarding, "Warning", reason, "Applying", note)
 
 
 def _without_moves(status: Mapping[str, Any]) -> Mapping[str, Any]:

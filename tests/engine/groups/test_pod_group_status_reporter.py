@@ -1,6 +1,5 @@
 """What users see of pod groups: status, events, and the report on request."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,6 +7,7 @@ import pytest
 
 from background import in_background
 from kube.api_server import ApiServer, Request
+from kube.virtual_clock import VirtualClock
 from mooring.engine.groups.decision import DomainTried, GroupDecision
 from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
 from mooring.kube.client import ApiClient
@@ -44,7 +44,6 @@ SERVED = {
 }
 WAIT_SECONDS = 60.0
 
-
 FULL = GroupDecision(
     rows={},
     message="needs 12 CPUs more in rack=r3",
@@ -68,7 +67,7 @@ class Groups:
         self.owned = True
         self.profiles = 0
         self.served = dict(SERVED)
-        self._rounds: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+        self._clock = VirtualClock()
         self.recorder = EventRecorder(client, "mooring", "test")
         self.events: list[tuple[str, str]] = []
         self.reports = PodGroupStatusReporter(
@@ -81,27 +80,19 @@ class Groups:
             placed=self.placed.append,
             clock=lambda: self.now,
             wall_clock=lambda: self.now,
-            sleep=self._sleep,
+            sleep=self._clock.sleep,
         )
         state.on_events(self.reports.on_events)
 
-    async def _sleep(self, _seconds: float) -> None:
-        """End a round: the next begins when the test says so."""
-        over = asyncio.Event()
-        self._rounds.put_nowait(over)
-        await over.wait()
-
     async def round(self) -> None:
         """Wait until another look at the groups that changed has ended."""
-        async with asyncio.timeout(WAIT_SECONDS):
-            (await self._rounds.get()).set()
-            waiting = await self._rounds.get()
-            self._rounds.put_nowait(waiting)
+        await self.first_round()
+        await self._clock.advance(1.0)
+        await self.first_round()
 
     async def first_round(self) -> None:
-        async with asyncio.timeout(WAIT_SECONDS):
-            waiting = await self._rounds.get()
-            self._rounds.put_nowait(waiting)
+        """Wait until all is written, and both what looks and what tries again are asleep."""
+        await self._clock.sleepers(2)
 
     def group(self) -> PodGroupState:
         (only,) = self.state.pod_groups

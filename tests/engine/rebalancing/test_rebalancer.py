@@ -7,8 +7,8 @@ import pytest
 
 from kube.api_server import Request
 from mooring.engine.rebalancing.profile_rebalancing import FIRST_SECONDS
-from mooring.engine.rebalancing.rebalancer import STATUS_SECONDS
 from mooring.kube.client import ApiClient
+from mooring.kube.status_writer import SECTION_SECONDS
 from mooring.testing.builders import uid_of
 from rebalancing_stage import OWNER, PROFILE, UID, Api, Stage, running, until, working
 from scheduler_states import put_profile
@@ -92,13 +92,13 @@ async def test_a_status_is_written_after_the_one_before_has_arrived(stage: Stage
     async with working(stage):
         await until(stage, lambda: held)
         began = stage.clock.time
-        await until(stage, lambda: stage.clock.time > began + 2 * STATUS_SECONDS)
+        await until(stage, lambda: stage.clock.time > began + 2 * SECTION_SECONDS)
         assert stage.plans == 1
         assert (len(held), api.evicted) == (1, [])
         api.held = None
         held[0].reply(PROFILE)
         await until(stage, lambda: api.evicted)
-    assert any(status["underWay"] for status in api.statuses[1:])
+    assert any(status["underWay"] for status in api.statuses)
 
 
 async def test_what_was_moved_is_left_alone_by_the_next_plans(stage: Stage, api: Api) -> None:
@@ -241,7 +241,7 @@ async def test_a_status_is_written_only_when_something_has_changed(stage: Stage,
     async with working(stage):
         await until(stage, lambda: api.status.get("plannedTime"))
         count, began = len(api.statuses), stage.clock.time
-        await until(stage, lambda: stage.clock.time > began + 10 * STATUS_SECONDS)
+        await until(stage, lambda: stage.clock.time > began + 10 * SECTION_SECONDS)
         assert len(api.statuses) == count
         await until(stage, lambda: len(api.statuses) == count + 1)
     assert stage.plans == 2

@@ -5,14 +5,13 @@ group whose 10,000 members are bound one after the other is written a few times 
 """
 
 import asyncio
-import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.status import (
@@ -24,18 +23,9 @@ from mooring.engine.groups.status import (
     view_of,
 )
 from mooring.framework.decision import PodRef
-from mooring.kube.errors import (
-    ApiError,
-    ConflictError,
-    NotFoundError,
-    ServerError,
-    TooManyRequestsError,
-    UnauthorizedError,
-    UnreachableError,
-    explain,
-)
 from mooring.kube.recorder import EventRecorder, ObjectRef
 from mooring.kube.resources import POD_GROUP, POD_GROUP_V1ALPHA3, SIGS_POD_GROUP, Resource
+from mooring.kube.status_writer import StatusWriter
 from mooring.kube.timestamps import rfc3339
 from mooring.kube.writes import PodGroupWriter
 from mooring.model.events import ClusterEvent, Kind
@@ -53,8 +43,6 @@ from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
 from mooring.time_slices import TimeSlices
 
 __all__ = ["PodGroupStatusReporter"]
-
-logger = logging.getLogger(__name__)
 
 ROUND_SECONDS: Final = 1.0
 """Between two looks at the groups that changed."""
@@ -102,7 +90,6 @@ class _Record:
     counted: int = -1
     """How many members had left their node when the finished ones were counted."""
     view: GroupView | None = None
-    written: dict[str, Any] | None = None
     said: str = ""
     """The last message of an event."""
     told_reserved: str = ""
@@ -179,7 +166,10 @@ class PodGroupStatusReporter:
         self._records: dict[GroupKey, _Record] = {}
         self._phases: Counter[str] = Counter()
         self._dirty: dict[GroupKey, None] = {}
-        self._trouble: tuple[type, int | None, str] | None = None
+        self._statuses = StatusWriter[GroupKey](
+            "pod groups", self._write, lanes=_LANES, sleep=sleep
+        )
+        self._slices = TimeSlices(clock=clock)
         self._running = False
 
     def phases(self) -> Mapping[str, int]:
@@ -246,52 +236,39 @@ class PodGroupStatusReporter:
 
     async def run(self) -> None:
         """Write until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._statuses.run())
+            tasks.create_task(self._look_at_changed())
+
+    async def _look_at_changed(self) -> NoReturn:
+        """Have the groups looked at that changed, once a second."""
         self._running, known = True, self._profiles()
         while True:
             self._dirty |= self._state.take_changed_groups()
             if (now := self._profiles()) != known:  # other groups may be ours now
                 known = now
                 self._dirty |= dict.fromkeys(group.key for group in self._state.pod_groups)
-            await self._round()
+            waited = 0.0
+            while self._dirty and waited < _PATIENCE_SECONDS and self._busy():
+                await self._sleep(ROUND_SECONDS)
+                waited += ROUND_SECONDS
+            dirty, self._dirty = self._dirty, {}
+            self._statuses.note(*dirty)
+            await self._statuses.settled()
             await self._sleep(ROUND_SECONDS)
 
-    async def _round(self) -> None:
-        """Look at the groups that changed, and write the status of those that need it."""
-        waited = 0.0
-        while self._dirty and waited < _PATIENCE_SECONDS and self._busy():
-            await self._sleep(ROUND_SECONDS)
-            waited += ROUND_SECONDS
-        keys, slices = iter(tuple(self._dirty)), TimeSlices(clock=self._clock)
-
-        async def lane() -> None:
-            for key in keys:
-                self._dirty.pop(key, None)
-                await self._report(key)
-                await slices.pause()
-
-        async with asyncio.TaskGroup() as lanes:
-            for _ in range(_LANES):
-                lanes.create_task(lane())
-
-    async def _report(self, key: GroupKey) -> None:
-        """Look at one group; what cannot be written now is tried again in the next round."""
+    async def _write(self, key: GroupKey) -> None:
+        """Look at a group, and write its status if it differs, and an event if there is news."""
+        await self._slices.pause()
         group = self._state.pod_groups.get(key)
         if group is None:
             self._forget(key)
             return
-        try:
-            if self._must_count(group):
-                await self._count_finished(group)
-            view = self._look(group)
-            if self._is_owned(group, self._record(group)) and not self._is_passing(group, view):
-                await self._write(group, view)
-        except (NotFoundError, ConflictError):
-            pass  # the object is gone, or another version or another of its name will be shown
-        except (UnreachableError, ServerError, TooManyRequestsError, UnauthorizedError) as error:
-            self._log(error)
-            self._dirty[key] = None
-        except ApiError as error:
-            self._log(error)
+        if self._must_count(group):
+            await self._count_finished(group)
+        view = self._look(group)
+        if self._is_owned(group, self._record(group)) and not self._is_passing(group, view):
+            await self._send(group, view)
 
     def _is_passing(self, group: PodGroupState, view: GroupView) -> bool:
         """Return whether nothing is written yet, because what would be is out of date soon.
@@ -300,7 +277,7 @@ class PodGroupStatusReporter:
         attempt has the group looked at again; while it is bound, it is looked at in each round.
         """
         record, definition = self._record(group), group.definition
-        written = record.written is not None
+        written = self._statuses.has_patched(group.key)
         written |= definition is not None and definition.status.scheduled is not None
         told = view.scheduled or record.failure or record.error or group.incomplete is not None
         if written or told:
@@ -323,6 +300,7 @@ class PodGroupStatusReporter:
         return view
 
     def _forget(self, key: GroupKey) -> None:
+        self._statuses.forget(key)
         record = self._records.pop(key, None)
         if record is not None and record.view is not None:
             self._phases[record.view.phase] -= 1
@@ -367,8 +345,7 @@ class PodGroupStatusReporter:
         )
         record.counted = left
 
-    async def _write(self, group: PodGroupState, view: GroupView) -> None:
-        """Write the status if it differs, and an event if there is news."""
+    async def _send(self, group: PodGroupState, view: GroupView) -> None:
         record, definition = self._record(group), group.definition
         resource = self._served().get(_KINDS[group.key.source])
         if definition is None or resource is None:
@@ -378,12 +355,10 @@ class PodGroupStatusReporter:
         kind = "PodGroupInitiallyScheduled" if newer else "PodGroupScheduled"
         tried = rfc3339(record.tried) if record.tried is not None else ""
         status = desired_status(group, view, kind, now=rfc3339(self._wall_clock()), tried=tried)
-        if status is None or _same(status, record.written):
-            return
-        key, uid, version = group.key, definition.uid, definition.version
-        await self._writer.patch_status(resource, key.namespace, key.name, uid, version, status)
-        record.written = status
-        self._trouble = None
+        if status is not None:
+            key, uid, version = group.key, definition.uid, definition.version
+            to = resource, key.namespace, key.name, uid, version, status
+            await self._statuses.patch(key, status, lambda: self._writer.patch_status(*to))
 
     def _tell(
         self, group: PodGroupState, definition: PodGroup, view: GroupView, resource: Resource
@@ -432,12 +407,6 @@ class PodGroupStatusReporter:
             record = self._records[group.key] = _Record()
         record.uid = uid or record.uid
         return record
-
-    def _log(self, error: ApiError) -> None:
-        """Log what is wrong, once for all groups."""
-        if error.kind != self._trouble:
-            logger.warning("the status of pod groups is not written: %s", explain(error))
-        self._trouble = error.kind
 
     def _reported(self, group: PodGroupState) -> dict[str, Any]:
         record = self._records.get(group.key) or _Record()
@@ -494,16 +463,3 @@ def _members(group: PodGroupState, told: Collection[str]) -> Iterator[dict[str, 
     for pod in group.terminating.values():
         node = pod.node_name
         yield {"pod": PodRef.of(pod), "state": "terminating", "node": node, "message": None}
-
-
-def _same(status: Mapping[str, Any], written: Mapping[str, Any] | None) -> bool:
-    """Return whether this was written already; a CRD without conditions drops them."""
-    return written is not None and _timeless(status) == _timeless(written)
-
-
-def _timeless(status: Mapping[str, Any]) -> dict[str, Any]:
-    conditions = [
-        {name: value for name, value in condition.items() if name != "lastTransitionTime"}
-        for condition in status.get("conditions", ())
-    ]
-    return {**status, "conditions": conditions}

@@ -16,13 +16,10 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
 from typing import Any, Final, NoReturn, TypeVar
-
-import orjson
 
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import ActiveProfile
@@ -120,16 +117,25 @@ class Parts:
 
 
 class ProfileRebalancing:
-    """Plans moves for a profile as it is in force, and carries them out in mode Apply."""
+    """Plans moves for a profile as it is in force, and carries them out in mode Apply.
+
+    `write_status` writes what the profile's status says of rebalancing, or raises ApiError.
+    """
 
     def __init__(
-        self, entry: ActiveProfile, section: Rebalancing, record: Record, parts: Parts
+        self,
+        entry: ActiveProfile,
+        section: Rebalancing,
+        record: Record,
+        parts: Parts,
+        write_status: Callable[[], Awaitable[None]],
     ) -> None:
         self.entry = entry
         self.record = record
         self._section = section
         self._limits = section.limits
         self._parts = parts
+        self._write_status = write_status
         self._name = entry.profile.name
         self._steps: list[RunningStep] = []
         """The steps whose moves have not all ended; the last one is begun now."""
@@ -332,7 +338,7 @@ class ProfileRebalancing:
     async def _write_down(self) -> None:
         """Write into the status what is about to be done, for the leader that may come next."""
         try:
-            await self.write_status()
+            await self._write_status()
         except ApiError as error:
             why = f"the profile's status is not written: {explain(error)}"
             raise Stopped(why, warns=True) from error
@@ -508,16 +514,6 @@ class ProfileRebalancing:
         )
         logger.warning("rebalancing for profile %s is stopped: %s", self._name, whole(why))
 
-    async def write_status(self, *, if_changed: bool = False) -> None:
-        """Write what the profile's status says of rebalancing; raise ApiError if that fails."""
-        record = self.record
-        if if_changed and record.written == _digest(record.status()):
-            return
-        async with record.writing:
-            status = record.status()
-            await self._parts.profiles.patch_status(self._name, {"rebalancing": status})
-            record.written = _digest(status)
-
 
 _Result = TypeVar("_Result")
 
@@ -553,8 +549,3 @@ def _why_late(under_way: UnderWay, seconds: float) -> TextAboutPods:
         return about(f"no replacement of {{}} has come within {seconds:.0f} s", move.pod)
     late = f"was not ready on node {move.target} within {seconds:.0f} s"
     return about(f"{{}}, the replacement of {{}}, {late}", replacement, move.pod)
-
-
-def _digest(status: Mapping[str, Any]) -> bytes:
-    """Return what is equal for equal statuses, whenever they are observed; it keeps no pods."""
-    return sha256(orjson.dumps({**status, "observedTime": ""})).digest()

@@ -5,21 +5,16 @@ place is kept over a change of leader.
 """
 
 import asyncio
-import logging
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn
+from functools import partial
+from typing import Any, NoReturn
 
 from mooring.engine.rebalancing.limits import Evictions
 from mooring.engine.rebalancing.profile_rebalancing import LOOK_SECONDS, Parts, ProfileRebalancing
 from mooring.engine.rebalancing.record import RebalancingReport, Record
-from mooring.kube.errors import ApiError, NotFoundError, explain
+from mooring.kube.status_writer import ProfileSectionWriter
 
 __all__ = ["Rebalancer"]
-
-logger = logging.getLogger(__name__)
-
-STATUS_SECONDS: Final = 10.0
-"""How often statuses are written that have changed."""
 
 
 class Rebalancer:
@@ -30,13 +25,16 @@ class Rebalancer:
         self._records: dict[str, Record] = {}
         self._works: dict[str, tuple[ProfileRebalancing, asyncio.Task[NoReturn]]] = {}
         """By its name, the work for each profile as it is in force."""
+        self._statuses = ProfileSectionWriter(
+            parts.profiles, "rebalancing", self._works.keys, self._status, sleep=parts.sleep
+        )
 
     async def run(self) -> None:
         """Work until cancelled; then no place is kept any more."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._follow_profiles())
-                tasks.create_task(self._write_statuses())
+                tasks.create_task(self._statuses.run())
         finally:
             left = [*(task for _, task in self._works.values()), *self._parts.moves]
             self._works.clear()
@@ -91,23 +89,14 @@ class Rebalancer:
             section = entry.profile.spec.rebalancing
             if section is not None and name not in self._works:
                 record = self._records.setdefault(name, self._new_record())
-                work = ProfileRebalancing(entry, section, record, self._parts)
+                write = partial(self._statuses.write, name)
+                work = ProfileRebalancing(entry, section, record, self._parts, write)
                 self._works[name] = work, asyncio.create_task(work.run())
         for name, record in tuple(self._records.items()):
             if name not in self._works and not record.in_flight and not len(record.evictions):
                 del self._records[name]
 
-    async def _write_statuses(self) -> NoReturn:
-        """Write from time to time the statuses that have changed."""
-        while True:
-            await self._parts.sleep(STATUS_SECONDS)
-            for name, (work, _) in tuple(self._works.items()):
-                if name not in self._works:
-                    continue  # while another status was written, the profile went
-                try:
-                    await work.write_status(if_changed=True)
-                except NotFoundError:
-                    continue  # kopf will tell that it was deleted
-                except ApiError as error:
-                    text = "the status of profile %s was not written: %s"
-                    logger.warning(text, name, explain(error))
+    def _status(self, name: str) -> dict[str, Any] | None:
+        """Return what the status of the profile says of its rebalancing."""
+        known = self._works.get(name)
+        return known[0].record.status() if known is not None else None

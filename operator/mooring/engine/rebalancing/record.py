@@ -1,6 +1,5 @@
 """What the rebalancing of one profile has planned and done, as documents and as its status."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -148,11 +147,6 @@ class Record:
     former: list[FormerMove] = field(default_factory=list)
     found: object = None
     """What the status said when the profile came, until that is taken over."""
-    written: bytes = b""
-    """A digest of the status that was written last."""
-    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a status is written: of two that are on their way the older one might arrive last,
-    and hide a move from the next leader."""
     _plan: BoundedCache[str, Published] = field(
         default_factory=lambda: BoundedCache[str, Published](4 * 2**20)
     )

@@ -1,0 +1,242 @@
+"""Writes the statuses of objects: of each the newest alone, until it is written or refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+import orjson
+
+from mooring.kube.errors import (
+    ApiError,
+    ConflictError,
+    NotFoundError,
+    ServerError,
+    TooManyRequestsError,
+    UnauthorizedError,
+    UnreachableError,
+    explain,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
+
+    from mooring.kube.writes import ProfileWriter
+
+    Look = tuple[float, Callable[[], Iterable[Any]]]
+    """So often, in seconds, a call returns keys of objects whose statuses may have changed."""
+
+__all__ = ["RETRIED", "ProfileSectionWriter", "StatusWriter"]
+
+logger = logging.getLogger(__name__)
+
+RETRIED: Final = (UnreachableError, ServerError, TooManyRequestsError, UnauthorizedError)
+"""The errors after which a status is written again, because the object is not their reason."""
+SECTION_SECONDS: Final = 10.0
+"""How often sections of profiles are written that have changed."""
+_PAUSE_SECONDS: Final = 1.0
+"""Between two tries to write the same status, and after a try that did not reach the server."""
+
+_Key = TypeVar("_Key", bound="Hashable")
+
+
+class StatusWriter(Generic[_Key]):
+    """Calls `write` for every object that is noted, while `run` runs.
+
+    `write` computes the status that the object shall have, and patches it if the object has
+    another one. It raises ApiError if this fails. After an error in `RETRIED` it is called again,
+    after any other the object must be noted again. An error is logged once for all objects.
+
+    Args:
+        what: Whose statuses are written, for the log.
+        lanes: How many calls are in flight at once; never two for one object.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        write: Callable[[_Key], Awaitable[None]],
+        *,
+        lanes: int,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._what = what
+        self._write = write
+        self._lanes = lanes
+        self._sleep = sleep
+        self._due: dict[_Key, None] = {}
+        self._failed: dict[_Key, None] = {}
+        self._writing: dict[_Key, asyncio.Event] = {}
+        self._digests: dict[_Key, bytes] = {}
+        """Of the statuses that `patch` has sent last."""
+        self._logged: dict[tuple[type, int | None, str], _Key | None] = {}
+        """Kinds of errors, with the object whose status must be written before one is logged again.
+
+        Any object's does if that one is forgotten.
+        """
+        self._more = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._settled.set()
+
+    def note(self, *keys: _Key) -> None:
+        """Have these statuses written soon."""
+        if keys:
+            self._due |= dict.fromkeys(keys)
+            self._settled.clear()
+            self._more.set()
+
+    def forget(self, key: _Key) -> None:
+        """Drop what is known of the object."""
+        self._due.pop(key, None)
+        self._failed.pop(key, None)
+        self._digests.pop(key, None)
+        self._logged = {kind: None if key == k else k for kind, k in self._logged.items()}
+
+    async def run(self, *looks: Look) -> None:
+        """Write until cancelled, also what these looks find."""
+        async with asyncio.TaskGroup() as tasks:
+            for seconds, look in ((_PAUSE_SECONDS, self._take_failed), *looks):
+                tasks.create_task(self._look(seconds, look))
+            for _ in range(self._lanes):
+                tasks.create_task(self._write_due())
+
+    async def written(self, key: _Key) -> None:
+        """Return when this status is not being written."""
+        while (ended := self._writing.get(key)) is not None:
+            await ended.wait()
+
+    async def settled(self) -> None:
+        """Return when every status that was noted is written, or has failed."""
+        await self._settled.wait()
+
+    async def write(self, key: _Key) -> None:
+        """Write the status at once, changed or not; raise ApiError if that fails."""
+        async with self._alone(key):
+            self._digests.pop(key, None)
+            await self._write(key)
+
+    async def patch(
+        self, key: _Key, status: Mapping[str, Any], send: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Send a status if it differs from the one that was sent last, apart from its times."""
+        digest = _digest(status)
+        if self._digests.get(key) != digest:
+            await send()
+            self._digests[key] = digest
+
+    def has_patched(self, key: _Key) -> bool:
+        """Return whether a status of the object was sent."""
+        return key in self._digests
+
+    async def _look(self, seconds: float, look: Callable[[], Iterable[_Key]]) -> None:
+        while True:
+            await self._sleep(seconds)
+            self.note(*look())
+            await self.settled()
+
+    def _take_failed(self) -> Iterable[_Key]:
+        failed, self._failed = self._failed, {}
+        return failed
+
+    async def _write_due(self) -> None:
+        while True:
+            key = next((key for key in self._due if key not in self._writing), None)
+            if key is None:
+                if not self._due and not self._writing:
+                    self._settled.set()
+                self._more.clear()
+                await self._more.wait()
+            else:
+                del self._due[key]
+                await self._try(key)
+
+    async def _try(self, key: _Key) -> None:
+        try:
+            async with self._alone(key):
+                await self._write(key)
+        except (NotFoundError, ConflictError):
+            pass  # the object is gone, or its next version will be shown
+        except RETRIED as error:
+            self._log(key, error)
+            self._failed[key] = None
+            if isinstance(error, UnreachableError):
+                await self._sleep(_PAUSE_SECONDS)
+        except ApiError as error:
+            self._log(key, error)
+        else:
+            self._logged = {kind: k for kind, k in self._logged.items() if k not in (key, None)}
+
+    @asynccontextmanager
+    async def _alone(self, key: _Key) -> AsyncIterator[None]:
+        """Wait for the write of this status that is in flight, and have others wait.
+
+        Of two that are on their way the older one might arrive last.
+        """
+        await self.written(key)
+        ended = self._writing[key] = asyncio.Event()
+        try:
+            yield
+        finally:
+            del self._writing[key]
+            ended.set()
+            self._more.set()
+
+    def _log(self, key: _Key, error: ApiError) -> None:
+        if error.kind not in self._logged:
+            logger.warning("the status of %s is not written: %s", self._what, explain(error))
+        self._logged.setdefault(error.kind, key)
+
+
+class ProfileSectionWriter(StatusWriter[str]):
+    """Writes one field of the statuses of profiles, where it has changed.
+
+    Args:
+        field: The field.
+        names: The profiles that have it now.
+        status: Returns the field of the profile with this name; None if the profile has none.
+    """
+
+    def __init__(
+        self,
+        writer: ProfileWriter,
+        field: str,
+        names: Callable[[], Iterable[str]],
+        status: Callable[[str], Mapping[str, Any] | None],
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        super().__init__("profiles", self._write_section, lanes=1, sleep=sleep)
+        self._writer = writer
+        self._field = field
+        self._names = names
+        self._status = status
+
+    async def run(self, *looks: Look) -> None:
+        """Write until cancelled."""
+        await super().run((SECTION_SECONDS, self._all_names), *looks)
+
+    def _all_names(self) -> Iterable[str]:
+        """Return the profiles that have the field, and those of which something is known."""
+        return {**self._digests, **dict.fromkeys(self._names())}
+
+    async def _write_section(self, name: str) -> None:
+        status = self._status(name)
+        if status is None:
+            self.forget(name)
+        else:
+            await self.patch(
+                name, status, lambda: self._writer.patch_status(name, {self._field: status})
+            )
+
+
+def _digest(status: Mapping[str, Any]) -> bytes:
+    """Return what is equal for statuses that differ in times alone, and keeps no strings."""
+    conditions = [
+        {name: value for name, value in condition.items() if name != "lastTransitionTime"}
+        for condition in status.get("conditions", ())
+    ]
+    timeless = {**status, "conditions": conditions, "observedTime": None}
+    return sha256(orjson.dumps(timeless)).digest()
