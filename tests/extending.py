@@ -1,17 +1,21 @@
 """Extenders for tests: served on loopback with answers that the test gives."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+import numpy as np
 import orjson
 from aiohttp import web
 
 from deterministic_extender import serving
-from mooring.engine.extenders.extenders import PodGone
-from mooring.model.pod import Pod
+from mooring.engine.extenders import answers as answering
+from mooring.engine.extenders.answers import Needed, NodeFailure, PodAnswers
+from mooring.model.pod import Pod, parse_pod
 
-__all__ = ["Answers", "GivenObjects", "extender"]
+__all__ = ["BUSY", "Answers", "GivenObjects", "extender", "put", "said"]
+
+BUSY = NodeFailure("busy", resolvable=True, extender="http://e")
 
 Answer = Callable[[dict[str, Any]], object | Awaitable[object]]
 
@@ -23,10 +27,10 @@ class GivenObjects:
         self.by_name = {raw["metadata"]["name"]: raw for raw in objects}
         self.gone: set[str] = set()
 
-    async def pod(self, pod: Pod) -> bytes:
+    async def pod(self, pod: Pod) -> bytes | None:
         """Return the pod, unless it is among those gone."""
         if pod.name in self.gone:
-            raise PodGone(pod.key)
+            return None
         stub = {"metadata": {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid}}
         return orjson.dumps(self.by_name.get(pod.name, stub))
 
@@ -79,3 +83,33 @@ def extender(port: int, *verbs: str, **fields: Any) -> dict[str, Any]:
         **weight,
         **fields,
     }
+
+
+def put(
+    answers: answering.Answers,
+    raw: Mapping[str, Any],
+    passed: Sequence[str] = (),
+    failed: Collection[str] | Mapping[str, NodeFailure] = (),
+    /,
+    **scores: Sequence[int],
+) -> PodAnswers:
+    """Have extenders pass and fail these nodes for the pod, by default because they are busy.
+
+    The scores by extender are in the order of the nodes that passed.
+    """
+    failures = failed if isinstance(failed, Mapping) else dict.fromkeys(failed, BUSY)
+    asked = Needed(parse_pod(raw), (*passed, *failures))
+    columns = {name: np.array(column, np.int64) for name, column in scores.items()}
+    answers.put(asked, tuple(passed), failures, columns)
+    return answers.about(asked.pod)
+
+
+def said(
+    raw: Mapping[str, Any],
+    passed: Sequence[str] = (),
+    failed: Collection[str] | Mapping[str, NodeFailure] = (),
+    /,
+    **scores: Sequence[int],
+) -> PodAnswers:
+    """Return the answers about a pod that `put` makes."""
+    return put(answering.Answers(), raw, passed, failed, **scores)

@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from deciding import Deciding
 from driving import driven
-from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
-from mooring.engine.groups.answers import GroupAnswers
+from extending import put
+from mooring.engine.extenders.answers import Answers, NodeFailure
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.placement import GroupSearch
 from mooring.engine.groups.search import Assignment, SearchedMembers
@@ -24,7 +22,7 @@ def search_for(
     members: list[Raw],
     rejected: dict[str, list[str]] | None = None,
     budget: SearchBudget | None = None,
-    answers: GroupAnswers | None = None,
+    answers: Answers | None = None,
 ) -> GroupSearch:
     """Return a search for nodes for these members."""
     searched = SearchedMembers(
@@ -44,27 +42,22 @@ def placed(
     deciding: Deciding,
     members: list[Raw],
     rejected: dict[str, list[str]] | None = None,
-    answers: GroupAnswers | None = None,
+    answers: Answers | None = None,
 ) -> Assignment:
     """Return what the search finds."""
     return search_for(deciding, members, rejected, answers=answers).place()
 
 
-def answered(
-    passed: dict[str, list[str]], scores: dict[str, list[int]] | None = None
-) -> GroupAnswers:
+def answered(passed: dict[str, list[str]], scores: dict[str, list[int]] | None = None) -> Answers:
     """Return extenders' answers: the nodes of a, b and c that pass, by pod name, with scores."""
-    answers = GroupAnswers()
+    answers = Answers()
     for name, nodes in passed.items():
         failed = {
             other: NodeFailure("busy", resolvable=False, extender="e")
             for other in "abc"
             if other not in nodes
         }
-        given_scores = {"e": np.array((scores or {})[name], np.int64)} if scores else {}
-        filtered = Filtered(tuple(nodes), failed)
-        found = ExtenderAnswers(filtered=filtered, scores=given_scores)
-        answers.put(parse_pod(pod(name, cpu="1")), found)
+        put(answers, pod(name, cpu="1"), nodes, failed, **({"e": scores[name]} if scores else {}))
     return answers
 
 

@@ -3,11 +3,18 @@
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
+import pytest
 
 from deciding import Deciding
+from extending import said
 from mooring.engine.cycle import LiveDryRun, decide, tie_break_seed
-from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, Filtered, NodeFailure
+from mooring.engine.extenders.answers import (
+    Answers,
+    ExtenderError,
+    Needed,
+    NodeFailure,
+    PodAnswers,
+)
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, parse_node
@@ -203,28 +210,27 @@ def test_a_pod_must_fit_without_the_pods_that_are_nominated_there_too() -> None:
     assert dry_run.rejection(0) == ("node(s) didn't match pod affinity rules",)
 
 
-def answered(deciding: Deciding, raw: dict[str, object], answers: ExtenderAnswers) -> Any:
+def answered(deciding: Deciding, raw: dict[str, object], answers: PodAnswers | None = None) -> Any:
     """Return the result of `decide` for a pod that extenders care for."""
     found, pipeline = parse_pod(raw), deciding.pipeline
-    return decide(found, pipeline, deciding.cluster, deciding.shared, seed=0, answers=answers)
+    given = answers or PodAnswers(found)
+    return decide(found, pipeline, deciding.cluster, deciding.shared, seed=0, answers=given)
 
 
 def test_the_feasible_nodes_are_the_first_thing_that_extenders_are_called_with() -> None:
     deciding = Deciding(node("a"), node("b"), node("small", cpu="1"))
-    call = answered(deciding, pod(cpu="2"), ExtenderAnswers())
-    assert call == FilterCall(("a", "b"), evaluated_nodes=3)
+    needed = answered(deciding, pod(cpu="2"))
+    assert needed == Needed(needed.pod, ("a", "b"), evaluated_nodes=3)
 
 
 def test_no_extender_is_called_when_no_node_is_feasible() -> None:
     deciding = Deciding(node("a", cpu="1"))
-    assert isinstance(answered(deciding, pod(cpu="2"), ExtenderAnswers()), FitError)
+    assert isinstance(answered(deciding, pod(cpu="2")), FitError)
 
 
 def test_the_scores_of_extenders_are_added_and_nodes_without_one_get_nothing() -> None:
     deciding = Deciding(node("a"), node("b"), node("c"))
-    scores = {"x": np.array([0, 30, 0])}
-    answers = ExtenderAnswers(filtered=Filtered(("a", "b", "c"), {}), scores=scores)
-    outcome = answered(deciding, pod(), answers)
+    outcome = answered(deciding, pod(), said(pod(), "abc", x=[0, 30, 0]))
     assert outcome.node == "b"
     table = outcome.scores(None)
     assert table["b"].total == table["a"].total + 30
@@ -234,8 +240,7 @@ def test_the_scores_of_extenders_are_added_and_nodes_without_one_get_nothing() -
 def test_the_scores_of_extenders_are_those_of_the_nodes_that_they_passed_in_their_order() -> None:
     deciding = Deciding(node("a"), node("full", cpu="1"), node("b"), node("c"))
     passed = ("c", "gone", "full", "b", "a")
-    scores = {"x": np.array([1, 2, 3, 4, 5]), "y": np.array([10, 20, 30, 40, 50])}
-    answers = ExtenderAnswers(filtered=Filtered(passed, {}), scores=scores)
+    answers = said(pod(), passed, "", x=[1, 2, 3, 4, 5], y=[10, 20, 30, 40, 50])
     table = answered(deciding, pod(cpu="2"), answers).scores(None)
     assert {name: (s.plugins["x"], s.plugins["y"]) for name, s in table.items()} == {
         "a": (5, 50),
@@ -245,33 +250,43 @@ def test_the_scores_of_extenders_are_those_of_the_nodes_that_they_passed_in_thei
 
 
 def test_a_node_that_came_since_the_call_is_not_taken_for_one_that_extenders_passed() -> None:
-    deciding = Deciding(node("a"), node("b"))
-    call = answered(deciding, pod(), ExtenderAnswers())
+    deciding, answers = Deciding(node("a"), node("b")), Answers()
+    needed = answered(deciding, pod())
     deciding.state.delete(Kind.NODE, "a")
     deciding.state.put(Kind.NODE, "c", parse_node(node("c")))  # it gets the row of a
-    answers = ExtenderAnswers(filtered=Filtered(call.nodes, {}, call.rows))
-    assert answered(deciding, pod(), answers).node == "b"
+    answers.put(needed, needed.nodes, {}, {})
+    assert answered(deciding, pod(), answers.about(needed.pod)).node == "b"
+
+
+def test_what_extenders_passed_and_was_taken_is_asked_about_again_a_few_times() -> None:
+    deciding, answers = Deciding(node("a"), node("full", cpu="1")), Answers()
+    needed = replace(answered(deciding, pod(cpu="2")), nodes=("full",), rows=None)
+    for _ in range(5):
+        known = answers.about(needed.pod)
+        assert answered(deciding, pod(cpu="2"), known).nodes == ("a",)
+        answers.put(needed, needed.nodes, {}, {})
+    with pytest.raises(ExtenderError, match="were taken by other pods each time"):
+        answered(deciding, pod(cpu="2"), known)
 
 
 def test_nodes_that_extenders_filtered_out_are_rejected_by_the_plugin_extender() -> None:
     deciding = Deciding(node("a"), node("b"), node("small", cpu="1"))
     failed = {"a": NodeFailure("busy", resolvable=True), "b": NodeFailure("no", resolvable=False)}
-    answers = ExtenderAnswers(filtered=Filtered((), failed))
-    outcome = answered(deciding, pod(cpu="2"), answers)
+    outcome = answered(deciding, pod(cpu="2"), said(pod(), (), failed))
     assert outcome.message.startswith("0/3 nodes are available: 1 Insufficient cpu, 1 busy, 1 no.")
     assert outcome.diagnosis.plugins == {"Extender", "NodeResourcesFit"}
     assert outcome.diagnosis.rejections()["a"].resolvable
 
 
-def with_room_since_the_call(**asked: Any) -> Any:
+def with_room_since_the_call(failed: str = "a", **asked: Any) -> Any:
     """Decide when the extenders pass nothing, and another node has got room meanwhile."""
-    deciding = Deciding(node("a"), node("full", cpu="2"), pod("there", cpu="2", node="full"))
-    call = answered(deciding, pod(cpu="1"), ExtenderAnswers())
-    assert call.nodes == ("a",)
+    deciding = Deciding(node("a"), node("b", cpu="2"), pod("there", cpu="2", node="b"))
+    needed, answers = answered(deciding, pod(cpu="1")), Answers()
+    assert needed.nodes == ("a",)
     deciding.state.delete(Kind.POD, uid_of("there"))
-    failed = {"a": NodeFailure("busy", resolvable=True)}
-    answers = ExtenderAnswers(filtered=Filtered((), failed), asked=replace(call, **asked))
-    return answered(deciding, pod(cpu="1"), answers)
+    failures = dict.fromkeys(failed, NodeFailure("busy", resolvable=True))
+    answers.put(replace(needed, **asked), (), failures, {})
+    return answered(deciding, pod(cpu="1"), answers.about(needed.pod))
 
 
 def test_a_node_that_fits_only_since_the_extenders_were_called_is_rejected_by_them() -> None:
@@ -283,8 +298,8 @@ def test_a_node_that_fits_only_since_the_extenders_were_called_is_rejected_by_th
 
 
 def test_a_node_that_the_extenders_were_called_with_is_not_said_to_fit_since_then() -> None:
-    outcome = with_room_since_the_call(nodes=("a", "full"), rows=None)
-    assert outcome.message.startswith("0/2 nodes are available: 1 busy.")
+    outcome = with_room_since_the_call("ab", nodes=("a", "b"), rows=None)
+    assert outcome.message.startswith("0/2 nodes are available: 2 busy.")
 
 
 def test_a_node_outside_the_sample_is_not_rejected_by_extenders() -> None:
@@ -294,10 +309,10 @@ def test_a_node_outside_the_sample_is_not_rejected_by_extenders() -> None:
 
 def test_the_nominated_node_is_what_extenders_are_called_with_first() -> None:
     deciding = Deciding(node("a"), node("b"))
-    web = pod("web")
+    web, found = pod("web"), parse_pod(pod("web"))
     deciding.nominate(web, "b")
-    assert answered(deciding, web, ExtenderAnswers()) == FilterCall(("b",), 1, nominated=True)
-    passes = ExtenderAnswers(nominee="b", passes_nominee=True)
+    assert answered(deciding, web) == Needed(found, ("b",), evaluated_nodes=1, nominated=True)
+    passes = PodAnswers(found, nominee="b", passes_nominee=True)
     assert answered(deciding, web, passes).node == "b"
-    fails = ExtenderAnswers(nominee="b", passes_nominee=False)
-    assert answered(deciding, web, fails) == FilterCall(("a", "b"), 2)
+    fails = PodAnswers(found, nominee="b", passes_nominee=False)
+    assert answered(deciding, web, fails) == Needed(found, ("a", "b"), evaluated_nodes=2)

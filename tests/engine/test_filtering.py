@@ -2,23 +2,19 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from call_counts import calls_in
 from deciding import Deciding
-from mooring.engine.extenders.answers import Filtered, NodeFailure
 from mooring.engine.filtering import (
     NodeSearch,
     PreFiltered,
     nodes_to_find,
-    passed_by_extenders,
     sampled,
 )
 from mooring.framework.diagnosis import Diagnosis
 from mooring.model.pod import parse_pod
-from mooring.state.cluster_view import ClusterView
-from mooring.testing.builders import cluster, node, pod
+from mooring.testing.builders import node, pod
 
 
 def by_name(*names: str) -> dict[str, object]:
@@ -194,16 +190,3 @@ def test_it_starts_at_a_position_and_wraps_around_the_end() -> None:
     found, evaluated_nodes = names(119, percentageOfNodesToScore=10)
     assert found[:3] == ["b59", "b00", "a01"]
     assert (len(found), evaluated_nodes) == (100, 101)
-
-
-def test_an_extender_may_have_a_reason_of_its_own_for_each_of_5000_nodes() -> None:
-    names = [f"node-{i}" for i in range(5000)]
-    view = ClusterView(cluster(*map(node, names)))
-    failed = {name: NodeFailure(f"{name} has 1 free GPU", resolvable=True) for name in names}
-    fits = np.ones(len(view.nodes), np.bool_)
-    *_, rejected = passed_by_extenders(fits, view, Filtered((), failed))
-    ((plugin, rows, why),) = ((r.plugin, r.rows, r.explanation) for r in rejected)
-    assert (plugin, len(rows)) == ("Extender", 5000)
-    assert [why.reasons_at(i) for i in (0, 4999)] == [
-        (f"{view.nodes.name(row)} has 1 free GPU",) for row in (rows[0], rows[-1])
-    ]

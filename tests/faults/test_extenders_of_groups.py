@@ -1,6 +1,5 @@
 """Pod groups with extenders that are slow, dead, flapping, or reject members, in the loop."""
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -9,14 +8,12 @@ import pytest
 
 from extending import Answers
 from faults.extender_engine import Engine, Held, Stage, all_pass, staged, until
-from mooring.engine.extenders import extender_attempts
-from mooring.engine.groups import cycle
+from mooring.engine.groups import calls
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group, uid_of
-from scheduler_states import put_profile
 
 Raw = dict[str, Any]
 
@@ -173,19 +170,6 @@ async def test_a_group_is_placed_without_a_member_that_it_does_not_need(stage: S
     assert stage.api.bound.keys() == {"g-1", "g-2"}
 
 
-async def test_a_member_that_the_api_server_does_not_know_any_more_is_left_out(
-    stage: Stage,
-) -> None:
-    answers = Answers(filter=all_pass)
-    engine = await stage.engine(*nodes("ab"), pod_group("g", 2), answers=answers)
-    stage.api.gone.add("g-0")
-    engine.pending(*members(3))
-    engine.parts.extender_objects.forget(uid_of("g-0"))  # so that it must be read
-    await until(lambda: len(stage.api.bound) == 2)
-    assert stage.api.bound.keys() == {"g-1", "g-2"}
-    assert engine.state.queue.get(uid_of("g-0")) is None
-
-
 async def test_a_group_that_is_deleted_during_the_calls_is_not_placed(stage: Stage) -> None:
     engine, _, held = await during_the_calls(stage, *nodes("a"))
     engine.state.state.delete(Kind.POD_GROUP, "default/g")
@@ -288,8 +272,9 @@ async def test_a_group_whose_profile_changes_during_the_calls_is_decided_by_the_
 
 
 async def test_the_extender_of_a_former_profile_is_called_about_no_more_members(
-    stage: Stage,
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(calls, "_MOST_AT_A_TIME", 16)
     held = Held()
     answers = Answers(filter=held)
     engine = await stage.engine(*nodes("a", cpu="64"), pod_group("g", 40), answers=answers)
@@ -311,105 +296,6 @@ async def test_a_scheduler_that_stops_gives_up_a_group_that_waits_for_an_extende
     assert not engine.state.state.pods.assumed
     assert stage.api.bound == {}
     assert stage.api.statuses == {}
-
-
-def gangs(count: int, size: int, **fields: Any) -> list[Raw]:
-    """Return the PodGroups, slow-0 and so on."""
-    return [pod_group(f"slow-{i}", size, **fields) for i in range(count)]
-
-
-def gang_members(group: str, size: int, **fields: Any) -> list[Raw]:
-    return [pod(f"{group}-{i}", group=group, cpu="10m", **fields) for i in range(size)]
-
-
-class SlowForGangs:
-    """A filter that passes all nodes, but of gangs that are slow only when the test lets go."""
-
-    def __init__(self) -> None:
-        self.held: list[asyncio.Event] = []
-
-    async def __call__(self, arguments: Raw) -> object:
-        if arguments["Pod"]["metadata"]["name"].startswith("slow-"):
-            self.held.append(go := asyncio.Event())
-            await go.wait()
-        return all_pass(arguments)
-
-    def go(self) -> None:
-        """Answer the calls that are held now."""
-        for go in self.held:
-            go.set()
-        self.held.clear()
-
-
-async def a_fast_group_behind_slow_ones(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, count: int, size: int
-) -> tuple[Engine, SlowForGangs, Answers]:
-    """Return an engine with one place for groups, which a slow one has; a fast one of 2 waits."""
-    monkeypatch.setattr(extender_attempts, "MOST_GROUPS", 1)
-    monkeypatch.setattr(cycle, "_TURN_SECONDS", 0.0)
-    slow = SlowForGangs()
-    answers = Answers(filter=slow)
-    groups = (*gangs(count, size), pod_group("fast", 2))
-    engine = await stage.engine(*nodes("a", cpu="8"), *groups, answers=answers, httpTimeout="5m")
-    for number in range(count):
-        engine.pending(*gang_members(f"slow-{number}", size))
-    await until(lambda: len(slow.held) == 16)
-    engine.pending(*gang_members("fast", 2))
-    return engine, slow, answers
-
-
-async def answered_until_bound(stage: Stage, slow: SlowForGangs, number: int) -> None:
-    """Let all calls be answered as they come, until so many pods are bound."""
-
-    def are_bound() -> bool:
-        slow.go()
-        return len(stage.api.bound) >= number
-
-    await until(are_bound)
-
-
-async def test_groups_with_slow_extenders_leave_the_places_of_pods_free(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extender_attempts, "MOST_ATTEMPTS", 2)
-    monkeypatch.setattr(extender_attempts, "MOST_GROUPS", 2)
-    slow = SlowForGangs()
-    answers = Answers(filter=slow)
-    engine = await stage.engine(
-        *nodes("a", cpu="8"), *gangs(3, 2, priority=9), answers=answers, httpTimeout="5m"
-    )
-    for number in range(3):
-        engine.pending(*gang_members(f"slow-{number}", 2, priority=9))
-    await until(lambda: len(slow.held) == 4)
-    engine.pending(pod("web", cpu="10m"))
-    await until(lambda: stage.api.bound)
-    assert [*stage.api.bound] == ["web"]
-    slow.go()
-    await until(lambda: len(slow.held) == 2)
-    slow.go()
-    await until(lambda: len(stage.api.bound) == 7)
-
-
-async def test_a_group_with_fast_extenders_is_placed_while_slow_groups_go_on(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, slow, answers = await a_fast_group_behind_slow_ones(stage, monkeypatch, 2, 40)
-    await answered_until_bound(stage, slow, 2)
-    assert {*stage.api.bound} == {"fast-0", "fast-1"}
-    await answered_until_bound(stage, slow, 82)
-    assert set(called_about(answers).values()) == {1}
-
-
-async def test_a_group_that_gives_way_after_its_profile_was_replaced_is_decided_by_the_new_one(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    engine, slow, _ = await a_fast_group_behind_slow_ones(stage, monkeypatch, 1, 20)
-    await until(lambda: not engine.state.queue.counts()["active"])
-    engine.state.profiles.remove("default-scheduler")
-    put_profile(engine.state, "another", match={"schedulerNames": ["default-scheduler"]})
-    engine.pod_enqueuer.profiles_changed()
-    await answered_until_bound(stage, slow, 22)
-    assert not any(record.exc_info for record in caplog.records)
 
 
 async def test_the_failure_of_an_extender_is_the_reason_of_every_member(stage: Stage) -> None:
@@ -544,16 +430,12 @@ async def test_a_group_does_not_preempt_if_an_extender_takes_part_in_preemption(
 async def test_a_new_group_does_not_wait_for_the_calls_about_a_former_one_of_its_name(
     stage: Stage,
 ) -> None:
-    slow = SlowForGangs()
-    answers = Answers(filter=slow)
-    engine = await stage.engine(*nodes("a"), *gangs(1, 2), answers=answers, httpTimeout="5m")
-    engine.pending(*gang_members("slow-0", 2))
-    await until(lambda: len(slow.held) == 2)
+    engine, answers, held = await during_the_calls(stage, *nodes("a"))
     for number in range(2):
-        engine.pod_enqueuer.gone(uid_of(f"slow-0-{number}"))
-    engine.state.state.delete(Kind.POD_GROUP, "default/slow-0")
-    group_changes(engine, pod_group("slow-0", 2))
-    engine.pending(*(pod(f"new-{number}", group="slow-0", cpu="10m") for number in range(2)))
+        engine.pod_enqueuer.gone(uid_of(f"g-{number}"))
+    engine.state.state.delete(Kind.POD_GROUP, "default/g")
+    answers.by_verb["filter"] = all_pass
+    group_changes(engine, pod_group("g", 2))
+    engine.pending(*(pod(f"new-{number}", group="g", cpu="10m") for number in range(2)))
     await until(lambda: len(stage.api.bound) == 2)
-    assert len(slow.held) == 2
-    slow.go()
+    held.go()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from mooring.engine.cycle import decide
-from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall
+from mooring.engine.extenders.answers import Needed, PodAnswers
 from mooring.engine.outcome import ScheduleResult, decision_of
 from mooring.engine.profiles import ActiveProfile, Profiles
 from mooring.engine.result_cache import ResultCache
@@ -123,13 +123,13 @@ class Stream(RuleBasedStateMachine):
     def extenders_are_to_be_called(self, template: int) -> None:
         """Run the first half of a decision: it uses the filters' results, not yet the scores."""
         pod = parse_pod(self.named(self.templates[template], "first-half"))
-        cluster, answers = ClusterView(self.state), ExtenderAnswers()
+        cluster, answers = ClusterView(self.state), PodAnswers(pod)
         ends = [
             decide(pod, self.profile.pipeline, cluster, shared, seed=0, answers=answers)
             for shared in (self.shared, ResultCache(self.state.nodes))
         ]
         assert type(ends[0]) is type(ends[1])
-        if isinstance(ends[0], FilterCall):
+        if isinstance(ends[0], Needed):
             assert ends[0] == ends[1]
 
     def named(self, raw: Raw, name: str) -> Raw:

@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from mooring.engine.assumed import AssumedPod, PodRejected
 from mooring.engine.attempts import Attempt, Attempts
-from mooring.engine.extenders.answers import interested
-from mooring.engine.extenders.client import ExtenderError
+from mooring.engine.extenders.answers import ExtenderError, interested
 from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.group_binding import CalledOff, GroupBinding
 from mooring.engine.pod_status_reporter import PodScheduledReason, PodStatusReporter, failure_reason

@@ -131,7 +131,7 @@ class Engine:
         )
         self.shadow = Shadow(scheduler, metrics, wake=work.set, clock=clock, now=now)
         self.extender_objects = ApiObjects(
-            outside.extender_client, wanted=partial(_has_extenders, scheduler), clock=clock
+            outside.extender_client, wanted=partial(_has_extenders, scheduler)
         )
         self.extenders = Extenders(
             self.extender_objects,

@@ -14,14 +14,14 @@ from zlib import crc32
 import numpy as np
 
 from mooring.engine.causes import cause_of
-from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, PreemptCall, RowsAsOf
-from mooring.engine.filtering import (
-    NodeSearch,
-    PreFiltered,
-    passed_by_extenders,
-    sampled,
-    without_answer,
+from mooring.engine.extenders.answers import (
+    ALWAYS_TAKEN,
+    MOST_ROUNDS,
+    ExtenderError,
+    Needed,
+    PodAnswers,
 )
+from mooring.engine.filtering import NodeSearch, PreFiltered, sampled
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scoring import score, with_extender_scores
@@ -81,9 +81,9 @@ def decide(
     seed: int,
     start: int = 0,
     now: float = 0.0,
-    answers: ExtenderAnswers,
+    answers: PodAnswers,
     kept: dict[str, object] | None = None,
-) -> Outcome | FilterCall | PreemptCall: ...
+) -> Outcome | Needed: ...
 
 
 def decide(
@@ -95,19 +95,20 @@ def decide(
     seed: int,
     start: int = 0,
     now: float = 0.0,
-    answers: ExtenderAnswers | None = None,
+    answers: PodAnswers | None = None,
     kept: dict[str, object] | None = None,
-) -> Outcome | FilterCall | PreemptCall:
+) -> Outcome | Needed:
     """Return the node with the highest score, or the diagnosis of why no node fits.
 
     `seed` chooses among nodes with the same total score. `start` is the position in the node order
     at which a search that samples nodes begins. `now` is in seconds since the epoch. `answers` are
-    those of the extenders that care for the pod; where one is missing, the call that gets it is
-    returned instead of an outcome. With `kept`, what PostFilter plugins keep by their names, these
+    those of the extenders that care for the pod; where one is missing, that is what is returned:
+    it is needed. With `kept`, what PostFilter plugins keep by their names, these
     may pause: the decision has to be made again with it, from the start, in the state of then.
 
     Raises:
         StillSearching: a plugin paused.
+        ExtenderError: what the extenders passed was taken too often.
     """
     results = cache.of(pod, pipeline, cluster)
     search = NodeSearch(pod, pipeline, cluster, results, pod.ends_by(now))
@@ -119,7 +120,7 @@ def decide(
     if on_nominated is not None:
         return on_nominated
     found = _feasible(search, pre_filtered, fits, start, answers)
-    if isinstance(found, FilterCall):
+    if isinstance(found, Needed):
         return found
     if not len(found.rows):
         return _fit_error(search, found.diagnosis(), pre_filtered, now, seed, answers, kept)
@@ -140,8 +141,8 @@ class _Feasible:
 
 
 def _nominated_node(
-    search: NodeSearch, pre_filtered: PreFiltered, fits: BoolArray, answers: ExtenderAnswers | None
-) -> ScheduleResult | FilterCall | None:
+    search: NodeSearch, pre_filtered: PreFiltered, fits: BoolArray, answers: PodAnswers | None
+) -> ScheduleResult | Needed | None:
     """Return the node to which the pod is nominated, if the pod fits there (evaluateNominatedNode).
 
     Preemption chose this node for the pod. kube-scheduler evaluates no others either.
@@ -151,7 +152,7 @@ def _nominated_node(
         return None
     name = search.cluster.nodes.name(nominee.row)
     if answers is not None and answers.nominee != name:
-        return FilterCall((name,), evaluated_nodes=1, nominated=True)
+        return Needed(search.pod, (name,), evaluated_nodes=1, nominated=True)
     if answers is not None and not answers.passes_nominee:
         return None
     return ScheduleResult(
@@ -171,8 +172,8 @@ def _feasible(
     pre_filtered: PreFiltered,
     fits: BoolArray,
     start: int,
-    answers: ExtenderAnswers | None,
-) -> _Feasible | FilterCall:
+    answers: PodAnswers | None,
+) -> _Feasible | Needed:
     """Return the nodes that fit with the nominated pods, and that the extenders pass.
 
     If what the extenders passed does not fit any more, they are called again.
@@ -183,22 +184,24 @@ def _feasible(
         fits = fits.copy()
         fits[np.concatenate([group.rows for group in with_nominated])] = False
     diagnosis = partial(search.shared_diagnosis, pre_filtered, with_nominated)
-    filtered = answers.filtered if answers is not None else None
-    if answers is not None and filtered is not None:
-        rows, positions, filtered_out = passed_by_extenders(fits, cluster, filtered)
-        if len(rows) or not filtered.passed:
-            if not len(rows):
-                filtered_out += without_answer(fits, cluster, answers.asked)
-            diagnosed = partial(_with_extenders, diagnosis, filtered_out)
-            scores = {name: column[positions] for name, column in answers.scores.items()}
-            return _Feasible(rows, answers.evaluated_nodes, diagnosed, scores)
+    if answers is not None and answers.nodes is not None:
+        answer, extended = answers.nodes, answers.nodes.on(cluster)
+        rows = np.flatnonzero(fits & extended.passed)
+        if len(rows) or (answer.codes != 0).all():
+            rejected = fits.nonzero()[0]
+            if len(rows) or answer.asked.is_sample:  # the others were not looked at
+                rejected = rejected[extended.codes[rejected] >= 0]
+            diagnosed = partial(_with_extenders, diagnosis, extended.rejected(rejected))
+            scores = {name: column[rows] for name, column in extended.scores.items()}
+            return _Feasible(rows, answer.asked.evaluated_nodes, diagnosed, scores)
+        if answers.rounds >= MOST_ROUNDS:
+            raise ExtenderError(ALWAYS_TAKEN)
     candidates = len(pre_filtered.candidate_rows)
     rows, evaluated_nodes = sampled(fits, cluster, search.pipeline, candidates, start)
     if answers is not None and len(rows):
-        names, as_of = cluster.node_names, RowsAsOf(rows, cluster.node_set_version)
-        called = tuple([names[row] for row in rows.tolist()])
-        is_sample = len(rows) < int(np.count_nonzero(fits))
-        return FilterCall(called, evaluated_nodes, rows=as_of, is_sample=is_sample)
+        names, version = cluster.node_names, cluster.node_set_version
+        nodes, is_sample = tuple([names[row] for row in rows.tolist()]), len(rows) < fits.sum()
+        return Needed(search.pod, nodes, rows, version, evaluated_nodes, bool(is_sample))
     return _Feasible(rows, evaluated_nodes, diagnosis)
 
 
@@ -232,12 +235,12 @@ def _fit_error(
     pre_filtered: PreFiltered | None,
     now: float,
     seed: int,
-    answers: ExtenderAnswers | None,
+    answers: PodAnswers | None,
     kept: dict[str, object] | None,
-) -> FitError | PreemptCall:
+) -> FitError | Needed:
     """Run the post_filter plugins when no node fits (RunPostFilterPlugins); return the outcome.
 
-    If a plugin has candidates that extenders must see, that call is returned.
+    If a plugin has candidates that extenders must see, these are returned.
     """
     message = diagnosis.message[:LONGEST_MESSAGE]
     error = FitError(diagnosis, cause_of(search.pod, diagnosis, search.cluster), message)
@@ -264,7 +267,7 @@ def _fit_error(
 
 def _post_filter(
     pipeline: Pipeline, state: PostFilterState, error: FitError, kept: dict[str, object]
-) -> tuple[FitError | PreemptCall, object]:
+) -> tuple[FitError | Needed, object]:
     """Return the outcome, and what the last plugin that ran returned.
 
     Raises:
@@ -284,7 +287,7 @@ def _post_filter(
             message = _with_reasons(error.message, answer.message)
             return replace(error, message=message, nomination=answer), answer
         if isinstance(answer, Candidates):
-            return PreemptCall(answer.candidates), answer
+            return Needed(state.pod, candidates=answer.candidates), answer
         if isinstance(answer, NotEligible) and answer.is_error:
             reasons, keeps_nomination = [answer.reason], True
             break

@@ -11,10 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from mooring.engine.extenders.answers import DID_NOT_FIT, FilterCall, Filtered, RowsAsOf
 from mooring.engine.result_cache import NodeResults
 from mooring.framework.card_plugin import assign_cards
-from mooring.framework.diagnosis import EXTENDER, Diagnosis, RejectedNodes
+from mooring.framework.diagnosis import Diagnosis, RejectedNodes
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import FilterPlugin, ResourceFilterPlugin
 from mooring.framework.plugin_metrics import FILTER, PRE_FILTER
@@ -36,9 +35,7 @@ __all__ = [
     "NodeSearch",
     "PreFiltered",
     "nodes_to_find",
-    "passed_by_extenders",
     "sampled",
-    "without_answer",
 ]
 
 _NOT_NAMED: Final = "node(s) didn't satisfy plugin(s) [{}]"
@@ -394,59 +391,3 @@ def sampled(
     order = np.roll(cluster.nodes_in_order, -start)
     found = np.flatnonzero(fits[order])[:wanted]
     return order[found], int(found[-1]) + 1
-
-
-def _rows_of(names: Sequence[str], known: RowsAsOf | None, cluster: ClusterView) -> IntArray:
-    """Return the rows of the nodes (int64), -1 for those that are gone; `known` if it holds yet."""
-    if known is not None and known.node_set_version == cluster.node_set_version:
-        return known.rows
-    return cluster.rows(names)
-
-
-def without_answer(
-    fits: BoolArray, cluster: ClusterView, asked: FilterCall | None
-) -> tuple[RejectedNodes, ...]:
-    """Return the nodes that fit only since the extenders were called, as rejected by them.
-
-    `fits` is bool[rows]. No plugin rejects such a node any more; only if something does, the event
-    that gave it room has the pod tried again. If the extenders were called with a sample, nodes
-    outside it are not rejected, as in kube-scheduler, which does not look at them.
-    """
-    if asked is None or asked.is_sample:
-        return ()
-    rows, unasked = _rows_of(asked.nodes, asked.rows, cluster), fits.copy()
-    unasked[rows[rows >= 0]] = False
-    found = np.flatnonzero(unasked)
-    if not len(found):
-        return ()
-    why = Explanation.single(DID_NOT_FIT, len(found), resolvable=False)
-    return (RejectedNodes(EXTENDER, found, why),)
-
-
-def passed_by_extenders(
-    fits: BoolArray, cluster: ClusterView, filtered: Filtered
-) -> tuple[IntArray, IntArray, tuple[RejectedNodes, ...]]:
-    """Return the rows that the extenders passed, their positions, and those they filtered out.
-
-    `fits` is bool[rows]. The rows are int64 and ascending, the positions count in
-    `filtered.passed`. Nodes that do not fit any more are in neither.
-    """
-
-    def feasible(rows: IntArray) -> tuple[IntArray, IntArray]:
-        positions = np.flatnonzero((rows >= 0) & fits[rows])
-        positions = positions[np.argsort(rows[positions])]
-        return rows[positions], positions
-
-    passed, positions = feasible(_rows_of(filtered.passed, filtered.rows, cluster))
-    if not filtered.failed:
-        return passed, positions, ()
-    failed, _ = feasible(cluster.rows(filtered.failed))
-    if not len(failed):
-        return passed, positions, ()
-    failures = [filtered.failed[cluster.nodes.name(row)] for row in failed.tolist()]
-    resolvable = np.array([failure.resolvable for failure in failures], np.bool_)
-    reasons = sorted({failure.reason for failure in failures})
-    numbers = {reason: number for number, reason in enumerate(reasons)}
-    codes = np.array([numbers[failure.reason] for failure in failures], np.int64)
-    why = Explanation.from_codes(reasons, codes, resolvable=resolvable)
-    return passed, positions, (RejectedNodes(EXTENDER, failed, why),)

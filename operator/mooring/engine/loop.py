@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -17,15 +17,14 @@ from mooring.engine.attempts import Attempt, Attempts
 from mooring.engine.binding import BindingCycle
 from mooring.engine.cycle import StillSearching, decide, tie_break_seed
 from mooring.engine.extenders.answers import (
-    MOST_CALLS,
-    ExtenderAnswers,
-    FilterCall,
-    PreemptCall,
+    Answers,
+    ExtenderError,
+    Needed,
+    PodAnswers,
     interested,
 )
-from mooring.engine.extenders.client import ExtenderError
 from mooring.engine.extenders.extender_attempts import ExtenderAttempts
-from mooring.engine.extenders.extenders import Extenders, PodGone
+from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.groups.cycle import GroupCycle
 from mooring.engine.groups.members import group_of
 from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
@@ -40,7 +39,6 @@ from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.slow_decisions import SlowDecisions
 from mooring.observe.metrics import Metrics
-from mooring.policy.extender import Extender
 from mooring.time_slices import TimeSlices
 
 __all__ = ["SchedulingLoop"]
@@ -63,9 +61,6 @@ _STUCK_SECONDS: Final = 60.0
 _CANCELLED_SECONDS: Final = 1.0
 """How long attempts that wait for an extender may take to end when they are cancelled."""
 _RECORDED_NODES: Final = 3
-_ALWAYS_TAKEN: Final = (
-    "the nodes that extenders passed were taken by other pods each time they were called"
-)
 
 
 class SchedulingLoop:
@@ -97,9 +92,8 @@ class SchedulingLoop:
         self._metrics = metrics
         self._preemptions = preemptions
         self._shadow = shadow
-        self._extenders = extenders
         self._settle = settle
-        self._extender_attempts = ExtenderAttempts()
+        self._extender_attempts = ExtenderAttempts(extenders, scheduler.cluster, self.wake)
         self._clock, self._now = clock, now
         self._shared = ResultCache(scheduler.state.nodes)
         self._slow = SlowDecisions()
@@ -123,13 +117,11 @@ class SchedulingLoop:
             self._shared,
             slow=self._slow,
             extender_attempts=self._extender_attempts,
-            extenders=extenders,
             preemptions=preemptions,
             reports=reports,
             group_reports=group_reports,
             metrics=metrics,
             settle=settle,
-            wake=self.wake,
             clock=clock,
             now=now,
         )
@@ -175,11 +167,11 @@ class SchedulingLoop:
         """Do what is to be done next, and wait if that is nothing."""
         self._turned = now = self._clock()
         more_hints, more_values = self._run_hints(now), self._evaluate()
-        if self._groups.answered and self._may_bind():
-            await self._groups.decide_answered()
-        elif (queued := self._pop(now)) is not None:
+        if goes_on := self._extender_attempts.ready and self._may_bind():
+            await self._extender_attempts.go_on()
+        if (queued := self._pop(now)) is not None:
             await self._attempt(queued)
-        elif not more_hints and not self._compare(slices.end) and not more_values:
+        elif not goes_on and not more_hints and not self._compare(slices.end) and not more_values:
             await self._idle(now)
             slices.begin()
         await slices.pause()
@@ -310,15 +302,27 @@ class SchedulingLoop:
             await self._groups.attempt(group, queued)
             return
         attempt = Attempt(queued, queued.pipeline, self._clock())
-        extenders = interested(queued.pipeline, pod)
-        if extenders:
-            self._extender_attempts.add(queued, partial(self._call_extenders, attempt, extenders))
+        if interested(queued.pipeline, pod):
+            self._extender_attempts.add(queued, partial(self._with_answers, attempt))
         else:
             await self._in_steps(attempt, None)
 
-    async def _in_steps(
-        self, attempt: Attempt, answers: ExtenderAnswers | None
-    ) -> FilterCall | PreemptCall | None:
+    async def _with_answers(self, attempt: Attempt, answers: Answers) -> Sequence[Needed]:
+        """Decide with what extenders have answered; return what is still needed, if anything is.
+
+        If the pod has gone or another pipeline takes it meanwhile, the attempt is given up.
+        """
+        if self._is_given_up(attempt):
+            return ()
+        if answers.failure:
+            self._attempts.fail(attempt, answers.failure)
+            return ()
+        pod = attempt.queued.pod
+        preempts = any(e.preempt_verb for e in interested(attempt.pipeline, pod))
+        needed = await self._in_steps(attempt, answers.about(pod, preempts=preempts))
+        return (needed,) if needed is not None else ()
+
+    async def _in_steps(self, attempt: Attempt, answers: PodAnswers | None) -> Needed | None:
         """Decide as `_half` does, in more than one step if the search for victims takes long.
 
         If the pod has gone or another pipeline takes it meanwhile, the attempt is given up.
@@ -345,13 +349,11 @@ class SchedulingLoop:
             return True
         return False
 
-    def _half(
-        self, attempt: Attempt, answers: ExtenderAnswers | None
-    ) -> FilterCall | PreemptCall | None:
+    def _half(self, attempt: Attempt, answers: PodAnswers | None) -> Needed | None:
         """Decide with the answers that extenders have given so far.
 
-        Return the call that must be made first. Without one, the attempt is decided: the pod is
-        handed to its binding, or is in a queue again.
+        Return what is needed first. If nothing is, the attempt is decided: the pod is handed to its
+        binding, or is in a queue again.
 
         Raises:
             StillSearching: a plugin paused its search; nothing has been decided.
@@ -360,7 +362,7 @@ class SchedulingLoop:
         outer = metrics.begin_attempt()
         try:
             outcome = self._decide(attempt, answers)
-            if isinstance(outcome, FilterCall | PreemptCall):
+            if isinstance(outcome, Needed):
                 return outcome
             if isinstance(outcome, FitError):
                 self._unschedulable(attempt, outcome)
@@ -375,49 +377,14 @@ class SchedulingLoop:
             until, goes_on = evaluations.refused(now), not evaluations.is_behind
             self._scheduler.queue.postpone(attempt.queued, until, now, goes_on=goes_on)
         except Exception as error:
-            if not isinstance(error, PluginFailed):
+            if not isinstance(error, PluginFailed | ExtenderError):
                 logger.exception("scheduling pod %s failed", pod.key)
             self._attempts.fail(attempt, text_of(error))
         finally:
             metrics.end_attempt(outer)
         return None
 
-    async def _call_extenders(self, attempt: Attempt, extenders: tuple[Extender, ...]) -> None:
-        """Decide with answers of extenders; nothing is held while one is called."""
-        try:
-            await self._answered(attempt, extenders)
-        except PodGone:
-            self._scheduler.queue.done(attempt.queued, self._clock())
-        except ExtenderError as error:
-            self._attempts.fail(attempt, str(error))
-        except Exception as error:
-            logger.exception("calling the extenders for pod %s failed", attempt.queued.pod.key)
-            self._attempts.fail(attempt, text_of(error))
-        self.wake()
-
-    async def _answered(self, attempt: Attempt, extenders: tuple[Extender, ...]) -> None:
-        """Decide and call the extenders by turns, until no call is needed any more.
-
-        If the pod has gone or another pipeline takes it meanwhile, the attempt is given up.
-
-        Raises:
-            PodGone: there is no such pod any more.
-            ExtenderError: an extender fails and may not be ignored, or never agrees.
-        """
-        scheduler, pod = self._scheduler, attempt.queued.pod
-        answers = ExtenderAnswers(preempts=any(extender.preempt_verb for extender in extenders))
-        for _ in range(MOST_CALLS):
-            if self._is_given_up(attempt):
-                return
-            call = await self._in_steps(attempt, answers)
-            if call is None:
-                return
-            answers = await self._extenders.answer(call, extenders, pod, answers, scheduler.cluster)
-        raise ExtenderError(_ALWAYS_TAKEN)
-
-    def _decide(
-        self, attempt: Attempt, answers: ExtenderAnswers | None
-    ) -> Outcome | FilterCall | PreemptCall:
+    def _decide(self, attempt: Attempt, answers: PodAnswers | None) -> Outcome | Needed:
         scheduler, queued, pipeline = self._scheduler, attempt.queued, attempt.pipeline
         began = self._clock()
         pipeline.metrics.begin_decision()
@@ -438,7 +405,7 @@ class SchedulingLoop:
             took = self._clock() - began
             attempt.took += took
             self._slow.decided(pipeline, queued.pod.key, took)
-        if isinstance(outcome, FilterCall | PreemptCall):
+        if isinstance(outcome, Needed):
             return outcome
         if isinstance(outcome, ScheduleResult):
             self._start = (self._start + outcome.evaluated_nodes) % scheduler.cluster.node_count

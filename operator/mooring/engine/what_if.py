@@ -14,7 +14,7 @@ from typing import Any, Final, overload
 import numpy as np
 
 from mooring.engine.cycle import decide, tie_break_seed
-from mooring.engine.extenders.answers import ExtenderAnswers, FilterCall, PreemptCall
+from mooring.engine.extenders.answers import Needed, PodAnswers
 from mooring.engine.filtering import NodeSearch, PreFiltered
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.decision import GroupDecision, decide_group
@@ -151,13 +151,11 @@ class WhatIf:
     def decide(self, pod: Pod, pipeline: Pipeline) -> Outcome: ...
 
     @overload
-    def decide(
-        self, pod: Pod, pipeline: Pipeline, *, answers: ExtenderAnswers
-    ) -> Outcome | FilterCall | PreemptCall: ...
+    def decide(self, pod: Pod, pipeline: Pipeline, *, answers: PodAnswers) -> Outcome | Needed: ...
 
     def decide(
-        self, pod: Pod, pipeline: Pipeline, *, answers: ExtenderAnswers | None = None
-    ) -> Outcome | FilterCall | PreemptCall:
+        self, pod: Pod, pipeline: Pipeline, *, answers: PodAnswers | None = None
+    ) -> Outcome | Needed:
         """Return the decision of `mooring.engine.cycle.decide` about the pod's first attempt.
 
         Where nodes are sampled, the next search begins after those that this one evaluated.

@@ -3,14 +3,12 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import inf
 from typing import Final
 
 from mooring.engine.assumed import PodRejected, assume_and_reserve
-from mooring.engine.extenders.answers import interested
-from mooring.engine.extenders.client import ExtenderError
-from mooring.engine.groups.answers import GroupAnswers
+from mooring.engine.extenders.answers import Answers, ExtenderError, Needed, interested
+from mooring.engine.groups.calls import needed_about
 from mooring.engine.groups.decision import GroupDecision, preempt_for_group
 from mooring.engine.groups.members import group_of
 from mooring.engine.groups.plan import GroupPlanner, reserve_members
@@ -28,7 +26,7 @@ from mooring.model.pod import Pod
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.resolve import resolve
 from mooring.queueing.active import ActivePods
-from mooring.simulate.extenders import ExtenderCalls, calling_extenders
+from mooring.simulate.extenders import Call, calling_extenders
 from mooring.simulate.inputs import Inputs
 from mooring.simulate.manifests import InputError
 from mooring.simulate.new_objects import RejectedPod, owner_of
@@ -131,7 +129,7 @@ class Simulation:
         inputs.state.track_pod_groups(self._profiles.pod_group_formats)
         inputs.state.recount()
         self._always = self.named(profile) if profile is not None else None
-        self._extenders: ExtenderCalls | None = None
+        self._call: Call | None = None
         self._victims: dict[str, tuple[PodRef, ...]] = {}
         """The victims of the preemption for a group, by the key of its first member."""
 
@@ -174,7 +172,7 @@ class Simulation:
         if not extenders:
             yield from self._attempts(pods, forbidden)
             return
-        with calling_extenders(self._inputs) as self._extenders:
+        with calling_extenders(self._inputs) as self._call:
             yield from self._attempts(pods, forbidden)
 
     def _attempts(self, pods: Iterable[Pod], forbidden: Iterable[RejectedPod]) -> Iterator[Attempt]:
@@ -235,13 +233,10 @@ class Simulation:
         pipeline, message = profile.pipeline, group.incomplete
         seed = self._what_if.seed_of(members[0])
         decision = GroupDecision({}, message=message or "")
-        answers: GroupAnswers | None = None
+        answers: Answers | None = None
         try:
             if message is None:
-                if self._extenders is not None:
-                    answers = self._extenders.answers_about(
-                        members, pipeline, self.cluster, self.cache
-                    )
+                answers = self._answers_about(members, pipeline)
                 planner = GroupPlanner(
                     group,
                     members,
@@ -262,6 +257,15 @@ class Simulation:
             row = decision.rows.get(pod.uid)
             node = self._state.nodes.names[row] if row is not None else None
             yield self._member(pod, profile, node, decision)
+
+    def _answers_about(self, members: list[Pod], pipeline: Pipeline) -> Answers | None:
+        """Return what extenders answer about the members of a group; None if they care for none."""
+        if self._call is None or not any(interested(pipeline, pod) for pod in members):
+            return None
+        answers = Answers()
+        while needed := needed_about(members, pipeline, self.cluster, self.cache, answers):
+            self._call(needed, pipeline, answers, self.cluster)
+        return answers
 
     def _place_group(self, planner: GroupPlanner, pipeline: Pipeline) -> GroupDecision:
         """Assume the members that get nodes; return the decision."""
@@ -286,7 +290,7 @@ class Simulation:
         pipeline: Pipeline,
         decision: GroupDecision,
         seed: int,
-        answers: GroupAnswers | None,
+        answers: Answers | None,
     ) -> GroupDecision:
         """Record the nominations of a group and the evictions that they need."""
         answer = preempt_for_group(
@@ -357,10 +361,13 @@ class Simulation:
         if not self._preempts:
             pipeline = without_preemption(pipeline)
         extenders = interested(pipeline, pod)
-        if self._extenders is None or not extenders:
+        if self._call is None or not extenders:
             return self._what_if.decide(pod, pipeline)
-        decided = partial(self._what_if.decide, pod, pipeline)
-        return self._extenders.decided(decided, extenders, pod, self.cluster)
+        answers = Answers()
+        known = answers.about(pod, preempts=any(e.preempt_verb for e in extenders))
+        while isinstance(outcome := self._what_if.decide(pod, pipeline, answers=known), Needed):
+            self._call((outcome,), pipeline, answers, self.cluster)
+        return outcome
 
     def _nominate(self, pod: Pod, outcome: FitError) -> None:
         """Record the pod's nomination and the evictions it needs, so that later pods see them."""

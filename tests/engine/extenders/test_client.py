@@ -1,7 +1,6 @@
 """Calls of one extender over HTTP and HTTPS, against servers on loopback."""
 
 import asyncio
-import os
 import ssl
 from base64 import b64encode
 from collections import Counter
@@ -14,8 +13,9 @@ from aiohttp import web
 
 from certificates import Authority, Pair
 from deterministic_extender import serving
-from mooring.engine.extenders.client import MOST_ANSWER, ExtenderClient, ExtenderError, NotLeading
-from mooring.engine.extenders.client import _Calls as Calls
+from mooring.engine.extenders import client as calling
+from mooring.engine.extenders.answers import ExtenderError
+from mooring.engine.extenders.client import MOST_ANSWER, ExtenderClient, NotLeading
 from mooring.policy.extender import Extender
 from mooring.policy.reading import read
 
@@ -45,14 +45,14 @@ class Seen:
         self.names.add(name)
 
 
-def client_of(found: Extender, seen: Seen | None = None, in_all: int = 100) -> ExtenderClient:
-    return ExtenderClient(found, seen or Seen(), asyncio.Semaphore(in_all))
+def client_of(found: Extender, seen: Seen | None = None) -> ExtenderClient:
+    return ExtenderClient(found, seen or Seen())
 
 
 async def call(found: Extender, body: bytes = b"{}", seen: Seen | None = None) -> bytes:
     client = client_of(found, seen)
     try:
-        return await client.call("filter", found.filter_verb, body)
+        return await client.call("filter", found.filter_verb, body, bytes)
     finally:
         await client.close()
 
@@ -98,7 +98,7 @@ async def test_connections_are_kept() -> None:
     async with serving(app(handler)) as port:
         client = client_of(extender(port))
         for _ in range(5):
-            await client.call("filter", "filter", b"{}")
+            await client.call("filter", "filter", b"{}", bytes)
         await client.close()
     assert len(peers) == 1
 
@@ -146,28 +146,6 @@ async def test_an_answer_that_comes_byte_by_byte_is_a_timeout_too() -> None:
     async with serving(app(handler)) as port:
         with pytest.raises(ExtenderError, match=r"no answer within 0\.05 seconds"):
             await call(extender(port, httpTimeout="50ms"))
-
-
-async def test_no_more_calls_are_in_flight_than_all_extenders_may_have() -> None:
-    inside, most, go = 0, 0, asyncio.Event()
-
-    async def handler(_request: web.Request) -> web.Response:
-        nonlocal inside, most
-        inside += 1
-        most = max(most, inside)
-        if inside == 2:
-            go.set()
-        await go.wait()
-        inside -= 1
-        return web.json_response({})
-
-    async with serving(app(handler)) as port:
-        in_all = asyncio.Semaphore(2)
-        clients = [ExtenderClient(extender(port), Seen(), in_all) for _ in range(4)]
-        await asyncio.gather(*(client.call("filter", "filter", b"{}") for client in clients))
-        for client in clients:
-            await client.close()
-    assert most == 2
 
 
 async def test_an_answer_that_never_ends_is_cut_off() -> None:
@@ -224,7 +202,7 @@ async def test_nothing_is_sent_when_it_may_not_be() -> None:
     async with serving(app(handler)) as port:
         client = client_of(extender(port))
         with pytest.raises(NotLeading, match="does not lead"):
-            await client.call("bind", "bind", b"{}", lambda: False)
+            await client.call("bind", "bind", b"{}", bytes, lambda: False)
         await client.close()
 
 
@@ -273,46 +251,6 @@ async def test_a_server_is_verified_by_the_ca_and_a_client_by_its_certificate(
             await call(extender(port, "https", enableHTTPS=True, tlsConfig=without))
 
 
-async def test_certificates_are_read_again_when_their_files_change(tmp_path: Path) -> None:
-    other = Authority("other")
-    ca = tmp_path / "ca.crt"
-    ca.write_bytes(other.certificate)
-    context = server_context(AUTHORITY.server(), tmp_path)
-    async with serving(app(ok), context) as port:
-        found = extender(port, "https", enableHTTPS=True, tlsConfig={"caFile": str(ca)})
-        client = client_of(found)
-        with pytest.raises(ExtenderError, match="its certificate is not trusted"):
-            await client.call("filter", "filter", b"{}")
-        ca.write_bytes(AUTHORITY.certificate)
-        os.utime(ca, ns=(1, 1))
-        assert await client.call("filter", "filter", b"{}") == b"{}"
-        await client.close()
-
-
-async def test_connections_with_former_certificates_are_closed_though_all_calls_fail(
-    tmp_path: Path,
-) -> None:
-    used = list[asyncio.BaseTransport]()
-
-    async def failing(request: web.Request) -> web.Response:
-        assert request.transport is not None
-        used.append(request.transport)
-        return web.Response(status=500)
-
-    ca = tmp_path / "ca.crt"
-    async with serving(app(failing)) as port:
-        client = client_of(extender(port, tlsConfig={"caFile": str(ca)}))
-        for _ in range(2):
-            with pytest.raises(ExtenderError, match="status 500"):
-                await client.call("filter", "filter", b"{}")
-            ca.write_bytes(AUTHORITY.certificate)
-        async with asyncio.timeout(10):
-            while not used[0].is_closing():  # noqa: ASYNC110 - the server has no event for it
-                await asyncio.sleep(0)
-        assert not used[1].is_closing()
-        await client.close()
-
-
 async def test_a_server_of_another_ca_is_refused_unless_nothing_is_verified(tmp_path: Path) -> None:
     context = server_context(Authority("other").server(), tmp_path)
     trusted = {"caData": base64(AUTHORITY.certificate)}
@@ -331,56 +269,6 @@ async def test_the_server_name_is_what_is_verified(tmp_path: Path) -> None:
     async with serving(app(ok), context) as port:
         with pytest.raises(ExtenderError, match=r"extender\.example"):
             await call(extender(port, "https", enableHTTPS=True, tlsConfig=tls))
-
-
-async def test_a_time_out_halves_the_calls_in_flight_and_answers_raise_them_again() -> None:
-    calls, inside, most = Calls(4), 0, 0
-    go = asyncio.Event()
-
-    async def one() -> None:
-        nonlocal inside, most
-        async with calls.turn():
-            inside += 1
-            most = max(most, inside)
-            await go.wait()
-            inside -= 1
-
-    async def many() -> int:
-        nonlocal most
-        most = 0
-        go.clear()
-        tasks = [asyncio.create_task(one()) for _ in range(20)]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        go.set()
-        await asyncio.gather(*tasks)
-        return most
-
-    assert await many() == 4
-    calls.timed_out()
-    assert await many() == 2
-    calls.timed_out()
-    calls.timed_out()
-    assert await many() == 1
-    for _ in range(1 + 2 + 3):
-        calls.answered()
-    assert await many() == 4
-
-
-async def test_a_call_that_is_cancelled_while_it_waits_leaves_its_turn_to_others() -> None:
-    calls, go = Calls(1), asyncio.Event()
-
-    async def one() -> None:
-        async with calls.turn():
-            await go.wait()
-
-    tasks = [asyncio.create_task(one()) for _ in range(3)]
-    await asyncio.sleep(0)
-    tasks[1].cancel()
-    go.set()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    async with calls.turn():
-        pass
 
 
 async def test_a_call_that_is_cancelled_is_no_error_of_the_extender() -> None:
@@ -402,14 +290,36 @@ async def test_a_call_that_is_cancelled_is_no_error_of_the_extender() -> None:
     assert seen.results == {}
 
 
-async def test_calls_about_members_of_groups_and_others_take_turns() -> None:
-    calls, order = Calls(1), list[str]()
+async def test_a_time_out_takes_a_place_away_and_answers_give_places_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(calling, "MOST_CALLS", 3)
+    inside, most, together, end = 0, 0, asyncio.Event(), asyncio.Event()
 
-    async def one(name: str, *, for_group: bool = False) -> None:
-        async with calls.turn(for_group=for_group):
-            order.append(name)
-            await asyncio.sleep(0)
+    async def handler(request: web.Request) -> web.Response:
+        nonlocal inside, most
+        if request.path.endswith("silent"):
+            await end.wait()
+            return web.json_response({})
+        inside += 1
+        most = max(most, inside)
+        if request.path.endswith("together"):
+            if inside == 3:
+                together.set()
+            await together.wait()
+        inside -= 1
+        return web.json_response({})
 
-    members = [one(f"member-{i}", for_group=True) for i in range(5)]
-    await asyncio.gather(one("first"), *members, one("a"), one("b"))
-    assert order == ["first", "a", "member-0", "b", *(f"member-{i}" for i in range(1, 5))]
+    async with serving(app(handler)) as port:
+        client = client_of(extender(port, httpTimeout="500ms"))
+
+        async def thrice(verb: str) -> list[object]:
+            calls = (client.call("filter", verb, b"{}", bytes) for _ in range(3))
+            return [*await asyncio.gather(*calls, return_exceptions=True)]
+
+        assert {type(found) for found in await thrice("silent")} == {ExtenderError}
+        end.set()
+        assert await thrice("plain") == [b"{}"] * 3
+        assert most <= 2
+        assert await thrice("together") == [b"{}"] * 3
+        await client.close()

@@ -1,33 +1,32 @@
 """The extenders of a profile called one after the other, and what comes of their answers."""
 
-import asyncio
+import os
+import ssl
 import tempfile
 from base64 import b64encode
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from certificates import Authority
+from deterministic_extender import serving
 from extending import Answers, GivenObjects, extender
-from mooring.engine.extenders.answers import (
-    ExtenderAnswers,
-    FilterCall,
-    Filtered,
-    NodeFailure,
-    PreemptCall,
-)
-from mooring.engine.extenders.client import ExtenderError, NotLeading
-from mooring.engine.extenders.extenders import Extenders, PodGone, tls_problem
+from mooring.engine.extenders.answers import Answers as Found
+from mooring.engine.extenders.answers import ExtenderError, Needed, NodeFailure, PodAnswers
+from mooring.engine.extenders.client import NotLeading
+from mooring.engine.extenders.extenders import Extenders, tls_problem
 from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidates
 from mooring.model.pod import Pod, parse_pod
 from mooring.policy.extender import Extender
 from mooring.policy.reading import read
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, pod_group, uid_of
+from mooring.testing.fakes import pipeline
 
 WEB = parse_pod(pod("web", priority=10))
 NODES = ("n1", "n2", "n3")
@@ -64,19 +63,30 @@ class Stage:
         port = await self._stack.enter_async_context(answers.serving())
         return read(Extender, extender(port, *verbs, **fields), "")
 
-    async def filter(self, *found: Extender, **call: Any) -> ExtenderAnswers:
-        wanted = FilterCall(NODES, 3, **call)
-        return await self.extenders.answer(wanted, found, WEB, ExtenderAnswers(), CLUSTER)
+    async def answer(self, *found: Extender, **needed: Any) -> PodAnswers:
+        answers, plugins = Found(), replace(pipeline(), extenders=found)
+        await self.extenders.answer((Needed(WEB, **needed),), plugins, answers, CLUSTER)
+        return answers.about(WEB)
+
+    async def filter(self, *found: Extender) -> PodAnswers:
+        return await self.answer(*found, nodes=NODES)
 
     async def preempt(self, *found: Extender) -> ProcessedCandidates:
         candidates = (
             PreemptionCandidate("n1", (victim("v1"), victim("v2")), 1),
             PreemptionCandidate("n2", (victim("v3"),), 0),
         )
-        call = PreemptCall(candidates)
-        answers = await self.extenders.answer(call, found, WEB, ExtenderAnswers(), CLUSTER)
-        assert answers.processed is not None
-        return answers.processed
+        processed = (await self.answer(*found, candidates=candidates)).processed
+        assert processed is not None
+        return processed
+
+
+def passed_and_failed(answers: PodAnswers) -> tuple[list[str], dict[str, NodeFailure]]:
+    """Return the nodes that passed, and why the others did not."""
+    assert answers.nodes is not None
+    codes = dict(zip(NODES, answers.nodes.codes.tolist(), strict=True))
+    failed = {name: answers.nodes.failures[code - 1] for name, code in codes.items() if code > 0}
+    return [name for name, code in codes.items() if code == 0], failed
 
 
 def victim(name: str) -> Pod:
@@ -97,9 +107,9 @@ async def test_each_filter_gets_what_the_one_before_it_passed(stage: Stage) -> N
     found = [await stage.serve(first, "filter"), await stage.serve(second, "filter")]
     answers = await stage.filter(*found)
     assert [arguments["NodeNames"] for _, arguments in second.asked] == [["n3", "n1"]]
-    assert answers.filtered is not None
-    assert answers.filtered.passed == ("n1",)
-    assert answers.filtered.failed == {
+    passed, failed = passed_and_failed(answers)
+    assert passed == ["n1"]
+    assert failed == {
         "n2": NodeFailure("busy", resolvable=True, extender=found[0].name),
         "n3": NodeFailure("never", resolvable=False, extender=found[1].name),
     }
@@ -109,19 +119,17 @@ async def test_a_node_that_is_left_out_without_a_reason_gets_one_that_names_the_
     stage: Stage,
 ) -> None:
     found = await stage.serve(Answers(filter={"NodeNames": ["n1", "n2"]}), "filter")
-    filtered = (await stage.filter(found)).filtered
-    assert filtered is not None
+    _, failed = passed_and_failed(await stage.filter(found))
     reason = f"node(s) were filtered out by extender {found.name}"
-    assert filtered.failed == {"n3": NodeFailure(reason, resolvable=False, extender=found.name)}
+    assert failed == {"n3": NodeFailure(reason, resolvable=False, extender=found.name)}
 
 
 async def test_unresolvable_wins_where_a_node_is_in_both_maps(stage: Stage) -> None:
     maps = {"FailedNodes": {"n1": "a"}, "FailedAndUnresolvableNodes": {"n1": "b"}}
     found = await stage.serve(Answers(filter={"NodeNames": ["n2", "n3"], **maps}), "filter")
-    filtered = (await stage.filter(found)).filtered
-    assert filtered is not None
+    _, failed = passed_and_failed(await stage.filter(found))
     failure = NodeFailure("b", resolvable=False, extender=found.name)
-    assert filtered.failed == {"n1": failure}
+    assert failed == {"n1": failure}
 
 
 async def test_when_no_node_is_left_no_further_extender_is_called(stage: Stage) -> None:
@@ -138,9 +146,7 @@ async def test_an_extender_without_a_node_cache_gets_whole_nodes(stage: Stage) -
 
     answers = Answers(filter=keeps_first)
     found = await stage.serve(answers, "filter", nodeCacheCapable=False)
-    filtered = (await stage.filter(found)).filtered
-    assert filtered is not None
-    assert filtered.passed == ("n1",)
+    assert passed_and_failed(await stage.filter(found))[0] == ["n1"]
     (_, arguments) = answers.asked[0]
     assert arguments["NodeNames"] is None
     assert arguments["Nodes"]["items"][2]["status"]["allocatable"]["cpu"] == "4"
@@ -153,19 +159,15 @@ async def test_a_filter_that_fails_ends_the_attempt_unless_it_is_ignorable(
     failing = Answers(filter=answer)
     with pytest.raises(ExtenderError, match=r'^extender ".*" failed to filter: '):
         await stage.filter(await stage.serve(failing, "filter"))
-    filtered = (await stage.filter(await stage.serve(failing, "filter", ignorable=True))).filtered
-    assert filtered is not None
-    assert filtered.passed == NODES
-    assert filtered.failed == {}
+    ignored = await stage.filter(await stage.serve(failing, "filter", ignorable=True))
+    assert passed_and_failed(ignored) == ([*NODES], {})
 
 
 async def test_the_nominated_node_is_filtered_alone_and_not_scored(stage: Stage) -> None:
     answers = Answers(filter={"NodeNames": []}, prioritize=[])
     found = await stage.serve(answers, "filter", "prioritize")
-    given = await stage.extenders.answer(
-        FilterCall(("n2",), 1, nominated=True), [found], WEB, ExtenderAnswers(), CLUSTER
-    )
-    assert (given.nominee, given.passes_nominee, given.filtered) == ("n2", False, None)
+    given = await stage.answer(found, nodes=("n2",), nominated=True)
+    assert (given.nominee, given.passes_nominee, given.nodes) == ("n2", False, None)
     assert len(answers.asked) == 1
 
 
@@ -173,14 +175,13 @@ async def test_an_error_about_the_nominated_node_means_that_all_nodes_are_looked
     stage: Stage,
 ) -> None:
     found = await stage.serve(Answers(filter=500), "filter")
-    given = await stage.extenders.answer(
-        FilterCall(("n2",), 1, nominated=True), [found], WEB, ExtenderAnswers(), CLUSTER
-    )
+    given = await stage.answer(found, nodes=("n2",), nominated=True)
     assert (given.nominee, given.passes_nominee) == ("n2", False)
 
 
-def scores_of(answers: ExtenderAnswers) -> dict[str, list[int]]:
-    return {name: column.tolist() for name, column in answers.scores.items()}
+def scores_of(answers: PodAnswers) -> dict[str, list[int]]:
+    assert answers.nodes is not None
+    return {name: column.tolist() for name, column in answers.nodes.scores.items()}
 
 
 async def test_scores_are_multiplied_by_the_weight_and_by_ten(stage: Stage) -> None:
@@ -222,10 +223,35 @@ async def test_a_single_node_is_not_scored(stage: Stage) -> None:
     assert [verb for verb, _ in answers.asked] == ["filter"]
 
 
-async def test_a_pod_that_has_gone_is_no_error(stage: Stage) -> None:
+async def test_a_pod_that_has_gone_gets_no_node_and_no_extender_is_called(stage: Stage) -> None:
+    answers = Answers()
+    found = await stage.serve(answers, "filter", "preempt")
     stage.objects.gone.add("web")
-    with pytest.raises(PodGone):
-        await stage.filter()
+    passed, failed = passed_and_failed(await stage.filter(found))
+    assert (passed, failed["n1"].reason) == ([], "the pod does not exist any more")
+    assert not (await stage.answer(found, nodes=("n2",), nominated=True)).passes_nominee
+    assert (await stage.preempt(found)).candidates == ()
+    assert answers.asked == []
+
+
+async def test_an_ignorable_extender_that_fails_is_called_about_no_more_pods(stage: Stage) -> None:
+    broken = Answers(filter=500, prioritize=500)
+    found = await stage.serve(broken, "filter", "prioritize", ignorable=True)
+    plugins, answers = replace(pipeline(), extenders=(found,)), Found()
+    members = [parse_pod(pod(f"w{number}")) for number in range(100)]
+    await stage.extenders.answer(
+        [Needed(member, NODES) for member in members], plugins, answers, CLUSTER
+    )
+    assert Counter(verb for verb, _ in broken.asked) == {"filter": 16, "prioritize": 16}
+    assert not any(map(answers.lack, members))
+
+
+async def test_a_failure_about_one_of_several_pods_ends_the_other_calls(stage: Stage) -> None:
+    found = await stage.serve(Answers(filter=500), "filter")
+    plugins = replace(pipeline(), extenders=(found,))
+    needed = [Needed(parse_pod(pod(f"w{number}")), NODES) for number in range(40)]
+    with pytest.raises(ExtenderError, match="failed to filter: it answered with status 500"):
+        await stage.extenders.answer(needed, plugins, Found(), CLUSTER)
 
 
 def meta(**victims: list[str]) -> dict[str, Any]:
@@ -342,26 +368,35 @@ async def test_a_replica_that_does_not_lead_lets_no_extender_bind(stage: Stage) 
     assert answers.asked == []
 
 
-async def test_of_too_many_extenders_those_not_called_for_longest_are_disconnected(
+async def test_extenders_are_called_though_more_than_enough_have_been_called(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mooring.engine.extenders.extenders._MOST_CLIENTS", 2)
-    go, called = asyncio.Event(), asyncio.Event()
-
-    async def held(arguments: dict[str, Any]) -> object:
-        called.set()
-        await go.wait()
-        return {"NodeNames": arguments["NodeNames"]}
-
-    slow = await stage.serve(Answers(filter=held), "filter")
-    asked = asyncio.create_task(stage.filter(slow))
-    await called.wait()
     every = Answers(filter={"NodeNames": [*NODES]})
     others = [await stage.serve(every, "filter") for _ in range(3)]
     for other in (*others, *others):
-        assert (await stage.filter(other)).filtered == Filtered(NODES, {})
-    go.set()
-    assert (await asked).filtered == Filtered(NODES, {})
+        assert passed_and_failed(await stage.filter(other)) == ([*NODES], {})
+
+
+async def test_certificates_are_read_again_when_their_files_change(
+    stage: Stage, tmp_path: Path
+) -> None:
+    ours, ca = Authority(), tmp_path / "ca.crt"
+    ca.write_bytes(Authority("other").certificate)
+    pair = ours.server()
+    (tmp_path / "s.crt").write_bytes(pair.certificate)
+    (tmp_path / "s.key").write_bytes(pair.key)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "s.crt", tmp_path / "s.key")
+    fields = {"enableHTTPS": True, "tlsConfig": {"caFile": str(ca)}}
+    async with serving(Answers(filter={"NodeNames": ["n1"]}).application(), context) as port:
+        url = f"https://127.0.0.1:{port}"
+        found = read(Extender, extender(port, "filter", urlPrefix=url, **fields), "")
+        with pytest.raises(ExtenderError, match="its certificate is not trusted"):
+            await stage.filter(found)
+        ca.write_bytes(ours.certificate)
+        os.utime(ca, ns=(1, 1))
+        assert passed_and_failed(await stage.filter(found))[0] == ["n1"]
 
 
 async def test_a_call_that_answers_with_an_error_is_counted_as_invalid(stage: Stage) -> None:

@@ -19,7 +19,11 @@ from mooring.engine.extenders.protocol import (
     nodes_request,
     preemption_request,
 )
+from mooring.framework.post_filter import PreemptionCandidate
+from mooring.model.pod import parse_pod
+from mooring.testing.builders import pod
 
+WEB = parse_pod(pod("web", namespace="ns"))
 POD = b'{"metadata":{"name":"web"}}'
 
 
@@ -38,22 +42,22 @@ def test_the_keys_of_requests_are_those_of_go_structs_with_explicit_nulls() -> N
         "Nodes": {"metadata": {}, "items": [{"metadata": {"name": "n1"}}]},
         "NodeNames": None,
     }
-    assert orjson.loads(binding_request("ns", "web", "u", "n1")) == {
+    assert orjson.loads(binding_request(WEB, "n1")) == {
         "PodName": "web",
         "PodNamespace": "ns",
-        "PodUID": "u",
+        "PodUID": "pod-ns-web",
         "Node": "n1",
     }
 
 
 def test_victims_are_sent_as_uids_or_as_whole_pods() -> None:
-    victims = {"n1": MetaVictims(("u",), 1)}
-    assert orjson.loads(preemption_request(POD, victims, None)) == {
+    candidates = [PreemptionCandidate("n1", (WEB,), 1)]
+    assert orjson.loads(preemption_request(POD, candidates, None)) == {
         "Pod": {"metadata": {"name": "web"}},
         "NodeNameToVictims": None,
-        "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1}},
+        "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": WEB.uid}], "NumPDBViolations": 1}},
     }
-    whole = orjson.loads(preemption_request(POD, victims, {"u": b'{"kind":"Pod"}'}))
+    whole = orjson.loads(preemption_request(POD, candidates, {WEB.uid: b'{"kind":"Pod"}'}))
     assert whole["NodeNameToMetaVictims"] is None
     assert whole["NodeNameToVictims"] == {"n1": {"Pods": [{"kind": "Pod"}], "NumPDBViolations": 1}}
 

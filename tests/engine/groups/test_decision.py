@@ -5,9 +5,9 @@ from typing import Any
 
 from deciding import Deciding
 from devices.objects import gpu_node, whole_pod
+from extending import put
 from group_searching import search_for
-from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
-from mooring.engine.groups.answers import GroupAnswers
+from mooring.engine.extenders.answers import Answers
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.decision import GroupDecision, decide_group
 from mooring.model.pod import parse_pod
@@ -25,7 +25,7 @@ def members(count: int, start: int = 0, **fields: Any) -> list[Raw]:
 def decided(
     deciding: Deciding,
     raws: list[Raw],
-    answers: GroupAnswers | None = None,
+    answers: Answers | None = None,
     budget: SearchBudget | None = None,
 ) -> GroupDecision:
     pods = [parse_pod(raw) for raw in raws]
@@ -87,12 +87,11 @@ def test_members_on_a_node_count_for_the_minimum() -> None:
     assert len(decided(deciding, members(2, 2, cpu="1")).rows) == 2
 
 
-def passing(raws: list[Raw], *passed: str, failed: tuple[str, ...] = ()) -> GroupAnswers:
+def passing(raws: list[Raw], *passed: str, failed: tuple[str, ...] = ()) -> Answers:
     """Return answers of an extender that passed these nodes for each pod, and failed those."""
-    answers, busy = GroupAnswers(), NodeFailure("busy", resolvable=True, extender="http://e")
+    answers = Answers()
     for raw in raws:
-        filtered = Filtered(passed, dict.fromkeys(failed, busy))
-        answers.put(parse_pod(raw), ExtenderAnswers(filtered=filtered))
+        put(answers, raw, passed, failed)
     return answers
 
 
@@ -130,10 +129,10 @@ def test_nodes_that_were_not_sent_to_extenders_are_not_rejected_by_them() -> Non
 def test_too_many_different_specs_and_answers_are_said_to_be_so() -> None:
     deciding = Deciding(node("a", pods=2_000), pod_group("g", 2))
     raws = [pod(f"m{i}", group="g", cpu=f"{1 + i % 251}m") for i in range(502)]
-    answers = GroupAnswers()
+    answers = Answers()
     for number, raw in enumerate(raws):
         passed = ("a", "gone") if number > 250 else ("a",)
-        answers.put(parse_pod(raw), ExtenderAnswers(filtered=Filtered(passed, {})))
+        put(answers, raw, passed)
     decision = decided(deciding, raws, answers)
     text = "its members have 502 different specs or answers of extenders, and at most 500 can be"
     assert text in decision.message

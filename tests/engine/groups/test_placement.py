@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from deciding import Deciding
 from driving import driven
+from extending import put
 from group_searching import (
     answered,
     apart,
@@ -19,8 +20,7 @@ from group_searching import (
     placed_in_slices,
     search_for,
 )
-from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
-from mooring.engine.groups.answers import GroupAnswers
+from mooring.engine.extenders.answers import Answers
 from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.plan import GroupPlanner, reserve_members
 from mooring.engine.groups.search import Assignment, DecisionOutdated
@@ -218,16 +218,12 @@ def drawn(rng: random.Random) -> tuple[list[Member], list[Size]]:
 def searched(members: list[Member], nodes: list[Size]) -> tuple[Assignment, list[list[Member]]]:
     deciding = Deciding(*(size.raw(f"n{i}") for i, size in enumerate(nodes)))
     raws = [member.raw(f"m{i}") for i, member in enumerate(members)]
-    answers = GroupAnswers()
+    answers = Answers()
     for member, raw in zip(members, raws, strict=True):
         if member.passes is not None:
             names = {f"n{i}" for i in range(len(nodes))}
             passed = [f"n{i}" for i in sorted(member.passes)]
-            failed = {
-                name: NodeFailure("no", resolvable=False) for name in names.difference(passed)
-            }
-            found = ExtenderAnswers(filtered=Filtered(tuple(passed), failed))
-            answers.put(parse_pod(raw), found)
+            put(answers, raw, passed, names.difference(passed))
     assignment = placed(deciding, raws, answers=answers)
     on: list[list[Member]] = [[] for _ in nodes]
     for member, raw in zip(members, raws, strict=True):

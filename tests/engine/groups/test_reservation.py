@@ -8,9 +8,9 @@ from typing import Any, Final
 import pytest
 
 from driving import driven
+from extending import BUSY
 from mooring.engine.cycle import decide
-from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
-from mooring.engine.groups.answers import GroupAnswers
+from mooring.engine.extenders.answers import Answers, Needed
 from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.decision import decide_group
 from mooring.engine.groups.reservation import GroupReservation
@@ -54,7 +54,7 @@ class Scene:
         group: PodGroupState,
         members: list[QueuedPod],
         now: float,
-        answers: GroupAnswers | None = None,
+        answers: Answers | None = None,
     ) -> None:
         self.reservation.update(group, members, GroupInFlight(), now, answers)
 
@@ -131,9 +131,8 @@ def test_pods_of_higher_priority_and_those_of_daemon_sets_are_expected_to_stay()
 def test_no_node_is_reserved_that_extenders_filtered_out() -> None:
     scene = Scene(*full(), pod_group("g", 1))
     group, members = scene.waits("g", 1)
-    failed = {"b": NodeFailure("busy", resolvable=True)}
-    answers = GroupAnswers()
-    answers.put(members[0].pod, ExtenderAnswers(filtered=Filtered((), failed)))
+    answers = Answers()
+    answers.put(Needed(members[0].pod, ("b",)), (), {"b": BUSY}, {})
     scene.update(group, members, AFTER, answers)
     assert scene.nominated() == {"g0": "a"}
 

@@ -6,8 +6,9 @@ import pytest
 
 from call_counts import calls_in
 from deciding import Deciding
+from extending import said
 from mooring.engine.cycle import decide
-from mooring.engine.extenders.answers import ExtenderAnswers, Filtered, NodeFailure
+from mooring.engine.extenders.answers import PodAnswers
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.framework.post_filter import ProcessedCandidates
 from mooring.model.events import Kind
@@ -538,8 +539,8 @@ def guarded(name: str, priority: int) -> tuple[dict[str, Any], ...]:
 
 def with_extenders(deciding: Deciding, raw: dict[str, object], **answers: Any) -> Any:
     """Return the result of `decide` for a pod for which extenders preempt."""
-    given = ExtenderAnswers(preempts=True, **answers)
     found, pipeline = parse_pod(raw), deciding.pipeline
+    given = PodAnswers(found, preempts=True, **answers)
     return decide(found, pipeline, deciding.cluster, deciding.shared, seed=0, answers=given)
 
 
@@ -577,16 +578,14 @@ def test_an_error_of_a_preempt_extender_is_all_that_the_post_filters_say() -> No
 
 def test_nodes_that_only_an_extender_filtered_out_are_no_candidates() -> None:
     deciding = Deciding(node("a"), pod("low", node="a"), node("b"))
-    busy = NodeFailure("busy", resolvable=True)
-    only_b = Filtered((), {"b": busy})
-    both = Filtered((), {"a": busy, "b": busy})
     urgent = pod("urgent", priority=9)
+    only_b, both = said(urgent, (), "b").nodes, said(urgent, (), "ab").nodes
     cordon(deciding, "a")
-    assert with_extenders(deciding, urgent, filtered=only_b).message.endswith(
+    assert with_extenders(deciding, urgent, nodes=only_b).message.endswith(
         "1 No preemption victims found for incoming pod, "
         "1 Preemption is not helpful for scheduling."
     )
     deciding = Deciding(node("a"), pod("low", node="a"), node("b"))
-    assert with_extenders(deciding, urgent, filtered=both).message == (
+    assert with_extenders(deciding, urgent, nodes=both).message == (
         '0/2 nodes are available: 2 busy. preemption: expected at least one victim pod on node "a"'
     )

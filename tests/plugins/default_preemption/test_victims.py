@@ -6,7 +6,7 @@ import pytest
 
 from deciding import Deciding
 from mooring.engine.cycle import decide
-from mooring.engine.extenders.answers import ExtenderAnswers
+from mooring.engine.extenders.answers import PodAnswers
 from mooring.engine.outcome import FitError
 from mooring.framework.post_filter import ProcessedCandidates
 from mooring.model.events import Kind
@@ -229,8 +229,8 @@ def test_preempt_extenders_get_all_members_and_may_leave_them() -> None:
     deciding = Deciding(node("a", cpu="1"), node("b", cpu="1"), *whole("g", "a", "b"))
 
     def with_extenders(**answers: Any) -> Any:
-        given = ExtenderAnswers(preempts=True, **answers)
         urgent, cluster = parse_pod(URGENT), deciding.cluster
+        given = PodAnswers(urgent, preempts=True, **answers)
         return decide(urgent, deciding.pipeline, cluster, deciding.shared, seed=0, answers=given)
 
     call = with_extenders()

@@ -1,164 +1,109 @@
-"""Attempts that wait for extenders: so many at a time for each profile, in the queue's order.
-
-Groups have places of their own, because one waits for the answers about all of its members.
-"""
+"""Attempts about which extenders are called, beside all others: so many at a time for a profile."""
 
 import asyncio
 import heapq
+import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, TypeAlias
 
-from mooring.framework.plugin import by_priority
+from mooring.engine.extenders.answers import Answers, ExtenderError, Needed
+from mooring.engine.extenders.extenders import Extenders
+from mooring.framework.pipeline import Pipeline
+from mooring.framework.plugin_failures import text_of
 from mooring.framework.queued_pod import QueuedPod
-from mooring.queueing.active import ActivePods
+from mooring.state.cluster_view import ClusterView
 
 __all__ = ["ExtenderAttempts"]
 
+logger = logging.getLogger(__name__)
+
 MOST_ATTEMPTS: Final = 64
 """Attempts of one profile that are under way; the others begin when one of these ends."""
-MOST_GROUPS: Final = 16
-"""Groups of one profile about which extenders are called; the others have their turn after them."""
 
-Run = Callable[[], Coroutine[Any, Any, None]]
+Decide: TypeAlias = Callable[[Answers], Awaitable[Sequence[Needed]]]
+"""Decides with these answers; returns what is still needed, and nothing once the attempt ends."""
+
+
+@dataclass(slots=True, eq=False)
+class _Attempt:
+    pipeline: Pipeline
+    decide: Decide
+    answers: Answers = field(default_factory=Answers)
 
 
 class ExtenderAttempts:
-    """Runs attempts as tasks of their own.
+    """Runs attempts about pods and groups that an extender cares for.
 
-    A slow extender of one profile delays no other profile, and of the pods of one profile those
-    that the queue would pop first begin first.
+    The loop decides, by `go_on`, and the extenders are called in tasks of their own. So a slow
+    extender of one profile delays no other profile, and no pod that it does not care for.
     """
 
-    def __init__(self) -> None:
-        self._pods: dict[str, _Places[_Pods]] = {}
-        self._groups: dict[str, _Places[_Groups]] = {}
+    def __init__(
+        self, extenders: Extenders, cluster: ClusterView, wake: Callable[[], None]
+    ) -> None:
+        self._extenders = extenders
+        self._cluster = cluster
+        self._wake = wake
+        self._numbers = count()
+        self._waiting: dict[str, list[tuple[int, int, _Attempt]]] = {}
+        """By profile the attempts that have not begun, by priority, then as in the queue."""
+        self._under_way: dict[str, int] = {}
+        self._ready = deque[_Attempt]()
+        self._tasks = set[asyncio.Task[None]]()
 
-    def add(self, queued: QueuedPod, run: Run) -> None:
-        """Run the attempt of a pod in flight, now or when its turn comes."""
-        name = queued.pipeline.profile
-        if (places := self._pods.get(name)) is None:
-            places = _Places(MOST_ATTEMPTS, _Pods(), lambda: self._pods.pop(name, None))
-            self._pods[name] = places
-        places.add(queued, run)
+    @property
+    def ready(self) -> bool:
+        """Whether an attempt begins, or begins anew because the extenders have answered."""
+        return bool(self._ready)
 
-    def add_group(self, profile: str, first: QueuedPod, run: Run) -> None:
-        """Run the attempt of a group, now or when its turn comes; `first` is its first member."""
-        if (places := self._groups.get(profile)) is None:
-            places = _Places(MOST_GROUPS, _Groups(), lambda: self._groups.pop(profile, None))
-            self._groups[profile] = places
-        places.add(first, run)
+    def add(self, first: QueuedPod, decide: Decide) -> None:
+        """Begin the attempt about this pod in flight, or its group, when it is its turn."""
+        pipeline, priority = first.pipeline, first.pod.spec.priority
+        waiting = self._waiting.setdefault(pipeline.profile, [])
+        heapq.heappush(waiting, (-priority, next(self._numbers), _Attempt(pipeline, decide)))
+        self._begin(pipeline.profile)
 
-    def give_way(self, profile: str, run: Run) -> None:
-        """Run the attempt of a group after others; to be called by its `run` before that ends."""
-        self._groups[profile].waiting.add_again(run)
-
-    def groups_wait(self, profile: str) -> bool:
-        """Return whether groups of this profile wait for their turn."""
-        places = self._groups.get(profile)
-        return places is not None and len(places.waiting) > 0
+    async def go_on(self) -> None:
+        """Decide in the attempt that has been ready for longest, and call extenders if it must."""
+        attempt = self._ready.popleft()
+        needed: Sequence[Needed] = ()
+        try:
+            needed = await attempt.decide(attempt.answers)
+        finally:
+            if not needed:
+                self._under_way[attempt.pipeline.profile] -= 1
+                self._begin(attempt.pipeline.profile)
+        if needed:
+            task = asyncio.create_task(self._call(attempt, needed))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def cancel(self, seconds: float) -> None:
-        """Give up all attempts, and wait so many seconds at most until they have ended."""
-        tasks = [task for pods in self._pods.values() for task in pods.stop()]
-        tasks += [task for groups in self._groups.values() for task in groups.stop()]
-        if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
-
-
-class _Pods:
-    """Attempts of pods that wait for a place, in the queue's order; a pod that moves has left."""
-
-    def __init__(self) -> None:
-        self._order = ActivePods()
-        self._runs: dict[QueuedPod, Run] = {}
-
-    def add(self, queued: QueuedPod, run: Run) -> None:
-        """Add an attempt that waits."""
-        self._runs[queued] = run
-        self._order.add(queued)
-
-    def pop(self) -> Run | None:
-        """Return the attempt whose turn it is; None if there is none."""
-        queued = self._order.pop()
-        if queued is None:
-            self._runs.clear()
-            return None
-        return self._runs.pop(queued)
-
-
-class _Groups:
-    """Attempts of groups that wait for a place; none leaves, because others of its members wait.
-
-    New ones are in the order of priority and time, and take turns with those that have given way.
-    """
-
-    def __init__(self) -> None:
-        self._new: list[tuple[tuple[int, float], int, Run]] = []
-        self._again: deque[Run] = deque()
-        self._numbers = count()
-        self._again_is_next = False
-
-    def __len__(self) -> int:
-        return len(self._new) + len(self._again)
-
-    def add(self, queued: QueuedPod, run: Run) -> None:
-        """Add an attempt that waits."""
-        heapq.heappush(self._new, (by_priority(queued), next(self._numbers), run))
-
-    def add_again(self, run: Run) -> None:
-        """Add an attempt that has given way, behind those that did so before."""
-        self._again.append(run)
-
-    def pop(self) -> Run | None:
-        """Return the attempt whose turn it is; None if there is none."""
-        from_again = self._again and (self._again_is_next or not self._new)
-        self._again_is_next = not from_again
-        if from_again:
-            return self._again.popleft()
-        return heapq.heappop(self._new)[2] if self._new else None
-
-
-_Waiting = TypeVar("_Waiting", bound=_Pods | _Groups)
-
-
-class _Places(Generic[_Waiting]):
-    """So many attempts of one profile; `emptied` is called when the last has ended."""
-
-    def __init__(self, most: int, waiting: _Waiting, emptied: Callable[[], object]) -> None:
-        self.waiting = waiting
-        self._most = most
-        self._emptied = emptied
-        self._stopped = False
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def add(self, queued: QueuedPod, run: Run) -> None:
-        if len(self._tasks) < self._most:
-            self._start(run)
-        else:
-            self.waiting.add(queued, run)
-
-    def stop(self) -> set["asyncio.Task[None]"]:
-        """Cancel the attempts that have begun; the others never begin."""
-        self._stopped = True
+        """Give up all attempts, and wait so many seconds at most until their calls have ended."""
         for task in self._tasks:
             task.cancel()
-        return set(self._tasks)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
 
-    def _start(self, run: Run) -> None:
-        task = asyncio.create_task(run())
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+    def _begin(self, profile: str) -> None:
+        waiting, number = self._waiting[profile], self._under_way.get(profile, 0)
+        while waiting and number < MOST_ATTEMPTS:
+            number += 1
+            self._ready.append(heapq.heappop(waiting)[2])
+        self._under_way[profile] = number
+        if not number:
+            del self._waiting[profile], self._under_way[profile]
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            context = {"message": "an attempt with extenders failed", "exception": error}
-            task.get_loop().call_exception_handler({**context, "task": task})
-        while not self._stopped and len(self._tasks) < self._most:
-            if (run := self.waiting.pop()) is None:
-                break
-            self._start(run)
-        if not self._tasks:
-            self._emptied()
+    async def _call(self, attempt: _Attempt, needed: Sequence[Needed]) -> None:
+        try:
+            await self._extenders.answer(needed, attempt.pipeline, attempt.answers, self._cluster)
+        except ExtenderError as error:
+            attempt.answers.failure = str(error)
+        except Exception as error:
+            logger.exception("calling the extenders failed")
+            attempt.answers.failure = text_of(error)
+        self._ready.append(attempt)
+        self._wake()

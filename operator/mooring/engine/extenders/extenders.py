@@ -3,24 +3,24 @@
 import asyncio
 import logging
 import time
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
 
 from mooring.engine.extenders.answers import (
-    ExtenderAnswers,
-    FilterCall,
-    Filtered,
+    Answers,
+    ExtenderError,
+    Needed,
     NodeFailure,
-    PreemptCall,
+    interested,
 )
 from mooring.engine.extenders.client import (
     ExtenderClient,
-    ExtenderError,
     NotLeading,
+    changed_at,
     tls_context,
 )
 from mooring.engine.extenders.protocol import (
@@ -36,13 +36,14 @@ from mooring.engine.extenders.protocol import (
     nodes_request,
     preemption_request,
 )
+from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidates
 from mooring.model.pod import Pod
 from mooring.policy.extender import Extender
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 
-__all__ = ["ExtenderObjects", "Extenders", "PodGone", "tls_problem"]
+__all__ = ["ExtenderObjects", "Extenders", "tls_problem"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,22 +51,22 @@ _SCALE: Final = 10
 """100, the highest score of a plugin, over 10, the highest of an extender (MaxExtenderPriority)."""
 _MOST_SCORE: Final = 2**53
 """A weighted score beyond this is an error: sums must fit into 64 bits."""
+_MOST_AT_ONCE: Final = 16
+"""Members of one group about which extenders are called at a time.
+
+It is half of the calls that one extender gets at a time, so that other pods get the other half.
+"""
 _MOST_CLIENTS: Final = 64
-"""Extenders with kept connections; changed profiles would else add more and more."""
-_MOST_IN_ALL: Final = 1024
-"""Calls in flight to all extenders, because each has a connection of its own."""
+"""Extenders, and versions of their certificates, with kept connections; these end when unused."""
 _NO_REASON: Final = "node(s) were filtered out by extender {}"
-
-
-class PodGone(Exception):  # noqa: N818 - says what happened
-    """There is no such pod any more, so nothing has to be decided."""
+_GONE: Final = NodeFailure("the pod does not exist any more", resolvable=False)
 
 
 class ExtenderObjects(Protocol):
     """Reads the objects that extenders get, as JSON."""
 
-    async def pod(self, pod: Pod) -> Json:
-        """Return the pod. Raise PodGone, or ExtenderError if it cannot be read."""
+    async def pod(self, pod: Pod) -> Json | None:
+        """Return the pod; None if it is gone. Raise ExtenderError if it cannot be read."""
 
     async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
         """Return the nodes by name; one that is not known is left out."""
@@ -93,54 +94,29 @@ class Extenders:
         self._may_write = may_write
         self._bound_node = bound_node
         self._clock = clock
-        self._clients = OrderedDict[Extender, ExtenderClient]()
-        self._in_all = asyncio.Semaphore(_MOST_IN_ALL)
-        self._closing: set[asyncio.Task[None]] = set()
+        self._clients: dict[tuple[Extender, tuple[int, ...]], ExtenderClient] = {}
 
     async def answer(
-        self,
-        call: FilterCall | PreemptCall,
-        extenders: Sequence[Extender],
-        pod: Pod,
-        answers: ExtenderAnswers,
-        cluster: ClusterView,
-    ) -> ExtenderAnswers:
-        """Return the answers so far, and that to the call.
+        self, needed: Sequence[Needed], pipeline: Pipeline, answers: Answers, cluster: ClusterView
+    ) -> None:
+        """Add to the answers what is needed, about several pods at a time.
 
         Raises:
-            ExtenderError: if an extender that may not be ignored fails to filter.
-            PodGone: if the pod does not exist any more.
+            ExtenderError: an extender fails and may not be ignored, or they answer about members
+                of a group in too many different ways.
         """
-        raw = await self._objects.pod(pod)
-        if isinstance(call, PreemptCall):
-            processed = await self._preempt(call, extenders, pod, raw, cluster)
-            return replace(answers, processed=processed)
-        ignored = set[tuple[Extender, str]]()
+        remaining = deque(needed)
+
+        async def answer_each() -> None:
+            while remaining:
+                await self._answer(remaining.popleft(), pipeline, answers, cluster)
+
         try:
-            filtered = await self._filter(call, extenders, raw, ignored)
-        except ExtenderError as error:
-            if not call.nominated:
-                raise
-            # kube-scheduler logs it and looks at all nodes (evaluateNominatedNode).
-            logger.warning("pod %s, evaluating its nominated node: %s", pod.key, error)
-            return replace(answers, nominee=call.nodes[0], passes_nominee=False)
-        if call.nominated:
-            passes = bool(filtered.passed)
-            return replace(answers, nominee=call.nodes[0], passes_nominee=passes)
-        scores: Mapping[str, IntArray] = {}
-        if len(filtered.passed) > 1:
-            scoring = [e for e in extenders if (e, "prioritize") not in call.without]
-            scores = await self._prioritize(
-                scoring, filtered.passed, raw, ignored, for_group=call.for_group
-            )
-        return replace(
-            answers,
-            filtered=filtered,
-            asked=call,
-            evaluated_nodes=call.evaluated_nodes,
-            scores=scores,
-            ignored=frozenset(ignored),
-        )
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(min(len(needed), _MOST_AT_ONCE)):
+                    tasks.create_task(answer_each())
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
 
     async def bind(self, extenders: Iterable[Extender], pod: Pod, node: str) -> bool:
         """Have the first extender that binds bind the pod; return whether there is one.
@@ -154,14 +130,9 @@ class Extenders:
         for extender in extenders:
             if not extender.bind_verb:
                 continue
-            body = binding_request(pod.namespace, pod.name, pod.uid, node)
-            client = self._client(extender)
+            body, client = binding_request(pod, node), self._client(extender)
             try:
-                answer = await client.call("bind", extender.bind_verb, body, self._may_write)
-                try:
-                    decode_binding(answer)
-                except AnswerError as error:
-                    raise client.wrong("bind", error) from None
+                await client.call("bind", extender.bind_verb, body, decode_binding, self._may_write)
             except NotLeading:
                 raise
             except ExtenderError as error:
@@ -180,169 +151,129 @@ class Extenders:
             await client.close()
         self._clients.clear()
 
-    async def _filter(
-        self,
-        call: FilterCall,
-        extenders: Iterable[Extender],
-        raw: Json,
-        ignored: set[tuple[Extender, str]],
-    ) -> Filtered:
-        """Give each extender the nodes that the one before passed (findNodesThatPassExtenders).
+    async def _answer(
+        self, asked: Needed, pipeline: Pipeline, answers: Answers, cluster: ClusterView
+    ) -> None:
+        known, extenders = answers.about(asked.pod), interested(pipeline, asked.pod)
+        raw = await self._objects.pod(asked.pod) if asked.nodes or asked.candidates else None
+        if asked.candidates is not None:
+            known.processed = ProcessedCandidates(())
+            if raw is not None:
+                known.processed = await self._preempt(asked, extenders, raw, cluster)
+        elif asked.nominated:
+            known.nominee, known.passes_nominee = asked.nodes[0], False
+            if raw is not None:
+                known.passes_nominee = await self._passes_nominee(asked, extenders, raw, answers)
+        elif raw is None:
+            answers.put(asked, (), dict.fromkeys(asked.nodes, _GONE), {})
+        else:
+            passed, failed = await self._filter(asked, extenders, raw, answers)
+            scores: Mapping[str, IntArray] = {}
+            if len(passed) > 1:
+                scores = await self._prioritize(extenders, passed, raw, answers)
+            answers.put(asked, passed, failed, scores)
 
-        Extenders that fail and are ignored are added to `ignored`.
+    async def _passes_nominee(
+        self, asked: Needed, extenders: Iterable[Extender], raw: Json, answers: Answers
+    ) -> bool:
+        """Return whether the filters pass the nominated node (evaluateNominatedNode)."""
+        try:
+            passed, _ = await self._filter(asked, extenders, raw, answers)
+        except ExtenderError as error:
+            # kube-scheduler logs it and looks at all nodes.
+            logger.warning("pod %s, evaluating its nominated node: %s", asked.pod.key, error)
+            return False
+        return bool(passed)
+
+    async def _filter(
+        self, asked: Needed, extenders: Iterable[Extender], raw: Json, answers: Answers
+    ) -> tuple[tuple[str, ...], dict[str, NodeFailure]]:
+        """Return the nodes that all extenders pass, and why each other node does not.
+
+        Each extender gets the nodes that the one before passed (findNodesThatPassExtenders).
 
         Raises:
             ExtenderError: if an extender that may not be ignored fails.
         """
-        passed, failed = call.nodes, dict[str, NodeFailure]()
+        passed, failed = asked.nodes, dict[str, NodeFailure]()
         for extender in extenders:
-            if not extender.filter_verb or (extender, "filter") in call.without:
+            if not extender.filter_verb or (extender, "filter") in answers.ignored:
                 continue
             if not passed:
                 break
             client = self._client(extender)
+            decode = partial(decode_filter, sent=passed, by_name=extender.node_cache_capable)
             try:
                 body = await self._nodes_request(extender, raw, passed)
-                result = await client.call(
-                    "filter", extender.filter_verb, body, for_group=call.for_group
-                )
-                try:
-                    answer = decode_filter(result, passed, by_name=extender.node_cache_capable)
-                except AnswerError as error:
-                    raise client.wrong("filter", error) from None
+                answer = await client.call("filter", extender.filter_verb, body, decode)
             except ExtenderError as error:
                 if not extender.ignorable:
                     raise
                 client.ignored(error)
-                ignored.add((extender, "filter"))
+                answers.ignored.add((extender, "filter"))
                 continue
             failed.update(_failures(answer, passed, extender.name))
             passed = answer.passed
-        return Filtered(passed, failed, call.rows if passed is call.nodes else None)
+        return passed, failed
 
     async def _prioritize(
-        self,
-        extenders: Iterable[Extender],
-        nodes: tuple[str, ...],
-        raw: Json,
-        ignored: set[tuple[Extender, str]],
-        *,
-        for_group: bool,
+        self, extenders: Iterable[Extender], nodes: tuple[str, ...], raw: Json, answers: Answers
     ) -> dict[str, IntArray]:
-        """Return the weighted scores of the nodes by extender; add one that fails to `ignored`.
+        """Return the weighted scores of the nodes by extender; one that fails gives none.
 
         Of extenders with the same name, such as two verbs of one service, it is their sum.
         """
-        scoring = [extender for extender in extenders if extender.prioritize_verb]
-        calls = [self._scores(e, nodes, raw, ignored, for_group=for_group) for e in scoring]
-        # Most often there is one; it needs no task of its own.
-        found = [await calls[0]] if len(calls) == 1 else await asyncio.gather(*calls)
         total = dict[str, IntArray]()
-        for extender, scores in zip(scoring, found, strict=True):
+
+        async def add(extender: Extender) -> None:
+            client = self._client(extender)
+            decode = partial(_weighted, nodes=nodes, weight=extender.weight)
+            try:
+                body = await self._nodes_request(extender, raw, nodes)
+                scores = await client.call("prioritize", extender.prioritize_verb, body, decode)
+            except ExtenderError as error:
+                client.ignored(error)
+                answers.ignored.add((extender, "prioritize"))
+                return
             if scores is not None:
                 total[extender.name] = total.get(extender.name, 0) + scores
+
+        scoring = (e for e in extenders if e.prioritize_verb)
+        await asyncio.gather(*(add(e) for e in scoring if (e, "prioritize") not in answers.ignored))
         return total
 
-    async def _scores(
-        self,
-        extender: Extender,
-        nodes: tuple[str, ...],
-        raw: Json,
-        ignored: set[tuple[Extender, str]],
-        *,
-        for_group: bool,
-    ) -> IntArray | None:
-        client = self._client(extender)
-        try:
-            body = await self._nodes_request(extender, raw, nodes)
-            result = await client.call(
-                "prioritize", extender.prioritize_verb, body, for_group=for_group
-            )
-            try:
-                scores = _weighted(decode_priorities(result, nodes), extender.weight)
-            except AnswerError as error:
-                raise client.wrong("prioritize", error) from None
-        except ExtenderError as error:
-            client.ignored(error)
-            ignored.add((extender, "prioritize"))
-            return None
-        return scores
-
     async def _preempt(
-        self,
-        call: PreemptCall,
-        extenders: Iterable[Extender],
-        pod: Pod,
-        raw: Json,
-        cluster: ClusterView,
+        self, asked: Needed, extenders: Iterable[Extender], raw: Json, cluster: ClusterView
     ) -> ProcessedCandidates:
         """Give each extender the candidates that the one before it left (callExtenders).
 
         An empty answer ends the preemption.
         """
-        candidates = call.candidates
+        candidates = asked.candidates or ()
         for extender in extenders:
             if not extender.preempt_verb:
                 continue
+            client = self._client(extender)
+            decode = partial(_left, extender=extender, preemptor=asked.pod, cluster=cluster)
             try:
-                candidates = await self._process(extender, candidates, pod, raw, cluster)
+                victims = None
+                if not extender.node_cache_capable:
+                    victims = await self._pods(v for found in candidates for v in found.victims)
+                body = preemption_request(raw, candidates, victims)
+                candidates = await client.call("preempt", extender.preempt_verb, body, decode)
             except ExtenderError as error:
                 if not extender.ignorable:
                     return ProcessedCandidates((), str(error))
-                self._client(extender).ignored(error)
-                continue
+                client.ignored(error)
             if not candidates:
                 break
         return ProcessedCandidates(candidates)
 
-    async def _process(
-        self,
-        extender: Extender,
-        candidates: Sequence[PreemptionCandidate],
-        pod: Pod,
-        raw: Json,
-        cluster: ClusterView,
-    ) -> tuple[PreemptionCandidate, ...]:
-        """Return what one extender leaves of the candidates (ProcessPreemption).
-
-        Raises:
-            ExtenderError: if it fails, or names a pod that may not be a victim.
-        """
-        client = self._client(extender)
-        victims = {
-            candidate.node: MetaVictims(
-                tuple(victim.uid for victim in candidate.victims), candidate.violations
-            )
-            for candidate in candidates
-        }
-        pods = None
-        if not extender.node_cache_capable:
-            pods = await self._pods(v for candidate in candidates for v in candidate.victims)
-        body = preemption_request(raw, victims, pods)
-        result = await client.call("preempt", extender.preempt_verb, body)
-        try:
-            answer = decode_preemption(result)
-            left = [_chosen(node, meta, pod, cluster) for node, meta in answer.items()]
-        except AnswerError as error:
-            raise client.wrong("preempt", error) from None
-        without = [candidate.node for candidate in left if not candidate.victims]
-        if without and not extender.ignorable:
-            problem = AnswerError(f'expected at least one victim pod on node "{without[0]}"')
-            raise client.wrong("preempt", problem)
-        return tuple(candidate for candidate in left if candidate.victims)
-
     async def _pods(self, pods: Iterable[Pod]) -> dict[str, Json]:
         """Return the pods as JSON by uid; those that have gone are left out."""
-        found: dict[str, Json] = {}
-
-        async def read(pod: Pod) -> None:
-            try:
-                found[pod.uid] = await self._objects.pod(pod)
-            except PodGone:
-                return
-
-        await asyncio.gather(*(read(pod) for pod in pods))
-        return found
+        wanted = [*pods]
+        found = await asyncio.gather(*map(self._objects.pod, wanted))
+        return {pod.uid: raw for pod, raw in zip(wanted, found, strict=True) if raw is not None}
 
     async def _nodes_request(self, extender: Extender, pod: Json, names: Sequence[str]) -> bytes:
         if extender.node_cache_capable:
@@ -351,23 +282,13 @@ class Extenders:
         return nodes_request(pod, names, [nodes[name] for name in names if name in nodes])
 
     def _client(self, extender: Extender) -> ExtenderClient:
-        """Return the client of the extender; of too many, close the one used longest ago."""
-        client = self._clients.get(extender)
-        if client is None:
+        """Return the client of the extender with the certificates that its files have now."""
+        key = extender, changed_at(extender)
+        if key not in self._clients:
             if len(self._clients) >= _MOST_CLIENTS:
-                self._close_unused()
-            client = ExtenderClient(extender, self._observe, self._in_all, clock=self._clock)
-            self._clients[extender] = client
-        self._clients.move_to_end(extender)
-        return client
-
-    def _close_unused(self) -> None:
-        """Close the client that was not used for longest, if one has no call in flight."""
-        unused = next((key for key, client in self._clients.items() if not client.in_use), None)
-        if unused is not None:
-            task = asyncio.get_running_loop().create_task(self._clients.pop(unused).close())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+                del self._clients[next(iter(self._clients))]
+            self._clients[key] = ExtenderClient(extender, self._observe, clock=self._clock)
+        return self._clients[key]
 
 
 def tls_problem(extender: Extender, *, files: bool = True) -> str | None:
@@ -401,18 +322,35 @@ def _failures(
             yield node, omitted
 
 
-def _weighted(scores: Sequence[int] | None, weight: int) -> IntArray | None:
+def _weighted(answer: bytes, *, nodes: tuple[str, ...], weight: int) -> IntArray | None:
     """Return the scores (int64) on the scale of plugins, times the weight; None without any.
 
     Raises:
-        AnswerError: if a score is too large to be added to others.
+        AnswerError: for a wrong answer, or if a score is too large to be added to others.
     """
+    scores = decode_priorities(answer, nodes)
     if scores is None:
         return None
     factor = weight * _SCALE
     if max(scores) * factor > _MOST_SCORE or -min(scores) * factor > _MOST_SCORE:
         raise AnswerError("a Score is too large; the highest is 10")
     return np.array(scores, np.int64) * factor
+
+
+def _left(
+    answer: bytes, *, extender: Extender, preemptor: Pod, cluster: ClusterView
+) -> tuple[PreemptionCandidate, ...]:
+    """Return what an extender leaves of the candidates (ProcessPreemption).
+
+    Raises:
+        AnswerError: for a wrong answer, or one that names a pod that may not be a victim.
+    """
+    victims = decode_preemption(answer).items()
+    left = [_chosen(node, meta, preemptor, cluster) for node, meta in victims]
+    without = [candidate.node for candidate in left if not candidate.victims]
+    if without and not extender.ignorable:
+        raise AnswerError(f'expected at least one victim pod on node "{without[0]}"')
+    return tuple(candidate for candidate in left if candidate.victims)
 
 
 def _chosen(

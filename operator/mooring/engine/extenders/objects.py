@@ -7,14 +7,12 @@ extenders without a cache of their own get, are watched from the first such call
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 
-from mooring.engine.extenders.client import ExtenderError
-from mooring.engine.extenders.extenders import PodGone
+from mooring.engine.extenders.answers import ExtenderError
 from mooring.engine.extenders.protocol import Json
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
@@ -29,8 +27,6 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 """Enough for some 10,000 ordinary pods."""
 _ENTRY: Final = 256
 """What a pod takes beside its JSON."""
-_DEAD_SECONDS: Final = 60.0
-"""A watch that has failed for longer is dead; API servers restart and etcd elects in less."""
 
 
 class ApiObjects:
@@ -46,20 +42,16 @@ class ApiObjects:
         *,
         wanted: Callable[[Pod], bool] = lambda _pod: False,
         most_bytes: int = _MOST_BYTES,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.most_bytes = most_bytes
         self.bytes = 0
         """What the pods that are kept take."""
         self._client = client
         self._wanted = wanted
-        self._clock = clock
         self._pods: dict[str, Json] = {}
         self._nodes = _Nodes()
         self._reflector: Reflector | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._troubled_since: float | None = None
-        self._trouble = ""
 
     def seen(self, pod: Pod, raw: Mapping[str, Any]) -> None:
         """Keep the pod, which the API server shows without a node, if it is wanted."""
@@ -77,11 +69,10 @@ class ApiObjects:
         if json is not None:
             self.bytes -= len(json) + _ENTRY
 
-    async def pod(self, pod: Pod) -> Json:
-        """Return the pod as it was seen last, or as the API server has it now.
+    async def pod(self, pod: Pod) -> Json | None:
+        """Return the pod as it was seen last, or as the API server has it now; None if it is gone.
 
         Raises:
-            PodGone: if it is gone, or another pod has its name.
             ExtenderError: if the API server cannot be asked.
         """
         if (seen := self._pods.get(pod.uid)) is not None:
@@ -89,37 +80,26 @@ class ApiObjects:
         try:
             raw = await self._client.get(POD, pod.name, pod.namespace)
         except NotFoundError:
-            raise PodGone(pod.key) from None
+            return None
         except ApiError as error:
             text = f"pod {pod.key} cannot be read for the extenders: {explain(error)}"
             raise ExtenderError(text) from error
-        if raw["metadata"]["uid"] != pod.uid:
-            raise PodGone(pod.key)
-        return as_json(raw)
+        return as_json(raw) if raw["metadata"]["uid"] == pod.uid else None
 
     async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
         """Return these nodes by name; the first call waits until all nodes have been listed.
 
         Raises:
-            ExtenderError: if they have not been within 30 seconds, or have not been watched for a
-                minute.
+            ExtenderError: if they have not been within 30 seconds.
         """
         if self._reflector is None:
-            self._reflector = Reflector(
-                self._client, NODE, self._nodes, on_trouble=self._on_trouble
-            )
+            self._reflector = Reflector(self._client, NODE, self._nodes)
             self._watch = asyncio.create_task(self._reflector.run())
         try:
             async with asyncio.timeout(_LISTED_SECONDS):
                 await self._reflector.synced.wait()
         except TimeoutError:
             raise ExtenderError("the nodes cannot be listed for the extenders") from None
-        since = self._troubled_since
-        if since is not None and (dead := self._clock() - since) > _DEAD_SECONDS:
-            raise ExtenderError(
-                f"the nodes have not been watched for the extenders for {dead:.0f} seconds: "
-                f"{self._trouble}"
-            )
         known = self._nodes.json
         return {name: known[name] for name in names if name in known}
 
@@ -128,15 +108,6 @@ class ApiObjects:
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.wait([self._watch])
-
-    def _on_trouble(self, _resource: Resource, error: ApiError | None) -> None:
-        """Note since when the watch of nodes has failed, and why; None says that it works."""
-        if error is None:
-            self._troubled_since = None
-            return
-        self._trouble = explain(error)
-        if self._troubled_since is None:
-            self._troubled_since = self._clock()
 
 
 class _Nodes:

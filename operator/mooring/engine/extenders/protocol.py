@@ -12,6 +12,9 @@ from typing import Any, Final
 
 import orjson
 
+from mooring.framework.post_filter import PreemptionCandidate
+from mooring.model.pod import Pod
+
 __all__ = [
     "AnswerError",
     "FilterAnswer",
@@ -68,32 +71,34 @@ def nodes_request(pod: Json, names: Iterable[str], nodes: Iterable[Json] | None)
 
 
 def preemption_request(
-    pod: Json, victims: Mapping[str, MetaVictims], pods: Mapping[str, Json] | None
+    pod: Json, candidates: Iterable[PreemptionCandidate], pods: Mapping[str, Json] | None
 ) -> bytes:
     """Return the ExtenderPreemptionArgs; `pods` are all victims by uid, None to send uids."""
-    if pods is None:
-        whole, meta = None, {node: _meta(on_node) for node, on_node in victims.items()}
-    else:
-        meta = None
-        whole = {
-            node: {
-                "Pods": [orjson.Fragment(pods[uid]) for uid in on_node.uids if uid in pods],
-                "NumPDBViolations": on_node.violations,
-            }
-            for node, on_node in victims.items()
+    victims = {
+        candidate.node: {
+            "Pods": [
+                {"UID": victim.uid} if pods is None else orjson.Fragment(pods[victim.uid])
+                for victim in candidate.victims
+                if pods is None or victim.uid in pods
+            ],
+            "NumPDBViolations": candidate.violations,
         }
+        for candidate in candidates
+    }
     return orjson.dumps(
         {
             "Pod": orjson.Fragment(pod),
-            "NodeNameToVictims": whole,
-            "NodeNameToMetaVictims": meta,
+            "NodeNameToVictims": None if pods is None else victims,
+            "NodeNameToMetaVictims": victims if pods is None else None,
         }
     )
 
 
-def binding_request(namespace: str, name: str, uid: str, node: str) -> bytes:
+def binding_request(pod: Pod, node: str) -> bytes:
     """Return the ExtenderBindingArgs."""
-    return orjson.dumps({"PodName": name, "PodNamespace": namespace, "PodUID": uid, "Node": node})
+    return orjson.dumps(
+        {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node}
+    )
 
 
 def decode_filter(body: bytes, sent: Collection[str], *, by_name: bool) -> FilterAnswer:
@@ -205,13 +210,6 @@ def decode_binding(body: bytes) -> None:
         AnswerError: for an answer of the wrong form, or with an `Error`.
     """
     _raise_reported(_object(_loaded(body), "the answer"))
-
-
-def _meta(victims: MetaVictims) -> dict[str, Any]:
-    return {
-        "Pods": [{"UID": uid} for uid in victims.uids],
-        "NumPDBViolations": victims.violations,
-    }
 
 
 def _loaded(body: bytes) -> Any:

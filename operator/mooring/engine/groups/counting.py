@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from mooring.engine.extenders.answers import OnRows
 from mooring.engine.filtering import NodeSearch
-from mooring.engine.groups.answers import ExtenderResults
 from mooring.engine.groups.packing import Item, Packing, pack
 from mooring.engine.groups.search import (
     Assignment,
@@ -48,7 +48,7 @@ _Fields = tuple[
     Any,
     tuple[tuple[str, str], ...],
     frozenset[str],
-    ExtenderResults | None,
+    OnRows | None,
 ]
 
 
@@ -61,7 +61,7 @@ class MemberClass:
     """
 
     rejected: frozenset[str]
-    extended: ExtenderResults | None = None
+    extended: OnRows | None = None
     pods: list[Pod] = field(default_factory=list)
 
 
@@ -448,7 +448,7 @@ class CountingSearch:
         ranked = rows[kept[np.argsort(-total[kept], kind="stable")]]
         if len(members.pods) == 1:
             return ranked, False
-        if members.extended is not None and members.extended.scores is not None:
+        if members.extended is not None and members.extended.scores:
             return ranked, bool(self._prefers_full_nodes(members, ranked))
         results = search.results.spec
         if results.prefers_full_nodes is None:
@@ -470,7 +470,7 @@ class CountingSearch:
 
 def _merged(by_fields: Mapping[_Fields, MemberClass]) -> list[MemberClass]:
     """Return the classes by spec, rejected nodes and what extenders say alone."""
-    by_spec: dict[tuple[PodSpec, frozenset[str], ExtenderResults | None], MemberClass] = {}
+    by_spec: dict[tuple[PodSpec, frozenset[str], OnRows | None], MemberClass] = {}
     for (spec, *_), found in by_fields.items():
         key = (spec, found.rejected, found.extended)
         members = by_spec.setdefault(key, MemberClass(found.rejected, found.extended))

@@ -19,14 +19,11 @@ from mooring.engine.assumed import AssumedPod, PodRejected, permit
 from mooring.engine.attempts import Attempt, Attempts
 from mooring.engine.binding import BindingCycle
 from mooring.engine.cycle import tie_break_seed
-from mooring.engine.extenders.answers import interested
-from mooring.engine.extenders.client import ExtenderError
+from mooring.engine.extenders.answers import Answers, Needed, interested
 from mooring.engine.extenders.extender_attempts import ExtenderAttempts
-from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.group_binding import GroupBinding
 from mooring.engine.groups.agreement import disagreement
-from mooring.engine.groups.answers import GroupAnswers
-from mooring.engine.groups.calls import GroupCalls
+from mooring.engine.groups.calls import lost, needed_about
 from mooring.engine.groups.decision import GroupDecision, preempt_for_group
 from mooring.engine.groups.members import (
     GroupBackoffs,
@@ -71,10 +68,6 @@ _PAUSE_SECONDS: Final = 0.002
 _SLICE_SECONDS: Final = 0.03
 """A step over all members of a group of 50,000 may come on top, and takes as long."""
 _GANG: Final = frozenset(("GangScheduling",))
-_CALLING_SECONDS: Final = 300.0
-"""How long extenders may be called in one attempt about a group, for all of its members."""
-_TURN_SECONDS: Final = 1.0
-"""After so long a group begins no more calls if other groups of its profile wait for their turn."""
 _JOIN_SECONDS: Final = 1.0
 """A new member of a group waits so long while extenders are called about the others."""
 
@@ -84,7 +77,7 @@ class _GroupAttempt:
     """One attempt about the members of a group that were in the queue when it began.
 
     They are in flight from its beginning to its end, and `definition` is what was required of the
-    group then. `calls` are those of extenders, if any is interested in a member.
+    group then. `answers` are those of extenders, if any is interested in a member.
     """
 
     group: PodGroupState
@@ -92,11 +85,7 @@ class _GroupAttempt:
     members: list[Attempt]
     in_flight: GroupInFlight
     """Tells whether a member has changed since the decision began."""
-    calls: GroupCalls | None = None
-    seconds_left: float = _CALLING_SECONDS
-    """Seconds that the calls may still take."""
-    failure: str = ""
-    """Why the last calls have failed."""
+    answers: Answers | None = None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -124,18 +113,13 @@ class _GroupAttempt:
         first = self.members[0].queued
         return tie_break_seed(first.pod.uid, first.attempts)
 
-    @property
-    def answers(self) -> GroupAnswers | None:
-        """What extenders have answered about the members; None if none was called."""
-        return self.calls.answers if self.calls is not None else None
-
 
 class _GivenUp(Exception):  # noqa: N818 - says what happened
     """The attempt about a group ends without a result."""
 
 
 class GroupCycle:
-    """Runs attempts about groups; `settle` and `wake` are those of the scheduling loop."""
+    """Runs attempts about groups; `settle` is that of the scheduling loop."""
 
     def __init__(
         self,
@@ -146,13 +130,11 @@ class GroupCycle:
         *,
         slow: SlowDecisions,
         extender_attempts: ExtenderAttempts,
-        extenders: Extenders,
         preemptions: PreemptionExecutor,
         reports: PodStatusReporter,
         group_reports: PodGroupStatusReporter,
         metrics: Metrics,
         settle: Callable[[QueuedPod], bool],
-        wake: Callable[[], None],
         clock: Callable[[], float],
         now: Callable[[], float],
     ) -> None:
@@ -162,30 +144,21 @@ class GroupCycle:
         self._cache = cache
         self._slow = slow
         self._extender_attempts = extender_attempts
-        self._extenders = extenders
         self._preemptions = preemptions
         self._reports = reports
         self._group_reports = group_reports
         self._metrics = metrics
         self._settle = settle
-        self._wake = wake
         self._clock = clock
         self._now = now
         self._reservation = GroupReservation(scheduler, cache, now)
         self._backoffs = GroupBackoffs()
         self._calling = set[tuple[int, str]]()
         """The numbers of groups about which extenders are called, by the profile of the members."""
-        self._answered = deque[_GroupAttempt]()
-        """Those of them about which all extenders have answered, or failed."""
         self._paused = 0.0
         """Seconds of all pauses."""
         self.turned = -math.inf
         """When the last pause was over, which shows that the work goes on."""
-
-    @property
-    def answered(self) -> bool:
-        """Whether a group waits to be decided about because extenders have answered."""
-        return bool(self._answered)
 
     def expire_nominations(self) -> None:
         """End nominations of members that no attempt ends; to be called sometimes."""
@@ -213,70 +186,17 @@ class GroupCycle:
             return
         attempts = [Attempt(member, pipeline, now) for member in members]
         attempt = _GroupAttempt(group, group.definition, attempts, in_flight)
-        calls = group.incomplete is None and bool(pipeline.extenders)
-        if calls and any(interested(pipeline, member.pod) for member in members):
-            wanted = partial(self._is_wanted, attempt, pipeline)
-            attempt.calls = GroupCalls(
-                self._extenders, pipeline, scheduler.cluster, self._cache, wanted
-            )
-            self._begin_calls(attempt)
+        complete = group.incomplete is None
+        if complete and any(interested(pipeline, member.pod) for member in members):
+            self._calling.add(attempt.key)
+            self._extender_attempts.add(queued, partial(self._with_answers, attempt))
         else:
             await self._decide(attempt)
-
-    def _is_wanted(self, attempt: _GroupAttempt, pipeline: Pipeline, pod: Pod) -> bool:
-        """Return whether extenders are still to be called about the pod.
-
-        It is in flight with its group then, of which as much is required as before.
-        """
-        queued = self._scheduler.queue.get(pod.uid)
-        if queued is None or queued.queue is not None:
-            return False
-        is_member = self._is_member(queued, attempt.group, pipeline)
-        return is_member and has_same_requirements(attempt.group, attempt.definition)
 
     def _is_member(self, queued: QueuedPod, group: PodGroupState, pipeline: Pipeline) -> bool:
         """Return whether the pod is still scheduled with this group, by this pipeline."""
         found = group_of(queued.pod, pipeline, self._scheduler.cluster)
         return queued.pipeline is pipeline and found is group
-
-    def _begin_calls(self, attempt: _GroupAttempt) -> None:
-        """Have the extenders called about the members without an answer, in a task of its own."""
-        self._calling.add(attempt.key)
-        first, run = attempt.members[0].queued, partial(self._call_extenders, attempt)
-        self._extender_attempts.add_group(attempt.pipeline.profile, first, run)
-
-    async def _call_extenders(self, attempt: _GroupAttempt) -> None:
-        """Call the extenders; nothing is held meanwhile, and the loop decides afterwards.
-
-        A group that needs long gives way to others, and goes on when its next turn comes.
-        """
-        calls, profile, began = attempt.calls, attempt.pipeline.profile, self._clock()
-        if calls is None:
-            raise RuntimeError("no extender is interested in the group")
-        pods = (pod for pod in attempt.pods if calls.lacks(pod) and pod.uid not in calls.gone)
-
-        def gives_way() -> bool:
-            is_over = self._clock() - began >= _TURN_SECONDS
-            return is_over and self._extender_attempts.groups_wait(profile)
-
-        try:
-            finished = await calls.run(pods, attempt.seconds_left, gives_way)
-            attempt.seconds_left -= self._clock() - began
-            if not finished and not self._attempts.halted:
-                self._extender_attempts.give_way(profile, partial(self._call_extenders, attempt))
-                return
-        except StillEvaluating:
-            self._calling.discard(attempt.key)
-            self._put_back(attempt, refused=True)
-            self._wake()
-            return
-        except (ExtenderError, PluginFailed) as error:
-            attempt.failure = text_of(error)
-        except Exception as error:
-            logger.exception("calling the extenders for pod group %s failed", attempt.group.key)
-            attempt.failure = text_of(error)
-        self._answered.append(attempt)
-        self._wake()
 
     def _put_back(self, attempt: _GroupAttempt, *, refused: bool = False) -> None:
         """Put the members that no task binds back in the queue.
@@ -290,28 +210,25 @@ class GroupCycle:
             if not member.binding:
                 self._scheduler.queue.put_back(member.queued, now)
 
-    async def decide_answered(self) -> None:
-        """Decide about a group with what extenders have answered about its members.
+    async def _with_answers(self, attempt: _GroupAttempt, answers: Answers) -> Sequence[Needed]:
+        """Decide with what extenders have answered; return what is still needed, if anything is.
 
-        If the group has changed or its members have another pipeline, the attempt is given up. If a
-        member has changed, or what the extenders passed was taken, they are called again.
+        If the group has changed or its members have another pipeline, the attempt is given up.
         """
-        attempt = self._answered.popleft()
-        self._calling.discard(attempt.key)
+        attempt.answers, key = answers, attempt.key
         attempt.members = [member for member in attempt.members if self._goes_on(member, attempt)]
-        if not attempt.members:
-            return
+        needed: Sequence[Needed] = ()
         if not has_same_requirements(attempt.group, attempt.definition):
             self._put_back(attempt)
-            return
-        attempt.in_flight = GroupInFlight()
-        for queued in attempt.queued:
-            queued.outdated = False  # the decision begins now, with what the pod is now
-            put_in_flight(queued, attempt.in_flight, self._scheduler)
-        calls = attempt.calls
-        lacking = calls is not None and any(calls.lacks(pod) for pod in attempt.pods)
-        if (lacking and not attempt.failure) or not await self._decide(attempt):
-            self._begin_calls(attempt)
+        elif attempt.members:
+            attempt.in_flight = GroupInFlight()
+            for queued in attempt.queued:
+                queued.outdated = False  # the decision begins now, with what the pod is now
+                put_in_flight(queued, attempt.in_flight, self._scheduler)
+            needed = await self._decide(attempt)
+        if not needed:
+            self._calling.discard(key)
+        return needed
 
     def _goes_on(self, member: Attempt, attempt: _GroupAttempt) -> bool:
         """Return whether the attempt about the member goes on after extenders were called.
@@ -321,8 +238,7 @@ class GroupCycle:
         queued, queue, now = member.queued, self._scheduler.queue, self._clock()
         if self._attempts.has_left(member) or not self._settle(queued):
             return False
-        gone = attempt.calls is not None and queued.pod.uid in attempt.calls.gone
-        if queued.pod.terminating or gone:
+        if queued.pod.terminating:
             queue.done(queued, now)
             return False
         if queued.gated or not self._is_member(queued, attempt.group, member.pipeline):
@@ -330,18 +246,15 @@ class GroupCycle:
             return False
         return True
 
-    async def _decide(self, attempt: _GroupAttempt) -> bool:
-        """Decide about the members, with the answers that extenders have given in the calls.
-
-        Return False if what the extenders passed was taken, so that they must be called again.
-        """
+    async def _decide(self, attempt: _GroupAttempt) -> Sequence[Needed]:
+        """Decide about the members, or return what is needed from extenders first."""
         metrics, profile = attempt.pipeline.metrics, attempt.pipeline.profile
         paused, outer = self._paused, metrics.begin_attempt()
         metrics.begin_decision()
         try:
             result = await self._in_slices(partial(self._try_group, attempt), attempt.pipeline)
-            if result is None:
-                return False
+            if not isinstance(result, str):
+                return result
             seconds = self._clock() - attempt.members[0].began - (self._paused - paused)
             self._metrics.pod_group_attempted(result, profile, seconds)
         except (_GivenUp, StillEvaluating) as ended:
@@ -349,7 +262,7 @@ class GroupCycle:
         finally:
             metrics.end_decision(profile, of="podgroup")
             metrics.end_attempt(outer)
-        return True
+        return ()
 
     def _binding_of(self, group: PodGroupState) -> GroupBinding | None:
         """Return the binding of members of the group that is not over; None if there is none.
@@ -374,18 +287,19 @@ class GroupCycle:
         left = [member for member in attempt.members if not member.binding]
         self._fail_members(left, message)
 
-    def _try_group(self, attempt: _GroupAttempt) -> str | None:
+    def _try_group(self, attempt: _GroupAttempt) -> str | Sequence[Needed]:
         """Decide about the members; each is handed to its binding, or is in a queue again.
 
-        Return the result as metrics name it. It is None if nothing is decided, because extenders
-        must be called again; the members are in flight then.
+        Return the result as metrics name it; or what is needed from extenders first, and then the
+        members are in flight.
 
         Raises:
             _GivenUp: because the group has changed meanwhile; members may still be in flight.
             StillEvaluating: because values are evaluated first; the same.
         """
         differs = disagreement(attempt.group, attempt.pods, attempt.pipeline.kubernetes)
-        if failure := attempt.failure or self._called_off(attempt.group) or differs:
+        failed = attempt.answers.failure if attempt.answers is not None else ""
+        if failure := failed or self._called_off(attempt.group) or differs:
             self._failed(attempt, failure)
             return "error"
         try:
@@ -398,17 +312,19 @@ class GroupCycle:
             self._failed(attempt, text_of(error))
             return "error"
 
-    def _place_or_wait(self, attempt: _GroupAttempt) -> str | None:
+    def _place_or_wait(self, attempt: _GroupAttempt) -> str | Sequence[Needed]:
         """Place the members, or have them wait until there is space; see `_try_group`."""
         pause()
         result, obstacle = "unschedulable", attempt.group.incomplete
+        if obstacle is None and (needed := self._needed(attempt)):
+            return needed
         decision = self._group_decision(attempt, obstacle)
         pause()
         if decision.rows:
             result = "scheduled"
         elif obstacle is None and self._is_unchanged(attempt):
-            if attempt.calls is not None and attempt.calls.drop_lost(attempt.pods):
-                return None
+            if needed := self._needed(attempt, again=True):
+                return needed
             if decision.tries:
                 decision, waits = self._preempt(attempt, decision)
                 result = "waiting_on_preemption" if waits else result
@@ -418,6 +334,15 @@ class GroupCycle:
         self._group_reports.decided(attempt.group, decision)
         self._unschedulable(attempt, decision)
         return result
+
+    def _needed(self, attempt: _GroupAttempt, *, again: bool = False) -> Sequence[Needed]:
+        """Return what is needed from extenders; `again` where what they passed was taken."""
+        if attempt.answers is None:
+            return ()
+        about = attempt.pipeline, self._scheduler.cluster, self._cache, attempt.answers
+        if again and not lost(attempt.pods, *about):
+            return ()
+        return needed_about(attempt.pods, *about)
 
     def _reserve(self, attempt: _GroupAttempt) -> None:
         """Reserve nodes if the group has waited long; without any, delete it if it is half bound.

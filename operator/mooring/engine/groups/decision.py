@@ -13,9 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from mooring.engine.extenders.answers import interested
+from mooring.engine.extenders.answers import Answers, OnRows, interested
 from mooring.engine.groups.agreement import disagreement
-from mooring.engine.groups.answers import ExtenderResults, GroupAnswers
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.placement import GroupSearch
 from mooring.engine.groups.search import (
@@ -220,7 +219,7 @@ def preempt_for_group(
     *,
     seed: int,
     now: float,
-    answers: GroupAnswers | None = None,
+    answers: Answers | None = None,
 ) -> GroupPreemption:
     """Run the PostFilter plugins that know groups: nodes for the minimum, and who must leave.
 
@@ -299,7 +298,7 @@ class _GroupDryRun:
         cache: ResultCache,
         seed: int,
         budget: SearchBudget,
-        extended: Mapping[str, ExtenderResults],
+        extended: Mapping[Uid, OnRows],
     ) -> None:
         self._group = group
         self._members = tuple(members[:needed])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mooring.engine.assumed import PodRejected, assume_and_reserve
-from mooring.engine.groups.answers import GroupAnswers
+from mooring.engine.extenders.answers import Answers
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.decision import GroupDecision, decide_group
@@ -70,7 +70,7 @@ class GroupPlanner:
         cache: ResultCache,
         *,
         seed: int,
-        answers: GroupAnswers | None = None,
+        answers: Answers | None = None,
     ) -> None:
         self.budget = SearchBudget()
         self._group = group

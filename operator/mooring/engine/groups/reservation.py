@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mooring.engine.groups.answers import GroupAnswers
+from mooring.engine.extenders.answers import Answers
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.decision import placements_of
 from mooring.engine.groups.members import group_of, is_unchanged
@@ -98,7 +98,7 @@ class GroupReservation:
         members: Sequence[QueuedPod],
         in_flight: GroupInFlight,
         now: float,
-        answers: GroupAnswers | None = None,
+        answers: Answers | None = None,
     ) -> None:
         """Reserve nodes for a group without a place, if it has waited long enough, or end that.
 
@@ -288,7 +288,7 @@ class GroupReservation:
         group: PodGroupState,
         pods: Sequence[Pod],
         pipeline: Pipeline,
-        answers: GroupAnswers | None,
+        answers: Answers | None,
     ) -> Mapping[Uid, int] | None:
         """Return a row for each member that is needed, by uid; None if no nodes are large enough.
 

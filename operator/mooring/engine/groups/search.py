@@ -12,13 +12,13 @@ from typing import Self
 
 import numpy as np
 
+from mooring.engine.extenders.answers import OnRows
 from mooring.engine.filtering import NodeSearch
-from mooring.engine.groups.answers import ExtenderResults
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scoring import ScoreTable, score, with_extender_scores
 from mooring.framework.card_plugin import assign_devices
-from mooring.framework.diagnosis import EXTENDER, Diagnosis
+from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod, Uid
 from mooring.pausing import Interrupted, around_pauses, pauses
@@ -182,7 +182,7 @@ class SearchedMembers:
         budget: SearchBudget | None = None,
         others: Sequence[Pod] = (),
         ended: Collection[Pod] = (),
-        extended: Mapping[str, ExtenderResults] | None = None,
+        extended: Mapping[Uid, OnRows] | None = None,
     ) -> None:
         self.budget = budget or SearchBudget()
         self.members = members
@@ -230,7 +230,7 @@ class SearchedMembers:
     @property
     def extended_rejects(self) -> bool:
         """Whether extenders have filtered out any node for any member."""
-        return any((nodes.reason_at > 0).any() for nodes in {*self.extended.values()})
+        return any((nodes.codes > 0).any() for nodes in {*self.extended.values()})
 
     def is_outdated(self, members: Sequence[Pod] | None = None) -> bool:
         """Return whether what was found before a pause is of no use, as DecisionOutdated says.
@@ -272,16 +272,16 @@ class SearchedMembers:
         extended = self.extended.get(pod.uid)
         if extended is None:
             return diagnosis
-        filtered_out = extended.rejected(np.flatnonzero(fits))
+        filtered_out = extended.rejected(np.flatnonzero(fits), named=True)
         return replace(diagnosis, rejected=(*diagnosis.rejected, *filtered_out))
 
 
-def scored(search: NodeSearch, rows: IntArray, extended: ExtenderResults | None) -> ScoreTable:
+def scored(search: NodeSearch, rows: IntArray, extended: OnRows | None) -> ScoreTable:
     """Return the scores of the rows, with those of extenders."""
     table = score(search, rows)
-    if extended is None or extended.scores is None:
+    if extended is None or not extended.scores:
         return table
-    return with_extender_scores(table, {EXTENDER: extended.scores[rows]})
+    return with_extender_scores(table, {name: of[rows] for name, of in extended.scores.items()})
 
 
 def mask_of(rows: IntArray, length: int) -> BoolArray:
