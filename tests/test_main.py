@@ -142,11 +142,11 @@ def test_a_replica_in_a_pod_does_not_import_the_models_of_another_client(tmp_pat
 
 REPLICA = "import mooring.cli.run, mooring.service, mooring.app"
 LATE = (
-    "cel_expr_python",  # for rules, with protobuf
     "cryptography",  # for a certificate of its own
     "google.protobuf",
     "kubernetes_asyncio",
     "mooring.cel.compiler",  # for classes of devices
+    "mooring.cel.interpreter",  # and for rules
     "mooring.engine.rebalancing.planner",
     "mooring.observe.traces",
     "mooring.page.trials",

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from engines import PLUGINS, Bindings, Engine, Marked, path_of, until
 from extending import Answers, extender
 from memory import collections_of_garbage
+from mooring.cel.interpreter import Program
 from mooring.engine import loop as loop_module
 from mooring.engine.build import Options
 from mooring.framework.handle import Handle
@@ -26,7 +27,6 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.observe.documents import plain
 from mooring.observe.records import NotedStep, Step
 from mooring.plugins import SHIPPED
-from mooring.policy.rules.expressions import Program
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import node, pod, pod_group, uid_of
 from mooring.testing.storage_builders import pv, pvc
@@ -762,26 +762,26 @@ async def test_attempts_are_counted_by_their_result(client: ApiClient, bindings:
 
 
 SERIALS = tuple(node(f"n{i}", labels={"serial": f"n{i}"}) for i in range(40))
-REGEX = "!node.labels.serial.matches('^x(abc){30}')"
+REGEX = "!node.labels.serial.matches('^x(abc){60}')"
 """About 1,000 units for each node."""
 
 
 @contextmanager
-def calls_of_the_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def interpretations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Yield how many calls there were at each turn of the event loop, while this is entered."""
-    made, turns, run = 0, [0], Program.__call__
+    made, turns, run = 0, [0], Program.run
 
-    def counted(program: Program, data: Any) -> Any:
+    def counted(program: Program, variables: Any, *limits: int) -> Any:
         nonlocal made
         made += 1
-        return run(program, data)
+        return run(program, variables, *limits)
 
     async def note() -> None:
         while True:
             await asyncio.sleep(0)
             turns.append(made)
 
-    monkeypatch.setattr(Program, "__call__", counted)
+    monkeypatch.setattr(Program, "run", counted)
     task = asyncio.create_task(note())
     try:
         yield turns
@@ -803,7 +803,7 @@ async def test_a_pod_whose_rules_need_many_values_holds_no_other_pod_up(
     put_profile(engine.scheduler_state, "ruled", registry=PLUGINS, rules=rules)
     engine.pending(pod("ruled", priority=10, spec={"schedulerName": "ruled"}))
     engine.pending(*(pod(f"own-{number}") for number in range(20)))
-    with calls_of_the_library(monkeypatch) as turns, engine.running():
+    with interpretations(monkeypatch) as turns, engine.running():
         await until(lambda: len(bindings.made) == 21 and not engine.loop.binding)
     assert bindings.made[-1][0] == "ruled", "the others have waited for nothing"
     assert turns[-1] == 3 * len(SERIALS)
@@ -924,7 +924,7 @@ async def test_values_of_a_profile_that_is_gone_are_evaluated_no_more(
     rules = [{"name": "a", "filter": REGEX}]
     put_profile(engine.scheduler_state, "ruled", registry=PLUGINS, rules=rules)
     engine.pending(pod("ruled", spec={"schedulerName": "ruled"}))
-    with calls_of_the_library(monkeypatch) as turns, engine.running():
+    with interpretations(monkeypatch) as turns, engine.running():
         await until(lambda: turns[-1] > 0)
         engine.scheduler_state.profiles.remove("ruled")
         engine.pod_enqueuer.profiles_changed()

@@ -222,7 +222,7 @@ def test_a_pod_for_which_the_profile_has_no_node_is_unschedulable_and_evicts_not
 
 
 MANY_VALUES: dict[str, Any] = {
-    "rules": [{"name": "a", "filter": "!node.labels.serial.matches('^x(abc){30}')"}],
+    "rules": [{"name": "a", "filter": "!node.labels.serial.matches('^x(abc){60}')"}],
     "most_per_decision": 2_000,
 }
 """A rule that needs more values of SERIALS than one decision may evaluate."""

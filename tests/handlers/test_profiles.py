@@ -303,7 +303,7 @@ def test_the_status_has_the_field_and_the_position_of_a_mistake_in_a_rule(
     _, reason, message = ready(profile_handler.applied(profile(rules=rules)))
     assert reason == "Invalid"
     assert (
-        'spec.rules[0].filter: line 2, column 14: unknown name "node.lables.disk", '
+        'spec.rules[0].filter: line 2, column 3: unknown name "node.lables.disk", '
         "did you mean node.labels?"
     ) in message
 
@@ -559,7 +559,7 @@ def over_budget(status: Raw | None) -> str:
 
 
 DEAR = [
-    {"name": f"r{n}", "filter": f"!node.labels.serial.matches('^x{n}(abc){{30}}')"}
+    {"name": f"r{n}", "filter": f"!node.labels.serial.matches('^x{n}(abc){{60}}')"}
     for n in range(6)
 ]
 """Rules of about 1,000 units for each distinct value."""
@@ -826,7 +826,7 @@ async def test_a_status_that_the_nodes_have_outdated_is_written_after_a_while(
 ) -> None:
     monkeypatch.setattr(evaluations, "MOST_FOR_NODES", 10_000)
     writing = Writing()
-    dear = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){30}')"}
+    dear = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){60}')"}
     async with writing.run() as writer:
         await writer.found(profile(name="found", rules=[dear]))
         await writing.after(1)

@@ -125,7 +125,7 @@ async def test_an_unschedulable_pod_is_told_why_and_what_would_help() -> None:
 async def test_a_pod_whose_rules_lack_values_is_told_to_try_again() -> None:
     serials = (node(f"n{i}", labels={"serial": f"n{i}"}) for i in range(40))
     shared = scheduler_state(*serials, most_per_decision=5_000)
-    rule = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){30}')"}
+    rule = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){60}')"}
     evaluations = put_profile(shared, rules=[rule]).pipeline.evaluations
     trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
     (found,) = (await trials.tried(TryRequest(text(new(pod()))), everything))["results"]
@@ -142,7 +142,7 @@ async def test_what_the_rules_of_an_edited_profile_read_is_evaluated_with_pauses
 ) -> None:
     monkeypatch.setattr(trials_module, "MOST_PER_DECISION", 5_000)
     serials = [node(f"n{i}", labels={"serial": f"n{i}"}) for i in range(40)]
-    rule = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){30}')"}
+    rule = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){60}')"}
     profile = {**yaml.safe_load(PACKED), "spec": {"rules": [rule]}}
     found = await tried(text(new(pod())), *serials, profile_text=yaml.safe_dump(profile))
     assert found["results"][0]["node"] is not None

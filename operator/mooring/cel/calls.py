@@ -80,10 +80,12 @@ def is_conversion(function: str) -> bool:
     return function in _CONVERSIONS
 
 
-def binding_of(function: str, overload: str, constants: Sequence[Value], newer: bool) -> Binding:
+def binding_of(
+    function: str, overload: str, constants: Sequence[Value], newer: bool, lenient: bool
+) -> Binding:
     """Return what a call runs; `constants` are the arguments that are known, None for others.
 
-    `newer` stands for Kubernetes 1.37, where some functions changed.
+    `newer` and `lenient` are those of `interpreter.plan`.
 
     Raises:
         EvaluationCrash: a constant pattern is not a regular expression.
@@ -95,6 +97,8 @@ def binding_of(function: str, overload: str, constants: Sequence[Value], newer: 
         except PatternError as error:
             raise EvaluationCrash(str(error)) from None
         return Binding(_of_pattern(function, count), stops_early=True)
+    if lenient and function in operators.LENIENT:
+        return Binding(_of_operator(function, operators.LENIENT[function]), stops_early=False)
     return _selected(function, overload, count, newer)
 
 

@@ -7,7 +7,7 @@ which overloads the checker leaves, so that close is not close enough.
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from mooring.cel.declarations import Overload, functions
+from mooring.cel.declarations import Overload
 from mooring.cel.errors import Mistake
 from mooring.cel.tree import (
     AND,
@@ -70,21 +70,21 @@ _TYPE_NAMES: Final[Mapping[str, Type]] = {
 class Checker:
     """Checks one expression.
 
-    `variables` are the types of variables, `fields` those of the fields of types that have some.
-    `newer` stands for Kubernetes 1.37.
+    `variables` are the types of variables, whose names may have dots; `fields` are those of the
+    fields of types that have some.
     """
 
     def __init__(
         self,
         variables: Mapping[str, Type],
         fields: Mapping[str, Mapping[str, Type]],
-        newer: bool,
+        functions: Mapping[str, Sequence[Overload]],
     ) -> None:
         self.mistakes: list[Mistake] = []
         self._scopes: list[Mapping[str, Type]] = [variables]
         self._fields = fields
         self._known = Substitutions()
-        self._functions = functions(newer)
+        self._functions = functions
         self._checked = list[Node]()
 
     def check(self, root: Node) -> Type:
@@ -151,6 +151,11 @@ class Checker:
         if qualified in _TYPE_NAMES:
             node.type_name = _TYPE_NAMES[qualified]
             return type_of(_TYPE_NAMES[qualified])
+        name = qualified.removeprefix(".")
+        variable = self._scopes[0].get(name)
+        if variable is not None and self._lookup(qualified.split(".")[0]) is None:
+            node.variable = name
+            return variable
         found = self._field(node, node.operand, node.field, optional=False)
         return BOOL if node.tests else self._known.resolved(found)
 
@@ -178,7 +183,7 @@ class Checker:
         return optional_of(result) if is_optional or optional else result
 
     def _call(self, node: Call) -> Type:
-        if node.function == OPTIONAL_SELECT:
+        if node.function == OPTIONAL_SELECT and OPTIONAL_SELECT in self._functions:
             operand, name = node.args[0], cast("Literal", node.args[1]).value
             node.overloads = ["select_optional_field"]
             return self._known.resolved(self._field(node, operand, name, optional=True))

@@ -6,6 +6,7 @@ Source: kube-scheduler's `k8s.io/dynamic-resource-allocation/cel/compile.go`.
 from typing import Final
 
 from mooring.cel.checker import Checker
+from mooring.cel.declarations import functions
 from mooring.cel.errors import CompileError, compile_error
 from mooring.cel.interpreter import Program, plan
 from mooring.cel.parser import parse
@@ -36,11 +37,11 @@ def compiled(expression: str, *, newer: bool) -> tuple[Program, int]:
         }
     }
     root = parse(expression)
-    checker = Checker({"device": _DEVICE}, fields, newer=newer)
+    checker = Checker({"device": _DEVICE}, fields, functions(newer))
     result = checker.check(root)
     mistakes = checker.mistakes or validate(root)
     if mistakes:
         raise compile_error(expression, mistakes)
     if result not in (BOOL, attribute):
         raise CompileError(f"must evaluate to bool or the unknown type, not {result}")
-    return plan(root, "device", newer=newer), root.size
+    return plan(root, ("device",), newer=newer), root.size

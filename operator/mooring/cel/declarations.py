@@ -4,7 +4,7 @@ Ids of overloads are cel-go's and kube-apiserver's, because the costs go by them
 `common/stdlib/standard.go`, `cel/library.go` and `ext/`; kube-apiserver's `pkg/cel/library`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -19,7 +19,7 @@ from mooring.cel.types import (
     type_of,
 )
 
-__all__ = ["Overload", "functions"]
+__all__ = ["Overload", "functions", "standard_functions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +68,8 @@ subtract_timestamp_timestamp _-_(timestamp, timestamp) duration
 subtract_uint64 _-_(uint, uint) uint
 index_list _[_](list(A), int) A
 index_map _[_](map(A, B), A) B
-optional_list_index_int _[_](optional(list(V)), int) optional(V)
-optional_map_index_value _[_](optional(map(K, V)), K) optional(V)
-list_optindex_optional_int _[?_](list(V), int) optional(V)
-optional_list_optindex_optional_int _[?_](optional(list(V)), int) optional(V)
-map_optindex_optional_value _[?_](map(K, V), K) optional(V)
-optional_map_optindex_optional_value _[?_](optional(map(K, V)), K) optional(V)
 in_list @in(A, list(A)) bool
 in_map @in(A, map(A, B)) bool
-@mapInsert_map_key_value cel.@mapInsert(map(K, V), K, V) map(K, V)
-@mapInsert_map_map cel.@mapInsert(map(K, V), map(K, V)) map(K, V)
 """
 _CONVERSIONS: Final = """
 size_bytes size(bytes) int
@@ -114,8 +106,6 @@ duration_to_string string(duration) string
 int64_to_string string(int) string
 timestamp_to_string string(timestamp) string
 uint64_to_string string(uint) string
-ip_to_string string(IP) string
-cidr_to_string string(CIDR) string
 timestamp_to_timestamp timestamp(timestamp) timestamp
 int64_to_timestamp timestamp(int) timestamp
 string_to_timestamp timestamp(string) timestamp
@@ -123,13 +113,13 @@ uint64_to_uint64 uint(uint) uint
 double_to_uint64 uint(double) uint
 int64_to_uint64 uint(int) uint
 string_to_uint64 uint(string) uint
-"""
-_STRINGS: Final = """
 contains_string string.contains(string) bool
 ends_with_string string.endsWith(string) bool
 starts_with_string string.startsWith(string) bool
 matches matches(string, string) bool
 matches_string string.matches(string) bool
+"""
+_STRINGS: Final = """
 string_char_at_int string.charAt(int) string
 string_index_of_string string.indexOf(string) int
 string_index_of_string_int string.indexOf(string, int) int
@@ -155,6 +145,8 @@ string_find_all_string string.findAll(string) list(string)
 string_find_all_string_int string.findAll(string, int) list(string)
 """
 _LISTS: Final = """
+@mapInsert_map_key_value cel.@mapInsert(map(K, V), K, V) map(K, V)
+@mapInsert_map_map cel.@mapInsert(map(K, V), map(K, V)) map(K, V)
 list_slice list(T).slice(int, int) list(T)
 list_flatten list(list(T)).flatten() list(T)
 list_flatten_int list(dyn).flatten(int) list(dyn)
@@ -168,6 +160,12 @@ list_last list(V).last() optional(V)
 list_first list(V).first() optional(V)
 """
 _OPTIONALS: Final = """
+optional_list_index_int _[_](optional(list(V)), int) optional(V)
+optional_map_index_value _[_](optional(map(K, V)), K) optional(V)
+list_optindex_optional_int _[?_](list(V), int) optional(V)
+optional_list_optindex_optional_int _[?_](optional(list(V)), int) optional(V)
+map_optindex_optional_value _[?_](map(K, V), K) optional(V)
+optional_map_optindex_optional_value _[?_](optional(map(K, V)), K) optional(V)
 optional_of optional.of(V) optional(V)
 optional_ofNonZeroValue optional.ofNonZeroValue(V) optional(V)
 optional_none optional.none() optional(V)
@@ -180,6 +178,8 @@ optional_unwrap optional.unwrap(list(optional(V))) list(V)
 optional_unwrapOpt list(optional(V)).unwrapOpt() list(V)
 """
 _KUBERNETES: Final = """
+ip_to_string string(IP) string
+cidr_to_string string(CIDR) string
 string_to_quantity quantity(string) Quantity
 is_quantity_string isQuantity(string) bool
 quantity_sign sign(Quantity) int
@@ -272,20 +272,31 @@ def functions(newer: bool = True) -> Mapping[str, tuple[Overload, ...]]:
 
     Until Kubernetes 1.37 (`newer`) overloads for lists came before those for texts.
     """
-    found = dict[str, list[Overload]]()
-    for line in _lines():
-        name, signature = line.split(" ", 1)
-        function, overload = _parsed(name, signature)
-        found.setdefault(function, []).append(overload)
+    found = _by_function((*_standard_lines(mixed=True), *_further_lines()))
     if not newer:
         for overloads in (found["indexOf"], found["lastIndexOf"]):
             overloads.sort(key=lambda overload: overload.parameters[0].kind != "list")
     return {function: tuple(overloads) for function, overloads in found.items()}
 
 
-def _lines() -> Iterator[str]:
-    """Yield each overload as its id and its signature."""
-    for block in (_OPERATORS, _CONVERSIONS, _STRINGS, _LISTS, _OPTIONALS, _KUBERNETES):
+def standard_functions() -> Mapping[str, tuple[Overload, ...]]:
+    """Return the functions of CEL's standard library, which compares numbers of one type only."""
+    found = _by_function(_standard_lines(mixed=False))
+    return {function: tuple(overloads) for function, overloads in found.items()}
+
+
+def _by_function(lines: Iterable[str]) -> dict[str, list[Overload]]:
+    found = dict[str, list[Overload]]()
+    for line in lines:
+        name, signature = line.split(" ", 1)
+        function, overload = _parsed(name, signature)
+        found.setdefault(function, []).append(overload)
+    return found
+
+
+def _standard_lines(*, mixed: bool) -> Iterator[str]:
+    """Yield each overload as its id and its signature; `mixed` compares an int with a double."""
+    for block in (_OPERATORS, _CONVERSIONS):
         yield from block.strip().split("\n")
     for operator, word in (
         ("_<_", "less"),
@@ -294,7 +305,7 @@ def _lines() -> Iterator[str]:
         ("_>=_", "greater_equals"),
     ):
         for first in _COMPARED:
-            for second in _NUMBERS if first in _NUMBERS else (first,):
+            for second in _NUMBERS if mixed and first in _NUMBERS else (first,):
                 suffix = first if first == second else f"{first}_{second}"
                 types = f"{first.removesuffix('64')}, {second.removesuffix('64')}"
                 yield f"{word}_{suffix} {operator}({types}) bool"
@@ -304,6 +315,11 @@ def _lines() -> Iterator[str]:
         yield f"timestamp_to_{with_zone} timestamp.{function}(string) int"
         if part in {"hours", "minutes", "seconds", "milliseconds"}:
             yield f"duration_to_{part} duration.{function}() int"
+
+
+def _further_lines() -> Iterator[str]:
+    for block in (_STRINGS, _LISTS, _OPTIONALS, _KUBERNETES):
+        yield from block.strip().split("\n")
     for each in _OF_LISTS:
         shown = NAMED[each].name
         yield f"list_{shown}_sort list({each}).sort() list({each})"

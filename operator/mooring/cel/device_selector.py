@@ -174,7 +174,7 @@ class DeviceSelector:
                 ),
             }
         )
-        value, cost = self._program.run(variable, limit, most_work)
+        value, cost = self._program.run((variable,), limit, most_work)
         if isinstance(value, Failure):
             raise SelectorError(value.text, cost)
         if type(value) is not bool:

@@ -1,6 +1,6 @@
 """Mistakes in expressions, in the form in which cel-go reports them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 __all__ = ["CompileError", "Mistake", "compile_error"]
@@ -17,12 +17,16 @@ class Mistake:
 class CompileError(Exception):
     """An expression cannot be evaluated; the text is that of kube-scheduler."""
 
+    def __init__(self, text: str, mistakes: Sequence[Mistake] = ()) -> None:
+        super().__init__(text)
+        self.mistakes = mistakes
+
 
 def compile_error(source: str, mistakes: Iterable[Mistake]) -> CompileError:
     """Return the error with all mistakes in their order; each shows its line of the source."""
     ordered = sorted(mistakes, key=lambda mistake: mistake.at)[:100]
     return CompileError(
-        "compilation failed: " + "\n".join(_shown(source, mistake) for mistake in ordered)
+        "compilation failed: " + "\n".join(_shown(source, mistake) for mistake in ordered), ordered
     )
 
 

@@ -66,12 +66,14 @@ class Program:
     """An expression that can be evaluated."""
 
     _evaluate: Evaluate
-    _slots: int
+    _loops: int
+    """Places for the variables of loops."""
 
-    def run(self, variable: Value, limit: int, most_work: int = MOST_WORK) -> tuple[Value, int]:
+    def run(
+        self, variables: Sequence[Value], limit: int, most_work: int = MOST_WORK
+    ) -> tuple[Value, int]:
         """Return the value of the expression, or a Failure, and what it cost."""
-        frame = Frame([_NOT_SET] * self._slots, limit)
-        frame.values[0] = variable
+        frame = Frame([*variables, *[_NOT_SET] * self._loops], limit)
         work.begin(most_work)
         try:
             return self._evaluate(frame), frame.cost
@@ -92,20 +94,22 @@ class _Planned:
     constant: Value = None
 
 
-def plan(root: Node, variable: str, newer: bool) -> Program:
-    """Return the program of a checked tree with one variable.
+def plan(root: Node, variables: Sequence[str], *, newer: bool, lenient: bool = False) -> Program:
+    """Return the program of a checked tree that reads these variables.
 
-    `newer` stands for Kubernetes 1.37, where some functions and costs changed.
+    `newer` stands for Kubernetes 1.37, where some functions and costs changed. With `lenient` a
+    constant that cannot be converted fails when it is evaluated, and no order with a number that
+    is not a number holds, as in CEL's own implementation; in Kubernetes both are errors.
 
     Raises:
         CompileError: an operation on constants fails.
     """
-    planner = _Planner(variable, newer)
+    planner = _Planner(variables, newer, lenient)
     try:
         planned = planner.plan(root)
     except EvaluationCrash as crash:
         raise CompileError(f"program instantiation failed: {crash}") from None
-    return Program(planned.evaluate, planner.slots)
+    return Program(planned.evaluate, planner.slots - len(variables))
 
 
 def _constant(value: Value) -> _Planned:
@@ -127,10 +131,12 @@ def _of_attribute(attribute: Attribute) -> _Planned:
 class _Planner:
     """Plans a tree; variables get numbers, and loops are the only scopes."""
 
-    def __init__(self, variable: str, newer: bool) -> None:
-        self.slots = 1
-        self._newer = newer
-        self._scopes: list[Mapping[str, Evaluate]] = [{variable: lambda frame: frame.values[0]}]
+    def __init__(self, variables: Sequence[str], newer: bool, lenient: bool) -> None:
+        self.slots = len(variables)
+        self._newer, self._lenient = newer, lenient
+        self._scopes: list[Mapping[str, Evaluate]] = [
+            {variable: _read(slot) for slot, variable in enumerate(variables)}
+        ]
 
     def plan(self, node: Node) -> _Planned:
         """Return the planned part of the tree."""
@@ -154,10 +160,13 @@ class _Planner:
     def _ident(self, node: Ident) -> _Planned:
         if node.is_type is not None:
             return _constant(node.is_type)
+        return self._variable(node.name)
+
+    def _variable(self, name: str) -> _Planned:
         for scope in reversed(self._scopes):
-            if node.name in scope:
-                return _of_attribute(Attribute(scope[node.name]))
-        raise CompileError(f"program instantiation failed: no such attribute(s): {node.name}")
+            if name in scope:
+                return _of_attribute(Attribute(scope[name]))
+        raise CompileError(f"program instantiation failed: no such attribute(s): {name}")
 
     def _path(self, operand: Node) -> Attribute:
         """Return the attribute that a select or an index extends."""
@@ -167,6 +176,8 @@ class _Planner:
     def _select(self, node: Select) -> _Planned:
         if node.type_name is not None:
             return _constant(node.type_name)
+        if node.variable:
+            return self._variable(node.variable)
         attribute, field = self._path(node.operand), node.field
         attribute.add(lambda _frame: field, constant=True, tests=node.tests)
         if not node.tests:
@@ -214,17 +225,22 @@ class _Planner:
     def _function(self, node: Call, args: Sequence[_Planned]) -> _Planned:
         """Return the planned call of a function; operations on constants are done at once."""
         overload = node.overloads[0] if len(node.overloads) == 1 else ""
-        if overload == "in_list" and args[1].is_constant:
+        if (
+            overload == "in_list"
+            and args[1].is_constant
+            and (args[1].constant or not self._lenient)
+        ):
             members = _members(args[1].constant)
             if members is not None:
                 return _membership(args[0].evaluate, members)
         constants = [arg.constant if arg.is_constant else None for arg in args]
-        binding = binding_of(node.function, overload, constants, self._newer)
+        binding = binding_of(node.function, overload, constants, self._newer, self._lenient)
         if is_conversion(node.function) and len(args) == 1 and args[0].is_constant:
             value = binding.call(args[0].constant)
-            if isinstance(value, Failure):
+            if not isinstance(value, Failure):
+                return _constant(value)
+            if not self._lenient:
                 raise EvaluationCrash(value.text)
-            return _constant(value)
         cost = cost_of(node.function, overload, self._newer)
         return _Planned(_invocation(binding, [arg.evaluate for arg in args], cost))
 

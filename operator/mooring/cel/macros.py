@@ -29,13 +29,15 @@ from mooring.cel.tree import (
     copied,
 )
 
-__all__ = ["MACROS", "Macro", "MacroError"]
+__all__ = ["MACROS", "STANDARD_MACROS", "MacroError", "Macros"]
 
 Macro = Callable[[int, Node, Sequence[Node]], Node | None]
 """Gets the offset, the target and the arguments of a call; returns None for an ordinary call.
 
 The target of what is no method has no meaning.
 """
+Macros = Mapping[tuple[str, int, bool], Macro]
+"""By function, number of arguments, and whether it is a method."""
 
 _UNUSED: Final = "#unused"
 _SORTED: Final = "@__sortBy_input__"
@@ -205,17 +207,20 @@ def _sort_by(at: int, target: Node, args: Sequence[Node]) -> Node:
     return _bound(at, _SORTED, target, result)
 
 
-MACROS: Final[Mapping[tuple[str, int, bool], Macro]] = {
+STANDARD_MACROS: Final[Macros] = {
     ("has", 1, False): _has,
-    **{
-        (name, count + 1, True): partial(_quantifier, name, count)
-        for name in ("all", "exists", "exists_one", "existsOne")
-        for count in (1, 2)
-        if (name, count) != ("existsOne", 1)
-    },
+    **{(name, 2, True): partial(_quantifier, name, 1) for name in ("all", "exists", "exists_one")},
     ("map", 2, True): _map,
     ("map", 3, True): _map,
     ("filter", 2, True): _filter,
+}
+"""Those of CEL's standard library."""
+MACROS: Final[Macros] = {
+    **STANDARD_MACROS,
+    **{
+        (name, 3, True): partial(_quantifier, name, 2)
+        for name in ("all", "exists", "exists_one", "existsOne")
+    },
     ("transformList", 3, True): _transform_list,
     ("transformList", 4, True): _transform_list,
     ("transformMap", 3, True): partial(_transform_map, False),
@@ -227,4 +232,4 @@ MACROS: Final[Mapping[tuple[str, int, bool], Macro]] = {
     ("optFlatMap", 2, True): partial(_opt_map, True),
     ("sortBy", 2, True): _sort_by,
 }
-"""By function, number of arguments, and whether it is a method."""
+"""Those that selectors of devices have too."""

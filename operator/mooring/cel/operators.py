@@ -25,6 +25,7 @@ from mooring.cel.values import (
     ABSENT,
     LISTS,
     NO_OVERLOAD,
+    NOT_A_NUMBER,
     Duration,
     Failure,
     Joined,
@@ -44,7 +45,7 @@ from mooring.cel.values import (
     work,
 )
 
-__all__ = ["OPERATORS", "OVERLOADS", "Operator", "insert"]
+__all__ = ["LENIENT", "OPERATORS", "OVERLOADS", "Operator", "insert"]
 
 Value = Any
 _LOWEST, _HIGHEST, _HIGHEST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1
@@ -154,6 +155,16 @@ def _ordered(accepted: frozenset[int]) -> Callable[[Value, Value], Value]:
     return compute
 
 
+def _lenient(base: Operator) -> Operator:
+    """Return the operator that finds no order where one operand is not a number."""
+
+    def compute(first: Value, second: Value) -> Value:
+        found = base.implementation(first, second)
+        return False if found is NOT_A_NUMBER else found
+
+    return Operator(compute, base.kinds)
+
+
 def _contains(value: Value, items: Value) -> Value:
     if type(items) is MapValue:
         return items.has(value)
@@ -198,6 +209,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "dyn": Operator(lambda value: value),
 }
 """The functions that have one implementation for all types."""
+LENIENT: Final = {each: _lenient(OPERATORS[each]) for each in ("_<_", "_<=_", "_>_", "_>=_")}
 
 
 # --- conversions

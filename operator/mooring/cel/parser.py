@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn, cast
 
 from mooring.cel.errors import Mistake, compile_error
 from mooring.cel.literals import LiteralError, unquoted
-from mooring.cel.macros import MACROS, MacroError
+from mooring.cel.macros import MACROS, MacroError, Macros
 from mooring.cel.tree import (
     AND,
     CONDITIONAL,
@@ -91,13 +91,13 @@ _MOST_DIGITS: Final = 24
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
-def parse(source: str) -> Node:
-    """Return the tree of the expression.
+def parse(source: str, macros: Macros = MACROS) -> Node:
+    """Return the tree of the expression, in which these macros are loops.
 
     Raises:
         CompileError: with every mistake that was found, in cel-go's form.
     """
-    parser = _Parser(source)
+    parser = _Parser(source, macros)
     try:
         root = parser.whole()
     except _SyntaxError as mistake:
@@ -119,8 +119,9 @@ class _SyntaxError(Exception):
 class _Parser:
     """Reads the tokens from left to right; `mistakes` are those after which it could go on."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, macros: Macros) -> None:
         self.mistakes: list[Mistake] = []
+        self._macros = macros
         self._tokens: list[tuple[str, str, int]] = []
         self._next = 0
         self._levels = 0
@@ -189,7 +190,7 @@ class _Parser:
 
     def _call(self, at: int, function: str, *args: Node, target: Node | None = None) -> Node:
         """Return a call, or what a macro makes of it."""
-        macro = MACROS.get((function, len(args), target is not None))
+        macro = self._macros.get((function, len(args), target is not None))
         if macro is not None:
             try:
                 made = macro(at, target or Ident(at, function), args)

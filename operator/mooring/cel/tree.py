@@ -29,6 +29,7 @@ __all__ = [
     "Select",
     "UInt",
     "copied",
+    "walk",
 ]
 
 AND: Final = "_&&_"
@@ -103,18 +104,23 @@ class Ident(Node):
 
 
 class Select(Node):
-    """A field of `operand`, or with `tests` whether it has that field."""
+    """A field of `operand`, or with `tests` whether it has that field.
 
-    __slots__ = ("field", "operand", "tests", "type_name")
+    It may also be the name with dots of a variable, `variable` then, or of a type.
+    """
+
+    __slots__ = ("field", "operand", "tests", "type_name", "variable")
 
     def __init__(self, at: int, operand: Node, field: str, tests: bool = False) -> None:
         self.operand, self.field, self.tests = operand, field, tests
         self.type_name: Type | None = None
+        self.variable = ""
         super().__init__(at)
 
     def parts(self) -> Iterator[Node]:
-        """Yield the operand."""
-        yield self.operand
+        """Yield the operand, unless all of this is one variable."""
+        if not self.variable:
+            yield self.operand
 
 
 class Call(Node):
@@ -198,6 +204,13 @@ class Comprehension(Node):
     def parts(self) -> Iterator[Node]:
         """Yield all five parts."""
         yield from (self.items, self.start, self.condition, self.step, self.result)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Yield the node and all nodes below it."""
+    yield node
+    for part in node.parts():
+        yield from walk(part)
 
 
 def copied(node: Node) -> Node:

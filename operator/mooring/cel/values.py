@@ -22,6 +22,7 @@ __all__ = [
     "LIMIT_EXCEEDED",
     "LISTS",
     "MOST_WORK",
+    "NOT_A_NUMBER",
     "NO_OVERLOAD",
     "Duration",
     "EvaluationCrash",
@@ -62,6 +63,7 @@ class Failure:
 
 
 NO_OVERLOAD: Final = Failure("no such overload")
+NOT_A_NUMBER: Final = Failure("NaN values cannot be ordered")
 
 
 class EvaluationCrash(Exception):  # noqa: N818 # an error would be a value
@@ -476,10 +478,10 @@ def compare(first: Value, second: Value) -> "int | Failure":
     kind, other = type(first), type(second)
     if kind in _NUMBERS and other in _NUMBERS:
         found = _compared(first, second)
-        return Failure("NaN values cannot be ordered") if found is None else found
+        return NOT_A_NUMBER if found is None else found
     if kind is not other:
         nan = kind is float and math.isnan(first)
-        return Failure("NaN values cannot be ordered") if nan else NO_OVERLOAD
+        return NOT_A_NUMBER if nan else NO_OVERLOAD
     if kind is str:
         first, second = first.encode(), second.encode()
     if kind in {Duration, Timestamp}:

@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from mooring.policy.rules.expressions import Program
+from mooring.cel.interpreter import Program
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return a list that gets what the library is called with."""
+    """Return a list that gets what expressions are interpreted with."""
     made: list[Any] = []
-    run = Program.__call__
+    run = Program.run
 
-    def counted(program: Program, data: Any) -> Any:
-        made.append(data)
-        return run(program, data)
+    def counted(program: Program, variables: Any, *limits: int) -> Any:
+        made.append(variables)
+        return run(program, variables, *limits)
 
-    monkeypatch.setattr(Program, "__call__", counted)
+    monkeypatch.setattr(Program, "run", counted)
     return made

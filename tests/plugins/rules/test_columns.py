@@ -1,9 +1,9 @@
-"""What `test_evaluation` does not reach: it compares whole expressions with the library."""
+"""What `test_evaluation` does not reach: it compares whole expressions with the interpreter."""
 
 import numpy as np
 
+from mooring.cel.values import Failure
 from mooring.plugins.rules.columns import Codes, Errors, Value, gathered, logical, selected
-from mooring.policy.rules.expressions import Failed, Type
 
 
 def test_the_texts_of_errors_are_numbered_in_their_order() -> None:
@@ -41,6 +41,6 @@ def test_only_errors_of_the_chosen_operand_count() -> None:
 
 def test_a_function_that_fails_for_a_text_fails_at_its_nodes() -> None:
     errors = Errors()
-    value = gathered(np.array([0, 1, 0]), [3, Failed("no number")], 0, errors, Type.INT)
+    value = gathered(np.array([0, 1, 0]), [3, Failure("no number")], 0, errors, "int")
     assert value.errors.tolist() == [0, 1, 0]
     assert errors.texts == ("no number",)

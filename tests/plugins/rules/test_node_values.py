@@ -10,18 +10,18 @@ from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.plugins.rules.columns import Codes, Errors
 from mooring.plugins.rules.node_values import NodeValues
-from mooring.policy.rules.plan import Library, Operation, plan_score
+from mooring.policy.rules.plan import Interpreted, Operation, plan_score
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 
 
-def library(source: str) -> Library:
-    """Return the first step of the library in the plan of a score."""
+def interpreted(source: str) -> Interpreted:
+    """Return the first interpreted step in the plan of a score."""
     step = plan_score(source).step
     while isinstance(step, Operation):
         step = step.operands[0]
-    assert isinstance(step, Library)
+    assert isinstance(step, Interpreted)
     return step
 
 
@@ -64,7 +64,7 @@ def found(values: NodeValues, rows: Any = None) -> list[object]:
 
 
 def test_each_step_evaluates_at_most_one_value_and_says_what_it_costs(calls: list[Any]) -> None:
-    state, step = priced("3", "1", "3", "2"), library("int(node.labels.price)")
+    state, step = priced("3", "1", "3", "2"), interpreted("int(node.labels.price)")
     values = NodeValues(step, ClusterView(state))
     units = 0
     while not values.is_current:
@@ -79,7 +79,7 @@ def test_each_step_evaluates_at_most_one_value_and_says_what_it_costs(calls: lis
 
 def test_after_a_change_only_the_changed_node_is_evaluated(calls: list[Any]) -> None:
     state = priced(*map(str, range(40)))
-    values = NodeValues(library("int(node.labels.price)"), ClusterView(state))
+    values = NodeValues(interpreted("int(node.labels.price)"), ClusterView(state))
     finish(values)
     calls.clear()
     put(state, "n7", "700")
@@ -91,7 +91,7 @@ def test_after_a_change_only_the_changed_node_is_evaluated(calls: list[Any]) -> 
 
 def test_a_node_that_changes_in_something_else_is_not_evaluated_again(calls: list[Any]) -> None:
     state = priced("1", "2")
-    values = NodeValues(library("int(node.labels.price)"), ClusterView(state))
+    values = NodeValues(interpreted("int(node.labels.price)"), ClusterView(state))
     finish(values)
     calls.clear()
     changed = node("n0", labels={"price": "1", "other": "x"}, taints=["x:NoSchedule"])
@@ -102,7 +102,7 @@ def test_a_node_that_changes_in_something_else_is_not_evaluated_again(calls: lis
 
 def test_a_node_that_changes_in_between_gets_its_new_value() -> None:
     state = priced(*map(str, range(30)))
-    values = NodeValues(library("int(node.labels.price)"), ClusterView(state))
+    values = NodeValues(interpreted("int(node.labels.price)"), ClusterView(state))
     for _ in range(10):
         values.advance()
     put(state, "n3", "300")
@@ -115,7 +115,7 @@ def test_a_node_that_changes_in_between_gets_its_new_value() -> None:
 def test_progress_is_kept_while_nodes_change_all_the_time(calls: list[Any]) -> None:
     """Otherwise a pod would wait for ever for the values of nodes that are relabelled."""
     state = priced(*map(str, range(50)))
-    values = NodeValues(library("int(node.labels.price)"), ClusterView(state))
+    values = NodeValues(interpreted("int(node.labels.price)"), ClusterView(state))
     for number in range(100):
         values.advance()
         put(state, "n0", f"{1000 + number}")
@@ -128,22 +128,22 @@ def test_a_row_without_a_node_is_not_evaluated(calls: list[Any]) -> None:
     state = priced("1")
     incoming = parse_pod(pod("early", node="not-yet"))
     state.put(Kind.POD, incoming.uid, incoming)
-    values = NodeValues(library("int(node.labels.price)"), ClusterView(state))
+    values = NodeValues(interpreted("int(node.labels.price)"), ClusterView(state))
     finish(values)
     assert len(calls) == 1
     assert found(values)[0] == 1
 
 
 def test_an_evaluation_that_fails_is_an_error_of_its_rows() -> None:
-    values = NodeValues(library("int(node.labels.price)"), ClusterView(priced("1", None, "x")))
+    values = NodeValues(interpreted("int(node.labels.price)"), ClusterView(priced("1", None, "x")))
     finish(values)
-    assert found(values)[:2] == [1, 'no such key: "price"']
+    assert found(values)[:2] == [1, "no such key: price"]
     assert "x" in str(found(values)[2]) or "int" in str(found(values)[2])
 
 
 def test_texts_are_kept_by_number_and_those_of_the_past_are_forgotten() -> None:
     state = priced("1", "2")
-    step = library("string(int(node.labels.price)) == 'x' ? 1 : 2")
+    step = interpreted("string(int(node.labels.price)) == 'x' ? 1 : 2")
     values = NodeValues(step, ClusterView(state))
     for number in range(500):
         put(state, "n1", str(number))
@@ -157,11 +157,11 @@ def test_texts_are_kept_by_number_and_those_of_the_past_are_forgotten() -> None:
 
 def test_texts_of_errors_of_the_past_are_forgotten() -> None:
     state = priced("1", "2")
-    values = NodeValues(library("{'1': 1}[node.labels.price] + 0"), ClusterView(state))
+    values = NodeValues(interpreted("{'1': 1}[node.labels.price] + 0"), ClusterView(state))
     for number in range(300):
         put(state, "n1", f"lost-{number}")
         finish(values)
-    assert found(values) == [1, 'no such key: "lost-299"']
+    assert found(values) == [1, "no such key: lost-299"]
     values.at(None, errors := Errors())
     assert len(errors) < 100
 
@@ -179,7 +179,7 @@ def test_values_follow_any_changes_of_nodes(
 ) -> None:
     """They are what an evaluation of all nodes from the beginning gives."""
     state = priced(*["1"] * 20)
-    step = library(source)
+    step = interpreted(source)
     values = NodeValues(step, ClusterView(state))
     for number, price, rest in changes:
         name = f"n{number}"
@@ -201,7 +201,7 @@ def test_values_follow_any_changes_of_nodes(
 
 def test_a_row_that_was_given_up_has_the_value_of_the_node_that_gets_it_next() -> None:
     state = priced("1", "2", "3")
-    values = NodeValues(library("int(node.labels.price)"), ClusterView(state))
+    values = NodeValues(interpreted("int(node.labels.price)"), ClusterView(state))
     finish(values)
     state.delete(Kind.NODE, "n2")
     finish(values)
@@ -214,7 +214,7 @@ def test_a_row_that_was_given_up_has_the_value_of_the_node_that_gets_it_next() -
 
 def test_nodes_may_go_and_others_get_their_rows_while_values_are_evaluated() -> None:
     state = priced("1", "2", "3")
-    values = NodeValues(library("int(node.labels.price)"), ClusterView(state))
+    values = NodeValues(interpreted("int(node.labels.price)"), ClusterView(state))
     for _ in range(2):
         values.advance()
     for name in ("n2", "n1"):
@@ -226,6 +226,6 @@ def test_nodes_may_go_and_others_get_their_rows_while_values_are_evaluated() -> 
 
 
 def test_what_each_row_takes_is_a_part_of_the_cost() -> None:
-    few = NodeValues(library("size(node.zone)"), ClusterView(priced(*["1"] * 10)))
-    many = NodeValues(library("size(node.zone)"), ClusterView(priced(*["1"] * 110)))
+    few = NodeValues(interpreted("size(node.zone)"), ClusterView(priced(*["1"] * 10)))
+    many = NodeValues(interpreted("size(node.zone)"), ClusterView(priced(*["1"] * 110)))
     assert many.units - few.units >= 100 * 10, "no row is for nothing"

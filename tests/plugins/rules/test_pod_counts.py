@@ -110,7 +110,7 @@ def test_pods_on_the_node_itself_are_counted_without_a_label() -> None:
 def test_a_node_without_the_label_is_rejected_because_the_count_fails() -> None:
     decision = deciding(node("bare"), *racks(1)).decision(db())
     assert decision.rejections["bare"].reasons == (
-        f'node(s) on which rule one-db-per-rack failed: no such key: "{RACK}"',
+        f"node(s) on which rule one-db-per-rack failed: no such key: {RACK}",
     )
     allowed = f'!("{RACK}" in node.labels) || domain("{RACK}").pods({{"app": "db"}}) == 0'
     assert deciding(node("bare"), filter=allowed).decision(db()).node == "bare"

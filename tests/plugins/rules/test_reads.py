@@ -1,9 +1,9 @@
 import pytest
 
+from mooring.cel.values import Failure
 from mooring.model.pod import parse_pod
 from mooring.plugins.rules.reads import codes_of, distinct, evaluated, of_pod
-from mooring.policy.rules.expressions import Failed
-from mooring.policy.rules.plan import Library, Operation, Read, plan_filter
+from mooring.policy.rules.plan import Interpreted, Operation, Read, plan_filter
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, namespace, node, pod
 
@@ -51,11 +51,11 @@ def test_a_map_of_the_pod_is_read_as_its_sorted_items() -> None:
     assert of_pod(incoming, Read("pod.namespaceLabels", "env"), STATE) == "prod"
 
 
-def _library(source: str) -> Library:
+def _interpreted(source: str) -> Interpreted:
     step = plan_filter(source).step
     while isinstance(step, Operation):
         step = step.operands[0]
-    assert isinstance(step, Library)
+    assert isinstance(step, Interpreted)
     return step
 
 
@@ -82,6 +82,6 @@ def _library(source: str) -> Library:
 def test_values_that_somebody_has_made_long_are_not_read(
     source: str, raw: object, why: str
 ) -> None:
-    found = evaluated(_library(source), (raw,))
-    assert isinstance(found, Failed)
-    assert found.why == why
+    found = evaluated(_interpreted(source), (raw,))
+    assert isinstance(found, Failure)
+    assert found.text == why

@@ -19,14 +19,15 @@ def mistake(source: str) -> str:
         ("true | true", "| is no operator: write || for or"),
         ("pod.priority ~ 3", 'the character "~" means nothing here'),
         ("pod.qosClass == 'a", "a text begins here, and its end ' is not found"),
-        (r'pod.qosClass == "\q"', "a backslash that means nothing"),
+        (r'pod.qosClass == "\q"', "this text has a backslash that means nothing: write two"),
         ("pod.qosClass == \u2018a\u2019", "\u2018 is no quotation mark of CEL: write \" or '"),
         ("true and true", '"and" is no operator: write &&'),
         ("1 2", '"2" is too much: an operator such as && or == is missing before it'),
         ("pod.qosClass ==", "the expression ends here, but something is missing"),
         ("(true", ") is missing"),
+        ("[true, (false]", ') is missing before "]"'),
         ("&& true", '"&&" cannot stand here'),
-        ("pod.labels.a.", '"." cannot stand here'),
+        ("pod.labels.a.", "the expression ends here, but something is missing"),
     ],
 )
 def test_a_syntax_error_is_one_line_that_says_what_to_write(source: str, said: str) -> None:
@@ -50,8 +51,8 @@ def test_a_syntax_error_is_one_line_that_says_what_to_write(source: str, said: s
         ("pod.priority > 3u", "> does not work with an int and a uint: write the number without u"),
         ("pod.priority == true", "== does not work with an int and a bool"),
         ("-pod.qosClass == 'a'", "- does not take a string: it needs a number"),
-        ("pod.qosClass && true", "&& needs conditions that are true or false, not a string"),
-        ("!pod.qosClass", "! needs conditions that are true or false, not a string"),
+        ("pod.qosClass && true", "must be a bool, is a string"),
+        ("!pod.qosClass", "! needs a condition that is true or false, not a string"),
         ("pod.qosClass ? 1 : 2", "what stands before ? must be true or false, not a string"),
         ("true ? 1 : 'a'", "on both sides of : must be of one type, not an int and a string"),
         ("pod.qosClass['a'] == 'b'", "[...] does not work with a string and a string"),
@@ -72,6 +73,6 @@ def test_only_the_first_syntax_error_is_shown_because_the_others_follow_from_it(
     )
 
 
-def test_a_message_that_has_no_plain_words_is_shown_as_the_library_says_it() -> None:
+def test_a_message_that_has_no_plain_words_is_shown_as_it_is() -> None:
     assert mistake("99999999999999999999 > 1") == "line 1, column 1: invalid int literal"
     assert mistake("if > 1") == "line 1, column 1: reserved identifier: if"

@@ -6,8 +6,8 @@ from mooring.policy.errors import ProfileInvalid
 from mooring.policy.rules.plan import (
     Amount,
     HasLabel,
+    Interpreted,
     Label,
-    Library,
     Literal,
     Operation,
     Plan,
@@ -41,21 +41,21 @@ def test_labels_are_read_by_a_key_that_may_come_from_the_pod() -> None:
     assert isinstance(compared, Operation)
     label = compared.operands[0]
     assert isinstance(label, Label)
-    assert isinstance(label.key, Library)
+    assert isinstance(label.key, Interpreted)
     assert isinstance(present, HasLabel)
 
 
-def test_what_reads_the_pod_alone_is_one_step_of_the_library() -> None:
+def test_what_reads_the_pod_alone_is_one_step_of_the_interpreter() -> None:
     step = plan_filter("pod.labels.team == 'a' && pod.priority > 3").step
-    assert isinstance(step, Library)
+    assert isinstance(step, Interpreted)
     assert step.reads == (Read("pod.labels", "team"), Read("pod.priority"))
     assert step.of_node == ()
 
 
-def test_a_conversion_of_a_label_is_a_step_of_the_library_inside_of_operations() -> None:
+def test_a_conversion_of_a_label_is_a_step_of_the_interpreter_inside_of_operations() -> None:
     step = plan_score("int(node.labels.price) * 10").step
     assert isinstance(step, Operation)
-    assert isinstance(step.operands[0], Library)
+    assert isinstance(step.operands[0], Interpreted)
     assert step.operands[0].of_node == (Read("node.labels", "price"),)
 
 
@@ -123,7 +123,7 @@ def test_the_whole_expression_is_evaluated_for_one_node_unless_a_key_is_computed
         ),
         (
             "node.name.matches('(')",
-            "line 1, column 19: invalid regular expression: missing ): (",
+            "line 1, column 19: error parsing regexp: missing closing ): `(`",
         ),
         (
             "[node.name].exists(x, x == pod.ownerKind + pod.namespace)",
@@ -191,7 +191,7 @@ def test_a_count_of_pods_has_its_domain_its_labels_and_its_namespaces() -> None:
     assert count.pods.selector(["db"]).matches({"app": "db", "x": "y"})
     assert not count.pods.selector(["db"]).matches({"app": "web", "x": "y"})
     assert plan.reads == {Read("node.pods", "a/rack"), Read("pod.labels", "app")}
-    assert plan.whole is None, "the library cannot count"
+    assert plan.whole is None, "the interpreter cannot count"
 
 
 def test_pods_of_a_node_are_counted_by_a_selector_that_is_written_as_text() -> None:

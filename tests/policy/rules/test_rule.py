@@ -20,7 +20,7 @@ def mistakes(*rules: dict[str, Any]) -> list[str]:
 def test_a_mistake_in_an_expression_has_the_path_of_the_field_and_the_position() -> None:
     right = {"name": "a", "filter": "true"}
     assert mistakes(right, {"name": "b", "score": "node.cpu * 2"})[0].startswith(
-        'spec.rules[1].score: line 1, column 5: unknown name "node.cpu"'
+        'spec.rules[1].score: line 1, column 1: unknown name "node.cpu"'
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mooring.policy.rules.expressions import Failed, Type
+from mooring.cel.values import Failure
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
@@ -93,7 +93,7 @@ class Value:
 def coded(value: Value, texts: Callable[[Any], Any], errors: Errors, kind: str) -> Value:
     """Apply a function to a column of texts, once per distinct text.
 
-    The function returns Failed where it fails. `kind` is the type of its results.
+    The function returns Failure where it fails. `kind` is the type of its results.
     """
     column: Codes = value.data.compact()
     return gathered(
@@ -109,15 +109,13 @@ def gathered(
     kind: str,
 ) -> Value:
     """Return the results by code as a column; an error that a row had before remains."""
-    failed = [errors.number(r.why) if isinstance(r, Failed) else 0 for r in results]
+    failed = [errors.number(r.text) if isinstance(r, Failure) else 0 for r in results]
     found = _first(former, np.array(failed)[codes]) if any(failed) else former
-    if kind == Type.STRING:
-        return Value(Codes(codes, ["" if isinstance(r, Failed) else r for r in results]), found)
-    if kind == Type.OTHER:
-        raise TypeError("a column has no lists and no maps")
-    empty = {Type.BOOL: False, Type.INT: 0, Type.DOUBLE: 0.0}[kind]
-    dtype = {Type.BOOL: np.bool_, Type.INT: np.int64, Type.DOUBLE: np.float64}[kind]
-    by_code: Array = np.array([empty if isinstance(r, Failed) else r for r in results], dtype)
+    if kind == "string":
+        return Value(Codes(codes, ["" if isinstance(r, Failure) else r for r in results]), found)
+    empty = {"bool": False, "int": 0, "double": 0.0}[kind]
+    dtype = {"bool": np.bool_, "int": np.int64, "double": np.float64}[kind]
+    by_code: Array = np.array([empty if isinstance(r, Failure) else r for r in results], dtype)
     return Value(by_code[codes], found)
 
 
@@ -250,7 +248,7 @@ def _quotient(a: IntArray, b: IntArray) -> _Ints:
     divisor = np.where(zero | overflow, 1, b)
     result = a // divisor
     result += (result * divisor != a) & ((a < 0) != (divisor < 0))
-    return result, ("divide by zero", zero), (_OVERFLOW, overflow)
+    return result, ("division by zero", zero), (_OVERFLOW, overflow)
 
 
 def _remainder(a: IntArray, b: IntArray) -> _Ints:
@@ -278,7 +276,7 @@ def _converted(function: str, operand: Value, *, errors: Errors) -> Value:
         failed, why = data == _LOWEST, _OVERFLOW
         result = -data
     else:
-        failed, why = ~((data > -(2.0**63)) & (data < 2.0**63)), "double out of int64 range"
+        failed, why = ~((data > -(2.0**63)) & (data < 2.0**63)), _OVERFLOW
         result = np.where(failed, 0.0, data).astype(np.int64)
     return Value(result, _with_failures(found, [(why, failed)], errors))
 
@@ -300,7 +298,7 @@ _OF_TEXTS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 
 def _of_texts(function: str, left: Value, right: Value, *, errors: Errors) -> Value:
     operation, found = _OF_TEXTS[function], _first(left.errors, right.errors)
-    kind = Type.STRING if function == "_+_" else Type.BOOL
+    kind = "string" if function == "_+_" else "bool"
     a, b = left.data, right.data
     if function in ("_==_", "_!=_") and (quick := _compared(function, a, b)) is not None:
         return Value(quick, found)

@@ -1,6 +1,6 @@
 """Evaluates a rule's plan for a pod and many nodes.
 
-What the library evaluates from nodes alone is kept in `NodeValues`; what reads the pod too is
+What is interpreted from nodes alone is kept in `NodeValues`; what reads the pod too is
 evaluated once per distinct combination of values, and kept while it fits into 512 KiB.
 """
 
@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from mooring.cel.values import Failure
 from mooring.framework.evaluations import Cost, Evaluations
 from mooring.model.pod import Pod
 from mooring.plugins.rules.columns import (
@@ -38,12 +39,11 @@ from mooring.plugins.rules.reads import (
     reads_label_map,
 )
 from mooring.plugins.rules.results import Results
-from mooring.policy.rules.expressions import Failed, Type
 from mooring.policy.rules.plan import (
     Amount,
     HasLabel,
+    Interpreted,
     Label,
-    Library,
     Literal,
     NodeField,
     Operation,
@@ -60,7 +60,7 @@ from mooring.state.view import NodeView
 __all__ = ["Evaluator"]
 
 _FEW: Final = 8
-"""Nodes that the library evaluates one by one: after an event, only its node is evaluated."""
+"""Nodes that are interpreted one by one: after an event, only its node is evaluated."""
 _MOST_COLUMNS: Final = 16
 """Results for all nodes that are kept for each rule."""
 _MOST_COLUMN_BYTES: Final = 16 * 2**20
@@ -68,7 +68,7 @@ _MOST_COLUMN_BYTES: Final = 16 * 2**20
 _BYTES_PER_RESULT: Final = 26
 """Of one result: the node's value, error, score and rank."""
 _MOST_KEPT_BYTES: Final = 512 * 1024
-"""For each rule, of the library's results that depend on the pod."""
+"""For each rule, of interpreted results that depend on the pod."""
 _USUAL_LABELS: Final = 16
 """How many items a map is assumed to have in the cost of an expression."""
 _NOT_KEPT: Final = object()
@@ -76,7 +76,7 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class Evaluator:
-    """Evaluates the plan of one rule; keeps results of the library between evaluations."""
+    """Evaluates the plan of one rule; keeps interpreted results between evaluations."""
 
     def __init__(
         self,
@@ -89,17 +89,17 @@ class Evaluator:
         self._plan = plan
         self._cluster = cluster
         self._evaluations = evaluations if evaluations is not None else Evaluations()
-        steps = [*_libraries(plan.step)]
+        steps = [*_interpreted_in(plan.step)]
         self._of_nodes = {
             step: NodeValues(step, cluster) for step in steps if step.of_node and not step.of_pod
         }
         self._of_pods = [step for step in steps if step.of_pod]
         self.counts = PodCounts(plan.counts, cluster, self._of_pod_alone)
         self._of_label_maps = frozenset(s for s in self._of_pods if reads_label_map(s.of_pod))
-        self._kept: dict[tuple[Library, tuple[Any, ...]], Any] = {}
+        self._kept: dict[tuple[Interpreted, tuple[Any, ...]], Any] = {}
         self._kept_bytes = 0
         self._last_pod: tuple[Pod | None, Mapping[str, str]] = (None, _NO_LABELS)
-        self._of_last_pod: dict[tuple[Library, tuple[Any, ...]], Any] = {}
+        self._of_last_pod: dict[tuple[Interpreted, tuple[Any, ...]], Any] = {}
         self._columns: OrderedDict[tuple[Any, ...], Results] = OrderedDict()
         self._columns_of = (-1, -1)
         self._of_pod_reads = [r for r in plan.reads if not r.variable.startswith("node.")]
@@ -165,7 +165,7 @@ class Evaluator:
         match step:
             case Literal(bool(value)):
                 return value
-            case Library(type=Type.BOOL, of_node=()):
+            case Interpreted(type="bool", of_node=()):
                 value = self._of_pod_alone(step, pod)
                 return value if isinstance(value, bool) else None
             case Operation("_||_" | "_&&_" as function, operands):
@@ -181,9 +181,9 @@ class Evaluator:
         return None
 
     def _of_pod_alone(self, step: Step, pod: Pod) -> Any:
-        """Return the value of a step that reads no node; Failed if it fails."""
-        if not isinstance(step, Library):
-            raise TypeError("only the library evaluates what reads no node")
+        """Return the value of a step that reads no node; Failure if it fails."""
+        if not isinstance(step, Interpreted):
+            raise TypeError("what reads no node is interpreted")
         return self._call(step, self._read_pod(step, pod), pod)
 
     def _left_out(self, pod: Pod) -> str | None:
@@ -194,7 +194,7 @@ class Evaluator:
             why = self._evaluations.excess_of_map(self, -(-labels // _USUAL_LABELS))
         return why
 
-    def _may_go_one_by_one(self, whole: Library, nodes: NodeView) -> bool:
+    def _may_go_one_by_one(self, whole: Interpreted, nodes: NodeView) -> bool:
         return not self._of_label_maps and self._evaluations.affords(whole.cost * len(nodes))
 
     def _for_all(self, pod: Pod, everything: NodeView) -> Results:
@@ -228,7 +228,7 @@ class Evaluator:
             values = np.full(len(nodes), values)
         return _finite(values, numbers, errors)
 
-    def _one_by_one(self, whole: Library, pod: Pod, nodes: NodeView) -> Results:
+    def _one_by_one(self, whole: Interpreted, pod: Pod, nodes: NodeView) -> Results:
         errors, pods = Errors(), self._read_pod(whole, pod)
         values: list[Any] = [EMPTY[whole.type]] * len(nodes)
         numbers = [0] * len(nodes)
@@ -238,8 +238,8 @@ class Evaluator:
                 continue
             raws = [OF_NODE[r.variable](node, nodes, index, r.key or "") for r in whole.of_node]
             result = self._call(whole, (*raws, *pods), pod)
-            if isinstance(result, Failed):
-                numbers[index] = errors.number(result.why)
+            if isinstance(result, Failure):
+                numbers[index] = errors.number(result.text)
             else:
                 values[index] = result
         return _finite(np.array(values, DTYPES[whole.type]), np.array(numbers, np.int16), errors)
@@ -259,8 +259,8 @@ class Evaluator:
                 value = Value(_amounts(variable, name.data, nodes), name.errors)
             case PodCount():
                 value = self._counted(step, pod, nodes, errors)
-            case Library():
-                value = self._library(step, pod, nodes, errors)
+            case Interpreted():
+                value = self._interpreted(step, pod, nodes, errors)
             case Operation("_&&_" | "_||_"):
                 value = self._logical(step, pod, nodes, errors)
             case Operation("_?_:_"):
@@ -284,8 +284,8 @@ class Evaluator:
 
     def _counted(self, step: PodCount, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
         counts = self.counts.at(step, pod)
-        if isinstance(counts, Failed):
-            return Value(0, errors.number(counts.why))
+        if isinstance(counts, Failure):
+            return Value(0, errors.number(counts.text))
         absent = nodes.domain_codes(counts.domains) == ABSENT
         missing: Any = 0
         if step.key is not None and absent.any():
@@ -316,31 +316,31 @@ class Evaluator:
         options = [self._value(option, pod, nodes, errors) for option in (yes, no)]
         return selected(condition, *options)
 
-    def _library(self, step: Library, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
+    def _interpreted(self, step: Interpreted, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
         if not step.of_node:
             result = self._of_pod_alone(step, pod)
-            if isinstance(result, Failed):
-                return Value(EMPTY[step.type], errors.number(result.why))
+            if isinstance(result, Failure):
+                return Value(EMPTY.get(step.type), errors.number(result.text))
             return Value(result)
         if step.of_pod:
             return self._distinct(step, pod, nodes, errors)
         all_rows = nodes.rows is self._cluster.nodes.rows
         return self._of_nodes[step].at(None if all_rows else nodes.rows, errors)
 
-    def _distinct(self, step: Library, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
-        """Run the library once per distinct combination of what the step reads of the nodes."""
+    def _distinct(self, step: Interpreted, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
+        """Interpret the step once per distinct combination of what it reads of the nodes."""
         columns = [codes_of(read, nodes, self._cluster).compact() for read in step.of_node]
         codes, tuples = combined(columns)
         pods = self._read_pod(step, pod)
         results = [self._call(step, (*values, *pods), pod) for values in tuples]
         return gathered(codes, results, 0, errors, step.type)
 
-    def _read_pod(self, step: Library, pod: Pod) -> tuple[Any, ...]:
+    def _read_pod(self, step: Interpreted, pod: Pod) -> tuple[Any, ...]:
         """Return what the step reads of the pod."""
         return tuple([of_pod(pod, read, self._cluster) for read in step.of_pod])
 
-    def _call(self, step: Library, raws: tuple[Any, ...], pod: Pod) -> Any:
-        """Return the library's result for the values of `step.reads`, some of which are the pod's.
+    def _call(self, step: Interpreted, raws: tuple[Any, ...], pod: Pod) -> Any:
+        """Return the step's result for the values of `step.reads`, some of which are the pod's.
 
         Where a whole map of labels is read, only results for the last pod are kept, because most
         pods have different ones.
@@ -358,7 +358,7 @@ class Evaluator:
             kept[key] = result
         return result
 
-    def _kept_for(self, pod: Pod) -> dict[tuple[Library, tuple[Any, ...]], Any]:
+    def _kept_for(self, pod: Pod) -> dict[tuple[Interpreted, tuple[Any, ...]], Any]:
         labels = self._cluster.namespace_labels(pod.namespace)
         if self._last_pod[0] is not pod or self._last_pod[1] != labels:
             self._last_pod, self._of_last_pod = (pod, labels), {}
@@ -394,31 +394,31 @@ def _finite(values: npt.NDArray[Any], numbers: npt.NDArray[np.int16], errors: Er
     return Results(values, numbers, errors.texts)
 
 
-def _libraries(step: Step) -> Iterator[Library]:
-    """Yield the library steps in a step."""
+def _interpreted_in(step: Step) -> Iterator[Interpreted]:
+    """Yield the interpreted steps in a step."""
     match step:
-        case Library():
+        case Interpreted():
             yield step
         case Operation(_, operands):
             for operand in operands:
-                yield from _libraries(operand)
+                yield from _interpreted_in(operand)
         case Label(key) | HasLabel(key) | Amount(_, key):
-            yield from _libraries(key)
+            yield from _interpreted_in(key)
         case PodCount(_, pods, _, namespaces):
             for selected in filter(None, (pods, namespaces)):
                 for _, value in selected.read:
-                    yield from _libraries(value)
+                    yield from _interpreted_in(value)
         case _:
             return
 
 
 def _differs(step: Step) -> bool:
     """Return whether the value may differ between nodes."""
-    return not (isinstance(step, Literal) or (isinstance(step, Library) and not step.of_node))
+    return not (isinstance(step, Literal) or (isinstance(step, Interpreted) and not step.of_node))
 
 
 def _no_such(key: str) -> str:
-    return f'no such key: "{key}"'
+    return f"no such key: {key}"
 
 
 def _amounts(variable: str, resource: str, nodes: NodeView) -> IntArray:

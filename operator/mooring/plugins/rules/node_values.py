@@ -12,24 +12,23 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from mooring.cel.values import Failure
 from mooring.plugins.rules.columns import Codes, Errors, Value
 from mooring.plugins.rules.reads import OF_NODE, STABLE, codes_of, combined, distinct, evaluated
-from mooring.policy.rules.expressions import Failed, Type
-from mooring.policy.rules.plan import Library
+from mooring.policy.rules.plan import Interpreted
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 
 __all__ = ["DTYPES", "EMPTY", "NodeValues"]
 
 EMPTY: Final = {
-    Type.BOOL: False,
-    Type.INT: 0,
-    Type.DOUBLE: 0.0,
-    Type.STRING: "",
-    Type.OTHER: (),
+    "bool": False,
+    "int": 0,
+    "double": 0.0,
+    "string": "",
 }
-"""By type, the value that is kept where there is an error."""
-DTYPES: Final = {Type.BOOL: np.bool_, Type.INT: np.int64, Type.DOUBLE: np.float64}
+"""By kind of type, the value that is kept where there is an error."""
+DTYPES: Final = {"bool": np.bool_, "int": np.int64, "double": np.float64}
 _UNITS_PER_ROW: Final = 20
 """Units per part and node, for reading it and for the 20 bytes that keep its value."""
 _FEW: Final = 16
@@ -37,9 +36,9 @@ _FEW: Final = 16
 
 
 class NodeValues:
-    """The values of one step of the library for all rows of the node table."""
+    """The values of one interpreted step for all rows of the node table."""
 
-    def __init__(self, step: Library, cluster: ClusterView) -> None:
+    def __init__(self, step: Interpreted, cluster: ClusterView) -> None:
         self._step = step
         self._cluster = cluster
         self._is_stable = all(read.variable in STABLE for read in step.of_node)
@@ -98,7 +97,7 @@ class NodeValues:
         found_numbers: Any = 0
         if texts:
             found_numbers = np.array([0, *map(errors.number, texts)])[found]
-        if self._step.type == Type.STRING:
+        if self._step.type == "string":
             return Value(Codes(data, ("", *self._texts.texts)), found_numbers)
         return Value(data, found_numbers)
 
@@ -158,13 +157,13 @@ class NodeValues:
         """Keep the results; `which` has for each row the position in `results`."""
         if not len(rows):
             return
-        failed = [self._whys.number(r.why) if isinstance(r, Failed) else 0 for r in results]
+        failed = [self._whys.number(r.text) if isinstance(r, Failure) else 0 for r in results]
         values: list[Any]
-        if self._step.type == Type.STRING:
-            values = [0 if isinstance(r, Failed) else self._texts.number(r) for r in results]
+        if self._step.type == "string":
+            values = [0 if isinstance(r, Failure) else self._texts.number(r) for r in results]
         else:
-            empty = EMPTY[self._step.type]
-            values = [empty if isinstance(r, Failed) else r for r in results]
+            empty = EMPTY.get(self._step.type)
+            values = [empty if isinstance(r, Failure) else r for r in results]
         # Copies, because callers that got the values of all rows must not see them change.
         self._values, self._errors = self._values.copy(), self._errors.copy()
         self._values[rows] = np.array(values, self._values.dtype)[which]

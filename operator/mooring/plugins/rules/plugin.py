@@ -1,6 +1,6 @@
 """Runs one rule of a profile: rejects the nodes for which its filter is false, or scores.
 
-What evaluates a rule is imported with the first one, because it needs the CEL library
+What evaluates a rule is imported with the first one, because it takes long
 (`mooring.policy.rules.rule`).
 """
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from mooring.cel.values import Failure
 from mooring.framework.evaluations import UNITS_PER_COUNT, UNITS_PER_POD
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.selectors import LabelSelector
-from mooring.policy.rules.expressions import Failed
 from mooring.policy.rules.plan import PodCount, SelectedLabels, Step
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -89,10 +89,10 @@ class PodCounts:
             del self._missing[wanted]
         return UNITS_PER_COUNT + UNITS_PER_POD * looked_at
 
-    def at(self, count: PodCount, pod: Pod) -> DomainCounts | Failed:
-        """Return the count of the pods that are selected for this pod; Failed if that fails."""
+    def at(self, count: PodCount, pod: Pod) -> DomainCounts | Failure:
+        """Return the count of the pods that are selected for this pod; Failure if that fails."""
         pods = self._selection(count, pod)
-        return pods if isinstance(pods, Failed) else self._counts(count, pods)
+        return pods if isinstance(pods, Failure) else self._counts(count, pods)
 
     def described(self, pod: Pod, nodes: NodeView) -> list[tuple[str, BoolArray]]:
         """Return in words which pods are there, and for which nodes: `rack r7 has 1 of app=db`.
@@ -147,18 +147,18 @@ class PodCounts:
         """Yield the counts with the pods that they select for this pod, without those that fail."""
         for count in self._all:
             pods = self._selection(count, pod)
-            if not isinstance(pods, Failed):
+            if not isinstance(pods, Failure):
                 yield count, pods
 
     def _counts(self, count: PodCount, pods: Selection) -> DomainCounts:
         return self._cluster.counts(pods, count.key or EACH_NODE)
 
-    def _selection(self, count: PodCount, pod: Pod) -> Selection | Failed:
+    def _selection(self, count: PodCount, pod: Pod) -> Selection | Failure:
         of_namespaces = count.namespace_labels or _NO_LABELS
         values = list[str]()
         for _, step in (*count.pods.read, *of_namespaces.read):
             value = self._value(step, pod)
-            if isinstance(value, Failed):
+            if isinstance(value, Failure):
                 return value
             values.append(value)
         key = (count, pod.namespace, tuple(values))

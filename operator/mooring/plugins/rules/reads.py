@@ -1,6 +1,6 @@
 """Reads what expressions need of pods and nodes: as codes for many nodes, as values for one.
 
-The library gets the values of a step in the order of `Library.reads`.
+A step gets the values that it reads in the order of `Interpreted.reads`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,11 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from mooring.cel.device_selector import MOST_COST
+from mooring.cel.values import Failure, MapValue
 from mooring.model.node import Node
 from mooring.model.pod import Pod
+from mooring.model.taints import Taint
 from mooring.plugins.rules.columns import Codes
-from mooring.policy.rules.expressions import Failed
-from mooring.policy.rules.plan import Library, Read
+from mooring.policy.rules.plan import Interpreted, Read
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
@@ -40,6 +42,8 @@ LABEL_MAPS: Final = ("pod.labels", "pod.namespaceLabels")
 """Maps that may differ in thousands of pods."""
 _LONGEST_TEXT: Final = 512
 """Characters; names and labels are shorter, but a controller's kind may be any text."""
+_MOST_WORK: Final = 100_000
+"""Of one evaluation; ordinary ones do not come near."""
 _MOST_ITEMS: Final = 100
 """Of a node's taints, and of its conditions."""
 
@@ -151,12 +155,12 @@ def combined(columns: Sequence[Codes]) -> tuple[IntArray, list[tuple[Any, ...]]]
     return codes, found
 
 
-def evaluated(step: Library, raws: Sequence[Any]) -> Any:
-    """Return the library's result for the values of `step.reads`; `Failed` if it fails."""
+def evaluated(step: Interpreted, raws: Sequence[Any]) -> Any:
+    """Return the step's result for the values of `step.reads`; a Failure if it fails."""
     for read, raw in zip(step.reads, raws, strict=True):
         if (why := _too_long(read.variable, raw)) is not None:
-            return Failed(f"{read.variable} has {why} are read")
-    return step.program(_data(step.reads, raws))
+            return Failure(f"{read.variable} has {why} are read")
+    return step.program.run(_variables(step.reads, raws), MOST_COST, _MOST_WORK)[0]
 
 
 def _too_long(variable: str, raw: Any) -> str | None:
@@ -170,20 +174,24 @@ def _too_long(variable: str, raw: Any) -> str | None:
     return None
 
 
-def _data(reads: Sequence[Read], raws: Sequence[Any]) -> dict[str, Any]:
-    """Return the variables of an evaluation, from the values of the reads."""
-    data: dict[str, Any] = {}
+def _variables(reads: Sequence[Read], raws: Sequence[Any]) -> list[Any]:
+    """Return the values of the variables, in the order in which they are read first."""
+    values: dict[str, Any] = {}
     for read, raw in zip(reads, raws, strict=True):
+        variable = read.variable
         if read.key is not None:
-            keyed = data.setdefault(read.variable, {})
+            if variable not in values:
+                values[variable] = MapValue()
             if raw is not None:
-                keyed[read.key] = raw
-        elif read.variable == "node.taints":
-            data[read.variable] = [
-                {"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in raw
-            ]
+                values[variable].put(read.key, raw)
+        elif variable == "node.taints":
+            values[variable] = tuple([_taint(taint) for taint in raw])
         elif isinstance(raw, tuple | frozenset):
-            data[read.variable] = dict(raw)
+            values[variable] = MapValue.of_strings(dict(raw))
         else:
-            data[read.variable] = raw
-    return data
+            values[variable] = raw
+    return [*values.values()]
+
+
+def _taint(taint: Taint) -> MapValue:
+    return MapValue.of_strings({"key": taint.key, "value": taint.value, "effect": taint.effect})

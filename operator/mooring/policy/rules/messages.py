@@ -1,26 +1,37 @@
-"""Says in plain words what the CEL library says about an expression that it refuses."""
+"""Says in plain words what is wrong with an expression, and what to write instead."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-__all__ = ["USES", "in_plain_words"]
+__all__ = ["UNDECLARED", "USES", "in_plain_words"]
 
 _SHOWN: Final = 300
-"""Characters of a message of the library; its syntax errors list every token it expected."""
-_OVERLOAD: Final = re.compile(r"found no matching overload for '([^']*)' applied to '\((.*)\)'")
+"""Characters of a message, which may quote a long text."""
+UNDECLARED: Final = re.compile(r"undeclared reference to '([^']*)'")
+_OVERLOAD: Final = re.compile(
+    r"found no matching overload for '([^']*)' applied to '(?:(.*)\.)?\((.*)\)'"
+)
+_TYPE: Final = re.compile(r"expected type '(.*)' but found '(.*)'")
 _SYNTAX: Final = "Syntax error: "
 _TOKEN: Final = re.compile(r"token recognition error at: '(.*)'", re.DOTALL)
-_INPUT: Final = re.compile(r"\w+ input '(.*?)'(?: expecting (.*))?$", re.DOTALL)
-_NO_VIABLE: Final = re.compile(r"no viable alternative at input '(.*)'", re.DOTALL)
-_MISSING: Final = re.compile(r"missing '(.*)' at '.*'")
-_TOO_EARLY: Final = "the expression ends here, but something is missing"
+_INPUT: Final = re.compile(r"mismatched input '(.*)' expecting (.*)$", re.DOTALL)
+_SAID: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("argument must be a simple name", "argument is not an identifier"),
+        "the first argument of a macro (all, exists, ...) must be a name",
+    ),
+    "unable to unescape string": "this text has a backslash that means nothing: write two of them",
+    "invalid argument to has() macro": (
+        'has() takes a key after a dot: for a key in brackets write "key" in node.labels'
+    ),
+}
 _OPERATORS: Final[Mapping[str, str]] = {
     "=": "= is no operator: write == to compare",
     "&": "& is no operator: write && for and",
     "|": "| is no operator: write || for or",
 }
-_WORDS: Final[Mapping[str, str]] = {"and": "&&", "or": "||", "not": "!", "<>": "!="}
+_WORDS: Final[Mapping[str, str]] = {"and": "&&", "or": "||", "not": "!"}
 _OTHER_QUOTES: Final = "\u2018\u2019\u201c\u201d"
 """What word processors make of quotation marks."""
 _NUMBERS: Final = ("int", "double", "uint")
@@ -33,42 +44,44 @@ USES: Final[Mapping[str, str]] = {
 
 
 def in_plain_words(message: str) -> str:
-    """Return one line of a message of the library in plain words, with what to write instead."""
+    """Return a message of the parser or the checker in plain words and one line."""
     if message.startswith(_SYNTAX):
-        return _syntax(message.removeprefix(_SYNTAX))[:_SHOWN]
-    found = _OVERLOAD.match(message)
-    if found is None:
-        return " ".join(message.split())[:_SHOWN]
-    return _wrong_types(found[1], _divided(found[2]))[:_SHOWN]
+        found = _syntax(message.removeprefix(_SYNTAX))
+    elif overload := _OVERLOAD.match(message):
+        target, given = overload[2], _divided(overload[3])
+        found = _wrong_types(overload[1], [target, *given] if target else given)
+    elif kind := _TYPE.match(message):
+        found = f"must be {_named(kind[1])}, is {_named(kind[2])}"
+    else:
+        found = _SAID.get(message, message)
+    return " ".join(found.split())[:_SHOWN]
 
 
 def _syntax(message: str) -> str:
     if token := _TOKEN.match(message):
         return _unknown_token(token[1])
-    if missing := _MISSING.match(message):
-        return f"{missing[1]} is missing"
-    found = _INPUT.match(message) or _NO_VIABLE.match(message)
-    if found is None:
-        return " ".join(message.split())
-    return _misplaced(" ".join(found[1].split()), ends=found.groups()[1:] == ("<EOF>",))
+    found = _INPUT.match(message)
+    return message if found is None else _misplaced(found[1], found[2])
 
 
-def _misplaced(text: str, *, ends: bool) -> str:
-    """Return what is wrong with a part; `ends` says that the expression could have ended there."""
-    if text == "<EOF>":
-        return _TOO_EARLY
+def _misplaced(text: str, expected: str) -> str:
+    """Return what is wrong with a token where another one was expected."""
     if (meant := _WORDS.get(text)) is not None:
         return f'"{text}" is no operator: write {meant}'
-    if ends:
+    if expected == "<EOF>":
         return f'"{text}" is too much: an operator such as && or == is missing before it'
+    symbol, at_end = expected.strip("'"), text == "<EOF>"
+    if symbol != expected:
+        return f"{symbol} is missing" + ("" if at_end else f' before "{text}"')
+    if at_end:
+        return "the expression ends here, but something is missing"
     return f'"{text}" cannot stand here'
 
 
 def _unknown_token(text: str) -> str:
     first = text[:1]
     if first in ("'", '"'):
-        wrong = " with a backslash that means nothing" if "\\" in text else ""
-        return f"a text begins here{wrong}, and its end {first} is not found"
+        return f"a text begins here, and its end {first} is not found"
     if first in _OTHER_QUOTES:
         return f"{first} is no quotation mark of CEL: write \" or '"
     return _OPERATORS.get(first, f'the character "{first}" means nothing here')
@@ -103,9 +116,8 @@ def _conversion(types: Sequence[str]) -> str:
     return ""
 
 
-def _of_bools(operator: str, types: Sequence[str]) -> str:
-    wrong = next((kind for kind in types if kind != "bool"), "other types")
-    return f"{operator} needs conditions that are true or false, not {_named(wrong)}"
+def _negation(_: str, types: Sequence[str]) -> str:
+    return f"! needs a condition that is true or false, not {_joined(types)}"
 
 
 def _choice(_: str, types: Sequence[str]) -> str:
@@ -131,7 +143,7 @@ _BY_FUNCTION: Final[Mapping[str, Callable[[str, Sequence[str]], str]]] = {
         ("_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "_+_", "_-_", "_*_", "_/_", "_%_", "-_"),
         _of_two,
     ),
-    **dict.fromkeys(("_&&_", "_||_", "!_"), _of_bools),
+    "!_": _negation,
     "_?_:_": _choice,
     "_[_]": _brackets,
     "@in": _membership,

@@ -1,45 +1,35 @@
 """Plans how an expression is evaluated for all nodes at once.
 
 Operators on numbers, booleans and labels become operations on columns. What has no such operation
-(conversions of texts, regular expressions, comprehensions) is evaluated by the CEL library, once
-per distinct value of the columns that it reads; and so is what reads the pod alone, once per pod.
+(conversions of texts, regular expressions, macros) is interpreted once per distinct value of the
+columns that it reads; and so is what reads the pod alone, once per pod.
 Amounts and counts of pods may differ on every node, so what reads them must consist of operations
 on columns.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mooring.cel.interpreter import Program
+from mooring.cel.regular_expressions import PatternError, compile_pattern
+from mooring.cel.tree import Call, Comprehension, Ident, ListOf, MapOf, Node, Select, walk
+from mooring.cel.tree import Literal as Constant
+from mooring.cel.types import STRING
+from mooring.cel.values import EvaluationCrash, work
 from mooring.model.bounded_cache import cached
 from mooring.model.selectors import LabelSelector, Requirement, selector_from_labels
 from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.names import is_object_name, label_value, qualified_name
 from mooring.policy.rules.cost import CALL, cost
-from mooring.policy.rules.expressions import (
-    VARIABLES,
-    Call,
-    Checked,
-    Comprehension,
-    Constant,
-    Expression,
-    Failed,
-    ListOf,
-    MapOf,
-    Program,
-    Select,
-    Type,
-    Variable,
-    check,
-)
+from mooring.policy.rules.expressions import Checked, check
 from mooring.policy.rules.selector_text import parse_selector
 
 __all__ = [
     "Amount",
     "HasLabel",
+    "Interpreted",
     "Label",
-    "Library",
     "Literal",
     "NodeField",
     "Operation",
@@ -58,6 +48,8 @@ _MOST_ITEMS: Final = 64
 """Items of a list."""
 _MOST_COST: Final = 10_000
 """Units of one evaluation, about 1 ms."""
+_MOST_WORK: Final = 100_000
+"""Instructions of all regular expressions together: each is compiled before it is counted."""
 _MOST_OF_WHOLE: Final = 500
 """Units of a whole expression that is evaluated anew for each node that changes."""
 
@@ -83,16 +75,16 @@ _OF_PODS_ON_NODES: Final = frozenset(("node.requested", _COUNTED_PODS))
 _FIELDS: Final = ("node.name", "node.zone", "node.region", "node.unschedulable")
 _SETS: Final = ("node.taints", "node.conditions")
 """Variables of a node of which there are few distinct values, so that they are read as a whole."""
-_NUMBERS: Final = (Type.INT, Type.DOUBLE)
-_KNOWN: Final = (Type.BOOL, *_NUMBERS, Type.STRING)
+_NUMBERS: Final = ("int", "double")
+_KNOWN: Final = ("bool", *_NUMBERS, "string")
 _OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("_&&_", "_||_", "!_"), (Type.BOOL,)),
+    **dict.fromkeys(("_&&_", "_||_", "!_"), ("bool",)),
     **dict.fromkeys(("_==_", "_!=_"), _KNOWN),
-    **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_", "_+_"), (*_NUMBERS, Type.STRING)),
+    **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_", "_+_"), (*_NUMBERS, "string")),
     **dict.fromkeys(("_-_", "_*_", "_/_", "-_"), _NUMBERS),
-    **dict.fromkeys(("_%_", "double"), (Type.INT,)),
-    "int": (Type.DOUBLE,),
-    **dict.fromkeys(("startsWith", "endsWith", "contains"), (Type.STRING,)),
+    **dict.fromkeys(("_%_", "double"), ("int",)),
+    "int": ("double",),
+    **dict.fromkeys(("startsWith", "endsWith", "contains"), ("string",)),
 }
 """By function, the types that all operands of an operation on columns may have."""
 
@@ -176,8 +168,8 @@ class PodCount:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Library:
-    """What the CEL library evaluates from these reads; `type` is the type of the result.
+class Interpreted:
+    """What is interpreted with these reads; `type` is the kind of type of the result.
 
     `of_node` are the reads that differ between nodes, `of_pod` those that are the same for all.
     `cost` is an estimate in units of `mooring.policy.rules.cost`.
@@ -197,27 +189,27 @@ class Library:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """An operation on columns, by its name in CEL; `type` is the type of the operands."""
+    """An operation on columns, by its name in CEL; `type` is the kind of type of the operands."""
 
     function: str
     operands: tuple["Step", ...]
     type: str
 
 
-Step = Literal | NodeField | Label | HasLabel | Amount | PodCount | Library | Operation
+Step = Literal | NodeField | Label | HasLabel | Amount | PodCount | Interpreted | Operation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """How an expression is evaluated, and everything that it reads.
 
-    `whole` evaluates it by the library for one node at a time; None if that cannot be, because a
+    `whole` interprets it for one node at a time; None if that cannot be, because a
     key is computed or pods are counted, or is dear. For a few nodes this is quicker than columns.
     """
 
     step: Step
     reads: frozenset[Read]
-    whole: Library | None
+    whole: Interpreted | None
     counts: tuple[PodCount, ...] = ()
 
     @property
@@ -238,7 +230,7 @@ def plan_filter(source: str) -> Plan:
     Raises:
         ProfileInvalid: with every mistake and its position; the paths are empty.
     """
-    return _plan(source, (Type.BOOL,), "must be true or false")
+    return _plan(source, ("bool",), "must be true or false")
 
 
 @cached(16 * 2**20)
@@ -254,9 +246,14 @@ def plan_score(source: str) -> Plan:
 def _plan(source: str, types: tuple[str, ...], expected: str) -> Plan:
     checked = check(source)
     root = checked.root
-    if root.type not in types:
-        raise ProfileInvalid([FieldError("", f"{expected}, is of type {root.type}")])
-    mistakes = [*_too_costly(checked)]
+    if kind_of(root) not in types:
+        shown = root.type.shown if root.type is not None else "unknown"
+        raise ProfileInvalid([FieldError("", f"{expected}, is of type {shown}")])
+    work.begin(_MOST_WORK)
+    try:
+        mistakes = [*_too_costly(checked)] or [*_too_costly_as_a_whole(checked.root)]
+    except EvaluationCrash:
+        mistakes = [FieldError("", "its regular expressions are too large: repeat less in them")]
     if mistakes:
         raise ProfileInvalid(mistakes)
     planner = _Planner(checked)
@@ -266,108 +263,126 @@ def _plan(source: str, types: tuple[str, ...], expected: str) -> Plan:
     reads = frozenset(_reads(root))
     computed = any(read.key is None and read.variable in _KEYED for read in reads)
     is_cheap = not (computed or planner.counts) and cost(root) <= _MOST_OF_WHOLE
-    whole = _library(checked, root, reads) if is_cheap else None
+    whole = _interpreted(checked, root, reads) if is_cheap else None
     return Plan(step, reads, whole, tuple(planner.counts))
 
 
-def _library(checked: Checked, part: Expression, reads: Iterable[Read]) -> Library:
+def _interpreted(checked: Checked, part: Node, reads: Iterable[Read]) -> Interpreted:
     in_order = _in_order(reads)
     of_node = tuple(read for read in in_order if _of_node([read]))
     of_pod = tuple(read for read in in_order if read not in of_node)
-    return Library(checked.program(part), part.type, CALL + cost(part), of_node, of_pod)
+    variables = [*dict.fromkeys(read.variable for read in (*of_node, *of_pod))]
+    program = checked.program(part, variables)
+    return Interpreted(program, kind_of(part), CALL + cost(part), of_node, of_pod)
 
 
-def _walk(expression: Expression) -> Iterator[Expression]:
-    yield expression
-    for part in expression.parts:
-        yield from _walk(part)
+def kind_of(part: Node) -> str:
+    """Return the kind of a part's type, such as "bool" or "list"."""
+    return "" if part.type is None else part.type.kind
 
 
 def _too_costly(checked: Checked) -> Iterator[FieldError]:
-    """Yield a mistake for whatever makes an evaluation longer than its text is."""
-    everything = [*_walk(checked.root)]
+    """Yield a mistake for each part that makes an evaluation longer than its text is."""
+    everything = [*walk(checked.root)]
     if len(everything) > _MOST_PARTS:
         message = f"must have {_MOST_PARTS} or fewer parts, has {len(everything)}"
         yield FieldError("", message)
-    elif (units := cost(checked.root)) > _MOST_COST:
-        message = f"costs about {units} units for one node, must cost {_MOST_COST} or fewer"
-        yield FieldError("", f"{message}: a regular expression is compiled in each evaluation")
     for part in everything:
         match part:
             case Comprehension():
                 yield from _costly_comprehension(checked, part)
-            case ListOf() if len(part.parts) > _MOST_ITEMS:
-                message = f"a list must have {_MOST_ITEMS} or fewer items, has {len(part.parts)}"
+            case ListOf() if len(part.elements) > _MOST_ITEMS:
+                message = f"a list must have {_MOST_ITEMS} or fewer items, has {len(part.elements)}"
                 yield checked.mistake(part, message)
             case Call(function="matches"):
                 yield from _wrong_pattern(checked, part)
             case _ if _asks_presence(part) and (keyed := _keyed(part)):
-                if keyed[0].name in (*_AMOUNTS, "pod.requests"):
-                    message = f"{keyed[0].name} has 0 for no amount: compare with 0"
+                if keyed[0] in (*_AMOUNTS, "pod.requests"):
+                    message = f"{keyed[0]} has 0 for no amount: compare with 0"
                     yield checked.mistake(part, message)
             case _:
                 pass
 
 
+def _too_costly_as_a_whole(root: Node) -> Iterator[FieldError]:
+    if (units := cost(root)) > _MOST_COST:
+        yield FieldError(
+            "", f"costs about {units} units for one node, must cost {_MOST_COST} or fewer"
+        )
+
+
 def _costly_comprehension(checked: Checked, part: Comprehension) -> Iterator[FieldError]:
-    items, *body = part.parts
-    reads = [read for inner in body for read in _reads(inner)]
-    if any(isinstance(inner, Comprehension) for outer in part.parts for inner in _walk(outer)):
+    items, *body = part.parts()
+    reads, variable = [read for inner in body for read in _reads(inner)], _variable(items)
+    if any(isinstance(inner, Comprehension) for outer in part.parts() for inner in walk(outer)):
         yield checked.mistake(part, "a macro (all, exists, ...) must not contain another one")
-    elif not isinstance(items, Variable | ListOf):
+    elif not (variable or isinstance(items, Ident | ListOf)):
         message = "a macro (all, exists, ...) must go through a list or a name"
         yield checked.mistake(part, message)
-    elif isinstance(items, Variable) and not _of_node(_reads(items)) and _of_node(reads):
-        message = f"a macro that goes through {items.name} must not read the node"
+    elif variable.startswith("pod.") and _of_node(reads):
+        message = f"a macro that goes through {variable} must not read the node"
         yield checked.mistake(part, message)
 
 
 def _wrong_pattern(checked: Checked, call: Call) -> Iterator[FieldError]:
-    pattern = call.parts[-1]
+    pattern = call.args[-1]
     if not isinstance(pattern, Constant):
         yield checked.mistake(pattern, "a regular expression must be a text as it is written")
         return
-    trial = check(f"''.matches({json.dumps(pattern.value, ensure_ascii=False)})")
-    if isinstance(found := trial.program(trial.root)({}), Failed):
-        yield checked.mistake(pattern, found.why)
+    try:
+        compile_pattern(str(pattern.value))
+    except PatternError as error:
+        yield checked.mistake(pattern, str(error))
 
 
-def _reads(expression: Expression) -> Iterator[Read]:
+def _variable(part: Node) -> str:
+    """Return the name of the variable that a part is; "" for anything else."""
+    return part.variable if isinstance(part, Select) else ""
+
+
+def _reads(expression: Node) -> Iterator[Read]:
     """Return every variable that is read; a read by a constant key has the key."""
     keyed = _keyed(expression)
     if keyed is not None and isinstance(keyed[1], Constant):
-        yield Read(keyed[0].name, str(keyed[1].value))
+        yield Read(keyed[0], str(keyed[1].value))
         return
-    if isinstance(expression, Variable) and expression.name in VARIABLES:
-        yield Read(expression.name)
+    if variable := _variable(expression):
+        yield Read(variable)
     if _is_count(expression):
         yield Read(_COUNTED_PODS, _domain_of(expression))
-    for part in expression.parts:
+    for part in expression.parts():
         yield from _reads(part)
 
 
-def _keyed(expression: Expression) -> tuple[Variable, Expression] | None:
+def _keyed(expression: Node) -> tuple[str, Node] | None:
     """Return variable and key of `map.key`, `map["key"]`, `has(map.key)` and `"key" in map`."""
     match expression:
-        case Select(parts=(Variable() as variable,), field=field):
-            key: Expression = Constant(expression.number, Type.STRING, b"", value=field)
-        case Call(function="_[_]", parts=(Variable() as variable, key)):
+        case Select(variable="", operand=container, field=field):
+            key: Node = _text(expression.at, field)
+        case Call(function="_[_]", args=[container, key]):
             pass
-        case Call(function="@in", parts=(key, Variable() as variable)):
+        case Call(function="@in", args=[key, container]):
             pass
         case _:
             return None
-    return (variable, key) if variable.name in VARIABLES else None
+    variable = _variable(container)
+    return (variable, key) if variable else None
 
 
-def _is_count(expression: Expression) -> bool:
+def _text(at: int, value: str) -> Constant:
+    made = Constant(at, value)
+    made.type = STRING
+    return made
+
+
+def _is_count(expression: Node) -> bool:
     return isinstance(expression, Call) and expression.function in _COUNTS
 
 
-def _domain_of(count: Expression) -> str | None:
+def _domain_of(count: Node) -> str | None:
     """Return the node label in `domain("label").pods(...)`; None for `node.pods(...)`."""
-    match count.parts:
-        case (Call(function="domain", parts=(Constant(value=str(key)),)), *_):
+    match count:
+        case Call(target=Call(function="domain", args=[Constant(value=str(key))])):
             return key
     return None
 
@@ -391,41 +406,45 @@ class _Planner:
         self.mistakes: list[FieldError] = []
         self.counts: list[PodCount] = []
 
-    def step(self, expression: Expression) -> Step:
+    def step(self, expression: Node) -> Step:
         """Return the step of an expression or of a part of it."""
-        if isinstance(expression, Constant) and expression.type in _KNOWN:
+        if isinstance(expression, Constant) and kind_of(expression) in _KNOWN:
             return Literal(expression.value)
         if not _of_node(_reads(expression)):
-            return self._library(expression)
-        if isinstance(expression, Variable) and expression.name in _FIELDS:
-            return NodeField(expression.name)
+            return self._interpreted(expression)
+        if (variable := _variable(expression)) in _FIELDS:
+            return NodeField(variable)
         keyed = _keyed(expression)
-        if keyed is not None and keyed[0].name in _KEYED:
+        if keyed is not None and keyed[0] in _KEYED:
             return self._column(expression, *keyed)
-        return self._call(expression) if isinstance(expression, Call) else self._library(expression)
+        return (
+            self._call(expression)
+            if isinstance(expression, Call)
+            else self._interpreted(expression)
+        )
 
     def _call(self, call: Call) -> Step:
         if _is_count(call):
             return self._count(call)
         if _is_operation(call):
-            operands = tuple(map(self.step, call.parts))
-            return Operation(call.function, operands, call.parts[-1].type)
-        return self._library(call)
+            parts = [*call.parts()]
+            return Operation(call.function, tuple(map(self.step, parts)), kind_of(parts[-1]))
+        return self._interpreted(call)
 
-    def _column(self, expression: Expression, variable: Variable, key: Expression) -> Step:
+    def _column(self, expression: Node, variable: str, key: Node) -> Step:
         if _of_node(_reads(key)):
-            message = f"the key of {variable.name} must not depend on the node"
+            message = f"the key of {variable} must not depend on the node"
             self._wrong(key, message)
             return Literal(None)
         step = self.step(key)
         if _asks_presence(expression):
             return HasLabel(step)
-        return Label(step) if variable.name == "node.labels" else Amount(variable.name, step)
+        return Label(step) if variable == "node.labels" else Amount(variable, step)
 
     def _count(self, count: Call) -> Step:
         """Return the step of `node.pods(...)` or `domain("label").pods(...)`."""
         before, key = len(self.mistakes), _domain_of(count)
-        arguments = [*count.parts]
+        arguments = [*count.parts()]
         if count.function != _COUNTED_PODS:
             of = arguments.pop(0)
             if key is None:
@@ -445,7 +464,7 @@ class _Planner:
             self._wrong(count, f"pods must not be counted more than {_MOST_COUNTS} times")
         return self.counts[-1]
 
-    def _selected(self, labels: Expression) -> SelectedLabels:
+    def _selected(self, labels: Node) -> SelectedLabels:
         """Return the labels of a text such as "app in (a, b)" or of a map."""
         if isinstance(labels, Constant):
             try:
@@ -460,7 +479,7 @@ class _Planner:
 
     def _mapped(self, labels: MapOf) -> SelectedLabels:
         written, read = dict[str, str](), dict[str, Step]()
-        for key, value in zip(labels.parts[::2], labels.parts[1::2], strict=True):
+        for key, value, _ in labels.entries:
             if not isinstance(key, Constant):
                 self._wrong(key, "the label must be written out, only its value may be read")
                 continue
@@ -471,35 +490,35 @@ class _Planner:
                 written[name] = self._checked_text(value, str(value.value), label_value)
             elif _of_node(_reads(value)):
                 self._wrong(value, "which pods are counted must not depend on the node")
-            elif value.type != Type.STRING:
+            elif kind_of(value) != "string":
                 self._wrong(value, "the value of a label must be a string")
             else:
-                read[name] = self._library(value)
+                read[name] = self._interpreted(value)
         return SelectedLabels(selector_from_labels(written), tuple(read.items()))
 
     def _namespaces(self, names: ListOf) -> frozenset[str]:
         found = set[str]()
-        for name in names.parts:
+        for name in names.elements:
             if isinstance(name, Constant) and is_object_name(str(name.value)):
                 found.add(str(name.value))
             else:
                 self._wrong(name, "must be the name of a namespace, as it is written")
-        if not names.parts:
+        if not names.elements:
             self._wrong(names, "must name a namespace; {} stands for all namespaces")
         return frozenset(found)
 
-    def _checked_text(self, part: Expression, text: str, check: Callable[[str], str]) -> str:
+    def _checked_text(self, part: Node, text: str, check: Callable[[str], str]) -> str:
         try:
             check(text)
         except ValueError as error:
             self._wrong(part, str(error))
         return text
 
-    def _wrong(self, part: Expression, message: str) -> None:
+    def _wrong(self, part: Node, message: str) -> None:
         one_line = " ".join(message.split())  # a text in an expression may have several
         self.mistakes.append(self._checked.mistake(part, one_line))
 
-    def _library(self, expression: Expression) -> Step:
+    def _interpreted(self, expression: Node) -> Step:
         reads = frozenset(_reads(expression))
         before = len(self.mistakes)
         if Read("node.name") in reads and not all(_of_node([read]) for read in reads):
@@ -516,18 +535,18 @@ class _Planner:
             else:
                 continue
             self._wrong(expression, message)
-        if any(isinstance(p, Call) and p.function == "domain" for p in _walk(expression)):
+        if any(isinstance(p, Call) and p.function == "domain" for p in walk(expression)):
             message = 'domain("label") must be followed by .pods(...)'
             if not any(read.variable == _COUNTED_PODS for read in reads):
                 self._wrong(expression, message)
         if len(self.mistakes) > before:
             return Literal(None)
-        return _library(self._checked, expression, reads)
+        return _interpreted(self._checked, expression, reads)
 
 
-def _asks_presence(expression: Expression) -> bool:
+def _asks_presence(expression: Node) -> bool:
     match expression:
-        case Select(tests_presence=asks):
+        case Select(tests=asks):
             return asks
         case Call(function=function):
             return function == "@in"
@@ -538,9 +557,9 @@ def _asks_presence(expression: Expression) -> bool:
 def _is_operation(call: Call) -> bool:
     """Return whether columns have the operation for operands of these types."""
     if call.function == "_?_:_":
-        return call.type in _KNOWN
+        return kind_of(call) in _KNOWN
     if call.function == "@in":
-        member, container = call.parts
-        return member.type == Type.STRING and not _of_node(_reads(container))
-    types = {part.type for part in call.parts}
+        member, container = call.args
+        return kind_of(member) == "string" and not _of_node(_reads(container))
+    types = {*map(kind_of, call.parts())}
     return len(types) == 1 and types <= {*_OPERANDS.get(call.function, ())}

@@ -1,6 +1,6 @@
 """A rule of a profile: a filter with a message, or a score, as an expression in CEL.
 
-What plans expressions is imported with the first one: the CEL library takes 25 ms of CPU, and most
+What plans expressions is imported with the first one: that takes 20 ms of CPU, and most
 profiles have no rules.
 """
 
@@ -24,7 +24,7 @@ RULES: Final = "Rules"
 
 _MOST_RULES: Final = 32
 _LONGEST_EXPRESSION: Final = 1024
-"""Characters. The library also refuses an expression that is nested more than 32 levels deep."""
+"""Characters."""
 
 
 def _filter_plan(source: str) -> "Plan":
