@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from mooring.engine.extenders.protocol import (
     AnswerError,
-    MetaVictims,
     binding_request,
     decode_binding,
     decode_filter,
@@ -21,6 +20,8 @@ from mooring.engine.extenders.protocol import (
 )
 from mooring.framework.post_filter import PreemptionCandidate
 from mooring.model.pod import parse_pod
+from mooring.policy.extender import Extender
+from mooring.policy.reading import read
 from mooring.testing.builders import pod
 
 WEB = parse_pod(pod("web", namespace="ns"))
@@ -28,7 +29,15 @@ POD = b'{"metadata":{"name":"web"}}'
 
 
 def filtered(answer: object, *sent: str, by_name: bool = True) -> Any:
-    return decode_filter(orjson.dumps(answer), sent or ("n1", "n2"), by_name=by_name)
+    return decode_filter(orjson.dumps(answer), sent or ("n1", "n2"), extender(by_name=by_name))
+
+
+def extender(*, by_name: bool = True) -> Extender:
+    return read(Extender, {"urlPrefix": "http://e", "nodeCacheCapable": by_name}, "")
+
+
+def reasons(answer: object, *sent: str) -> dict[str, str]:
+    return {node: failure.reason for node, failure in filtered(answer, *sent)[1].items()}
 
 
 def test_the_keys_of_requests_are_those_of_go_structs_with_explicit_nulls() -> None:
@@ -64,20 +73,20 @@ def test_victims_are_sent_as_uids_or_as_whole_pods() -> None:
 
 @pytest.mark.parametrize("key", ["NodeNames", "nodenames", "nodeNames", "NODENAMES"])
 def test_keys_are_read_in_any_case(key: str) -> None:
-    assert filtered({key: ["n2"], "failedNodes": {"n1": "full"}}).passed == ("n2",)
-    assert filtered({key: ["n2"], "failedNodes": {"n1": "full"}}).failed == {"n1": "full"}
+    assert filtered({key: ["n2"], "failedNodes": {"n1": "full"}})[0] == ("n2",)
+    assert reasons({key: ["n2"], "failedNodes": {"n1": "full"}}) == {"n1": "full"}
 
 
 def test_the_answer_of_an_extender_with_a_cache_may_be_names_or_nodes() -> None:
     items = {"items": [{"metadata": {"name": "n2"}}]}
-    assert filtered({"NodeNames": ["n1"], "Nodes": items}).passed == ("n1",)
-    assert filtered({"NodeNames": None, "Nodes": items}).passed == ("n2",)
-    assert filtered({"NodeNames": ["n1"], "Nodes": items}, by_name=False).passed == ("n2",)
+    assert filtered({"NodeNames": ["n1"], "Nodes": items})[0] == ("n1",)
+    assert filtered({"NodeNames": None, "Nodes": items})[0] == ("n2",)
+    assert filtered({"NodeNames": ["n1"], "Nodes": items}, by_name=False)[0] == ("n2",)
 
 
 @pytest.mark.parametrize("answer", [None, {}, {"NodeNames": None, "Nodes": None}])
 def test_without_names_and_nodes_no_node_passes(answer: object) -> None:
-    assert filtered(answer).passed == ()
+    assert filtered(answer)[0] == ()
 
 
 def test_a_node_that_was_not_sent_is_an_error_among_the_passed_and_ignored_among_the_failed() -> (
@@ -88,7 +97,7 @@ def test_a_node_that_was_not_sent_is_an_error_among_the_passed_and_ignored_among
     items = {"items": [{"metadata": {"name": "n9"}}]}
     with pytest.raises(AnswerError, match="n9"):
         filtered({"Nodes": items}, by_name=False)
-    assert filtered({"NodeNames": [], "FailedNodes": {"n9": "full"}}).failed == {}
+    assert "n9" not in reasons({"NodeNames": [], "FailedNodes": {"n9": "full"}})
 
 
 def test_an_error_in_the_answer_is_the_extenders_text_on_one_line() -> None:
@@ -108,7 +117,8 @@ def test_an_error_in_the_answer_is_the_extenders_text_on_one_line() -> None:
         (b"[]", "the answer must be an object, and is a list"),
         (b'{"NodeNames":"n1"}', "NodeNames must be a list, and is a text"),
         (b'{"NodeNames":[1]}', "NodeNames must be a text, and is a number"),
-        (b'{"Nodes":{"items":[{"metadata":{}}]}}', "metadata.name must be a text, and is null"),
+        (b'{"Nodes":{"items":[{"metadata":{}}]}}', 'claims a filtered node "" which is not found'),
+        (b'{"NodeNames":[null]}', 'claims a filtered node "" which is not found'),
         (b'{"FailedNodes":["n1"]}', "FailedNodes must be an object, and is a list"),
         (b'{"FailedNodes":{"n1":{}}}', "FailedNodes must be a text, and is an object"),
         (b'{"Error":7}', "Error must be a text, and is a number"),
@@ -117,7 +127,7 @@ def test_an_error_in_the_answer_is_the_extenders_text_on_one_line() -> None:
 )
 def test_an_answer_of_the_wrong_form_is_named(answer: bytes, problem: str) -> None:
     with pytest.raises(AnswerError, match=problem.replace(".", r"\.")):
-        decode_filter(answer, ("n1",), by_name=True)
+        decode_filter(answer, ("n1",), extender())
 
 
 def test_priorities_are_integers_in_the_order_of_the_nodes() -> None:
@@ -148,11 +158,11 @@ def test_priorities_mean_the_same_with_keys_of_any_case(found: list[tuple[str, i
 
 def test_victims_are_read_as_uids_by_node() -> None:
     answer = {"nodeNameToMetaVictims": {"n1": {"pods": [{"uid": "u"}], "numPDBViolations": 2}}}
-    assert decode_preemption(orjson.dumps(answer)) == {"n1": MetaVictims(("u",), 2)}
-    assert decode_preemption(b'{"NodeNameToMetaVictims":{"n1":null}}') == {"n1": MetaVictims((), 0)}
+    assert decode_preemption(orjson.dumps(answer)) == {"n1": (["u"], 2)}
+    assert decode_preemption(b'{"NodeNameToMetaVictims":{"n1":null}}') == {"n1": ([], 0)}
     assert decode_preemption(b"{}") == {}
-    with pytest.raises(AnswerError, match=r"Pods\.UID must be a text, and is null"):
-        decode_preemption(b'{"NodeNameToMetaVictims":{"n1":{"Pods":[{}]}}}')
+    with pytest.raises(AnswerError, match=r"Pods\.UID must be a text, and is a number"):
+        decode_preemption(b'{"NodeNameToMetaVictims":{"n1":{"Pods":[{"UID":1}]}}}')
 
 
 KEYS = st.sampled_from(
@@ -172,8 +182,8 @@ def complaints(body: bytes) -> list[str]:
     """Return what each decoder says of these bytes; anything but an AnswerError fails the test."""
     found: list[str] = []
     for decode in (
-        lambda: decode_filter(body, ("n1",), by_name=True),
-        lambda: decode_filter(body, ("n1",), by_name=False),
+        lambda: decode_filter(body, ("n1",), extender()),
+        lambda: decode_filter(body, ("n1",), extender(by_name=False)),
         lambda: decode_priorities(body, ("n1", "Host")),
         lambda: decode_preemption(body),
         lambda: decode_binding(body),
@@ -206,7 +216,6 @@ def test_each_sent_node_is_read_as_the_extender_put_it(fates: dict[str, str], ca
         case("FailedNodes"): {node: "full" for node, fate in fates.items() if fate == "fail"},
         case("Error"): "",
     }
-    read = filtered(answer, *fates, "n0")
-    assert dict.fromkeys(read.passed, "pass") | dict.fromkeys(read.failed, "fail") == {
-        node: fate for node, fate in fates.items() if fate != "gone"
-    }
+    passed, failed = filtered(answer, *fates, "n0")
+    left_out = {node: "fail" if failed[node].reason == "full" else "gone" for node in failed}
+    assert dict.fromkeys(passed, "pass") | left_out == fates | {"n0": "gone"}

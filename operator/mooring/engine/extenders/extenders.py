@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -25,9 +25,7 @@ from mooring.engine.extenders.client import (
 )
 from mooring.engine.extenders.protocol import (
     AnswerError,
-    FilterAnswer,
     Json,
-    MetaVictims,
     binding_request,
     decode_binding,
     decode_filter,
@@ -58,7 +56,6 @@ It is half of the calls that one extender gets at a time, so that other pods get
 """
 _MOST_CLIENTS: Final = 64
 """Extenders, and versions of their certificates, with kept connections; these end when unused."""
-_NO_REASON: Final = "node(s) were filtered out by extender {}"
 _GONE: Final = NodeFailure("the pod does not exist any more", resolvable=False)
 
 
@@ -202,18 +199,17 @@ class Extenders:
             if not passed:
                 break
             client = self._client(extender)
-            decode = partial(decode_filter, sent=passed, by_name=extender.node_cache_capable)
+            decode = partial(decode_filter, sent=passed, extender=extender)
             try:
                 body = await self._nodes_request(extender, raw, passed)
-                answer = await client.call("filter", extender.filter_verb, body, decode)
+                passed, why = await client.call("filter", extender.filter_verb, body, decode)
             except ExtenderError as error:
                 if not extender.ignorable:
                     raise
                 client.ignored(error)
                 answers.ignored.add((extender, "filter"))
                 continue
-            failed.update(_failures(answer, passed, extender.name))
-            passed = answer.passed
+            failed.update(why)
         return passed, failed
 
     async def _prioritize(
@@ -306,22 +302,6 @@ def tls_problem(extender: Extender, *, files: bool = True) -> str | None:
     return None
 
 
-def _failures(
-    answer: FilterAnswer, sent: Collection[str], extender: str
-) -> Iterator[tuple[str, NodeFailure]]:
-    """Return each node that was sent and did not pass, and why."""
-    if len(answer.passed) == len(sent):
-        return
-    omitted = NodeFailure(_NO_REASON.format(extender), resolvable=False, extender=extender)
-    for node in set(sent).difference(answer.passed):
-        if (reason := answer.unresolvable.get(node)) is not None:
-            yield node, NodeFailure(reason, resolvable=False, extender=extender)
-        elif (reason := answer.failed.get(node)) is not None:
-            yield node, NodeFailure(reason, resolvable=True, extender=extender)
-        else:
-            yield node, omitted
-
-
 def _weighted(answer: bytes, *, nodes: tuple[str, ...], weight: int) -> IntArray | None:
     """Return the scores (int64) on the scale of plugins, times the weight; None without any.
 
@@ -346,7 +326,7 @@ def _left(
         AnswerError: for a wrong answer, or one that names a pod that may not be a victim.
     """
     victims = decode_preemption(answer).items()
-    left = [_chosen(node, meta, preemptor, cluster) for node, meta in victims]
+    left = [_chosen(node, uids, number, preemptor, cluster) for node, (uids, number) in victims]
     without = [candidate.node for candidate in left if not candidate.victims]
     if without and not extender.ignorable:
         raise AnswerError(f'expected at least one victim pod on node "{without[0]}"')
@@ -354,7 +334,7 @@ def _left(
 
 
 def _chosen(
-    node: str, victims: MetaVictims, preemptor: Pod, cluster: ClusterView
+    node: str, uids: Iterable[str], violations: int, preemptor: Pod, cluster: ClusterView
 ) -> PreemptionCandidate:
     """Return the candidate that an extender answered with (convertToVictims).
 
@@ -367,7 +347,7 @@ def _chosen(
         raise AnswerError(f'claims to preempt on node "{node[:253]}", which is not found')
     there: dict[str, Pod] = {pod.uid: pod for pod in cluster.disrupted_with(row).values()}
     pods: list[Pod] = []
-    for uid in victims.uids:
+    for uid in uids:
         pod = there.get(uid)
         if pod is None:
             raise AnswerError(
@@ -377,4 +357,4 @@ def _chosen(
         if pod.spec.priority >= preemptor.spec.priority:
             raise AnswerError(f"claims to preempt pod {pod.key}, whose priority is not lower")
         pods.append(pod)
-    return PreemptionCandidate(node, tuple(pods), victims.violations)
+    return PreemptionCandidate(node, tuple(pods), violations)
