@@ -1,4 +1,4 @@
-"""Cases in a cluster's state, where claims are answered by way of the patterns of nodes."""
+"""Cases in a cluster's state, where nodes of one class have one result."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -12,9 +12,8 @@ from mooring.model.objects import object_key, parse_object
 from mooring.model.resource_claims import Allocation, parse_resource_claim
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
-from mooring.plugins.dynamic_resources.answers import Answer, Answers, AnswersOnNodes
 from mooring.plugins.dynamic_resources.budget import Budget
-from mooring.plugins.dynamic_resources.fleet import Fleet
+from mooring.plugins.dynamic_resources.equivalence import EquivalentNodes, Result, ResultsOnNodes
 from mooring.plugins.dynamic_resources.pools import Inventory
 from mooring.plugins.dynamic_resources.selectors import Selectors, cel_selectors
 from mooring.state.cluster import ClusterState
@@ -45,20 +44,14 @@ class InCluster:
         self.view = ClusterView(self.state)
         self._rules = KUBERNETES_RULES[minor]
         self.evaluations = Evaluations(most_per_decision)
-        self._fleet = Fleet(self._rules, self.evaluations)
-        self._answers = Answers(self._fleet)
+        self.nodes = EquivalentNodes(self._rules, self.evaluations)
         if most_bytes is not None:
-            self._fleet.most_bytes = self._answers.most_bytes = most_bytes
+            self.nodes.most_bytes = most_bytes
         self.searches = 0
         """How often an allocator was made."""
         for field, kind in KINDS.items() if given is not None else ():
             for raw in given[field] if given is not None else ():
                 self.put(kind, raw)
-
-    @property
-    def bytes_of_answers(self) -> int:
-        """About how many bytes all answers take that are remembered."""
-        return self._answers.bytes
 
     def put(self, kind: Kind, raw: Object) -> None:
         """Have the cluster know an object, with a uid of its own."""
@@ -69,22 +62,22 @@ class InCluster:
         """Have the cluster forget an object."""
         self.state.delete(kind, object_key(kind, raw))
 
-    def by_pattern(self, claims: Sequence[Object]) -> AnswersOnNodes:
-        """Return what the claims get on all rows, with one search per pattern."""
+    def by_class(self, claims: Sequence[Object]) -> ResultsOnNodes:
+        """Return what the claims get on all rows, with one search per class."""
         parsed = [parse_resource_claim(raw) for raw in claims]
 
         def allocator(budget: Budget | None) -> Allocator:
             self.searches += 1
-            return self._allocator(claims, self._fleet.inventory, budget or self._new_budget())
+            return self._allocator(claims, self.nodes.inventory, budget or self._new_budget())
 
-        return self._answers.on(self.view.nodes, parsed, self.view, allocator)
+        return self.nodes.results(self.view.nodes, parsed, self.view, allocator)
 
-    def in_slices(self, claims: Sequence[Object]) -> tuple[AnswersOnNodes, int]:
-        """Return what `by_pattern` does, and in how many decisions that do little."""
+    def in_slices(self, claims: Sequence[Object]) -> tuple[ResultsOnNodes, int]:
+        """Return what `by_class` does, and in how many decisions that do little."""
         for decisions in count(1):
             self.evaluations.begin_decision()
             try:
-                return self.by_pattern(claims), decisions
+                return self.by_class(claims), decisions
             except StillEvaluating:
                 continue
         raise AssertionError
@@ -93,20 +86,20 @@ class InCluster:
         self, claims: Sequence[Object], row: int, selectors: Selectors | None = None
     ) -> list[Allocation] | None:
         """Return the allocation on a row from its moves; None if it has no solution."""
-        moves, node = self.by_pattern(claims).moves_of(row), self.view.node(row)
+        moves, node = self.by_class(claims).moves_of(row), self.view.node(row)
         if moves is None or node is None:
             return None
-        allocator = self._allocator(claims, self._fleet.inventory, Budget(), selectors)
-        return allocator.repeat(node.name, node.labels, str, self._fleet.pools(row), moves)
+        allocator = self._allocator(claims, self.nodes.inventory, Budget(), selectors)
+        return allocator.repeat(node.name, node.labels, str, self.nodes.pools(row), moves)
 
-    def by_node(self, claims: Sequence[Object]) -> list[Answer]:
+    def by_node(self, claims: Sequence[Object]) -> list[Result]:
         """Return what the claims get on all rows, with one search per node.
 
         Raises:
             AllocationError: that of the first node with one that is about more than the node.
         """
         inventory = Inventory(self.view.dynamic_resources.slices, self._rules)
-        allocator, answers = self._allocator(claims, inventory, Budget()), list[Answer]()
+        allocator, answers = self._allocator(claims, inventory, Budget()), list[Result]()
         for row in range(len(self.view.nodes)):
             node, answer = self.view.node(row), None
             try:

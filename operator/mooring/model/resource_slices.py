@@ -4,8 +4,9 @@ Every parser takes the raw API object and raises ManifestError naming the object
 Names of attributes and capacities are kept as they are written, with or without a domain.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Final
 
 import orjson
@@ -36,7 +37,6 @@ __all__ = [
     "Device",
     "DeviceCapacity",
     "DeviceTaintRule",
-    "Likeness",
     "ResourceSlice",
     "Version",
     "parse_device_taint_rule",
@@ -120,24 +120,13 @@ class Device:
     allow_multiple_allocations: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Likeness:
-    """What slices have in common whose devices and counters are equal but for some attributes.
-
-    `individual` has the full names of these attributes: each device of a slice has another text.
-    Slices may be alike without having the same one.
-    """
-
-    individual: frozenset[str] = frozenset()
-
-
 @dataclass(frozen=True, slots=True)
 class ResourceSlice:
     """Devices of a driver's pool, or counters that devices of the pool share.
 
     `node_name` is "" if not set. `slice_count` is how many slices of this generation the pool has.
-    Slices of the same `equal` have equal devices and counters, those of the same `alike` but for
-    individual attributes, such as UUIDs.
+    `alike` is equal for slices whose devices and counters are equal but for the names of devices
+    and the values of attributes, such as UUIDs.
     """
 
     name: str
@@ -153,8 +142,7 @@ class ResourceSlice:
     per_device_node_selection: bool
     devices: tuple[Device, ...]
     shared_counters: tuple[CounterSet, ...]
-    equal: Likeness = field(compare=False)
-    alike: Likeness = field(compare=False)
+    alike: Hashable = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +182,6 @@ def parse_resource_slice(raw: Mapping[str, Any]) -> ResourceSlice:
         per_device_node_selection=boolean(spec, "perDeviceNodeSelection", "spec"),
         devices=content.devices,
         shared_counters=content.shared_counters,
-        equal=content.equal,
         alike=content.alike,
     )
 
@@ -230,8 +217,7 @@ class _Content:
 
     devices: tuple[Device, ...]
     shared_counters: tuple[CounterSet, ...]
-    equal: Likeness
-    alike: Likeness
+    alike: Hashable
 
 
 _PARSED_PER_BYTE: Final = 6
@@ -239,7 +225,7 @@ _PARSED_PER_BYTE: Final = 6
 _contents: Final[BoundedCache[bytes, _Content]] = BoundedCache(
     32 * 2**20, lambda key, _: (1 + _PARSED_PER_BYTE) * len(key)
 )
-_likenesses: Final[BoundedCache[bytes, Likeness]] = BoundedCache(8 * 2**20)
+_DIGEST_BYTES: Final = 16
 
 
 def _content(spec: Mapping[str, Any]) -> _Content:
@@ -263,46 +249,34 @@ def _parsed_content(raw: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -
         for index, counters in enumerate(mappings(spec, "sharedCounters", "spec"))
         for where in [f"spec.sharedCounters[{index}]"]
     )
-    equal = Likeness()
-    return _Content(devices, shared_counters, equal, _alike(devices, raw, spec) or equal)
+    return _Content(devices, shared_counters, _alike(devices, raw, spec))
 
 
 def _alike(
     devices: Sequence[Device], raw: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
-) -> Likeness | None:
-    """Return what slices share that differ in individual attributes; None if there are none."""
-    individual = _individual(devices)
-    if not individual:
-        return None
+) -> Hashable:
+    """Return `ResourceSlice.alike`: a digest of everything else.
+
+    Values that no selector understands and versions are in it, because they may make any selector
+    fail.
+    """
     others = [
-        {**device, "attributes": {**device["attributes"], **dict.fromkeys(individual, 0)}}
-        for device in raw
+        {
+            **given,
+            "name": None,
+            "taints": [(taint.key, taint.value, taint.effect) for taint in device.taints],
+            "attributes": [
+                (name, [value.text] if type(value) is Version else type(value).__name__)
+                for name, value in device.attributes.items()
+            ],
+        }
+        for device, given in zip(devices, raw, strict=True)
     ]
     try:
         key = orjson.dumps((others, spec.get("sharedCounters")))
     except orjson.JSONEncodeError:
-        return None
-    known = _likenesses.get(key)
-    if known is None:
-        known = Likeness(individual)
-        _likenesses.put(key, known)
-    return known
-
-
-def _individual(devices: Sequence[Device]) -> frozenset[str]:
-    """Return the names of texts that all devices have, each another one."""
-    if len(devices) < _FEWEST_INDIVIDUALS:
-        return frozenset()
-    return frozenset(
-        name
-        for name in devices[0].attributes
-        for values in [{each.attributes.get(name) for each in devices}]
-        if len(values) == len(devices) and all(type(value) is str for value in values)
-    )
-
-
-_FEWEST_INDIVIDUALS: Final = 2
-"""How many devices must have different texts before these are taken for individual."""
+        return object()
+    return blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
 def _device(raw: Mapping[str, Any], where: str) -> Device:

@@ -101,13 +101,13 @@ def test_pools_are_in_use_alike_if_the_same_devices_are_and_as_much_of_shared_on
             for name, share_id, memory in results
         ]
         allocated.put(pool, found)
-        return allocated.use_of_pool("d", pool)
+        return dict(allocated.of_pool("d", pool))
 
-    assert used("a") is None
+    assert used("a") == {}
     assert used("a", ("x", "", None)) == used("b", ("x", "", None)) != used("c", ("y", "", None))
     both = used("a", ("x", "1", "1Gi"), ("x", "2", "1Gi"), ("y", "", None))
     assert both == used("b", ("y", "", None), ("x", "3", "2Gi"))
     assert both != used("b", ("y", "", None), ("x", "3", "1Gi"))
     assert both != used("b", ("y", "", None), ("x", "3", None))
     assert both != used("b", ("y", "", None), ("x", "3", "2Gi"), ("x", "", None))
-    assert used("a") is None
+    assert used("a") == {}

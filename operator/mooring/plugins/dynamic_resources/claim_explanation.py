@@ -18,9 +18,8 @@ from mooring.model.resource_claims import PodClaim, ResourceClaim
 from mooring.model.wording import plural
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
+from mooring.plugins.dynamic_resources.equivalence import EquivalentNodes, NodeClasses
 from mooring.plugins.dynamic_resources.explanation import BY_USE, ExplainedRequest
-from mooring.plugins.dynamic_resources.fleet import Fleet
-from mooring.plugins.dynamic_resources.patterns import Patterns
 from mooring.plugins.dynamic_resources.pod_claims import is_bindable, is_owned, is_reserved
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -33,7 +32,7 @@ _MOST_REASONS: Final = 16
 _OTHERS: Final = "other reasons"
 _NO_DEVICES: Final = "no devices"
 _MOST_ALIKE: Final = 8
-_MOST_PATTERNS: Final = 64
+_MOST_CLASSES: Final = 64
 """Kinds of nodes on which devices are looked for that might be freed."""
 _MOST_CHARACTERS: Final = 240
 
@@ -127,20 +126,20 @@ class _Totals:
 def devices_excluded(
     pod: Pod,
     cluster: ClusterView,
-    fleet: Fleet,
-    patterns: Patterns,
+    nodes: EquivalentNodes,
+    classes: NodeClasses,
     allocator: Allocator,
     evaluations: Evaluations,
 ) -> Iterator[ClaimsReport]:
-    """Yield what keeps the claims from devices, after steps about nodes of one more pattern.
+    """Yield what keeps the claims from devices, after steps about nodes of one more class.
 
     `allocator` is that of the claims without devices. Each step does as much as a decision may by
     `evaluations`: if selectors take more about one node, the next step goes on.
     """
     totals, states, rows = _Totals(), claim_states(pod, cluster), cluster.nodes_in_order
-    _, first, counts = np.unique(patterns.numbers[rows], return_index=True, return_counts=True)
+    _, first, counts = np.unique(classes.numbers[rows], return_index=True, return_counts=True)
     found = [
-        (node.name, node.labels, fleet.pools(int(rows[index])), count)
+        (node.name, node.labels, nodes.pools(int(rows[index])), count)
         for index, count in zip(first.tolist(), counts.tolist(), strict=True)
         if (node := cluster.node(int(rows[index]))) is not None
     ]
@@ -173,21 +172,25 @@ def devices_excluded(
 
 
 def devices_to_free(
-    rows: IntArray, cluster: ClusterView, fleet: Fleet, patterns: Patterns, allocator: Allocator
+    rows: IntArray,
+    cluster: ClusterView,
+    nodes: EquivalentNodes,
+    classes: NodeClasses,
+    allocator: Allocator,
 ) -> Iterator[tuple[int, int]]:
     """Yield the rows where devices that are freed may help, and how many must be, at least."""
-    numbers, first = np.unique(patterns.numbers[rows], return_index=True)
-    for number, index in [*zip(numbers.tolist(), first.tolist(), strict=True)][:_MOST_PATTERNS]:
+    numbers, first = np.unique(classes.numbers[rows], return_index=True)
+    for number, index in [*zip(numbers.tolist(), first.tolist(), strict=True)][:_MOST_CLASSES]:
         node = cluster.node(int(rows[index]))
         if node is None:
             continue
         try:
-            asked = allocator.explain(node.name, node.labels, fleet.pools(int(rows[index])))
+            asked = allocator.explain(node.name, node.labels, nodes.pools(int(rows[index])))
         except AllocationError:
             continue
         lacking = _lacking(asked)
         if lacking is not None:
-            alike = rows[patterns.numbers[rows] == number]
+            alike = rows[classes.numbers[rows] == number]
             yield from ((lacking, row) for row in alike[:_MOST_ALIKE].tolist())
 
 

@@ -25,12 +25,10 @@ from mooring.model.resource_claims import DeviceId, ResourceClaim
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.budget import Budget
+from mooring.plugins.dynamic_resources.equivalence import EquivalentNodes, NodeClasses
 from mooring.plugins.dynamic_resources.extended_resources import extended_resources_of
-from mooring.plugins.dynamic_resources.fleet import Fleet
-from mooring.plugins.dynamic_resources.patterns import Patterns
 from mooring.plugins.dynamic_resources.pod_claims import PodClaims, pod_claims
 from mooring.plugins.dynamic_resources.pools import Pool
-from mooring.plugins.dynamic_resources.projection import reads_of
 from mooring.plugins.dynamic_resources.selectors import cel_selectors
 from mooring.plugins.dynamic_resources.typical_claims import TypicalClaims, kind_of
 from mooring.state.cluster_view import ClusterView
@@ -49,8 +47,8 @@ _MOST_STEPS: Final = 1_000
 _MOST_COUNTS: Final = 300_000
 _COUNTS_PER_NODE: Final = 4 * _MOST_KINDS
 """Numbers of places that are remembered, about 200 bytes each: at least what one pod needs."""
-_MOST_PATTERNS: Final = 10_000
-"""Patterns of nodes for which the places are remembered that a kind of pods takes."""
+_MOST_CLASSES: Final = 10_000
+"""Classes of nodes for which the places are remembered that a kind of pods takes."""
 _MOST_PAUSED: Final = 16
 _MAX: Final = 100
 _SCALE: Final = 1_000
@@ -64,11 +62,11 @@ _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A node of a pattern, and of a pattern if none of its devices was in use."""
+    """A node of a class, and of a class if none of its devices was in use."""
 
     row: int
-    pattern: int
-    unused: int
+    of_class: Hashable
+    unused: Hashable
 
 
 @dataclass(slots=True, eq=False)
@@ -127,14 +125,16 @@ class DeviceFragmentation:
         self._rules = handle.kubernetes
         self._cluster = handle.cluster
         self._evaluations = handle.evaluations
-        self._fleet = Fleet(handle.kubernetes, handle.evaluations)
-        self._unused = Fleet(handle.kubernetes, handle.evaluations, allocated=AllocatedDevices())
+        self._nodes = EquivalentNodes(handle.kubernetes, handle.evaluations)
+        self._unused = EquivalentNodes(
+            handle.kubernetes, handle.evaluations, allocated=AllocatedDevices()
+        )
         self._typical = TypicalClaims()
         self._places: dict[Hashable, int] = {}
         self._paused: dict[Hashable, _Count] = {}
-        self._known: dict[Hashable, dict[tuple[int, ...], list[int]]] = {}
-        """By the kind of a pod's claims and the typical kinds: what `_lost` returns, by pattern."""
-        self._valid_for: Hashable = None
+        self._known: dict[Hashable, dict[Hashable, list[int]]] = {}
+        """By the kind of a pod's claims and the typical kinds: what `_lost` returns, by class."""
+        self._classes_version = -1
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodClaims:
         """Return the pod's claims; SKIP if it needs no devices."""
@@ -158,60 +158,50 @@ class DeviceFragmentation:
         for positions, waiting in claims.on_nodes(nodes):
             kinds = [(kind_of([each]), [each]) for each, _ in typical]
             weights = np.array([number for _, number in typical], np.int64)
-            of_node, of_unused = self._patterns([*waiting, *(each for each, _ in typical)])
+            of_node, of_unused = self._classes([*waiting, *(each for each, _ in typical)])
             rows = nodes.rows[positions]
             both = np.stack((of_node.numbers[rows], of_unused.numbers[rows]))
             distinct, first, of = np.unique(both, axis=1, return_index=True, return_inverse=True)
-            lost = self._lost(distinct, rows[first], waiting, kinds) @ weights
+            places = [
+                _Place(row, (of_node.serial, used), (of_unused.serial, unused))
+                for row, used, unused in zip(rows[first].tolist(), *distinct.tolist(), strict=True)
+            ]
+            lost = self._lost(places, waiting, kinds) @ weights
             lost //= max(int(weights.sum()), 1)
             scores[positions] = (_MAX * _SCALE // (_SCALE + lost))[of.reshape(-1)]
         return scores
 
-    def _patterns(self, claims: Sequence[ResourceClaim]) -> tuple[Patterns, Patterns]:
+    def _classes(self, claims: Sequence[ResourceClaim]) -> tuple[NodeClasses, NodeClasses]:
         """Return what distinguishes nodes for these claims: as they are, and if nothing was used.
 
-        Forgets what was counted before, if its patterns mean nothing any more.
+        Forgets what was counted before device classes have changed.
         """
-        devices = self._cluster.dynamic_resources
-        names = {
-            wanted.device_class
-            for claim in claims
-            for asked in claim.spec.requests
-            for wanted in (*asked.first_available, asked.exactly)
-            if wanted is not None
-        }
-        classes = [found for name in names if (found := devices.device_class(name)) is not None]
-        reads = reads_of(claims, classes)
-        of_node = self._fleet.patterns(self._cluster, reads)
-        of_unused = self._unused.patterns(self._cluster, reads)
-        valid_for = of_node.generation, of_unused.generation, devices.classes_version
-        if valid_for != self._valid_for:
+        of_node = self._nodes.classes(self._cluster, claims)
+        of_unused = self._unused.classes(self._cluster, claims)
+        version = self._cluster.dynamic_resources.classes_version
+        if version != self._classes_version:
             self._places.clear()
             self._paused.clear()
             self._known.clear()
-            self._valid_for = valid_for
+            self._classes_version = version
         return of_node, of_unused
 
     def _lost(
-        self, distinct: IntArray, rows: IntArray, waiting: Sequence[ResourceClaim], kinds: _Kinds
+        self, nodes: Sequence[_Place], waiting: Sequence[ResourceClaim], kinds: _Kinds
     ) -> IntArray:
-        """Return int64[patterns, kinds]: the places that are lost, in thousandths of the pod's.
-
-        `distinct` (int64[2, patterns]) has patterns of nodes as they are, and if nothing was used;
-        `rows` has a node of each.
-        """
+        """Return int64[nodes, kinds]: the places that are lost, in thousandths of the pod's."""
         own = kind_of(waiting)
         key = own, tuple(kind for kind, _ in kinds)
         known = self._known.pop(key, None) or {}
         if len(self._known) >= _MOST_KINDS:
             del self._known[next(iter(self._known))]
-        if len(known) >= max(_MOST_PATTERNS, 2 * len(self._cluster.nodes)):
+        if len(known) >= max(_MOST_CLASSES, 2 * len(self._cluster.nodes)):
             known = {}
         self._known[key] = known
         found = []
-        for row, pair in zip(rows.tolist(), map(tuple, distinct.T.tolist()), strict=True):
+        for at in nodes:
+            pair = at.of_class, at.unused
             if pair not in known:
-                at = _Place(row, *pair)
                 known[pair] = [self._lost_by(kind, each, at, own, waiting) for kind, each in kinds]
             found.append(known[pair])
         return np.array(found, np.int64).reshape(len(found), len(kinds))
@@ -229,10 +219,10 @@ class DeviceFragmentation:
         A place of the kind is as large as so many of the pod's as fit in its stead into the unused
         node.
         """
-        before = self._number((at.pattern, kind), at, claims)
+        before = self._number((at.of_class, kind), at, claims)
         if not before:
             return 0
-        after = self._number((at.pattern, own, kind), at, claims, beside=waiting)
+        after = self._number((at.of_class, own, kind), at, claims, beside=waiting)
         if after >= before:
             return 0
         own_places = self._number((None, at.unused, own), at, waiting, unused=True)
@@ -279,7 +269,7 @@ class DeviceFragmentation:
         unused: bool,  # noqa: FBT001 - as in `_number`
         beside: Sequence[ResourceClaim],
     ) -> _Count:
-        node, pools = self._cluster.node(at.row), self._fleet.pools(at.row)
+        node, pools = self._cluster.node(at.row), self._nodes.pools(at.row)
         if node is None:
             raise ValueError(f"row {at.row} is no node")
         allocated = AllocatedDevices() if unused else self._in_use(pools)
@@ -309,7 +299,7 @@ class DeviceFragmentation:
         budget = Budget(0, _MOST_STEPS, _MOST_STEPS, self._evaluations)
         return Allocator(
             claims,
-            self._fleet.inventory,
+            self._nodes.inventory,
             allocated,
             self._cluster.dynamic_resources.device_class,
             cel_selectors(self._rules, budget),

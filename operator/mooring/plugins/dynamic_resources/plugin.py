@@ -37,7 +37,6 @@ from mooring.model.selectors import LabelSelector
 from mooring.pausing import pause
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
-from mooring.plugins.dynamic_resources.answers import Answer, Answers, AnswersOnNodes, score_of
 from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.claim_explanation import (
     claim_states,
@@ -45,12 +44,17 @@ from mooring.plugins.dynamic_resources.claim_explanation import (
     devices_to_free,
 )
 from mooring.plugins.dynamic_resources.claim_writer import ClaimWriter
+from mooring.plugins.dynamic_resources.equivalence import (
+    EquivalentNodes,
+    NodeClasses,
+    Result,
+    ResultsOnNodes,
+    score_of,
+)
 from mooring.plugins.dynamic_resources.extended_resources import (
     NewClaim,
     extended_resources_of,
 )
-from mooring.plugins.dynamic_resources.fleet import Fleet
-from mooring.plugins.dynamic_resources.patterns import Patterns
 from mooring.plugins.dynamic_resources.pod_claims import (
     PodClaims,
     binding_failure,
@@ -110,8 +114,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._writer = ClaimWriter(handle.api, handle.assume_cache, handle.cluster)
         self._evaluations = handle.evaluations
         self._metrics, self._profile = handle.device_metrics, handle.profile
-        self._fleet = Fleet(handle.kubernetes, handle.evaluations)
-        self._answers = Answers(self._fleet)
+        self._nodes = EquivalentNodes(handle.kubernetes, handle.evaluations)
         self._expected: dict[Uid, dict[str, Allocation]] = {}
         """The allocations that claims had, by uid, when the pod was reserved."""
         self._begun: dict[Uid, dict[str, ResourceClaim]] = {}
@@ -151,8 +154,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         if len(left):
             looked_at = nodes.take(nodes.rows[left])
             for positions, waiting in claims.on_nodes(looked_at):
-                answers = self._answered(looked_at.take(looked_at.rows[positions]), waiting)
-                fits[left[positions]] = answers.fits
+                found = self._results(looked_at.take(looked_at.rows[positions]), waiting)
+                fits[left[positions]] = found.fits
         return fits
 
     def explain(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> Explanation:
@@ -162,9 +165,9 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         numbers = {_ELSEWHERE: 0}
         said = np.zeros(len(nodes), np.int64)
         for positions, waiting in claims.on_nodes(nodes):
-            answers = self._answered(nodes.take(nodes.rows[positions]), waiting)
-            by_pattern, which = answers.by_pattern()
-            texts = [numbers.setdefault(_text(each), len(numbers)) for each in by_pattern]
+            found = self._results(nodes.take(nodes.rows[positions]), waiting)
+            by_class, which = found.by_class()
+            texts = [numbers.setdefault(_text(each), len(numbers)) for each in by_class]
             said[positions] = np.array(texts, np.int64)[which]
         for position, text in enumerate(self._rejections(claims, nodes)):
             if text:
@@ -190,12 +193,12 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         waiting = claims.to_allocate
         yield ClaimsReport(states, 0, count if waiting else 0)
         if waiting:
-            while (patterns := self._patterns(waiting)) is None:
+            while (classes := self._classes(waiting)) is None:
                 yield ClaimsReport(states, 0, count)
             evaluations = self._evaluations
             allocator = self._allocator(waiting, Budget(evaluations=evaluations))
             yield from devices_excluded(
-                pod, self._cluster, self._fleet, patterns, allocator, evaluations
+                pod, self._cluster, self._nodes, classes, allocator, evaluations
             )
 
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
@@ -205,18 +208,18 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             nodes = self._cluster.nodes.take(rows)
             for positions, waiting in claims.on_nodes(nodes):
                 self._evaluations.begin_decision()
-                patterns = self._answers.patterns(waiting, self._cluster)
+                classes = self._nodes.classes(self._cluster, waiting)
                 allocator = self._allocator(waiting, Budget())
                 found += devices_to_free(
-                    rows[positions], self._cluster, self._fleet, patterns, allocator
+                    rows[positions], self._cluster, self._nodes, classes, allocator
                 )
         return [row for _, row in sorted(found)]
 
-    def _patterns(self, waiting: Sequence[ResourceClaim]) -> Patterns | None:
-        """Return the patterns of all rows; None: as many as one decision may make are made now."""
+    def _classes(self, waiting: Sequence[ResourceClaim]) -> NodeClasses | None:
+        """Return the classes of all rows; None: as many as one decision may make are made now."""
         self._evaluations.begin_decision()
         try:
-            return self._answers.patterns(waiting, self._cluster)
+            return self._nodes.classes(self._cluster, waiting)
         except StillEvaluating:
             return None
 
@@ -274,8 +277,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         )
         scores = np.full(len(nodes), known, np.int64)
         for positions, waiting in claims.on_nodes(nodes):
-            answers = self._answered(nodes.take(nodes.rows[positions]), waiting)
-            scores[positions] += answers.scores
+            found = self._results(nodes.take(nodes.rows[positions]), waiting)
+            scores[positions] += found.scores
         return scores
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
@@ -496,32 +499,32 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         await self._api.set_pod_status(pod, new.status_fields(claim))
         return claim
 
-    def _answered(self, nodes: NodeView, waiting: Sequence[ResourceClaim]) -> AnswersOnNodes:
+    def _results(self, nodes: NodeView, waiting: Sequence[ResourceClaim]) -> ResultsOnNodes:
         """Return what the claims without devices can get on the nodes.
 
         Raises:
             ObjectError: if something is wrong with the claims, their classes or their selectors.
         """
         try:
-            return self._answers.on(
+            return self._nodes.results(
                 nodes, waiting, self._cluster, partial(self._allocator, waiting)
             )
         except AllocationError as error:
             raise ObjectError(error.text) from error
 
-    def _allocated(self, nodes: NodeView, waiting: Sequence[ResourceClaim]) -> Answer:
+    def _allocated(self, nodes: NodeView, waiting: Sequence[ResourceClaim]) -> Result:
         """Return the devices of the only node for the claims without any.
 
-        Nothing is searched that Filter has answered, if the node's pattern is still the same.
+        Nothing is searched that Filter has found, if the node's class is still the same.
 
         Raises:
-            ObjectError: as `_answered`.
+            ObjectError: as `_results`.
         """
-        found, node = self._answered(nodes, waiting), nodes.node(0)
-        answer, moves = found.of(0), found.moves_of(0)
-        if not isinstance(answer, list) or moves is None or node is None:
-            return answer
-        pools = self._fleet.pools(int(nodes.rows[0]))
+        found, node = self._results(nodes, waiting), nodes.node(0)
+        result, moves = found.of(0), found.moves_of(0)
+        if not isinstance(result, list) or moves is None or node is None:
+            return result
+        pools = self._nodes.pools(int(nodes.rows[0]))
         allocator = self._allocator(waiting, Budget())
         return allocator.repeat(node.name, node.labels, _share_ids(waiting), pools, moves)
 
@@ -534,7 +537,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             budget = Budget(least_on_node=_LEAST_STEPS, evaluations=self._evaluations)
         return Allocator(
             claims,
-            self._fleet.inventory,
+            self._nodes.inventory,
             devices.allocated,
             devices.device_class,
             cel_selectors(self._rules, budget),
@@ -625,11 +628,11 @@ class _BindingTimeoutError(PluginError):
     """A device of the pod was not bound in time."""
 
 
-def _text(answer: Answer) -> str:
+def _text(result: Result) -> str:
     """Return why a node is rejected about which the allocator says this."""
-    if isinstance(answer, AllocationError):
-        return answer.text
-    return _NO_DEVICES if answer is None else _ELSEWHERE
+    if isinstance(result, AllocationError):
+        return result.text
+    return _NO_DEVICES if result is None else _ELSEWHERE
 
 
 def _share_ids(claims: Sequence[ResourceClaim]) -> Callable[[], str]:

@@ -5,7 +5,7 @@ them are there. The order of the pools, and in them of the slices, is that of th
 set priorities by names.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -13,7 +13,15 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.resource_slices import CounterSet, Device, ResourceSlice
 from mooring.model.selectors import NodeSelector
 
-__all__ = ["Inventory", "Pool", "PoolKey", "node_matches", "place_in_search", "pools_of_node"]
+__all__ = [
+    "Inventory",
+    "Pool",
+    "PoolKey",
+    "node_matches",
+    "pools_of_node",
+    "pools_of_slices",
+    "slices_of_node",
+]
 
 PoolKey = tuple[str, str]
 """The driver and the name of a pool: two drivers may use one name."""
@@ -91,42 +99,14 @@ class Inventory:
         """Return whether the slice is looked for on one node only."""
         return _is_on_node(each, self._rules)
 
-    def nodes_of(self, key: PoolKey) -> list[str]:
-        """Return the names of the nodes on which slices of the pool are looked for."""
+    def is_of_one_node(self, key: PoolKey) -> bool:
+        """Return whether all slices of the pool are looked for on one node only, and the same."""
         slices = self._by_pool.get(key, _NO_SLICES).values()
-        return [each.node_name for each in slices if self.is_on_node(each)]
-
-    def shared(
-        self, node_name: str, labels: Mapping[str, str]
-    ) -> dict[PoolKey, list[ResourceSlice]]:
-        """Return the slices that the node can use and others may, by pool."""
-        found: dict[PoolKey, list[ResourceSlice]] = {}
-        for each in self._anywhere.values():
-            if _relevant(each, node_name, labels, self._rules):
-                found.setdefault((each.driver, each.pool), []).append(each)
-        return found
-
-    @property
-    def size_anywhere(self) -> int:
-        """How many slices every node has to be compared with."""
-        return len(self._anywhere)
+        return len({each.node_name for each in slices}) == 1 and all(map(self.is_on_node, slices))
 
     def is_relevant(self, each: ResourceSlice, node_name: str, labels: Mapping[str, str]) -> bool:
         """Return whether the slice is one for the node."""
         return _relevant(each, node_name, labels, self._rules)
-
-    def own(self, node_name: str) -> Collection[ResourceSlice] | None:
-        """Return the slices that only this node can use; None: their pools have others, too."""
-        here = self._on_node.get(node_name, _NO_SLICES)
-        if len(here) == 1:
-            for each in here.values():
-                if len(self._by_pool[each.driver, each.pool]) > 1:
-                    return None
-        else:
-            pools = {(each.driver, each.pool): None for each in here.values()}
-            if len(here) != sum([len(self._by_pool[key]) for key in pools]):
-                return None
-        return here.values()
 
     def candidates(self, node_name: str) -> list[ResourceSlice]:
         """Return the slices that may be relevant to the node."""
@@ -166,10 +146,10 @@ def _is_on_node(each: ResourceSlice, rules: KubernetesRules) -> bool:
     return bool(each.node_name) and (rules.counter_slices_by_node or not each.shared_counters)
 
 
-def pools_of_node(
+def slices_of_node(
     inventory: Inventory, node_name: str, labels: Mapping[str, str], rules: KubernetesRules
-) -> list[Pool]:
-    """Return the pools with slices for this node, in the order of the search."""
+) -> dict[PoolKey, list[ResourceSlice]]:
+    """Return the slices of the newest generation for this node, by pool."""
     relevant: dict[PoolKey, list[ResourceSlice]] = {}
     for each in inventory.candidates(node_name):
         if not _relevant(each, node_name, labels, rules):
@@ -179,17 +159,24 @@ def pools_of_node(
             known.clear()
         if not known or each.generation == known[0].generation:
             known.append(each)
-    pools = [
-        pool
-        for key, slices in relevant.items()
-        if (pool := inventory.pool(key, slices, rules)) is not None
-    ]
+    return relevant
+
+
+def pools_of_slices(
+    inventory: Inventory, slices: Mapping[PoolKey, list[ResourceSlice]], rules: KubernetesRules
+) -> list[Pool]:
+    """Return the pools with these slices for a node, in the order of the search."""
+    found = (inventory.pool(key, some, rules) for key, some in slices.items())
+    pools = [pool for pool in found if pool is not None]
     return sorted(pools, key=lambda p: (_has_binding_conditions(p), *_bytes(p)))
 
 
-def place_in_search(each: ResourceSlice) -> tuple[bytes, bytes, bytes]:
-    """Return what slices of pools without binding conditions are sorted by."""
-    return each.driver.encode(), each.pool.encode(), each.name.encode()
+def pools_of_node(
+    inventory: Inventory, node_name: str, labels: Mapping[str, str], rules: KubernetesRules
+) -> list[Pool]:
+    """Return the pools with slices for this node, in the order of the search."""
+    slices = slices_of_node(inventory, node_name, labels, rules)
+    return pools_of_slices(inventory, slices, rules)
 
 
 def node_matches(
@@ -267,11 +254,10 @@ def _built(
     """Return the pool, valid or not; `with_counters` are the slices whose counters are known."""
     devices = tuple(each for each in slices if not each.shared_counters)
     elsewhere = tuple(each for each in others if not each.shared_counters)
-    names = set[str]()
-    for device in (device for each in devices for device in each.devices):
-        if device.name in names:
-            return Pool(*key, invalid=f"duplicate device name {device.name}", slices=devices)
-        names.add(device.name)
+    names = [device.name for each in devices for device in each.devices]
+    if len(set(names)) < len(names):
+        again = next(name for index, name in enumerate(names) if name in names[:index])
+        return Pool(*key, invalid=f"duplicate device name {again}", slices=devices)
     sets: dict[str, CounterSet] = {}
     for counters in (c for each in with_counters for c in each.shared_counters):
         if counters.name in sets:

@@ -20,7 +20,7 @@ from mooring.model.resource_claims import DeviceId
 from mooring.model.resource_slices import Device
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError, BudgetError
 from mooring.plugins.dynamic_resources.budget import Budget
-from mooring.plugins.dynamic_resources.projection import (
+from mooring.plugins.dynamic_resources.reads import (
     EVERYTHING,
     attributes_read,
     attributes_seen,

@@ -17,7 +17,7 @@ __all__ = ["AllocatedDevices"]
 _KEPT: Final = 16_384
 """Changes of devices that readers can catch up with."""
 
-
+_NOTHING: Final[Mapping[str, Hashable]] = {}
 _Counted = TypeVar("_Counted", DeviceId, str)
 
 
@@ -62,21 +62,9 @@ class AllocatedDevices:
             found[device] = None
         return found
 
-    def of_pool(self, driver: str, pool: str) -> Collection[str]:
-        """Return the names of the pool's devices that are in use."""
-        return self._of_pool.get((driver, pool), ())
-
-    def use_of_pool(self, driver: str, pool: str) -> Hashable:
-        """Return what is equal for pools whose devices of the same names are in use alike.
-
-        None: no device is.
-        """
-        used = self._of_pool.get((driver, pool))
-        if used is None:
-            return None
-        if not self._shares:
-            return frozenset(used)
-        return frozenset(used.items())
+    def of_pool(self, driver: str, pool: str) -> Mapping[str, Hashable]:
+        """Return the pool's devices in use by name; shared ones have what is consumed of them."""
+        return self._of_pool.get((driver, pool), _NOTHING)
 
     def holders(self, device: DeviceId) -> Collection[str]:
         """Return the uids of the claims that have the device, also those with admin access."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from mooring.model.events import Kind
-from mooring.model.resource_slices import Device, DeviceTaintRule, Likeness, ResourceSlice
+from mooring.model.resource_slices import Device, DeviceTaintRule, ResourceSlice
 from mooring.model.taints import Taint
 from mooring.state.objects import Objects
 
@@ -85,8 +85,8 @@ class ResourceSlices:
         rules = sorted((r for r in rules if _may_select(r, each)), key=lambda rule: rule.name)
         if not rules:
             return each
-        devices, own = tuple(_tainted(device, rules) for device in each.devices), Likeness()
-        return replace(each, devices=devices, equal=own, alike=own)
+        devices = tuple(_tainted(device, rules) for device in each.devices)
+        return replace(each, devices=devices, alike=(each.alike, *[one.taints for one in devices]))
 
 
 def _may_select(rule: DeviceTaintRule, each: ResourceSlice) -> bool:

@@ -1,36 +1,28 @@
-"""What of a device can make a difference to claims: all else, such as its UUID, is left out.
+"""Which attributes of devices claims can read, by the text of their CEL expressions.
 
-Devices of which both parts are equal get equal answers from selectors, constraints, capacities,
-taints and counters. So nodes whose devices have equal parts, and are in use in the same way, get
-equal allocations but for the names.
+Devices that differ in an attribute that nobody reads, such as a UUID, get equal answers from
+selectors and constraints. An attribute that is only compared with constants counts as equal or not
+equal to each.
 """
 
 import re
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from mooring.model.bounded_cache import cached
 from mooring.model.device_classes import DeviceClass
-from mooring.model.quantity import Quantity
 from mooring.model.resource_claims import ResourceClaim
-from mooring.model.resource_slices import (
-    Device,
-    DeviceCapacity,
-    ResourceSlice,
-    Version,
-)
+from mooring.model.resource_slices import Version
 
 __all__ = [
     "EVERYTHING",
     "Compared",
     "Reads",
+    "attributes_among",
     "attributes_read",
     "attributes_seen",
-    "compared",
-    "fixed_part",
-    "individual_reads",
-    "read_part",
     "reads_of",
+    "value_seen",
 ]
 
 
@@ -88,14 +80,17 @@ def _reads(whole: set[str], texts: Mapping[str, Iterable[str]]) -> Reads:
     return frozenset((*whole, *few))
 
 
-def reads_of(claims: Iterable[ResourceClaim], classes: Iterable[DeviceClass]) -> Reads:
+def reads_of(
+    claims: Iterable[ResourceClaim], device_class: Callable[[str], DeviceClass | None]
+) -> Reads:
     """Return the attributes that the claims and their classes may read."""
-    whole, texts = set[str](), dict[str, set[str]]()
-    expressions = {text for each in classes for text in each.selectors}
+    whole, texts, expressions = set[str](), dict[str, set[str]](), set[str | None]()
     for claim in claims:
         for asked in claim.spec.requests:
-            exact = asked.first_available or (asked.exactly,)
-            expressions |= {text for one in exact if one is not None for text in one.selectors}
+            for one in asked.first_available or (asked.exactly,):
+                if one is not None:
+                    of_class = device_class(one.device_class)
+                    expressions.update(one.selectors, of_class.selectors if of_class else ())
         for constraint in claim.spec.constraints:
             name = constraint.match_attribute or constraint.distinct_attribute or ""
             whole.add(name.rpartition("/")[2])
@@ -111,27 +106,30 @@ def reads_of(claims: Iterable[ResourceClaim], classes: Iterable[DeviceClass]) ->
     return _reads(whole, texts)
 
 
-def individual_reads(
-    reads: Reads, names: Iterable[str]
-) -> tuple[tuple[str, frozenset[str]], ...] | None:
-    """Return those of these attributes, named in full, that are compared, and with which texts.
+def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, frozenset[str] | None]]:
+    """Return those of the attributes, named in full, that are read.
 
-    None: one of them is read as a whole.
+    With each: the texts that it is only compared with; None if it is read as a whole.
     """
-    found = list[tuple[str, frozenset[str]]]()
-    for name in sorted(names):
+    if reads is None:
+        return [(name, None) for name in names]
+    texts, found = _texts(reads), list[tuple[str, frozenset[str] | None]]()
+    for name in names:
         last = name.rpartition("/")[2]
-        if reads is None or name in reads or last in reads:
-            return None
-        texts = _texts(reads)
-        if last in texts:
+        if name in reads or last in reads:
+            found.append((name, None))
+        elif last in texts:
             found.append((name, texts[last]))
-    return tuple(found)
+    return found
 
 
-def compared(value: str, texts: frozenset[str]) -> str:
-    """Return a text of the same length, the same one for all that equal none of these texts."""
-    if value in texts or not value.isascii():
+def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
+    """Return what is equal for values that do not differ to who reads them.
+
+    If they are only compared with texts, that is for all that equal none of these the same text of
+    their length.
+    """
+    if texts is None or type(value) is not str or value in texts or not value.isascii():
         return value
     other = "\0" * len(value)  # what a comparison costs depends on the length
     return value if other in texts else other
@@ -143,24 +141,6 @@ def _texts(reads: frozenset[str | Compared]) -> Mapping[str, frozenset[str]]:
     return {each.name: each.texts for each in reads if isinstance(each, Compared)}
 
 
-def fixed_part(each: ResourceSlice, device: Device) -> Hashable:
-    """Return what but attributes can make a difference, whatever claims read."""
-    place = device if each.per_device_node_selection else each
-    return (
-        each.driver,
-        tuple([(name, _capacity(amount)) for name, amount in device.capacity.items()]),
-        tuple([(taken.counter_set, _amounts(taken.counters.items())) for taken in device.consumes]),
-        device.taints,
-        device.allow_multiple_allocations,
-        len(place.node_selector.terms) if place.node_selector is not None else 0,
-    )
-
-
-def read_part(device: Device, reads: Reads) -> Hashable:
-    """Return the attributes of the device that claims read, and those that may always fail."""
-    return attributes_seen(device.attributes, reads)
-
-
 def attributes_seen(
     attributes: Mapping[str, Any], reads: Reads
 ) -> tuple[tuple[str, type, Any], ...]:
@@ -169,26 +149,11 @@ def attributes_seen(
     Those without a value that selectors understand, and versions, may make any selector fail. Of
     texts that are only compared, all that equal none of the others have one of their length.
     """
-    if reads is None:
-        return tuple([(name, type(value), value) for name, value in attributes.items()])
-    texts, seen = _texts(reads), list[tuple[str, type, Any]]()
-    for name, value in attributes.items():
-        last = name.rpartition("/")[2]
-        if value is None or type(value) is Version or name in reads or last in reads:
-            seen.append((name, type(value), value))
-        elif last in texts:
-            text = compared(value, texts[last]) if type(value) is str else value
-            seen.append((name, type(value), text))
-    return tuple(seen)
-
-
-def _capacity(capacity: DeviceCapacity) -> Hashable:
-    return _amount(capacity.value), capacity.policy
-
-
-def _amounts(amounts: Iterable[tuple[str, Quantity]]) -> Hashable:
-    return tuple((name, _amount(amount)) for name, amount in amounts)
-
-
-def _amount(amount: Quantity) -> Hashable:
-    return amount.nano, amount.format
+    seen = dict(attributes_among(attributes, reads))
+    return tuple(
+        [
+            (name, type(value), value_seen(value, seen.get(name)))
+            for name, value in attributes.items()
+            if name in seen or value is None or type(value) is Version
+        ]
+    )

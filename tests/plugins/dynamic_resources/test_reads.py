@@ -4,28 +4,20 @@ import pytest
 
 from dra.expressions import FAILING, GOOD
 from dra.families import drawn
-from dra.objects import attributes, claim, device, exactly, on_node, request, resource_slice
+from dra.objects import claim, exactly, request
 from mooring.cel.device_selector import CompileError, DeviceView, SelectorError, compile_selector
 from mooring.model.device_classes import parse_device_class
 from mooring.model.resource_claims import parse_resource_claim
-from mooring.model.resource_slices import (
-    CounterConsumption,
-    Device,
-    Version,
-    parse_resource_slice,
-)
-from mooring.model.taints import Taint
-from mooring.plugins.dynamic_resources.projection import (
+from mooring.model.resource_slices import parse_resource_slice
+from mooring.plugins.dynamic_resources.reads import (
     EVERYTHING,
     Compared,
     Reads,
+    attributes_among,
     attributes_read,
     attributes_seen,
-    compared,
-    fixed_part,
-    individual_reads,
-    read_part,
     reads_of,
+    value_seen,
 )
 
 GPU = 'device.attributes["gpu.example.com"]'
@@ -114,60 +106,41 @@ def test_claims_read_what_their_selectors_constraints_and_classes_name() -> None
         }
     )
     claims = [parse_resource_claim(raw)]
-    assert reads_of(claims, [gpu]) == frozenset(("index", "numa", only("model", "h100")))
+    assert reads_of(claims, {"gpu": gpu}.get) == frozenset(("index", "numa", only("model", "h100")))
     everything = replace(gpu, selectors=(f"{GPU}.size() == 2",))
-    assert reads_of(claims, [everything]) is EVERYTHING
+    assert reads_of(claims, {"gpu": everything}.get) is EVERYTHING
 
 
-def test_both_parts_leave_out_what_is_not_read_and_nothing_else() -> None:
-    def projected(one: Device) -> object:
-        return fixed_part(each, one), read_part(one, frozenset({"model"}))
-
-    raw = device("d", attributes(model="h100", uuid="1"), capacity={"m": {"value": "1"}})
-    each = parse_resource_slice(resource_slice("s", on_node("n"), [raw]))
-    one = each.devices[0]
-    other_name = replace(one, name="e", attributes={**one.attributes, "uuid": "2"})
-    assert projected(other_name) == projected(one)
-    others = (
-        replace(one, attributes={"model": "a100"}),
-        replace(one, attributes={"gpu.example.com/model": "h100"}),
-        replace(one, attributes={"model": "h100", "odd": None}),
-        replace(one, attributes={"model": "h100", "firmware": Version("1.0.0")}),
-        replace(one, taints=(Taint("key", "value", "NoSchedule"),)),
-        replace(one, consumes=(CounterConsumption("set", {}),)),
-        replace(one, capacity={}),
-        replace(one, allow_multiple_allocations=True),
-    )
-    for other in others:
-        assert projected(other) != projected(one)
-    everything = read_part(one, EVERYTHING)
-    assert everything != read_part(other_name, EVERYTHING)
-    assert read_part(one, frozenset()) == read_part(other_name, frozenset()) == ()
+def no_class(_name: str) -> None:
+    return None
 
 
-def test_what_one_reads_as_a_whole_is_not_only_compared() -> None:
+def test_what_one_reads_as_a_whole_is_not_only_value_seen() -> None:
     texts = [f'{GPU}.id == "a"', f'{GPU}.id == "b"', f'{GPU}.id > "c"']
     wanted = [claim("c", [request("r", exactly("gpu", 1, text))]) for text in texts]
     claims = [parse_resource_claim(raw) for raw in wanted]
-    assert reads_of(claims[:2], []) == frozenset([only("id", "a", "b")])
-    assert reads_of(claims, []) == frozenset(["id"])
+    assert reads_of(claims[:2], no_class) == frozenset([only("id", "a", "b")])
+    assert reads_of(claims, no_class) == frozenset(["id"])
 
 
 def test_texts_that_equal_none_of_those_compared_are_one_for_each_length() -> None:
     texts = frozenset(["abc"])
-    assert compared("abc", texts) == "abc"
-    assert compared("xyz", texts) == compared("uvw", texts) != "xyz"
-    assert compared("xy", texts) != compared("xyz", texts)
-    assert compared("äöü", texts) == "äöü"
-    assert compared("xyz", frozenset(["\0\0\0"])) == "xyz"
+    assert value_seen("abc", texts) == "abc"
+    assert value_seen("xyz", texts) == value_seen("uvw", texts) != "xyz"
+    assert value_seen("xy", texts) != value_seen("xyz", texts)
+    assert value_seen("äöü", texts) == "äöü"
+    assert value_seen("xyz", frozenset(["\0\0\0"])) == "xyz"
 
 
 def test_attributes_that_are_only_compared_are_known_with_and_without_a_domain() -> None:
     reads: Reads = frozenset([only("id", "a"), "model"])
     names = ("driver.example/id", "uuid")
-    assert individual_reads(reads, names) == (("driver.example/id", frozenset({"a"})),)
-    assert individual_reads(reads, ("model", "id")) is None
-    assert individual_reads(EVERYTHING, names) is None
+    assert attributes_among(names, reads) == [("driver.example/id", frozenset({"a"}))]
+    assert attributes_among(("x/model", "id"), reads) == [
+        ("x/model", None),
+        ("id", frozenset({"a"})),
+    ]
+    assert attributes_among(names, EVERYTHING) == [(name, None) for name in names]
 
 
 def test_numbers_and_booleans_are_never_taken_for_texts() -> None:
