@@ -528,7 +528,7 @@ async def queueing(tmp_path: Path) -> AsyncIterator[Running]:
     assert popped is not None
     shared.queue.add_unschedulable(popped, frozenset(["NodeResourcesFit"]), 0.0)
     shared.decisions.seen(large.key, large.uid, 0.0)
-    shared.decisions.note(large.uid, Step.UNSCHEDULABLE, 0.0, "Insufficient cpu")
+    shared.decisions.note(large.uid, Step.UNSCHEDULABLE, 0.0, cause="Insufficient cpu")
     gated = pod("held", namespace="team-b", spec={"schedulingGates": [{"name": "shop/quota"}]})
     shared.queue.add(parse_pod(gated), pipeline, 0.0, gated=True)
     queue = Queue(

@@ -202,13 +202,13 @@ def log_of_every_step() -> DecisionLog:
     )
     record.preemption_failed(UID, "a budget forbids it", [PodRef.of_key("shop/b")], 3)
     keep(record, UID, decision(node="n2"), 4)
-    record.note(UID, Step.WAITING_AT_PERMIT, 4, "n2", "GangScheduling")
-    record.note(UID, Step.REJECTED, 5, "GangScheduling", "too late")
+    record.note(UID, Step.WAITING_AT_PERMIT, 4, node="n2", plugins=["GangScheduling"])
+    record.note(UID, Step.REJECTED, 5, plugins=["GangScheduling"], cause="too late")
     keep(record, UID, decision(node="n1"), 6)
-    record.note(UID, Step.ERROR, 6, "binding rejected")
+    record.note(UID, Step.ERROR, 6, cause="binding rejected")
     keep(record, UID, decision(node="n1"), 7)
     record.bound(UID, "n1", 8)
-    record.note(UID, Step.PREEMPTED, 9, "shop/big", "n1")
+    record.preempted(UID, PodRef.of_key("shop/big"), "n1", 9)
     return record
 
 
@@ -281,7 +281,7 @@ def test_what_is_told_late_of_a_pod_is_no_step_of_the_next_one_of_its_name(late:
     elif late == "gone":
         record.gone(UID, 3)
     else:
-        record.note(UID, Step.ERROR, 3, "refused")
+        record.note(UID, Step.ERROR, 3, cause="refused")
     assert steps(record) == [("seen", 1)]
     told = [(line["uid"], line["step"]) for line in map(json.loads, lines)]
     assert told == [("u1", "seen"), ("u1", "assumed"), ("u2", "seen"), ("u1", late)]
@@ -317,8 +317,8 @@ def test_what_is_told_of_a_pod_after_its_end_or_of_another_pod_of_its_name_is_le
     record.seen(POD, UID, 0)
     record.gone(Uid("another"), 1)
     record.gone(UID, 2)
-    record.note(UID, Step.ERROR, 3, "too late")
-    record.note(Uid("shop/unknown"), Step.ERROR, 3, "no path")
+    record.note(UID, Step.ERROR, 3, cause="too late")
+    record.note(Uid("shop/unknown"), Step.ERROR, 3, cause="no path")
     assert steps(record) == [("seen", 1), ("gone", 1)]
     assert steps(record, "shop/unknown") == []
 
@@ -351,7 +351,7 @@ def test_the_first_and_the_last_steps_of_a_long_path_are_kept() -> None:
     record = log()
     record.seen(POD, UID, 0)
     for second in range(100):
-        record.note(UID, Step.ERROR, second, f"error {second}")
+        record.note(UID, Step.ERROR, second, cause=f"error {second}")
     path = plain(record.path(POD))
     assert path is not None
     causes = [step.get("cause") for step in path["steps"]]

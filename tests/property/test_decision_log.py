@@ -153,7 +153,7 @@ class Record(RuleBasedStateMachine):
 
     @rule(pod=st.sampled_from(PODS), number=st.integers(0, 3))
     def fails(self, pod: str, number: int) -> None:
-        self.log.note(self.known[pod].uid, Step.ERROR, self.now, f"error {number}")
+        self.log.note(self.known[pod].uid, Step.ERROR, self.now, cause=f"error {number}")
         if not self.known[pod].ended:
             self.known[pod].happens(self.now, "error", f"error {number}")
 

@@ -72,7 +72,7 @@ class Attempts:
         """
         self.count(attempt, "error")
         scheduler, pod, now = self._scheduler, attempt.queued.pod, self._clock()
-        scheduler.decisions.note(pod.uid, Step.ERROR, now, message)
+        scheduler.decisions.note(pod.uid, Step.ERROR, now, cause=message)
         scheduler.state.withdraw(pod.uid)
         scheduler.queue.add_after_error(attempt.queued, now)
         if scheduler.queue.get(pod.uid) is attempt.queued:
@@ -87,8 +87,9 @@ class Attempts:
         """
         self.count(attempt, "unschedulable")
         queued, queue, now = attempt.queued, self._scheduler.queue, self._clock()
-        details = rejection.plugin, rejection.reason
-        self._scheduler.decisions.note(queued.pod.uid, Step.REJECTED, now, *details)
+        plugins, cause = [*filter(None, (rejection.plugin,))], rejection.reason
+        decisions = self._scheduler.decisions
+        decisions.note(queued.pod.uid, Step.REJECTED, now, plugins=plugins, cause=cause)
         queue.add_unschedulable(queued, frozenset((rejection.plugin,)), now)
         if not self.halted and queue.get(queued.pod.uid) is queued:
             self._reports.unschedulable(queued.pod, rejection.message)

@@ -113,8 +113,8 @@ class BindingCycle:
             queued.times.enter(PodState.BINDING, now)
         else:
             queued.times.enter(PodState.PERMIT, now)
-            details = assumed.node, *waiting.pending
-            self._decisions.note(assumed.pod.uid, Step.WAITING_AT_PERMIT, now, *details)
+            uid, node, plugins = assumed.pod.uid, assumed.node, [*waiting.pending]
+            self._decisions.note(uid, Step.WAITING_AT_PERMIT, now, node=node, plugins=plugins)
         if assumed.permitted is not None:
             assumed.permitted.add_done_callback(partial(self._permitted, queued, now))
         under_way = self._scheduler.being_bound[assumed.pod.uid] = BindingUnderWay(assumed.together)

@@ -1,17 +1,16 @@
 """A bounded memory of recent decisions and of pods' paths.
 
 A running scheduler keeps the path of each pod in a `DecisionLog`: what happened to it, and the
-decisions about it. Its memory does not grow with the cluster. A decision is kept packed into bytes,
-and equal bytes are kept once, so that many equal pods with the same decision cost little more than
-one. Whoever reads the log gets documents: `PodPath`, `KeptDecision` and `PodSummary`, which
-`mooring.observe.documents` writes as JSON.
+decisions about it. Its memory does not grow with the cluster. Each step is a line of JSON. A
+decision is one too, kept once for all pods with equal ones, so that many equal pods with the same
+decision cost little more than one. Whoever reads the log gets documents: `PodPath`,
+`KeptDecision` and `PodSummary`, which `mooring.observe.documents` writes as JSON.
 """
 
 import time
-from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from heapq import merge, nlargest
@@ -62,82 +61,52 @@ _MOST_VICTIMS: Final = 10
 
 _PATH_BYTES: Final = 1000
 """A path without its steps and names, with its `StateTimes` and its entries in two dicts."""
-_STEP_BYTES: Final = 64
+_STEP_BYTES: Final = 56
+"""A step without the characters of its line."""
 _TEXT_BYTES: Final = 240
-"""A text that is kept once, without its characters."""
+"""A decision that is kept once, without its characters."""
 
 
 class Step(StrEnum):
-    """What may happen to a pod; the values are those of `step` in JSON."""
+    """What may happen to a pod; the values are those of `step` in JSON.
+
+    `PathStep` has the fields that are named here.
+    """
 
     SEEN = "seen"
     """The replica sees the pod without a node for the first time."""
     NO_PROFILE = "noProfile"
     GATED = "gated"
-    """Details: the PreEnqueue plugin that holds the pod back, "" for another obstacle."""
+    """By a PreEnqueue plugin, in `plugins`, or by something else."""
     QUEUED = "queued"
     UNSCHEDULABLE = "unschedulable"
-    """An attempt found no node. Details: the cause (`mooring.engine.causes`)."""
+    """An attempt found no node; `cause` is that of `mooring.engine.causes`."""
     NOMINATED = "nominated"
-    """Details: the node, the number of victims, and the first of them."""
+    """To `node`, from which `victims` are evicted."""
     PREEMPTION_FAILED = "preemptionFailed"
-    """Details: why the evictions were given up, how many victims stay, and the first of them."""
+    """The evictions were given up for the reason in `cause`, and `victims` stay."""
     ASSUMED = "assumed"
-    """An attempt chose a node. Details: the node."""
+    """An attempt chose `node`."""
     WAITING_AT_PERMIT = "waitingAtPermit"
-    """Details: the node and the plugins."""
+    """For `plugins`, and for a place on `node`."""
     REJECTED = "rejected"
-    """By a Reserve or Permit plugin. Details: the plugin and its reason."""
+    """By a Reserve or Permit plugin, in `plugins`, with its reason in `cause`."""
     ERROR = "error"
-    """The attempt or the binding ended in an error. Details: the error."""
+    """The attempt or the binding ended in the error in `cause`."""
     BOUND = "bound"
-    """Details: the node."""
+    """To `node`."""
     PREEMPTED = "preempted"
-    """The pod is evicted for another one. Details: that pod and the node."""
+    """The pod is evicted from `node` for the pod in `by`."""
     GONE = "gone"
     """The pod was deleted, has ended, or was bound by another scheduler."""
 
 
-_STEPS: Final = tuple(Step)
-_CODES: Final = {step: float(code) for code, step in enumerate(_STEPS)}
-_FAILURES: Final = frozenset(
-    _CODES[step] for step in (Step.UNSCHEDULABLE, Step.REJECTED, Step.ERROR)
-)
+_FAILURES: Final = (Step.UNSCHEDULABLE, Step.REJECTED, Step.ERROR)
 _ENDS: Final = (Step.BOUND, Step.GONE)
 
 _WallTime = Callable[[float], str]
-_Details = tuple[str | PodRef, ...]
-
-
-def _preemption_failed(details: Sequence[Any]) -> dict[str, Any]:
-    cause, number, *victims = details
-    others = () if int(number) == len(victims) else (ANY_POD,)
-    otherwise = f"the eviction of {HIDDEN} failed"
-    return {
-        "cause": TextAboutPods(cause, (*victims, *others), otherwise),
-        "victims": victims,
-        "victims_in_all": int(number),
-    }
-
-
-_DETAILS: Final[Mapping[Step, Callable[[Sequence[Any]], dict[str, Any]]]] = {
-    **dict.fromkeys(Step, lambda _: {}),
-    Step.GATED: lambda details: {"plugins": details},
-    Step.UNSCHEDULABLE: lambda details: {"cause": details[0]},
-    Step.NOMINATED: lambda details: {
-        "node": details[0],
-        "victims": details[2:],
-        "victims_in_all": int(details[1]),
-    },
-    Step.PREEMPTION_FAILED: _preemption_failed,
-    Step.ASSUMED: lambda details: {"node": details[0]},
-    Step.WAITING_AT_PERMIT: lambda details: {"node": details[0], "plugins": details[1:]},
-    Step.REJECTED: lambda details: {"plugins": [*filter(None, details[:1])], "cause": details[1]},
-    Step.ERROR: lambda details: {"cause": details[0]},
-    Step.BOUND: lambda details: {"node": details[0]},
-    Step.PREEMPTED: lambda details: {"by": details[0], "node": details[1]},
-}
-"""The fields that a `PathStep` has beside its times."""
+_Fields = Mapping[str, Any]
+"""The fields of a `PathStep` behind its times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +180,7 @@ class NotedStep(NamedTuple):
     time: float
     since: float
     """When the pod's state before the step began: of a decision, the beginning of its attempt."""
-    details: _Details
+    fields: _Fields
     decision: bytes | None
     """The decision of an attempt, packed; one text for all equal ones."""
     attempts: int
@@ -225,38 +194,26 @@ class NotedStep(NamedTuple):
         return Decision(**_unpacked(self.decision)[0], pod=PodRef.of_key(self.pod, self.uid))
 
 
-class _Decided(NamedTuple):
-    """A decision of which nodes may be left out; `truncated` says of how many, by table."""
-
-    decision: Decision
-    truncated: Mapping[str, int]
-
-    def packed(self) -> bytes:
-        """Return all but the pod as JSON without names of fields; `_unpacked` reads it."""
-        decision, scores = self.decision, self.decision.scores
-        return dumps(
-            [
-                decision.profile,
-                decision.profile_generation,
-                decision.kubernetes_version,
-                decision.node,
-                decision.nominated_node,
-                [*map(tuple, decision.victims)],
-                scores and {node: tuple(score) for node, score in scores.items()},
-                {
-                    node: [rejection.plugin, rejection.reasons, rejection.resolvable]
-                    for node, rejection in decision.rejections.items()
-                },
-                decision.message,
-                self.truncated,
-            ]
-        )
-
-    def fields(self) -> dict[str, Any]:
-        """Return the fields in JSON without the pod."""
-        found = fields_of(self.decision)
-        del found["pod"]
-        return found | {"truncated": self.truncated} if self.truncated else found
+def _packed(decision: Decision, truncated: Mapping[str, int]) -> bytes:
+    """Return all but the pod as JSON without names of fields; `_unpacked` reads it."""
+    scores = decision.scores
+    return dumps(
+        [
+            decision.profile,
+            decision.profile_generation,
+            decision.kubernetes_version,
+            decision.node,
+            decision.nominated_node,
+            [*map(tuple, decision.victims)],
+            scores and {node: tuple(score) for node, score in scores.items()},
+            {
+                node: [rejection.plugin, rejection.reasons, rejection.resolvable]
+                for node, rejection in decision.rejections.items()
+            },
+            decision.message,
+            truncated,
+        ]
+    )
 
 
 def _unpacked(packed: bytes) -> tuple[dict[str, Any], Mapping[str, int]]:
@@ -283,106 +240,83 @@ def _unpacked(packed: bytes) -> tuple[dict[str, Any], Mapping[str, int]]:
 
 
 class _Text:
-    """A text that is kept once for all paths that have it; `size` is in bytes."""
+    """A decision that is kept once for all paths that have it."""
 
-    __slots__ = ("size", "users", "value")
+    __slots__ = ("users", "value")
 
     def __init__(self, value: bytes) -> None:
         self.value = value
-        self.size = _TEXT_BYTES + len(value)
         self.users = 0
 
 
-class _Entry(NamedTuple):
-    """One step as it is read from a path: `in_a_row` times, from `first` to `last`."""
-
-    step: Step
-    first: float
-    last: float
-    in_a_row: int
-    details: Sequence[Any]
-
-    def document(self, wall: _WallTime) -> PathStep:
-        """Return the step as it is shown."""
-        return PathStep(
-            step=self.step,
-            time=wall(self.first),
-            until=wall(self.last),
-            count=self.in_a_row,
-            **_DETAILS[self.step](self.details),
-        )
-
-
+@dataclass(slots=True, eq=False)
 class _Path:
-    """What happened to one pod, in order.
+    """What happened to one pod, in order."""
 
-    `numbers` has four values per step: the code of the step, the times of the first and the last
-    in a row, and how many they are. `texts` has two: the details, and the decision if it is kept.
-    """
-
-    __slots__ = (
-        "admission",
-        "attempts",
-        "decisions",
-        "left_out",
-        "numbers",
-        "pod",
-        "size",
-        "texts",
-        "times",
-        "uid",
-    )
-
-    def __init__(self, pod: str, uid: Uid, times: StateTimes | None) -> None:
-        self.pod = pod
-        self.uid = uid
-        self.times = times
-        self.admission: tuple[str, ...] | None = None
-        """The last step that said whether the pod is in the queue, and its details."""
-        self.numbers = array("d")
-        self.texts: list[_Text | None] = []
-        self.left_out = 0
-        self.attempts = 0
-        self.decisions = 0
-        """How many decisions are kept."""
-        self.size = _PATH_BYTES + len(pod) + len(uid)
+    pod: str
+    uid: Uid
+    times: StateTimes | None
+    admission: tuple[Step, str | None] | None = None
+    """The last step that said whether the pod is in the queue, and who holds it back."""
+    steps: list[bytes] = field(default_factory=list)
+    """Lines as `_line` makes them."""
+    decisions: list[_Text | None] = field(default_factory=list)
+    """The decision of each step, if it is kept."""
+    last_step: Step | None = None
+    changed: float = 0.0
+    """When the last step was."""
+    left_out: int = 0
+    attempts: int = 0
 
     @property
-    def length(self) -> int:
-        """Return how many steps are kept."""
-        return len(self.texts) // 2
-
-    @property
-    def changed(self) -> float:
-        """Return when the last step was."""
-        return self.numbers[-2]
-
-    @property
-    def last(self) -> Step:
-        """Return the last step."""
-        return _STEPS[int(self.numbers[-4])]
-
-    def entry(self, position: int) -> _Entry:
-        """Return the step at this position."""
-        code, first, last, count = self.numbers[4 * position : 4 * position + 4]
-        details = self.texts[2 * position]
-        return _Entry(
-            _STEPS[int(code)],
-            first,
-            last,
-            int(count),
-            [
-                each if isinstance(each, str) else PodRef(*each)
-                for each in (orjson.loads(details.value) if details is not None else ())
-            ],
-        )
+    def size(self) -> int:
+        """How many bytes it takes, about, without its decisions."""
+        return _PATH_BYTES + len(self.pod) + len(self.uid) + sum(map(_size, self.steps))
 
     def decided(self, wall: _WallTime) -> Iterator[KeptDecision]:
         """Yield the decisions that are kept, newest first."""
-        for position in reversed(range(self.length)):
-            packed = self.texts[2 * position + 1]
-            if packed is not None:
-                yield _kept(self, self.entry(position), packed.value, wall)
+        for line, text in zip(reversed(self.steps), reversed(self.decisions), strict=True):
+            if text is not None:
+                yield _kept(self, line, text.value, wall)
+
+    def last(self, *steps: Step) -> dict[str, Any] | None:
+        """Return the fields of the last of these steps; None if there is none."""
+        for line in reversed(self.steps):
+            step, _, _, _, fields = orjson.loads(line)
+            if step in steps:
+                return dict(fields)
+        return None
+
+
+def _size(line: bytes) -> int:
+    return _STEP_BYTES + len(line)
+
+
+def _line(step: Step, first: float, last: float, in_a_row: int, fields: _Fields) -> bytes:
+    """Return a step as JSON; it happened `in_a_row` times."""
+    # A copy, because what orjson returns occupies 4 KiB however short it is.
+    return memoryview(dumps([step.value, first, last, in_a_row, fields])).tobytes()
+
+
+def _plain(value: Any) -> Any:
+    """Return a field as JSON has it: pods as lists, whatever else a plugin may give as texts."""
+    if type(value) in (str, int):
+        return value
+    return [*map(_plain, value)] if isinstance(value, list | tuple) else str(value)
+
+
+def _document(line: bytes, wall: _WallTime) -> PathStep:
+    """Return a step as it is shown."""
+    name, first, last, count, fields = orjson.loads(line)
+    if (by := fields.get("by")) is not None:
+        fields["by"] = PodRef(*by)
+    if (victims := fields.get("victims")) is not None:
+        fields["victims"] = victims = [PodRef(*victim) for victim in victims]
+    if name == Step.PREEMPTION_FAILED:
+        others = () if fields["victims_in_all"] == len(victims) else (ANY_POD,)
+        otherwise = f"the eviction of {HIDDEN} failed"
+        fields["cause"] = TextAboutPods(fields["cause"], (*victims, *others), otherwise)
+    return PathStep(step=Step(name), time=wall(first), until=wall(last), count=count, **fields)
 
 
 class DecisionLog:
@@ -469,23 +403,21 @@ class DecisionLog:
         times = self.seen(pod, uid, now)
         if times is not None and times.state is not PodState.NO_PROFILE:
             times.enter(PodState.NO_PROFILE, now)
-            self._admit(uid, Step.NO_PROFILE, now)
+            self._admit(uid, Step.NO_PROFILE, None, now)
 
     def admitted(self, uid: Uid, gate: str | None, now: float) -> None:
         """Note that the pod is in the queue, or that `gate` holds it back, unless that is known.
 
         `gate` is the name of a PreEnqueue plugin, or "" if something else holds the pod back.
         """
-        if gate is None:
-            self._admit(uid, Step.QUEUED, now)
-        else:
-            self._admit(uid, Step.GATED, now, *filter(None, (gate,)))
+        self._admit(uid, Step.QUEUED if gate is None else Step.GATED, gate, now)
 
-    def _admit(self, uid: Uid, step: Step, now: float, *details: str) -> None:
+    def _admit(self, uid: Uid, step: Step, gate: str | None, now: float) -> None:
         path = self._find(uid)
-        if path is not None and path.admission != (step, *details):
-            path.admission = (step, *details)
-            self._note(uid, step, now, details, None)
+        if path is not None and path.admission != (step, gate):
+            path.admission = step, gate
+            fields = {} if gate is None else {"plugins": [gate] if gate else []}
+            self._note(uid, step, now, fields)
 
     def decided(
         self,
@@ -518,35 +450,31 @@ class DecisionLog:
             truncated["scores"] = scored
         if rejected > len(decision.rejections):
             truncated["rejections"] = rejected
-        decided = _Decided(decision, truncated)
+        decided = decision, truncated
         if self._find(uid) is None:
             self._begin(decision.pod.key, uid, None)
         if decision.node is not None:
-            self._note(uid, Step.ASSUMED, now, (decision.node,), decided)
+            self._note(uid, Step.ASSUMED, now, {"node": decision.node}, decided)
             return
-        self._note(uid, Step.UNSCHEDULABLE, now, (cause,), decided)
+        self._note(uid, Step.UNSCHEDULABLE, now, {"cause": cause}, decided)
         if decision.nominated_node is not None:
             self.nominated(uid, decision.nominated_node, decision.victims, now)
 
     def nominated(self, uid: Uid, node: str, victims: Sequence[PodRef], now: float) -> None:
         """Note that preemption of these pods makes space on the node for the pod."""
-        named = victims[:_MOST_VICTIMS]
-        details: _Details = node, str(len(victims)), *named
-        self._note(uid, Step.NOMINATED, now, details, None)
+        self._note(uid, Step.NOMINATED, now, {"node": node, **_victims(victims)})
 
     def preempted(self, uid: Uid, by: PodRef, node: str, now: float) -> None:
         """Note that the pod is evicted from the node for another one."""
-        self._note(uid, Step.PREEMPTED, now, (by, node), None)
+        self._note(uid, Step.PREEMPTED, now, {"by": by, "node": node})
 
     def preemption_failed(self, uid: Uid, why: str, victims: Sequence[PodRef], now: float) -> None:
         """Note that the evictions for the pod were given up, and that these victims stay."""
-        named = victims[:_MOST_VICTIMS]
-        details: _Details = why, str(len(victims)), *named
-        self._note(uid, Step.PREEMPTION_FAILED, now, details, None)
+        self._note(uid, Step.PREEMPTION_FAILED, now, {"cause": why, **_victims(victims)})
 
-    def note(self, uid: Uid, step: Step, now: float, *details: str) -> None:
-        """Note what has happened to the pod; `Step` says which details belong to it."""
-        self._note(uid, step, now, details, None)
+    def note(self, uid: Uid, step: Step, now: float, **fields: str | Sequence[str]) -> None:
+        """Note what has happened to the pod; `Step` says which fields belong to it."""
+        self._note(uid, step, now, fields)
 
     def bound(self, uid: Uid, node: str, now: float) -> None:
         """Note that the pod is bound."""
@@ -555,7 +483,7 @@ class DecisionLog:
             return
         if path.times is not None:
             path.times.enter(PodState.BOUND, now)
-        self._note(uid, Step.BOUND, now, (node,), None)
+        self._note(uid, Step.BOUND, now, {"node": node})
 
     def bound_by_another(self, uid: Uid, node: str, now: float) -> None:
         """Note that another scheduler has bound the pod, unless it is known to be gone."""
@@ -569,7 +497,7 @@ class DecisionLog:
             return
         if path.times is not None:
             path.times.enter(PodState.GONE, now)
-        self._note(uid, Step.GONE, now, (), None)
+        self._note(uid, Step.GONE, now, {})
 
     def of(self, pod: str) -> list[KeptDecision]:
         """Return the decisions that are kept of the pod, newest first, empty if there are none."""
@@ -582,18 +510,9 @@ class DecisionLog:
         Args:
             namespace: Whose pods; empty for all. They are at most `LATEST`.
         """
-        wall, prefix = self._wall_time(), f"{namespace}/" if namespace else ""
-        found = list[_Path]()
-        for part in (self._live, self._ended):
-            # Thousands of paths may be skipped here, so that this loop does little for each.
-            decided = (
-                path
-                for path in reversed(part.values())
-                if path.decisions and path.pod.startswith(prefix)
-            )
-            found += islice(decided, LATEST)
-        found.sort(key=lambda path: -path.changed)
-        return [next(path.decided(wall)) for path in found[:LATEST]]
+        wall = self._wall_time()
+        found = islice(self._newest(namespace, decided=True), LATEST)
+        return [next(path.decided(wall)) for path in found]
 
     def path(self, pod: str) -> PodPath | None:
         """Return the path of the pod; None if it is not kept."""
@@ -606,25 +525,20 @@ class DecisionLog:
             *_state(path.times, wall),
             {state.value: round(took, 3) for state, took in self._seconds(path)},
             path.left_out,
-            [path.entry(n).document(wall) for n in range(path.length)],
+            [_document(line, wall) for line in path.steps],
         )
 
     def cause(self, uid: Uid) -> str | None:
         """Return why the last attempt did not bind the pod; None if that is not kept."""
         path = self._find(uid)
-        for position in reversed(range(path.length)) if path is not None else ():
-            if path is not None and path.numbers[4 * position] in _FAILURES:
-                return str(path.entry(position).details[-1])
-        return None
+        failure = path.last(*_FAILURES) if path is not None else None
+        return str(failure["cause"]) if failure is not None else None
 
     def victims(self, uid: Uid) -> Sequence[PodRef]:
         """Return pods whose eviction makes room for the pod, at most ten, as nominated last."""
         path = self._find(uid)
-        for position in reversed(range(path.length)) if path is not None else ():
-            if path is not None and path.numbers[4 * position] == _CODES[Step.NOMINATED]:
-                details = path.entry(position).details[2:]
-                return [each for each in details if isinstance(each, PodRef)]
-        return ()
+        nominated = path.last(Step.NOMINATED) if path is not None else None
+        return [PodRef(*victim) for victim in nominated["victims"]] if nominated is not None else ()
 
     def summaries(self, namespace: str = "", limit: int = LATEST) -> Iterator[PodSummary]:
         """Yield short records of the `limit` pods that changed last, newest first.
@@ -641,12 +555,23 @@ class DecisionLog:
     def _seconds(self, path: _Path) -> Iterable[tuple[PodState, float]]:
         return path.times.seconds(self._clock()).items() if path.times is not None else ()
 
-    def _newest(self, namespace: str) -> Iterator[_Path]:
-        """Yield the paths of the namespace's pods, of all if it is "", the last changed first."""
+    def _newest(self, namespace: str, *, decided: bool = False) -> Iterator[_Path]:
+        """Yield the paths of the namespace's pods, of all if it is "", the last changed first.
+
+        `decided` leaves out those without a decision.
+        """
         prefix = f"{namespace}/" if namespace else ""
         parts = (self._live, self._without_decisions, self._ended)
-        every = merge(*(reversed(part.values()) for part in parts), key=lambda path: -path.changed)
-        return (path for path in every if path.pod.startswith(prefix))
+        # Thousands of paths may be left out, so that this does little for each.
+        wanted = (
+            (
+                path
+                for path in reversed(part.values())
+                if path.pod.startswith(prefix) and (not decided or any(path.decisions))
+            )
+            for part in parts
+        )
+        return merge(*wanted, key=lambda path: -path.changed)
 
     def _wall_time(self) -> "_WallTime":
         offset = self._wall() - self._clock()
@@ -671,7 +596,12 @@ class DecisionLog:
         self.bytes += path.size
 
     def _note(
-        self, uid: Uid, step: Step, now: float, details: _Details, decided: _Decided | None
+        self,
+        uid: Uid,
+        step: Step,
+        now: float,
+        fields: _Fields,
+        decided: tuple[Decision, Mapping[str, int]] | None = None,
     ) -> None:
         """Append the step to the path, or count it if it is the same as the last one.
 
@@ -684,30 +614,39 @@ class DecisionLog:
             if path is None:
                 return
         if self._append is not None:
-            self._append(self._line(path, step, now, details, decided))
-        text = self._text(_packed(details)) if details else None
-        code, numbers, texts = _CODES[step], path.numbers, path.texts
-        if numbers and numbers[-4] == code and texts[-2] is text:
-            numbers[-2] = now
-            numbers[-1] += 1
-            self._release(text)
-        else:
-            numbers.extend((code, now, now, 1.0))
-            texts += (text, None)
-            self._grow(path, _STEP_BYTES)
-            if path.length > _MOST_STEPS:
-                self._remove(path, _FIRST_STEPS)
-                path.left_out += 1
-        if decided is not None:
-            self._attach(path, decided.packed())
+            self._append(self._file_line(path, step, now, fields, decided))
+        self._add(path, step, now, {name: _plain(fields[name]) for name in fields})
+        packed = _packed(*decided) if decided is not None else None
+        if packed is not None:
+            self._attach(path, packed)
         if self._trace is not None:
-            self._trace(_noted(path, step, now, details, decided=decided is not None))
+            since = path.times.since if path.times is not None else now
+            about = since, fields, packed, path.attempts, path.times
+            self._trace(NotedStep(path.pod, uid, step, now, *about))
         if ends:
             self._end(path)
         else:
             self._live.move_to_end(uid)
         if self.bytes > self.limit:
             self._shrink()
+
+    def _add(self, path: _Path, step: Step, now: float, fields: _Fields) -> None:
+        steps, path.changed = path.steps, now
+        if path.last_step is step:
+            _, first, _, in_a_row, had = orjson.loads(steps[-1])
+            if had == fields:
+                self.bytes -= _size(steps[-1])
+                steps[-1] = _line(step, first, now, in_a_row + 1, fields)
+                self.bytes += _size(steps[-1])
+                return
+        path.last_step = step
+        steps.append(_line(step, now, now, 1, fields))
+        path.decisions.append(None)
+        self.bytes += _size(steps[-1])
+        if len(steps) > _MOST_STEPS:
+            self.bytes -= _size(steps.pop(_FIRST_STEPS))
+            self._release(path.decisions.pop(_FIRST_STEPS))
+            path.left_out += 1
 
     def _end(self, path: _Path) -> None:
         """End the path of a pod that is bound or gone; drop it if a later pod has its name."""
@@ -724,51 +663,42 @@ class DecisionLog:
             self._live[uid] = path
         return path
 
-    def _line(
-        self, path: _Path, step: Step, now: float, details: _Details, decided: _Decided | None
+    def _file_line(
+        self,
+        path: _Path,
+        step: Step,
+        now: float,
+        fields: _Fields,
+        decided: tuple[Decision, Mapping[str, int]] | None,
     ) -> bytes:
         """Return the step as a line for the long term, with the decision if it is one."""
         at = self._wall_time()(now)
         line: dict[str, Any] = {"pod": path.pod, "uid": path.uid, "step": step, "time": at}
-        for field, value in _DETAILS[step](details).items():
-            line[name_of(field)] = value
+        line |= {name_of(name): value for name, value in fields.items()}
         if decided is not None:
-            line["decision"] = decided.fields()
+            line["decision"] = found = fields_of(decided[0])
+            del found["pod"]
+            if decided[1]:
+                found["truncated"] = decided[1]
         return dumps(line)
 
-    def _attach(self, path: _Path, decision: bytes) -> None:
+    def _attach(self, path: _Path, packed: bytes) -> None:
         """Keep the decision with the last step; drop the oldest of too many."""
         path.attempts += 1
-        earlier, path.texts[-1] = path.texts[-1], self._text(decision)
-        self._release(earlier)
-        path.decisions += earlier is None
-        if path.decisions > self._decisions_per_pod:
-            oldest = next(n for n in range(1, len(path.texts), 2) if path.texts[n] is not None)
-            self._release(path.texts[oldest])
-            path.texts[oldest] = None
-            path.decisions -= 1
-
-    def _remove(self, path: _Path, position: int) -> None:
-        """Remove the step at this position from the path."""
-        for text in path.texts[2 * position : 2 * position + 2]:
-            self._release(text)
-        path.decisions -= path.texts[2 * position + 1] is not None
-        del path.texts[2 * position : 2 * position + 2]
-        del path.numbers[4 * position : 4 * position + 4]
-        self._grow(path, -_STEP_BYTES)
-
-    def _grow(self, path: _Path, size: int) -> None:
-        path.size += size
-        self.bytes += size
+        self._release(path.decisions[-1])
+        path.decisions[-1] = self._text(packed)
+        kept = [n for n, text in enumerate(path.decisions) if text is not None]
+        if len(kept) > self._decisions_per_pod:
+            self._release(path.decisions[kept[0]])
+            path.decisions[kept[0]] = None
 
     def _text(self, value: bytes) -> _Text:
         """Return the text with this value, which has one user more now."""
         text = self._texts.get(value)
         if text is None:
-            # A copy, because what orjson returns occupies 4 KiB however short it is.
-            value = memoryview(value).tobytes()
+            value = memoryview(value).tobytes()  # a copy, as in `_line`
             text = self._texts[value] = _Text(value)
-            self.bytes += text.size
+            self.bytes += _TEXT_BYTES + len(value)
         text.users += 1
         return text
 
@@ -778,7 +708,7 @@ class DecisionLog:
             text.users -= 1
             if not text.users:
                 del self._texts[text.value]
-                self.bytes -= text.size
+                self.bytes -= _TEXT_BYTES + len(text.value)
 
     def _shrink(self) -> None:
         while self.bytes > self.limit and len(self):
@@ -787,10 +717,9 @@ class DecisionLog:
             elif self._live:
                 uid, path = self._live.popitem(last=False)
                 self._without_decisions[uid] = path
-                for n in range(1, len(path.texts), 2):
-                    self._release(path.texts[n])
-                    path.texts[n] = None
-                path.decisions = 0
+                for text in path.decisions:
+                    self._release(text)
+                path.decisions = [None] * len(path.steps)
             else:
                 self._drop(next(iter(self._without_decisions)))
 
@@ -798,36 +727,25 @@ class DecisionLog:
         parts = (self._live, self._without_decisions, self._ended)
         path = next(part.pop(uid) for part in parts if uid in part)
         self._names.remove(path.pod, uid)
-        for text in path.texts:
+        for text in path.decisions:
             self._release(text)
         self.bytes -= path.size
 
 
-def _noted(path: _Path, step: Step, now: float, details: _Details, *, decided: bool) -> NotedStep:
-    times, text = path.times, path.texts[-1]
-    since = times.since if times is not None else now
-    decision = text.value if decided and text is not None else None
-    return NotedStep(path.pod, path.uid, step, now, since, details, decision, path.attempts, times)
+def _victims(victims: Sequence[PodRef]) -> dict[str, Any]:
+    return {"victims": victims[:_MOST_VICTIMS], "victims_in_all": len(victims)}
 
 
-def _plain_detail(value: object) -> object:
-    """Return a pod as a tuple, and anything else that a plugin may give as a text."""
-    return tuple(value) if isinstance(value, PodRef) else str(value)
-
-
-def _packed(details: _Details) -> bytes:
-    return dumps([each if type(each) is str else _plain_detail(each) for each in details])
-
-
-def _kept(path: _Path, entry: _Entry, packed: bytes, wall: _WallTime) -> KeptDecision:
-    fields, truncated = _unpacked(packed)
+def _kept(path: _Path, line: bytes, packed: bytes, wall: _WallTime) -> KeptDecision:
+    step, first, last, count, fields = orjson.loads(line)
+    decision, truncated = _unpacked(packed)
     return KeptDecision(
         pod=PodRef.of_key(path.pod, path.uid),
-        **fields,
-        time=wall(entry.last),
-        since=wall(entry.first),
-        count=entry.in_a_row,
-        cause=entry.details[0] if entry.step is Step.UNSCHEDULABLE else None,
+        **decision,
+        time=wall(last),
+        since=wall(first),
+        count=count,
+        cause=fields["cause"] if step == Step.UNSCHEDULABLE else None,
         truncated=truncated or None,
     )
 
@@ -836,7 +754,7 @@ def _summary(path: _Path, wall: _WallTime) -> PodSummary:
     last = next(path.decided(wall), None)
     return PodSummary(
         PodRef.of_key(path.pod, path.uid),
-        wall(path.numbers[1]) if path.numbers else None,
+        wall(orjson.loads(path.steps[0])[1]) if path.steps else None,
         *_state(path.times, wall),
         path.attempts,
         last.time if last is not None else None,

@@ -353,11 +353,11 @@ class _PodSpans:
             # A member of a group is nominated before its decision is noted, other pods after it.
             if nominated is not None and nominated.since != noted.since:
                 nominated = None
-            self._attempt(noted, noted, "unschedulable", offset, str(noted.details[0]), nominated)
+            self._attempt(noted, noted, "unschedulable", offset, noted.fields["cause"], nominated)
         elif step is Step.REJECTED:
-            self._attempt(begun or noted, noted, "unschedulable", offset, str(noted.details[1]))
+            self._attempt(begun or noted, noted, "unschedulable", offset, noted.fields["cause"])
         elif step is Step.ERROR:
-            self._attempt(begun or noted, noted, "error", offset, str(noted.details[0]))
+            self._attempt(begun or noted, noted, "error", offset, noted.fields["cause"])
         else:
             if begun is not None:
                 result = "scheduled" if step is Step.BOUND else "gone"
@@ -398,8 +398,8 @@ class _PodSpans:
                 attributes["mooring.nominated_node.name"] = decision.nominated_node
                 attributes["mooring.victims.count"] = len(decision.victims)
         if nominated is not None:
-            attributes["mooring.nominated_node.name"] = str(nominated.details[0])
-            attributes["mooring.victims.count"] = int(str(nominated.details[1]))
+            attributes["mooring.nominated_node.name"] = nominated.fields["node"]
+            attributes["mooring.victims.count"] = nominated.fields["victims_in_all"]
         if cause:
             # Plugins may give characters that UTF-8 has not; nothing checks what they reject with.
             cause = str(cause)[:_LONGEST_CAUSE].encode(errors="replace").decode()
@@ -423,7 +423,7 @@ class _PodSpans:
             "mooring.attempts": ended.attempts,
         }
         if ended.step is Step.BOUND:
-            attributes["k8s.node.name"] = str(ended.details[0])
+            attributes["k8s.node.name"] = ended.fields["node"]
         if times is not None:
             began = times.began
             for state, seconds in times.seconds(ended.time).items():
@@ -441,7 +441,7 @@ class _PodSpans:
 
 def _size(noted: NotedStep) -> int:
     """Return about how many bytes the step takes."""
-    return 1000 + sum(map(sys.getsizeof, noted.details)) + len(noted.decision or b"")
+    return 1000 + sum(map(sys.getsizeof, noted.fields.values())) + len(noted.decision or b"")
 
 
 def _pod_attributes(noted: NotedStep) -> dict[str, str]:
