@@ -136,7 +136,7 @@ def test_priorities_are_integers_in_the_order_of_the_nodes() -> None:
     assert decode_priorities(orjson.dumps(answer), ("n3",)) == [0]
     assert decode_priorities(b"null", ("n1",)) is None
     assert decode_priorities(b"[]", ("n1",)) is None
-    for score in (7.0, "7", True, 2**63):
+    for score in (7.0, "7", True):
         with pytest.raises(AnswerError, match="Score must be an integer"):
             decode_priorities(orjson.dumps([{"Host": "n1", "Score": score}]), ("n1",))
     with pytest.raises(AnswerError, match="the answer must be a list"):

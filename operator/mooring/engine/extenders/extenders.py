@@ -219,24 +219,30 @@ class Extenders:
 
         Of extenders with the same name, such as two verbs of one service, it is their sum.
         """
+        scoring = [
+            extender
+            for extender in extenders
+            if extender.prioritize_verb and (extender, "prioritize") not in answers.ignored
+        ]
         total = dict[str, IntArray]()
-
-        async def add(extender: Extender) -> None:
-            client = self._client(extender)
-            decode = partial(_weighted, nodes=nodes, weight=extender.weight)
-            try:
-                body = await self._nodes_request(extender, raw, nodes)
-                scores = await client.call("prioritize", extender.prioritize_verb, body, decode)
-            except ExtenderError as error:
-                client.ignored(error)
-                answers.ignored.add((extender, "prioritize"))
-                return
+        found = await asyncio.gather(*(self._scores(e, nodes, raw, answers) for e in scoring))
+        for extender, scores in zip(scoring, found, strict=True):
             if scores is not None:
                 total[extender.name] = total.get(extender.name, 0) + scores
-
-        scoring = (e for e in extenders if e.prioritize_verb)
-        await asyncio.gather(*(add(e) for e in scoring if (e, "prioritize") not in answers.ignored))
         return total
+
+    async def _scores(
+        self, extender: Extender, nodes: tuple[str, ...], raw: Json, answers: Answers
+    ) -> IntArray | None:
+        client = self._client(extender)
+        decode = partial(_weighted, nodes=nodes, weight=extender.weight)
+        try:
+            body = await self._nodes_request(extender, raw, nodes)
+            return await client.call("prioritize", extender.prioritize_verb, body, decode)
+        except ExtenderError as error:
+            client.ignored(error)
+            answers.ignored.add((extender, "prioritize"))
+            return None
 
     async def _preempt(
         self, asked: Needed, extenders: Iterable[Extender], raw: Json, cluster: ClusterView

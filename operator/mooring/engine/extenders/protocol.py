@@ -135,9 +135,12 @@ def decode_priorities(body: bytes, nodes: tuple[str, ...]) -> list[int] | None:
     """
     scores: dict[str, int] = {}
     for item in _read(_loaded(body), list, "the answer"):
-        priority = _read(item, dict, "a priority")
-        host = _read(_get(priority, "Host"), str, "Host")
-        scores[host] = scores.get(host, 0) + _read(_get(priority, "Score"), int, "Score")
+        host, score = (item.get("Host"), item.get("Score")) if type(item) is dict else (None, None)
+        if type(host) is not str or type(score) is not int:  # most answer as Go writes it
+            priority = _read(item, dict, "a priority")
+            host = _read(_get(priority, "Host"), str, "Host")
+            score = _read(_get(priority, "Score"), int, "Score")
+        scores[host] = scores.get(host, 0) + score
     return [scores.get(node, 0) for node in nodes] if scores else None
 
 
