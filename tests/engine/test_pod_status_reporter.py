@@ -286,18 +286,6 @@ async def test_a_pod_that_has_gone_is_forgotten(
     assert "lastTransitionTime" in condition(await answered(server))
 
 
-async def test_a_status_that_was_refused_is_written_with_the_next(
-    server: ApiServer, reports: PodStatusReporter
-) -> None:
-    reports.unschedulable(WEB, FULL)
-    forbidden = await server.next()
-    reports.nomination_cleared(WEB)
-    forbidden.refuse(403, "Forbidden", "no")
-    again = await answered(server)
-    assert condition(again)["message"] == FULL
-    assert again.body["status"]["nominatedNodeName"] is None
-
-
 async def test_a_status_that_was_refused_is_written_when_it_is_told_again(
     server: ApiServer, reports: PodStatusReporter
 ) -> None:

@@ -124,27 +124,20 @@ async def test_an_object_that_is_forgotten_is_not_written(statuses: Statuses) ->
     assert await statuses.second() == []
 
 
-async def test_an_error_is_logged_once_until_the_status_is_written_that_it_was_about(
+async def test_an_error_is_logged_once_until_a_status_is_written(
     statuses: Statuses, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each names its object, and there may be thousands."""
     statuses.errors = {name: error(403) for name in ("web", "db")}
-    await statuses.note("web", "db", "other")
-    await statuses.note("web", "db", "other")
+    await statuses.note("web", "db")
     said = "the status of pods is not written: patch pods/status default/web: no (403)"
     assert [record.message for record in caplog.records] == [said]
     statuses.errors["db"] = error(422)
     await statuses.note("db")
     assert len(caplog.records) == 2
-    del statuses.errors["web"]
-    await statuses.note("web")
-    statuses.errors["web"] = error(403)
-    await statuses.note("web")
-    assert len(caplog.records) == 3
-    statuses.writer.forget("web")
     await statuses.note("other")
-    await statuses.note("web")
-    assert len(caplog.records) == 4
+    await statuses.note("db")
+    assert len(caplog.records) == 3
 
 
 async def test_a_status_that_is_written_at_once_tells_its_error(statuses: Statuses) -> None:

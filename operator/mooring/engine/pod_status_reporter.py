@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -38,8 +37,6 @@ _MOST_CLASSES: Final = 3
 """Names that an event gives to one priority; more classes may have the same value."""
 _NOMINATION: Final = "nominatedNodeName"
 """The field of a status."""
-_UNKNOWN: Final = "\0"
-"""Stands for what the API server may have, because a write has failed or is in flight."""
 
 
 class PodScheduledReason(StrEnum):
@@ -99,7 +96,10 @@ class PodStatusReporter:
         self._priority_classes = priority_classes
         self._now = now
         self._statuses = StatusWriter[str]("pods", self._write, lanes=_LANES, sleep=sleep)
-        self._reports: dict[str, _Report] = {}
+        self._pending: dict[str, tuple[Pod, dict[str, Any]]] = {}
+        """The fields of statuses that are to be written."""
+        self._told: dict[str, _Told] = {}
+        """What statuses say, or will say once what is pending is written."""
         self._nominating: dict[str, str] = {}
         """The versions that pods got by nominations that were written; "": not answered yet."""
 
@@ -134,7 +134,7 @@ class PodStatusReporter:
 
         New nodes would not help the pod, and a cluster autoscaler makes none for it.
         """
-        if self._report(pod).wanted.message != message:
+        if self._told_about(pod).message != message:
             reason = PodScheduledReason.SCHEDULING_GATED
             self._failed(pod, reason, message, pod.nominated_node)
 
@@ -202,9 +202,8 @@ class PodStatusReporter:
 
     def nomination_cleared(self, pod: Pod) -> None:
         """Report that the pod has no nominated node any more."""
-        report = self._report(pod)
-        report.known = report.known._replace(nominated=_UNKNOWN)
-        self._want(pod, report.wanted._replace(nominated=None))
+        self._told[pod.uid] = self._told_about(pod)._replace(nominated=None)
+        self._write_soon(pod, {_NOMINATION: None})
 
     def is_nominated_by_status(self, pod: Pod) -> bool:
         """Note the nomination in the pod's status; return whether it is the newest one.
@@ -212,8 +211,8 @@ class PodStatusReporter:
         It is not if this scheduler writes another one now, or has written one that the watch is yet
         to show.
         """
-        if (report := self._reports.get(pod.uid)) is not None:
-            report.known = report.known._replace(nominated=pod.nominated_node)
+        if (told := self._told.get(pod.uid)) is not None:
+            self._told[pod.uid] = told._replace(nominated=pod.nominated_node)
         written = self._nominating.get(pod.uid)
         if written is not None and (not written or is_older(pod.version, written)):
             return False
@@ -229,7 +228,8 @@ class PodStatusReporter:
 
     def forget(self, uid: str) -> None:
         """Drop what is unwritten about the pod: it is gone, bound or about to be bound."""
-        self._reports.pop(uid, None)
+        self._told.pop(uid, None)
+        self._pending.pop(uid, None)
         self._nominating.pop(uid, None)
         self._statuses.forget(uid)
 
@@ -237,73 +237,66 @@ class PodStatusReporter:
         self, pod: Pod, reason: PodScheduledReason, message: str, nominated: str | None
     ) -> None:
         self._record_failure(pod, message)
-        self._want(pod, _Told(reason, _valid(message), nominated))
+        before, told = self._told_about(pod), _Told(reason, _valid(message), nominated)
+        if told == before:
+            return
+        first = pod.unscheduled_message is None and pod.uid not in self._told
+        self._told[pod.uid] = told
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": reason,
+            "message": told.message,
+            # Left out later: only the message changes, and the condition's other fields stay.
+            **({"lastTransitionTime": rfc3339(self._now())} if first else {}),
+            **_observed(pod),
+        }
+        nomination = {_NOMINATION: nominated} if nominated != before.nominated else {}
+        self._write_soon(pod, {"conditions": [condition], **nomination})
 
     def _record_failure(self, pod: Pod, message: str) -> None:
         note = _valid(message)
         self._recorder.record(_reference(pod), "Warning", "FailedScheduling", "Scheduling", note)
 
-    def _report(self, pod: Pod) -> "_Report":
-        report = self._reports.get(pod.uid)
-        if report is None:
-            told = _Told(pod.unscheduled_reason, pod.unscheduled_message or "", pod.nominated_node)
-            report = self._reports[pod.uid] = _Report(told, told)
-        return report
+    def _told_about(self, pod: Pod) -> "_Told":
+        if (told := self._told.get(pod.uid)) is not None:
+            return told
+        return _Told(pod.unscheduled_reason, pod.unscheduled_message or "", pod.nominated_node)
 
-    def _want(self, pod: Pod, wanted: "_Told") -> None:
-        """Have the status of the pod say this."""
-        report = self._report(pod)
-        report.wanted = wanted
-        if wanted != report.known:
-            report.pod = pod
-            if wanted.nominated != report.known.nominated:
-                self._nominating[pod.uid] = ""
-            self._statuses.note(pod.uid)
+    def _write_soon(self, pod: Pod, status: dict[str, Any]) -> None:
+        _, pending = self._pending.get(pod.uid, (pod, {}))
+        self._pending[pod.uid] = pod, {**pending, **status}
+        if _NOMINATION in status:
+            self._nominating[pod.uid] = ""
+        self._statuses.note(pod.uid)
 
     async def _write(self, uid: str) -> None:
-        """Write in what the wanted status differs from the known one."""
-        report = self._reports.get(uid)
-        if report is None or (pod := report.take_pod()) is None:
+        if uid not in self._pending:
             return
-        sent = report.wanted
-        if not (status := self._status(pod, report)):
-            return
-        report.note_known(status, _UNSURE)
+        pod, status = self._pending.pop(uid)
         try:
             version = await self._writer.patch_pod_status(pod.namespace, pod.name, uid, status)
         except RETRIED:
-            report.pod = report.pod or pod
+            if uid in self._told:
+                _, newer = self._pending.get(uid, (pod, {}))
+                self._pending[uid] = pod, {**status, **newer}
             raise
-        except ApiError as error:
-            if report.pod is None or isinstance(error, NotFoundError | ConflictError):
-                self.forget(uid)  # the pod is gone, or is told by its next attempt
-            elif report.wanted.nominated == sent.nominated:
-                self._nominating.pop(uid, None)
+        except (NotFoundError, ConflictError):
+            self.forget(uid)  # the pod is gone
             raise
-        report.note_known(status, sent)
-        if _NOMINATION in status and report.wanted.nominated == sent.nominated:
-            if version and uid in self._nominating:
-                self._nominating[uid] = version
-            else:
-                self._nominating.pop(uid, None)
+        except ApiError:
+            self._told.pop(uid, None)
+            self._answered(uid, status, "")
+            raise
+        self._answered(uid, status, version)
 
-    def _status(self, pod: Pod, report: "_Report") -> dict[str, Any]:
-        wanted, known, status = report.wanted, report.known, dict[str, Any]()
-        if wanted[:2] != known[:2] and wanted.reason is not None:
-            first = pod.unscheduled_message is None and known.reason in (None, _UNKNOWN)
-            condition = {
-                "type": "PodScheduled",
-                "status": "False",
-                "reason": wanted.reason,
-                "message": wanted.message,
-                # Left out later: only the message changes, and the condition's other fields stay.
-                **({"lastTransitionTime": rfc3339(self._now())} if first else {}),
-                **_observed(pod),
-            }
-            status["conditions"] = [condition]
-        if wanted.nominated != known.nominated:
-            status[_NOMINATION] = wanted.nominated
-        return status
+    def _answered(self, uid: str, status: Mapping[str, Any], version: str) -> None:
+        """Note which version of the pod has the nomination of the status; "" is not known."""
+        newer = self._pending[uid][1] if uid in self._pending else {}
+        if _NOMINATION in status and _NOMINATION not in newer and uid in self._nominating:
+            self._nominating[uid] = version
+            if not version:
+                del self._nominating[uid]
 
 
 class _Told(NamedTuple):
@@ -312,31 +305,6 @@ class _Told(NamedTuple):
     reason: str | None
     message: str
     nominated: str | None
-
-
-_UNSURE: Final = _Told(_UNKNOWN, "", _UNKNOWN)
-
-
-@dataclass(slots=True)
-class _Report:
-    """What a pod's status shall say, and what it says as far as is known."""
-
-    wanted: _Told
-    known: _Told
-    pod: Pod | None = None
-    """The pod, while something is to be written."""
-
-    def take_pod(self) -> Pod | None:
-        """Return the pod if something is to be written, once."""
-        pod, self.pod = self.pod, None
-        return pod
-
-    def note_known(self, status: Mapping[str, Any], told: _Told) -> None:
-        """Note that the fields of this status say what is told."""
-        if "conditions" in status:
-            self.known = self.known._replace(reason=told.reason, message=told.message)
-        if _NOMINATION in status:
-            self.known = self.known._replace(nominated=told.nominated)
 
 
 def _observed(pod: Pod) -> dict[str, int]:

@@ -72,11 +72,8 @@ class StatusWriter(Generic[_Key]):
         self._writing: dict[_Key, asyncio.Event] = {}
         self._digests: dict[_Key, bytes] = {}
         """Of the statuses that `patch` has sent last."""
-        self._logged: dict[tuple[type, int | None, str], _Key | None] = {}
-        """Kinds of errors, with the object whose status must be written before one is logged again.
-
-        Any object's does if that one is forgotten.
-        """
+        self._trouble: tuple[type, int | None, str] | None = None
+        """The kind of error that was logged last, until a status is written."""
         self._more = asyncio.Event()
         self._settled = asyncio.Event()
         self._settled.set()
@@ -93,7 +90,6 @@ class StatusWriter(Generic[_Key]):
         self._due.pop(key, None)
         self._failed.pop(key, None)
         self._digests.pop(key, None)
-        self._logged = {kind: None if key == k else k for kind, k in self._logged.items()}
 
     async def run(self, *looks: Look) -> None:
         """Write until cancelled, also what these looks find."""
@@ -160,14 +156,14 @@ class StatusWriter(Generic[_Key]):
         except (NotFoundError, ConflictError):
             pass  # the object is gone, or its next version will be shown
         except RETRIED as error:
-            self._log(key, error)
+            self._log(error)
             self._failed[key] = None
             if isinstance(error, UnreachableError):
                 await self._sleep(_PAUSE_SECONDS)
         except ApiError as error:
-            self._log(key, error)
+            self._log(error)
         else:
-            self._logged = {kind: k for kind, k in self._logged.items() if k not in (key, None)}
+            self._trouble = None
 
     @asynccontextmanager
     async def _alone(self, key: _Key) -> AsyncIterator[None]:
@@ -184,10 +180,11 @@ class StatusWriter(Generic[_Key]):
             ended.set()
             self._more.set()
 
-    def _log(self, key: _Key, error: ApiError) -> None:
-        if error.kind not in self._logged:
+    def _log(self, error: ApiError) -> None:
+        """Log what is wrong, once for all objects."""
+        if error.kind != self._trouble:
             logger.warning("the status of %s is not written: %s", self._what, explain(error))
-        self._logged.setdefault(error.kind, key)
+        self._trouble = error.kind
 
 
 class ProfileSectionWriter(StatusWriter[str]):
