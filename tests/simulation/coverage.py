@@ -28,9 +28,18 @@ from simulation.actors.groups import group_of
 from simulation.actors.neighbours import KINDS, kinds_of
 from simulation.actors.plugins import WRONGS
 from simulation.actors.readers import QUESTIONS
+from simulation.network import Outcome
 from simulation.scenario import NAMESPACE
 from simulation.state_invariants import leader
 from simulation.storage import Change, Raw
+from simulation.subject_situations import (
+    POSSIBLE_OF_SUBJECTS,
+    moves,
+    nominated,
+    requests,
+    shared_devices,
+    victims,
+)
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -63,6 +72,10 @@ class Coverage:
     def note_plugin(self, method: str, how: str) -> None:
         """Count a call of a plugin that goes wrong."""
         self.met[f"plugin: {method}", how] += 1
+
+    def note_request(self, what: str, outcome: Outcome) -> None:
+        """Count a request that does not go as it should."""
+        self.met.update(requests(what, outcome))
 
     def never_met(self) -> list[Pair]:
         """Return what could have been met and was not."""
@@ -261,6 +274,10 @@ SITUATIONS: Final[list[Callable[["World", Change], Iterator[Pair]]]] = [
     claims,
     devices,
     constraints,
+    nominated,
+    victims,
+    moves,
+    shared_devices,
 ]
 
 _WAITING: Final = ("pending", "unschedulable", "nominated")
@@ -329,4 +346,5 @@ POSSIBLE: Final[list[Pair]] = [
         KINDS,
     ),
     *((f"plugin: {method}", how) for method, ways in WRONGS.items() for how in ways),
+    *POSSIBLE_OF_SUBJECTS,
 ]

@@ -294,6 +294,8 @@ class Network:
     """Seconds that a message takes about."""
     delete_pod: Callable[[str], None] = lambda _: None
     """Deletes the pod that a path is about."""
+    goes_wrong: Callable[[str, Outcome], object] = lambda *_: None
+    """Called with each request that a rule takes, in one word, and what becomes of it."""
     _disturbed_at: float = -1.0
     """When a rule was in force last as somebody sent or connected."""
     failed_at: dict[str, float] = field(default_factory=dict)
@@ -352,6 +354,7 @@ class Network:
         taken = next((rule for rule in self.rules if rule.takes(process, what, now)), None)
         if taken is not None:
             self.failed_at[what] = now
+            self.goes_wrong(what, taken.outcome)
         return taken
 
     def _arrived(self, request: Request, rule: Rule | None) -> None:

@@ -15,6 +15,7 @@ from mooring.kube.resources import POD, POD_DISRUPTION_BUDGET, SCHEDULING_PROFIL
 from mooring.kube.timestamps import rfc3339
 from mooring.model.events import Kind
 from mooring.model.pod import Uid
+from simulation.actors.faults import Faults
 from simulation.actors.groups import Groups, group_of
 from simulation.actors.rebalancing import MOVED
 from simulation.api_server import EPOCH
@@ -75,13 +76,28 @@ def no_eviction_is_sent_that_a_budget_forbids(world: "World", sent: "Sent") -> s
     known = engine.scheduler.state.pods.get(Uid(raw["metadata"]["uid"]))
     if known is not None and known.pod.phase == "Pending":
         return None  # the Eviction API needs no budget for it
-    for budget in world.server.budgets_of(raw):
+    budgets = world.server.budgets_of(raw)
+    if len(budgets) > 1 and all(_is_known(world, sent.identity, each) for each in (raw, *budgets)):
+        names = [budget["metadata"]["name"] for budget in budgets]
+        return f"{sent.identity} evicts {raw['metadata']['name']}, which {names} select"
+    for budget in budgets:
         versions = [*_known_budgets(world, sent.identity, budget)]
         allowed = [(each.get("status") or {}).get("disruptionsAllowed", 0) for each in versions]
         if max(allowed) <= 0:
             name, called = budget["metadata"]["name"], raw["metadata"]["name"]
             return f"{sent.identity} evicts {called}, and {name} has allowed {allowed}"
     return None
+
+
+def _is_known(world: "World", identity: str, raw: Raw) -> bool:
+    """Return whether the replica has known for a while that the pod or the budget exists."""
+    resource = POD if "nodeName" in raw["spec"] else POD_DISRUPTION_BUDGET
+    told = world.server.watches.told(identity, resource, at=world.timeline.now - LATE_SECONDS)
+    uid = raw["metadata"]["uid"]
+    made = (change for change in world.server.storage.history if change.verb == "ADDED")
+    return any(
+        change.object["metadata"]["uid"] == uid and change.version <= told for change in made
+    )
 
 
 def _known_budgets(world: "World", identity: str, budget: Raw) -> Iterator[Raw]:
@@ -225,6 +241,12 @@ def _preemption(world: "World", scheduler: str) -> Raw:
     return (profile["spec"].get("preemption") or {}) if profile is not None else {}
 
 
+def _is_member(raw: Raw) -> bool:
+    """Return whether the pod names a group, perhaps by a label; the profile may say what counts."""
+    labels = raw["metadata"].get("labels") or {}
+    return group_of(raw) is not None or any("pod-group" in key for key in labels)
+
+
 def _preempted(world: "World", change: Change) -> PodSeen | None:
     """Return the pod that a replica has removed with this change, if it was not moved."""
     by_replica = change.by.partition("-")[0] in world.replicas
@@ -239,15 +261,17 @@ def _preempted(world: "World", change: Change) -> PodSeen | None:
 def no_victim_has_run_for_less_than_its_profile_demands(
     world: "World", change: Change
 ) -> str | None:
-    """Check since when the pod has run; no clock may have jumped."""
+    """Check since when the pod has run, by the clock of the replica."""
     victim = _preempted(world, change)
     if victim is None or change.before is None:
         return None
     least = _preemption(world, victim.scheduler).get("minRuntimeSeconds", 0)
     started = change.before["status"].get("startTime")
-    if not least or any(replica.wall_clock_error for replica in world.replicas.values()):
+    if not least:
         return None
-    latest = rfc3339(EPOCH + change.at - least + 2.0)  # times have no fractions
+    since = world.timeline.now - LATE_SECONDS
+    error = max(world.actor(Faults).clock_errors(world, change.by, since))
+    latest = rfc3339(EPOCH + change.at + error - least + 2.0)  # times have no fractions
     if started is not None and started <= latest:
         return None
     return f"{victim.key} has run since {started}, and leaves before {latest}"
@@ -262,7 +286,7 @@ def nobody_takes_the_room_of_a_nominated_pod(world: "World", change: Change) -> 
     if change.what != "bind" or engine is None:
         return None
     pod, state = PodSeen.read(change.object), engine.scheduler.state
-    if group_of(change.object) is not None:
+    if _is_member(change.object):
         return None
     decided_at = world.decisions.decided_at(change.by, pod.uid, change.at)
     nominees = [
@@ -413,10 +437,7 @@ def _is_enough(free: Amount, lower: list[PodSeen], need: Amount, most: int) -> b
 def _may_leave(world: "World", other: PodSeen, limits: Raw) -> bool:
     """Return whether the other pod may be a victim, and was when the queue was flushed last."""
     raw = world.books.raw[other.uid]
-    if other.leaving or group_of(raw) is not None:
-        return False
-    labels = raw["metadata"].get("labels") or {}
-    if any("pod-group" in key for key in labels):
+    if other.leaving or _is_member(raw):
         return False
     least, started = limits.get("minRuntimeSeconds", 0), raw["status"].get("startTime")
     tried_at = world.timeline.now - LATE_SECONDS - _FLUSH_SECONDS

@@ -11,6 +11,7 @@ import orjson
 
 from faults.books import Amount, PodSeen
 from mooring.kube.resources import NODE, POD, SCHEDULING_PROFILE
+from simulation.actors.faults import Faults
 from simulation.actors.groups import group_of
 from simulation.actors.rebalancing import MOVED, REPLACEMENT_SECONDS
 from simulation.api_server import EPOCH
@@ -54,9 +55,10 @@ def no_pod_is_moved_outside_of_the_windows(world: "World", sent: "Sent") -> str 
     raw, section = _moved(world, sent), _section(world)
     if raw is None or not section.get("windows") or _was_changed(world):
         return None
-    error = world.replicas[sent.identity.partition("-")[0]].wall_clock_error
-    now = EPOCH + world.timeline.now + error
-    if any(_is_open(window, now + late) for window in section["windows"] for late in (0.0, -1.0)):
+    now = world.timeline.now
+    errors = world.actor(Faults).clock_errors(world, sent.identity, now - LATE_SECONDS)
+    times = [EPOCH + now + error + late for error in errors for late in (0.0, -1.0)]
+    if any(_is_open(window, at) for window in section["windows"] for at in times):
         return None
     name, windows = raw["metadata"]["name"], section["windows"]
     return f"{sent.identity} evicts {name}, and the windows are {windows}"
@@ -337,8 +339,19 @@ def _movable(world: "World", since: float) -> Iterator[tuple[Raw, str]]:
         if raw["spec"].get("schedulerName") != MOVED or not owned or not _is_ready(raw):
             continue
         rests = name in world.books.nodes and world.books.changed_at[name] < since
-        if rests and not world.server.budgets_of(raw):
+        if rests and _may_be_evicted(world, raw, since):
             yield raw, name
+
+
+def _may_be_evicted(world: "World", raw: Raw, since: float) -> bool:
+    """Return whether no budget selects the pod, or one that has allowed it all the time."""
+    budgets = world.server.budgets_of(raw)
+    if not budgets:
+        return True
+    allowed = (budgets[0].get("status") or {}).get("disruptionsAllowed", 0)
+    uid, history = budgets[0]["metadata"]["uid"], world.server.storage.history
+    changed = (c.at for c in reversed(history) if c.object["metadata"]["uid"] == uid)
+    return len(budgets) == 1 and allowed > 0 and next(changed, since) < since
 
 
 def _who_fits_then(world: "World", raw: Raw, name: str, since: float) -> PodSeen | None:

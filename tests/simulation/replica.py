@@ -83,6 +83,7 @@ class Replica:
         self._announced = announced
         self._apart: float | None = None
         """The time of a process that has ended, while its tasks are ended."""
+        self._ends_turn: Callable[[], bool] | None = None
         self._requests: set[asyncio.Task[None]] = set()
         """What it answers somebody who asks; its endpoints end with it."""
 
@@ -119,6 +120,7 @@ class Replica:
         self.identity = f"{self.name}-{self.lives}"
         self.alive, self.exit_code, self.scheduler = True, None, None
         self.loop = self._new_loop(self._timeline, self._network)
+        self.loop.ends_turn = self._ends_turn
         with self.loop.entered():
             task = self.loop.create_task(self._run())
             task.add_done_callback(self._ended)
@@ -153,6 +155,10 @@ class Replica:
     def after_steps(self, count: int, call: Callable[[], object]) -> None:
         """Make a call in the middle of a turn, after so many steps of tasks or callbacks."""
         self.loop.after_steps(count, lambda: call() if self.alive else None)
+
+    def end_turns_when(self, call: Callable[[], bool] | None) -> None:
+        """Ask after each step of a task whether the turn ends there, in this life and the next."""
+        self._ends_turn = self.loop.ends_turn = call
 
     def kill(self) -> None:
         """End the process at once."""

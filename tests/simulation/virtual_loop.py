@@ -91,6 +91,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         signals: What is called at each signal.
         halted: Set this to end the present turn at once.
         is_turning: Whether a turn is under way.
+        ends_turn: Says after each step whether the turn ends there; None if nobody wants to know.
     """
 
     _ready: deque[Any]
@@ -103,6 +104,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.signals: dict[int, Callable[[], object]] = {}
         self.halted = False
         self.is_turning = False
+        self.ends_turn: Callable[[], bool] | None = None
         self._now = now
         self._connect = connect
         self._steps = 0
@@ -140,6 +142,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 if not handle._cancelled:
                     handle._run()
                     if self._at_step is not None and self._has_stopped():
+                        break
+                    if self.ends_turn is not None and self.ends_turn():
                         break
         finally:
             self._leave(before)

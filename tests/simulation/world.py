@@ -152,6 +152,7 @@ class World:
         self._progress = Progress()
         # Always: to look into a replica reads its clock, and in some worlds that takes time.
         self.coverage = coverage if coverage is not None else Coverage()
+        self.network.goes_wrong = self.coverage.note_request
         self._changed_at = 0.0
         """When anything but the lease changed last."""
         self._trace = hashlib.sha256()
@@ -183,7 +184,7 @@ class World:
             Broken: at the first invariant that does not hold.
         """
         for step in self.scenario.steps:
-            self.timeline.at(self.began + step.at, partial(self._take, step))
+            self.timeline.at(self.began + step.at, partial(self.take, step))
         for replica in self.replicas.values():
             self._keep_running(replica)
         self._look_at_progress()
@@ -218,7 +219,8 @@ class World:
             replica.start()
         self.timeline.after(_RESTART_SECONDS, partial(self._keep_running, replica))
 
-    def _take(self, step: Step) -> None:
+    def take(self, step: Step) -> None:
+        """Have the actor of the step take it."""
         self._note(f"step {step}")
         is_fault = step.does in FAULTS and step.actor == Faults.name
         if is_fault:

@@ -14,20 +14,24 @@ new ones at the end, so that seeds keep what they had of the others.
 
 from simulation.actors.accelerators import Accelerators
 from simulation.actors.claims import Claims
+from simulation.actors.coincidences import Coincidences
 from simulation.actors.devices import Devices
 from simulation.actors.extenders import Extenders
 from simulation.actors.faults import Faults
 from simulation.actors.gangs import Gangs
 from simulation.actors.groups import Groups
 from simulation.actors.kubelets import Kubelets
+from simulation.actors.moments import Moments
 from simulation.actors.moves import Moves
 from simulation.actors.neighbours import Neighbours
 from simulation.actors.nodes import Nodes
 from simulation.actors.owners import DaemonSets, Jobs
+from simulation.actors.plugin_trials import PluginTrials
 from simulation.actors.plugins import Plugins
 from simulation.actors.pods import Pods
 from simulation.actors.preemption import Preemption
 from simulation.actors.profiles import Profiles
+from simulation.actors.protection import Protection
 from simulation.actors.readers import Readers
 from simulation.actors.rebalancing import Rebalancing
 from simulation.actors.rivals import Rivals
@@ -64,4 +68,8 @@ ACTORS: tuple[type[Actor], ...] = (
     Moves,
     Volumes,
     Accelerators,
+    Moments,
+    PluginTrials,
+    Protection,
+    Coincidences,
 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from simulation.watches import Stream
     from simulation.world import World
 
-__all__ = ["FAULTS", "Faults"]
+__all__ = ["FAULTS", "Faults", "drawn"]
 
 _WRITES: Final = (
     *("bind", "bind", "bind", "evict", "patch status", "update leases"),
@@ -46,6 +46,8 @@ class Faults(Actor):
     def __init__(self) -> None:
         self.over_at = 0.0
         self._hides_until = 0.0
+        self._jumps: list[tuple[float, str, float]] = []
+        """When whose clock has jumped, and from which error."""
 
     def draw(self, plan: Plan) -> None:
         """Draw the weather of the run, and faults."""
@@ -61,7 +63,7 @@ class Faults(Actor):
         )
         for _ in range(random.choice((0, 1, 2, 4, 8))):
             does = random.choice((*_DRAWS, "requests", "requests"))
-            at, args = plan.time(), _DRAWS[does](random, plan)
+            at, args = plan.time(), drawn(does, plan)
             plan.step(at, self.name, does, **args)
             if does in {"pause", "stall", "restart server"}:
                 plan.moments += [at + args["seconds"]] * 3
@@ -197,7 +199,20 @@ class Faults(Actor):
 
     def _jump(self, world: "World", replica: str, seconds: float) -> None:
         if replica in world.replicas:
+            error = world.replicas[replica].wall_clock_error
+            self._jumps.append((world.timeline.now, replica, error))
             world.replicas[replica].wall_clock_error += seconds
+
+    def clock_errors(self, world: "World", identity: str, since: float) -> list[float]:
+        """Return by how much the clock of a replica was wrong at any time since then."""
+        name = identity.partition("-")[0]
+        before = [error for at, jumped, error in self._jumps if jumped == name and at >= since]
+        return [*before, world.replicas[name].wall_clock_error]
+
+
+def drawn(name: str, plan: Plan) -> dict[str, Any]:
+    """Return what is drawn of a fault of this name."""
+    return _DRAWS[name](plan.random, plan)
 
 
 def _streams(world: "World", replica: str, plural: str, agent: str) -> "list[Stream]":

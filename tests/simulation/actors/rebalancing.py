@@ -96,6 +96,8 @@ class Rebalancing(Actor):
     def _profile(self, world: "World", mode: str, **section: Any) -> None:
         raw = world.server.storage.get(SCHEDULING_PROFILE, MOVED)
         spec = _spec(mode, **section)
+        if raw is not None and "preemption" in raw["spec"]:
+            spec["preemption"] = raw["spec"]["preemption"]
         if raw is None:
             made = api_object("SchedulingProfile", MOVED, spec=spec)
             world.server.create(SCHEDULING_PROFILE, made, self.name)

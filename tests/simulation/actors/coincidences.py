@@ -1,0 +1,194 @@
+"""Changes that come right after others, in whose middle nobody else is: each waits for its cause.
+
+A pod finishes while it terminates, a node goes and returns under one, a claim goes whose node has
+just been selected, pods come and go while a claim has devices and is reserved for nobody, a slice
+returns whose devices are in use, and a gang of which a part is left loses its node or its group.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from faults.books import CONSTRAINED
+from mooring.kube.resources import (
+    NODE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    POD_GROUP,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    Resource,
+)
+from mooring.model.storage import SELECTED_NODE
+from mooring.testing.builders import pod
+from simulation.actors.claims import Claims
+from simulation.actors.devices import Devices, pool_of
+from simulation.actors.groups import Groups, group_of
+from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step
+
+if TYPE_CHECKING:
+    from simulation.storage import Change, Raw
+    from simulation.world import World
+
+__all__ = ["Coincidences"]
+
+_KINDS: Final = {
+    "finish": "",
+    "node": "",
+    "claim": Claims.name,
+    "consumers": Devices.name,
+    "slice": Devices.name,
+    "group": Groups.name,
+}
+"""What may be waited for, and the actor without which it would be in vain."""
+
+
+class Coincidences(Actor):
+    """Draws what is waited for, in runs without a subject, and lets it happen once."""
+
+    name = "coincidences"
+
+    def __init__(self) -> None:
+        self._awaited: list[str] = []
+        self._made = 0
+
+    def draw(self, plan: Plan) -> None:
+        """Draw some of what the other actors of the run make possible."""
+        random = plan.random
+        if plan.subject or plan.chance(0.4):
+            return
+        actors = {"", *(step.actor for step in plan.steps)}
+        kinds = [kind for kind, actor in _KINDS.items() if actor in actors]
+        for kind in random.sample(kinds, 2):
+            plan.step(random.uniform(0.0, 0.7 * plan.seconds), self.name, "wait", kind=kind)
+
+    def act(self, _world: "World", step: Step) -> None:
+        """Wait for the cause."""
+        self._awaited.append(step.args["kind"])
+
+    def calm(self, _world: "World") -> None:
+        """Wait for nothing more."""
+        self._awaited.clear()
+
+    def changed(self, world: "World", change: "Change") -> None:
+        """Look whether it is the cause of something, which then follows a moment later."""
+        if not self._awaited or change.after is None or change.by == self.name:
+            return
+        for kind in self._awaited:
+            seconds = getattr(self, f"_after_{kind}")(world, change, change.after)
+            if seconds is not None:
+                self._awaited.remove(kind)
+                follow = getattr(self, f"_{kind}")
+                world.after(seconds, partial(self._follow, world, follow, change.after))
+                return
+
+    def _follow(self, world: "World", follow: Any, raw: "Raw") -> None:
+        if not world.is_calm:
+            follow(world, raw)
+
+    def _after_finish(self, world: "World", change: "Change", raw: "Raw") -> float | None:
+        return 0.02 if change.resource is POD and _terminates(world, raw) else None
+
+    def _finish(self, world: "World", raw: "Raw") -> None:
+        if (found := _found(world, POD, raw)) is not None:
+            world.server.change(POD, found, self.name, {"status": {"phase": "Succeeded"}})
+
+    def _after_node(self, world: "World", change: "Change", raw: "Raw") -> float | None:
+        return 0.02 if change.resource is POD and _terminates(world, raw) else None
+
+    def _node(self, world: "World", raw: "Raw") -> None:
+        node = world.server.storage.get(NODE, raw["spec"]["nodeName"])
+        if node is not None and _found(world, POD, raw) is not None:
+            world.server.delete(NODE, node, self.name)
+            world.after(0.03, partial(world.server.create, NODE, _anew(node), self.name))
+
+    def _after_claim(self, _world: "World", change: "Change", raw: "Raw") -> float | None:
+        if change.resource is not PERSISTENT_VOLUME_CLAIM or "volumeName" in raw["spec"]:
+            return None
+        return 0.0 if SELECTED_NODE in (raw["metadata"].get("annotations") or {}) else None
+
+    def _claim(self, world: "World", raw: "Raw") -> None:
+        if (found := _found(world, PERSISTENT_VOLUME_CLAIM, raw)) is not None:
+            world.server.delete(PERSISTENT_VOLUME_CLAIM, found, self.name)
+
+    def _after_consumers(self, _world: "World", change: "Change", raw: "Raw") -> float | None:
+        if change.resource is not RESOURCE_CLAIM or not pool_of(raw):
+            return None
+        return None if raw["status"].get("reservedFor") else 0.0
+
+    def _consumers(self, world: "World", raw: "Raw") -> None:
+        """Have two pods name the claim, one of which goes at once."""
+        for goes in (True, False):
+            self._made += 1
+            entry = {"name": "device", "resourceClaimName": raw["metadata"]["name"]}
+            labels = {CONSTRAINED: "by its devices"}
+            spec = {"schedulerName": SCHEDULER, "resourceClaims": [entry]}
+            name = f"late-{self._made}"
+            consumer = pod(name, namespace=NAMESPACE, cpu="100m", labels=labels, spec=spec)
+            made = world.server.create(POD, consumer, self.name)
+            if made is not None and goes:
+                world.server.remove(POD, made, self.name)
+
+    def _after_slice(self, _world: "World", change: "Change", raw: "Raw") -> float | None:
+        return 0.02 if change.resource is RESOURCE_CLAIM and pool_of(raw) else None
+
+    def _slice(self, world: "World", raw: "Raw") -> None:
+        pool = pool_of(raw)
+        for found in world.server.storage.all(RESOURCE_SLICE):
+            if found["spec"]["pool"]["name"] == pool:
+                world.server.delete(RESOURCE_SLICE, found, self.name)
+                world.after(
+                    0.03, partial(world.server.create, RESOURCE_SLICE, _anew(found), self.name)
+                )
+
+    def _after_group(self, world: "World", change: "Change", raw: "Raw") -> float | None:
+        """Wait for the last member that a gang needs."""
+        if change.what != "bind" or (name := group_of(raw)) is None:
+            return None
+        group = world.server.storage.get(POD_GROUP, name, NAMESPACE)
+        if group is None:
+            return None
+        least = group["spec"]["schedulingPolicy"]["gang"]["minCount"]
+        return 2.0 if len(_bound(world, name)) >= max(least, 2) else None
+
+    def _group(self, world: "World", raw: "Raw") -> None:
+        """Leave one member of the gang, then let its node or the definition of the group go."""
+        name = str(group_of(raw))
+        group = world.server.storage.get(POD_GROUP, name, NAMESPACE)
+        first, *others = _bound(world, name) or (None,)
+        if group is None or first is None:
+            return
+        for other in others:
+            world.server.remove(POD, other, self.name)
+        world.server.delete(POD_GROUP, group, self.name)
+        world.server.create(POD_GROUP, _anew(group), self.name)
+        node = world.server.storage.get(NODE, first["spec"]["nodeName"])
+        if node is not None:
+            world.server.delete(NODE, node, self.name)
+            world.after(1.0, partial(world.server.create, NODE, _anew(node), self.name))
+
+
+def _terminates(world: "World", raw: "Raw") -> bool:
+    """Return whether a pod terminates that runs on a node."""
+    ended = raw["status"].get("phase") in {"Succeeded", "Failed"}
+    terminates = "deletionTimestamp" in raw["metadata"] and not ended
+    node = raw["spec"].get("nodeName")
+    return terminates and bool(node) and world.server.storage.get(NODE, node) is not None
+
+
+def _found(world: "World", resource: Resource, raw: "Raw") -> "Raw | None":
+    """Return the object as it is by now; None if it is gone."""
+    metadata = raw["metadata"]
+    found = world.server.storage.get(resource, metadata["name"], metadata.get("namespace"))
+    return found if found is not None and found["metadata"]["uid"] == metadata["uid"] else None
+
+
+def _bound(world: "World", group: str) -> "list[Raw]":
+    pods = world.server.storage.all(POD)
+    return [raw for raw in pods if group_of(raw) == group and raw["spec"].get("nodeName")]
+
+
+def _anew(raw: "Raw") -> "Raw":
+    """Return an object with the name and the content of one that has gone."""
+    kept = ("name", "namespace", "labels", "annotations")
+    metadata = {name: raw["metadata"][name] for name in kept if name in raw["metadata"]}
+    return {**raw, "metadata": metadata}

@@ -1,0 +1,84 @@
+"""Budgets for the pods that rebalancing moves, important pods among these, and clocks that jump.
+
+Several budgets of different selectors may select a pod, which then nobody may evict. Important pods
+preempt those that are moved, in some runs by a profile that is Strict.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from mooring.kube.resources import POD, SCHEDULING_PROFILE
+from mooring.testing.builders import pod
+from simulation.actors.faults import Faults
+from simulation.actors.rebalancing import MOVED
+from simulation.disruption_controller import DisruptionController
+from simulation.scenario import NAMESPACE, Actor, Plan, Step
+
+if TYPE_CHECKING:
+    from simulation.storage import Change
+    from simulation.world import World
+
+__all__ = ["Protection"]
+
+_SELECTORS: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {"matchLabels": {MOVED: "m0"}},
+    {"matchExpressions": [{"key": MOVED, "operator": "Exists"}]},
+    {"matchExpressions": [{"key": MOVED, "operator": "In", "values": ["m0", "m8"]}]},
+    {"matchExpressions": [{"key": MOVED, "operator": "NotIn", "values": ["m0", "big0"]}]},
+    {"matchExpressions": [{"key": MOVED, "operator": "DoesNotExist"}]},
+)
+_CHANCES: Final = {"moves": 0.4, "preemption": 0.25}
+"""How many of the runs about what have these budgets."""
+
+
+class Protection(Actor):
+    """Draws for the runs about moves; budgets and jumps for those about preemption, too."""
+
+    name = "protection"
+
+    def __init__(self) -> None:
+        self._budgets = DisruptionController()
+
+    def draw(self, plan: Plan) -> None:
+        """Draw budgets, which may come while pods are moved, and the other things."""
+        random = plan.random
+        if plan.subject in _CHANCES and plan.chance(0.15):
+            replica, seconds = random.choice(plan.replicas), random.choice((-3600.0, 60.0))
+            at = random.uniform(5.0, plan.seconds)
+            plan.step(at, Faults.name, "jump", replica=replica, seconds=seconds)
+        if plan.subject not in _CHANCES or not plan.chance(_CHANCES[plan.subject]):
+            return
+        for number, selector in enumerate(random.sample(_SELECTORS, random.choice((1, 1, 2, 3)))):
+            at = random.choice((0.3, 0.3, random.uniform(5.0, plan.seconds)))
+            least = random.choice((0, 0, 1, 1, 2, 6))
+            plan.step(at, self.name, "budget", name=f"k{number}", selector=selector, least=least)
+        if plan.subject == "preemption":
+            return
+        if plan.chance(0.5):
+            limits = {"disruptionBudgets": random.choice(("Strict", "Strict", "Default"))}
+            plan.step(0.4, self.name, "limits", **limits)
+            for number in range(random.choice((1, 2))):
+                cpu, at = random.choice(("500m", "1", "2")), random.uniform(8.0, plan.seconds)
+                plan.step(at, self.name, "important", name=f"top{number}-0", cpu=cpu)
+
+    def act(self, world: "World", step: Step) -> None:
+        """Take one step."""
+        getattr(self, f"_{step.does}")(world, **step.args)
+
+    def _budget(self, world: "World", name: str, selector: Any, least: int) -> None:
+        self._budgets.create(world, name, selector, least)
+
+    def _limits(self, world: "World", **limits: Any) -> None:
+        raw = world.server.storage.get(SCHEDULING_PROFILE, MOVED)
+        if raw is not None:
+            patch = {"spec": {"preemption": limits}}
+            world.server.change(SCHEDULING_PROFILE, raw, self.name, patch)
+
+    def _important(self, world: "World", name: str, cpu: str) -> None:
+        takes: dict[str, Any] = {"priority": 1000, "spec": {"schedulerName": MOVED}}
+        raw = pod(name, namespace=NAMESPACE, cpu=cpu, **takes)
+        world.server.create(POD, raw, self.name)
+
+    def changed(self, world: "World", change: "Change") -> None:
+        """Have the disruption controller count anew."""
+        self._budgets.changed(world, change)
