@@ -8,10 +8,11 @@ from mooring.cel.device_selector import (
     SelectorError,
     compile_selector,
 )
+from mooring.cel.values import work
 from mooring.model.quantity import parse_quantity
 from mooring.model.resource_slices import Version
 
-__all__ = ["GPU", "answer", "cost", "is_true"]
+__all__ = ["GPU", "answer", "is_true", "work_of"]
 
 GPU: Final = DeviceView(
     "gpu.example.com",
@@ -36,8 +37,9 @@ def is_true(expression: str, device: DeviceView = GPU) -> bool:
     return answer(expression, device) is True
 
 
-def cost(expression: str, device: DeviceView = GPU, **options: Any) -> int:
-    """Return what an expression costs that has a result for the device."""
-    compiled = compile_selector(expression, **options)
+def work_of(expression: str, device: DeviceView = GPU) -> int:
+    """Return what it takes to evaluate an expression that has a result for the device."""
+    compiled = compile_selector(expression)
     assert not isinstance(compiled, CompileError), compiled
-    return compiled.evaluate(device)[1]
+    compiled.matches(device)
+    return work.done

@@ -4,10 +4,10 @@ from mooring.cel.compiler import compiled
 from mooring.cel.errors import CompileError
 
 
-def test_a_program_comes_with_the_size_of_its_tree() -> None:
+def test_a_program_says_how_many_bytes_it_takes() -> None:
     small = compiled('device.driver == "gpu"', newer=True)
     large = compiled('device.driver == "gpu" || device.driver == "nic"', newer=True)
-    assert small[1] < large[1]
+    assert small.memory < large.memory
 
 
 def test_all_mistakes_of_the_types_are_told_at_once() -> None:

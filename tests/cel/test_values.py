@@ -44,7 +44,7 @@ def test_a_joined_list_keeps_the_order_of_its_parts() -> None:
     assert [*iterate(whole)] == [*range(300)]
 
 
-def test_work_beside_the_costs_ends() -> None:
+def test_work_ends() -> None:
     work.begin()
     with pytest.raises(EvaluationCrash, match="actual cost limit exceeded"):
         work.spend_on_text(10**12)

@@ -18,8 +18,8 @@ __all__ = ["compiled"]
 _DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 
 
-def compiled(expression: str, *, newer: bool) -> tuple[Program, int]:
-    """Return the program of the expression, and how many nodes its tree has.
+def compiled(expression: str, *, newer: bool) -> Program:
+    """Return the program of the expression.
 
     `newer` is whether attributes may be lists, as from Kubernetes 1.37 on.
 
@@ -44,4 +44,4 @@ def compiled(expression: str, *, newer: bool) -> tuple[Program, int]:
         raise compile_error(expression, mistakes)
     if result not in (BOOL, attribute):
         raise CompileError(f"must evaluate to bool or the unknown type, not {result}")
-    return plan(root, ("device",), newer=newer), root.size
+    return plan(root, ("device",), newer=newer)

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = [
     "LIMIT_EXCEEDED",
     "LONGEST_EXPRESSION",
-    "MOST_COST",
     "MOST_WORK",
     "CompileError",
     "DeviceSelector",
@@ -51,23 +50,12 @@ __all__ = [
 
 LONGEST_EXPRESSION: Final = 10 * 1024
 """Bytes: the API server stores nothing longer."""
-MOST_COST: Final = 1_000_000
-"""What one evaluation may cost, in the units of cel-go."""
 
 Value = Any
-_PER_NODE: Final = 1_024
-"""Bytes that a node of the tree takes in a program."""
 
 
 class SelectorError(Exception):
-    """A selector could not be evaluated for a device; the text is kube-scheduler's.
-
-    `cost` is what it had cost by then.
-    """
-
-    def __init__(self, text: str, cost: int = 0) -> None:
-        super().__init__(text)
-        self.cost = cost
+    """A selector could not be evaluated for a device; the text is kube-scheduler's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,23 +127,11 @@ class DeviceSelector:
 
     expression: str
     _program: "Program"
-    memory: int
-    """About how many bytes it takes; a program consists of functions, which cannot be asked."""
 
-    def matches(self, device: DeviceView) -> bool:
+    def matches(self, device: DeviceView, most_work: int = MOST_WORK) -> bool:
         """Return whether the expression is true for the device.
 
-        Raises:
-            SelectorError: it cannot be evaluated for this device.
-        """
-        return self.evaluate(device)[0]
-
-    def evaluate(
-        self, device: DeviceView, limit: int = MOST_COST, most_work: int = MOST_WORK
-    ) -> tuple[bool, int]:
-        """Return whether the expression is true for the device, and what that has cost.
-
-        With lower limits, the error LIMIT_EXCEEDED says that this takes more.
+        With a lower limit, the error LIMIT_EXCEEDED says that this takes more work.
 
         Raises:
             SelectorError: it cannot be evaluated for this device.
@@ -174,9 +150,9 @@ class DeviceSelector:
                 ),
             }
         )
-        value, cost = self._program.run((variable,), limit, most_work)
+        value = self._program.run((variable,), most_work)
         if isinstance(value, Failure):
-            raise SelectorError(value.text, cost)
+            raise SelectorError(value.text)
         if type(value) is not bool:
             kind = type_name(value)
             why = _not_a_bool(value)
@@ -185,7 +161,7 @@ class DeviceSelector:
                     f"CEL result of type {kind} could not be converted to bool: {why}"
                 )
             value = value.value
-        return value, cost
+        return bool(value)
 
 
 _NOT_A_BOOL: Final[Mapping[type, str]] = {
@@ -236,8 +212,7 @@ def _compiled(expression: str, attributes_may_be_lists: bool) -> DeviceSelector 
     expression = expression.encode(errors="replace").decode()
     work.begin()
     try:
-        program, nodes = compiled(expression, newer=attributes_may_be_lists)
-        return DeviceSelector(expression, program, _PER_NODE * nodes + len(expression))
+        return DeviceSelector(expression, compiled(expression, newer=attributes_may_be_lists))
     except CompileError as error:
         return str(error)
     except EvaluationCrash as crash:  # a constant takes too much work

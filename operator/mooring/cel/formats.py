@@ -159,26 +159,26 @@ def _datetime(text: str) -> list[str]:
     return [] if found is not None and _is_date(day) else ["invalid datetime"]
 
 
-_CHECKS: Final[Mapping[str, tuple[str, Callable[[str], list[str]], int]]] = {
-    "dns1123Label": ("DNS1123Label", _label, 30),
-    "dns1123Subdomain": ("DNS1123Subdomain", _subdomain, 60),
-    "dns1035Label": ("DNS1035Label", _label_1035, 30),
-    "qualifiedName": ("QualifiedName", _qualified_name, 60),
-    "dns1123LabelPrefix": ("DNS1123LabelPrefix", _without_dash(_label), 30),
-    "dns1123SubdomainPrefix": ("DNS1123SubdomainPrefix", _without_dash(_subdomain), 60),
-    "dns1035LabelPrefix": ("DNS1035LabelPrefix", _without_dash(_label_1035), 30),
-    "labelValue": ("LabelValue", _label_value, 40),
-    "uri": ("URI", _uri, 1103),
-    "uuid": ("uuid", _uuid, 70),
-    "byte": ("byte", _bytes, 84),
-    "date": ("date", _date, 71),
-    "datetime": ("datetime", _datetime, 71),
+_CHECKS: Final[Mapping[str, tuple[str, Callable[[str], list[str]]]]] = {
+    "dns1123Label": ("DNS1123Label", _label),
+    "dns1123Subdomain": ("DNS1123Subdomain", _subdomain),
+    "dns1035Label": ("DNS1035Label", _label_1035),
+    "qualifiedName": ("QualifiedName", _qualified_name),
+    "dns1123LabelPrefix": ("DNS1123LabelPrefix", _without_dash(_label)),
+    "dns1123SubdomainPrefix": ("DNS1123SubdomainPrefix", _without_dash(_subdomain)),
+    "dns1035LabelPrefix": ("DNS1035LabelPrefix", _without_dash(_label_1035)),
+    "labelValue": ("LabelValue", _label_value),
+    "uri": ("URI", _uri),
+    "uuid": ("uuid", _uuid),
+    "byte": ("byte", _bytes),
+    "date": ("date", _date),
+    "datetime": ("datetime", _datetime),
 }
 FORMATS: Final[Mapping[str, FormatValue]] = {
-    name: FormatValue(shown, size) for name, (shown, _check, size) in _CHECKS.items()
+    name: FormatValue(shown) for name, (shown, _check) in _CHECKS.items()
 }
 """By the name that expressions use."""
-_BY_NAME: Final = {shown: check for shown, check, _size in _CHECKS.values()}
+_BY_NAME: Final = dict(_CHECKS.values())
 
 
 def mistakes_of(format_value: FormatValue, text: str) -> list[str]:

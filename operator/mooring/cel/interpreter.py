@@ -1,16 +1,15 @@
-"""Makes a checked tree into functions that evaluate it, and counts costs as cel-go does.
+"""Makes a checked tree into functions that evaluate it.
 
-Source: cel-go's `interpreter/planner.go`, `decorators.go`, `interpretable.go` and `runtimecost.go`.
-cel-go computes constants and sets of constants beforehand, which then cost nothing.
+Source: cel-go's `interpreter/planner.go`, `decorators.go` and `interpretable.go`. cel-go computes
+constants and sets of constants beforehand.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mooring.cel.attributes import Attribute, Evaluate, Frame, go_type
+from mooring.cel.attributes import Evaluate, Frame, go_type, step
 from mooring.cel.calls import Binding, binding_of, is_conversion
-from mooring.cel.costs import cost_of
 from mooring.cel.errors import CompileError
 from mooring.cel.tree import (
     AND,
@@ -32,11 +31,13 @@ from mooring.cel.tree import (
 from mooring.cel.values import (
     MOST_WORK,
     NO_OVERLOAD,
+    Duration,
     EvaluationCrash,
     Failure,
     MapValue,
     Opaque,
     Optional,
+    Timestamp,
     UInt,
     equal,
     is_list,
@@ -49,6 +50,8 @@ from mooring.cel.values import (
 __all__ = ["Program", "plan"]
 
 Value = Any
+_PER_NODE: Final = 1_024
+"""Bytes that a node of the tree takes."""
 _NOT_SET: Final = object()
 _MISTAKES: Final = (
     ArithmeticError,
@@ -58,6 +61,9 @@ _MISTAKES: Final = (
     TypeError,
     ValueError,
 )
+_TEXTS: Final = frozenset((str, bytes))
+_LISTED: Final = {"distinct": 0, "sort": 0, "@sortByAssociatedKeys": 1}
+_WITH_ADD: Final = frozenset((str, bytes, int, UInt, float, Duration, Timestamp))
 _HASHED: Final = frozenset((bool, int, UInt, float, str))
 
 
@@ -68,28 +74,31 @@ class Program:
     _evaluate: Evaluate
     _loops: int
     """Places for the variables of loops."""
+    _size: int
 
-    def run(
-        self, variables: Sequence[Value], limit: int, most_work: int = MOST_WORK
-    ) -> tuple[Value, int]:
-        """Return the value of the expression, or a Failure, and what it cost."""
-        frame = Frame([*variables, *[_NOT_SET] * self._loops], limit)
+    @property
+    def memory(self) -> int:
+        """About how many bytes it takes; functions cannot be asked."""
+        return _PER_NODE * self._size
+
+    def run(self, variables: Sequence[Value], most_work: int = MOST_WORK) -> Value:
+        """Return the value of the expression, or a Failure; `work` knows what was done."""
         work.begin(most_work)
         try:
-            return self._evaluate(frame), frame.cost
+            work.spend(self._size)
+            return self._evaluate([*variables, *[_NOT_SET] * self._loops])
         except EvaluationCrash as crash:
-            return Failure(str(crash)), frame.cost
+            return Failure(str(crash))
         except _MISTAKES as error:
             # As cel-go, which recovers from its own mistakes: the loop that schedules must go on.
-            return Failure(f"internal error: {error}"), frame.cost
+            return Failure(f"internal error: {error}")
 
 
 @dataclass(slots=True, eq=False)
 class _Planned:
-    """A part of the tree; `attribute` is set if a path can be put behind it."""
+    """A part of the tree."""
 
     evaluate: Evaluate
-    attribute: Attribute | None = None
     is_constant: bool = False
     constant: Value = None
 
@@ -97,7 +106,7 @@ class _Planned:
 def plan(root: Node, variables: Sequence[str], *, newer: bool, lenient: bool = False) -> Program:
     """Return the program of a checked tree that reads these variables.
 
-    `newer` stands for Kubernetes 1.37, where some functions and costs changed. With `lenient` a
+    `newer` stands for Kubernetes 1.37, where some functions changed. With `lenient` a
     constant that cannot be converted fails when it is evaluated, and no order with a number that
     is not a number holds, as in CEL's own implementation; in Kubernetes both are errors.
 
@@ -109,23 +118,11 @@ def plan(root: Node, variables: Sequence[str], *, newer: bool, lenient: bool = F
         planned = planner.plan(root)
     except EvaluationCrash as crash:
         raise CompileError(f"program instantiation failed: {crash}") from None
-    return Program(planned.evaluate, planner.slots - len(variables))
+    return Program(planned.evaluate, planner.slots - len(variables), root.size)
 
 
 def _constant(value: Value) -> _Planned:
-    return _Planned(lambda _frame: value, None, True, value)
-
-
-def _of_attribute(attribute: Attribute) -> _Planned:
-    """Return the part that evaluates an attribute, which costs 1 besides its steps."""
-    resolve, cost = attribute.resolve, 0 if attribute.is_conditional else 1
-
-    def evaluate(frame: Frame) -> Value:
-        value = resolve(frame)
-        frame.charge(cost)
-        return value
-
-    return _Planned(evaluate, attribute)
+    return _Planned(lambda _frame: value, True, value)
 
 
 class _Planner:
@@ -165,45 +162,24 @@ class _Planner:
     def _variable(self, name: str) -> _Planned:
         for scope in reversed(self._scopes):
             if name in scope:
-                return _of_attribute(Attribute(scope[name]))
+                return _Planned(scope[name])
         raise CompileError(f"program instantiation failed: no such attribute(s): {name}")
-
-    def _path(self, operand: Node) -> Attribute:
-        """Return the attribute that a select or an index extends."""
-        planned = self.plan(operand)
-        return planned.attribute or Attribute(planned.evaluate)
 
     def _select(self, node: Select) -> _Planned:
         if node.type_name is not None:
             return _constant(node.type_name)
         if node.variable:
             return self._variable(node.variable)
-        attribute, field = self._path(node.operand), node.field
-        attribute.add(lambda _frame: field, constant=True, tests=node.tests)
-        if not node.tests:
-            return _of_attribute(attribute)
-
-        # cel-go takes back what it has not charged if the operand is a conditional.
-        cost = -1 if attribute.is_conditional else 0
-
-        def has(frame: Frame) -> Value:
-            value = attribute.resolve(frame)
-            frame.charge(cost)
-            return value.present if isinstance(value, Optional) else value
-
-        return _Planned(has)
+        operand, field = self.plan(node.operand).evaluate, node.field
+        return _Planned(step(operand, lambda _frame: field, optional=False, tests=node.tests))
 
     def _index(self, node: Call, optional: bool) -> _Planned:
         operand, key = node.args
-        attribute, planned = self._path(operand), self.plan(key)
-        if planned.attribute is not None:
-            attribute.add(planned.attribute.resolve, constant=False, optional=optional)
-        else:
-            if planned.is_constant and type(planned.constant) not in _HASHED:
-                kind = go_type(planned.constant)
-                raise EvaluationCrash(f"invalid qualifier type: {kind}")
-            attribute.add(planned.evaluate, constant=planned.is_constant, optional=optional)
-        return _of_attribute(attribute)
+        value, planned = self.plan(operand).evaluate, self.plan(key)
+        if planned.is_constant and type(planned.constant) not in _HASHED:
+            kind = go_type(planned.constant)
+            raise EvaluationCrash(f"invalid qualifier type: {kind}")
+        return _Planned(step(value, planned.evaluate, optional=optional, tests=False))
 
     def _call(self, node: Call) -> _Planned:
         if node.function in {INDEX, OPTIONAL_INDEX, OPTIONAL_SELECT}:
@@ -212,8 +188,7 @@ class _Planner:
         args = [self.plan(each) for each in parts]
         steps = [arg.evaluate for arg in args]
         if node.function == CONDITIONAL:
-            yes, no = (each.attribute or Attribute(each.evaluate) for each in args[1:])
-            return _of_attribute(Attribute(steps[0], (yes, no)))
+            return _Planned(_conditional(*steps))
         if node.function in {AND, OR}:
             return _Planned(_logical(node.function == OR, *steps))
         if node.function in {EQUALS, "_!=_"}:
@@ -241,37 +216,25 @@ class _Planner:
                 return _constant(value)
             if not self._lenient:
                 raise EvaluationCrash(value.text)
-        cost = cost_of(node.function, overload, self._newer)
-        return _Planned(_invocation(binding, [arg.evaluate for arg in args], cost))
+        listed = _LISTED.get(node.function) if overload else None
+        return _Planned(_invocation(binding, [arg.evaluate for arg in args], listed))
 
     def _list(self, node: ListOf) -> _Planned:
         parts = [self.plan(each) for each in node.elements]
         if all(part.is_constant for part in parts) and not node.optional:
             return _constant(tuple(part.constant for part in parts))
         steps = [(part.evaluate, i in node.optional) for i, part in enumerate(parts)]
-
-        def evaluate(frame: Frame) -> Value:
-            value = _made_list(frame, steps)
-            frame.charge(10)
-            return value
-
-        return _Planned(evaluate)
+        return _Planned(lambda frame: _made_list(frame, steps))
 
     def _map(self, node: MapOf) -> _Planned:
         planned = [(self.plan(k), self.plan(v), optional) for k, v, optional in node.entries]
         steps = [(key.evaluate, value.evaluate, optional) for key, value, optional in planned]
         if all(key.is_constant and value.is_constant for key, value, _optional in planned):
-            made = _made_map(Frame([], 0), steps)
+            made = _made_map([], steps)
             if isinstance(made, Failure):
                 raise EvaluationCrash(made.text)
             return _constant(made)
-
-        def evaluate(frame: Frame) -> Value:
-            value = _made_map(frame, steps)
-            frame.charge(30)
-            return value
-
-        return _Planned(evaluate)
+        return _Planned(lambda frame: _made_map(frame, steps))
 
     def _loop(self, node: Comprehension) -> _Planned:
         start, items = self.plan(node.start).evaluate, self.plan(node.items).evaluate
@@ -279,21 +242,22 @@ class _Planner:
         self.slots += 1 + len(names)
 
         def collected(frame: Frame) -> Value:
-            value = frame.values[slot]
+            value = frame[slot]
             if value is _NOT_SET:
-                value = frame.values[slot] = _growing(start(frame))
+                value = frame[slot] = _growing(start(frame))
             return value
 
         self._scopes.append({node.collects: collected})
         self._scopes.append({name: _read(slot + 1 + i) for i, name in enumerate(names)})
-        condition, step = self.plan(node.condition).evaluate, self.plan(node.step).evaluate
+        condition, each = self.plan(node.condition).evaluate, self.plan(node.step).evaluate
         self._scopes.pop()
         result = self.plan(node.result).evaluate
         self._scopes.pop()
-        run = _run_loop(slot, len(names), condition, step)
+        size = node.condition.size + node.step.size
+        run = _run_loop(slot, len(names), condition, each, size)
 
         def evaluate(frame: Frame) -> Value:
-            frame.values[slot] = _NOT_SET
+            frame[slot] = _NOT_SET
             over = items(frame)
             if isinstance(over, Failure):
                 return over
@@ -306,7 +270,7 @@ class _Planner:
 
 
 def _read(slot: int) -> Evaluate:
-    return lambda frame: frame.values[slot]
+    return lambda frame: frame[slot]
 
 
 def _growing(value: Value) -> Value:
@@ -334,24 +298,39 @@ def _not_iterable(value: Value, variables: int) -> Failure:
 
 
 def _run_loop(
-    slot: int, variables: int, condition: Evaluate, step: Evaluate
+    slot: int, variables: int, condition: Evaluate, step: Evaluate, size: int
 ) -> Callable[[Frame, Value], None]:
-    """Return what runs a loop: `variables` is their number, their slots follow the loop's own."""
+    """Return what runs a loop: `variables` is their number, their slots follow the loop's own.
 
-    def run(frame: Frame, over: Value) -> None:
-        values = frame.values
+    `size` is the work of each round.
+    """
+
+    def run(values: Frame, over: Value) -> None:
         pairs = over.items() if type(over) is MapValue else enumerate(iterate(over))
         for key, item in pairs:
             if variables == 2:
                 values[slot + 1], values[slot + 2] = key, item
             else:
                 values[slot + 1] = key if type(over) is MapValue else item
-            go_on = condition(frame)
+            work.spend(size)
+            go_on = condition(values)
             if go_on is False:
                 return
-            values[slot] = step(frame)
+            values[slot] = step(values)
 
     return run
+
+
+def _conditional(condition: Evaluate, yes: Evaluate, no: Evaluate) -> Evaluate:
+    def evaluate(frame: Frame) -> Value:
+        value = condition(frame)
+        if value is True:
+            return yes(frame)
+        if value is False:
+            return no(frame)
+        return value if isinstance(value, Failure) else NO_OVERLOAD
+
+    return evaluate
 
 
 def _logical(stops_at: bool, first: Evaluate, second: Evaluate) -> Evaluate:
@@ -371,26 +350,22 @@ def _logical(stops_at: bool, first: Evaluate, second: Evaluate) -> Evaluate:
 
 
 def _equality(function: str, first: Evaluate, second: Evaluate) -> Evaluate:
-    cost, negated = cost_of(function, "", True), function != EQUALS
+    negated = function != EQUALS
 
     def evaluate(frame: Frame) -> Value:
         left, right = first(frame), second(frame)
-        value: Value
         if isinstance(left, Failure):
-            value = left
-        elif isinstance(right, Failure):
-            value = right
-        else:
-            same = equal(left, right)
-            value = same is not True if negated else same
-        frame.charge(cost((left, right), value))
-        return value
+            return left
+        if isinstance(right, Failure):
+            return right
+        same = equal(left, right)
+        return same is not True if negated else same
 
     return evaluate
 
 
 def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> Evaluate:
-    """Return `or` or `orValue`, which cost nothing and evaluate the second only if need be.
+    """Return `or` or `orValue`, which evaluate the second only if need be.
 
     Until Kubernetes 1.37 (`newer`) they return what is not optional.
     """
@@ -406,10 +381,8 @@ def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> 
     return evaluate
 
 
-def _invocation(
-    binding: Binding, args: Sequence[Evaluate], cost: Callable[[Sequence[Value], Value], int]
-) -> Evaluate:
-    """Return a call. One that stops at the first error is not charged if arguments were left."""
+def _invocation(binding: Binding, args: Sequence[Evaluate], listed: int | None) -> Evaluate:
+    """Return a call. Where the argument `listed` is no list, cel-go crashes as it counts costs."""
 
     def evaluate(frame: Frame) -> Value:
         values = list[Value]()
@@ -417,22 +390,27 @@ def _invocation(
         for arg in args:
             value = arg(frame)
             values.append(value)
+            if type(value) in _TEXTS:
+                work.spend_on_text(len(value))
             if isinstance(value, Failure) and failed is None and binding.is_strict:
                 failed = value
                 if binding.stops_early:
                     break
-        result = binding.call(*values) if failed is None else failed
-        if len(values) == len(args):
-            frame.charge(cost(values, result))
-        return result
+        if listed is not None and len(values) == len(args) and not is_list(values[listed]):
+            missing = "Contains" if type(values[listed]) in _WITH_ADD else "Add"
+            raise EvaluationCrash(
+                f"internal error: interface conversion: {go_type(values[listed])} is not"
+                f" traits.Lister: missing method {missing}"
+            )
+        return binding.call(*values) if failed is None else failed
 
     return evaluate
 
 
 def _made_list(frame: Frame, steps: Sequence[tuple[Evaluate, bool]]) -> Value:
     made = list[Value]()
-    for step, optional in steps:
-        value = step(frame)
+    for each, optional in steps:
+        value = each(frame)
         if isinstance(value, Failure):
             return value
         if optional:
@@ -492,7 +470,7 @@ def _members(items: Sequence[Value]) -> frozenset[tuple[type, Value]] | None:
 
 
 def _membership(value: Evaluate, members: frozenset[tuple[type, Value]]) -> _Planned:
-    """Return whether a value is in a constant list, which costs nothing by itself."""
+    """Return whether a value is in a constant list."""
     if not members:
         return _constant(False)
 

@@ -292,11 +292,6 @@ class Address(Opaque):
     short_name: ClassVar[str] = "IP"
     address: ipaddress.IPv4Address | ipaddress.IPv6Address
 
-    @property
-    def size(self) -> int:
-        """Its bytes."""
-        return self.address.max_prefixlen // 8
-
     def equals(self, other: Value) -> bool | Failure:
         """Return whether the addresses are equal."""
         return self.address == other.address if isinstance(other, Address) else NO_OVERLOAD
@@ -315,11 +310,6 @@ class Network(Opaque):
     def prefix(self) -> int:
         """The length of its prefix."""
         return self.interface.network.prefixlen
-
-    @property
-    def size(self) -> int:
-        """The bytes of its prefix."""
-        return -(-self.prefix // 8)
 
     def equals(self, other: Value) -> bool | Failure:
         """Return whether addresses and prefixes are equal."""
@@ -448,14 +438,13 @@ def parse_network(text: str) -> "Network | Failure":
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FormatValue(Opaque):
-    """A named format of texts; `pattern_size` is what a validation costs."""
+    """A named format of texts."""
 
     cel_type: ClassVar[Type] = NAMED["Format"]
     go_type: ClassVar[str] = "cel.Format"
     short_name: ClassVar[str] = "Format"
     hashable: ClassVar[bool] = False
     name: str
-    pattern_size: int
 
     def equals(self, other: Value) -> bool | Failure:
         """Return whether the formats have one name."""

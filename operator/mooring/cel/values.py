@@ -44,7 +44,6 @@ __all__ = [
     "lossless_int",
     "lossless_uint",
     "paced",
-    "size_for_cost",
     "size_of",
     "text_of",
     "type_name",
@@ -67,7 +66,7 @@ NOT_A_NUMBER: Final = Failure("NaN values cannot be ordered")
 
 
 class EvaluationCrash(Exception):  # noqa: N818 # an error would be a value
-    """The evaluation ends at once: cel-go panics, or the limit of costs is reached."""
+    """The evaluation ends at once: cel-go panics, or there is too much work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +121,8 @@ class Joined:
 LISTS: Final = frozenset((tuple, list, Joined))
 _COPIED: Final = 64
 """Lists up to this size are copied rather than joined."""
-MOST_WORK: Final = 1_000_000
-"""The elements, or steps, of one evaluation."""
+MOST_WORK: Final = 3_000_000
+"""The work of one evaluation: a second or less. What Kubernetes' limit of costs permits is less."""
 _WORK_PER_STEP: Final = 4_000
 """How much of it is done before the evaluation may pause."""
 _PER_ITEM: Final = 8
@@ -132,10 +131,10 @@ LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 
 
 class Work(threading.local):
-    """What an evaluation may do besides what costs are charged for.
+    """What an evaluation may do: nodes of its tree in each round of a loop, elements, characters.
 
-    A list may double with each `+`, and a text with each `replace`, for next to no costs: cel-go
-    would take for ever then, or all memory.
+    cel-go counts costs instead. kube-apiserver stores no selector for which it estimates more than
+    a million of them, and kube-scheduler ends an evaluation there, which is less work than this.
     """
 
     left = MOST_WORK
@@ -145,7 +144,12 @@ class Work(threading.local):
     """What is left when it is called next."""
     _looked_at = 0
     """Elements since it was called."""
-    _is_brief = False
+    _most = MOST_WORK
+
+    @property
+    def done(self) -> int:
+        """What the evaluation has done so far."""
+        return self._most - self.left
 
     def exchange(self, held: dict[str, Any]) -> dict[str, Any]:
         """Go on with what was held of another evaluation; return what is to be held of this one."""
@@ -156,8 +160,7 @@ class Work(threading.local):
 
     def begin(self, most: int = MOST_WORK) -> None:
         """Begin an evaluation."""
-        self.left = most
-        self._is_brief = most < MOST_WORK
+        self.left = self._most = most
         self._until = 0 if self.pause is None else max(0, most - _WORK_PER_STEP)
 
     def spend(self, items: int) -> None:
@@ -167,12 +170,6 @@ class Work(threading.local):
             if self.left < 0:
                 raise EvaluationCrash(LIMIT_EXCEEDED)
             self.step()
-
-    def make(self, items: int) -> None:
-        """Begin to make so many elements; too many for an evaluation with a low limit end it."""
-        if self._is_brief and items > self.left:
-            raise EvaluationCrash(LIMIT_EXCEEDED)
-        self.look_at(items)
 
     def look_at(self, items: int) -> None:
         """Count elements that are looked at and were taken from what is left; pause at times."""
@@ -188,8 +185,9 @@ class Work(threading.local):
             self._until = max(0, self.left - _WORK_PER_STEP)
 
     def spend_on_text(self, characters: int) -> None:
-        """Take a text of this length from what is left, before it is made."""
-        self.spend(characters // _PER_ITEM)
+        """Take a text of this length from what is left, before it is made or read."""
+        if characters >= _PER_ITEM:
+            self.spend(characters // _PER_ITEM)
 
 
 work: Final = Work()
@@ -345,18 +343,6 @@ def size_of(value: Value) -> int:
     return value.size if isinstance(value, Joined) else len(value)
 
 
-_SIZED: Final = frozenset((str, bytes, MapValue)) | LISTS
-
-
-def size_for_cost(value: Value) -> int:
-    """Return the size that costs go by; 1 for what has no size."""
-    if type(value) in _SIZED:
-        return size_of(value)
-    if isinstance(value, Opaque):
-        return getattr(value, "size", 1)
-    return 1
-
-
 def index_of(value: Value) -> "int | Failure":
     """Return the index that a number stands for."""
     kind = type(value)
@@ -409,6 +395,9 @@ def equal(first: Value, second: Value) -> "bool | Failure":
     if first is None or second is None:
         return first is second
     kind, other = type(first), type(second)
+    if kind is str:
+        work.spend_on_text(len(first))
+        return bool(first == second)
     if kind in _NUMBERS:
         return other in _NUMBERS and _compared(first, second) == 0
     if kind in LISTS:
@@ -416,9 +405,7 @@ def equal(first: Value, second: Value) -> "bool | Failure":
     if kind is MapValue:
         return _equal_maps(first, second)
     if kind is Optional:
-        if other is not Optional or not (first.present and second.present):
-            return other is Optional and first.present == second.present
-        return _directly_equal(first.value, second.value)
+        return other is Optional and _equal_optionals(first, second)
     if kind is Type:
         return other is Type and first.name == second.name
     if kind is Timestamp:
@@ -426,6 +413,12 @@ def equal(first: Value, second: Value) -> "bool | Failure":
     if isinstance(first, Opaque):
         return first.equals(second)
     return kind is other and bool(first == second)
+
+
+def _equal_optionals(first: Optional, second: Optional) -> "bool | Failure":
+    if not (first.present and second.present):
+        return first.present == second.present
+    return _directly_equal(first.value, second.value)
 
 
 def _directly_equal(first: Value, second: Value) -> "bool | Failure":

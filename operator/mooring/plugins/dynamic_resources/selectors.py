@@ -5,7 +5,6 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from mooring.cel.device_selector import (
     LIMIT_EXCEEDED,
-    MOST_COST,
     MOST_WORK,
     CompileError,
     DeviceView,
@@ -13,6 +12,7 @@ from mooring.cel.device_selector import (
     compile_selector,
 )
 from mooring.cel.pausing import PausingCall
+from mooring.cel.values import work
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity, QuantityFormat
@@ -29,27 +29,26 @@ from mooring.plugins.dynamic_resources.reads import (
 __all__ = ["Compile", "Selector", "Selectors", "cel_selectors"]
 
 
-_MOST_COST: Final = 2_000_000
-"""What new answers may cost where nothing pauses, in cel-go's units: about a second."""
-_MOST_COST_IN_SLICES: Final = 20_000_000
-"""What they may cost a search on all nodes that may pause."""
+_MOST_WORK: Final = 6_000_000
+"""What new answers may take where nothing pauses, in the units of `Work`: about a second."""
+_MOST_WORK_IN_SLICES: Final = 60_000_000
+"""What they may take for a search on all nodes that may pause."""
 _UNITS_PER_EVALUATION: Final = 400
-_UNITS_PER_COST: Final = 5
+_UNITS_PER_WORK: Final = 2
 _UNITS_IF_KNOWN: Final = 50
 _UNITS_PER_ADVANCE: Final = 20_000
 """What an answer, or a part of it, costs a decision, in the units of `Evaluations`."""
-_BRIEF_COST: Final = 4_000
-_BRIEF_WORK: Final = 8_000
+_BRIEF_WORK: Final = 12_000
 """What an evaluation may take that does not pause: some milliseconds."""
 
 
 class _Spent:
-    """Counts what answers have cost that were not remembered."""
+    """Counts the work of answers that were not remembered."""
 
-    __slots__ = ("cost",)
+    __slots__ = ("work",)
 
     def __init__(self) -> None:
-        self.cost = 0
+        self.work = 0
 
 
 _spent: Final = _Spent()
@@ -79,7 +78,7 @@ class Selectors:
         budget: What is charged with evaluations, and may pause after each; None: nothing is.
     """
 
-    __slots__ = ("_budget", "_compile", "_compiled", "_cost", "_known", "_rules", "_views")
+    __slots__ = ("_budget", "_compile", "_compiled", "_done", "_known", "_rules", "_views")
 
     def __init__(
         self, compile_selector: Compile, rules: KubernetesRules, budget: Budget | None = None
@@ -87,7 +86,7 @@ class Selectors:
         self._budget = budget
         self._compile = compile_selector
         self._rules = rules
-        self._cost = 0
+        self._done = 0
         self._compiled: dict[str, Selector | CompileError] = {}
         self._known: dict[tuple[str, DeviceId], bool] = {}
         self._views: dict[DeviceId, DeviceView] = {}
@@ -133,12 +132,12 @@ class Selectors:
         if isinstance(selector, CompileError):
             raise AllocationError(f"{where}: CEL compile error: {selector}")
         pauses = self._budget is not None and self._budget.pauses
-        if self._cost > (_MOST_COST_IN_SLICES if pauses else _MOST_COST):
+        if self._done > (_MOST_WORK_IN_SLICES if pauses else _MOST_WORK):
             raise BudgetError(
                 "selectors of devices take too much work: use expressions without loops",
                 on_node=True,
             )
-        before = _spent.cost
+        before = _spent.work
         try:
             return selector.matches(self._view(device, device_id))
         except SelectorError as error:
@@ -152,11 +151,11 @@ class Selectors:
                     )
             raise AllocationError(f"{where}: CEL runtime error: {text}") from None
         finally:
-            cost = _spent.cost - before
-            self._cost += cost
+            done = _spent.work - before
+            self._done += done
             if self._budget is not None:
-                units = _UNITS_PER_EVALUATION + _UNITS_PER_COST * cost
-                self._budget.work(units if cost else _UNITS_IF_KNOWN)
+                units = _UNITS_PER_EVALUATION + _UNITS_PER_WORK * done
+                self._budget.work(units if done else _UNITS_IF_KNOWN)
 
     def _view(self, device: Device, device_id: DeviceId) -> DeviceView:
         view = self._views.get(device_id)
@@ -196,7 +195,7 @@ class _Asked(NamedTuple):
     capacity: tuple[tuple[str, int, QuantityFormat], ...]
     allow_multiple_allocations: bool
 
-    def answer(self, limit: int = MOST_COST, most_work: int = MOST_WORK) -> "_Answer":
+    def answer(self, most_work: int = MOST_WORK) -> "_Answer":
         """Return whether the expression selects the device, or how it fails."""
         selector = compile_selector(
             self.expression, attributes_may_be_lists=self.attributes_may_be_lists
@@ -210,16 +209,17 @@ class _Asked(NamedTuple):
             allow_multiple_allocations=self.allow_multiple_allocations,
         )
         try:
-            return _Answer(*selector.evaluate(view, limit, most_work))
+            says: bool | str = selector.matches(view, most_work)
         except SelectorError as error:
-            return _Answer(str(error), error.cost)
+            says = str(error)
+        return _Answer(says, work.done)
 
 
 class _Answer(NamedTuple):
-    """Whether an expression selects a device, or how it fails, and what it has cost."""
+    """Whether an expression selects a device, or how it fails, and the work that took."""
 
     says: bool | str
-    cost: int
+    work: int
 
 
 _answers: Final[BoundedCache[_Asked, bool | str]] = BoundedCache(32 * 2**20)
@@ -258,7 +258,7 @@ class _Remembering:
                 answer = asked.answer()
             else:
                 answer = _slow.answer(asked, self._budget)
-            _spent.cost += answer.cost
+            _spent.work += answer.work
             says = answer.says
             _answers.put(asked, says)
         if isinstance(says, str):
@@ -285,7 +285,7 @@ class _Slow:
             StillEvaluating: the decision has done enough; the next call goes on.
         """
         if self._begun is None or self._begun[0] != asked:
-            answer = asked.answer(_BRIEF_COST, _BRIEF_WORK)
+            answer = asked.answer(_BRIEF_WORK)
             if answer.says != LIMIT_EXCEEDED:
                 return answer
             if self._begun is not None:

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from mooring.cel.device_selector import MOST_COST
 from mooring.cel.values import Failure, MapValue
 from mooring.model.node import Node
 from mooring.model.pod import Pod
@@ -44,6 +43,7 @@ _LONGEST_TEXT: Final = 512
 """Characters; names and labels are shorter, but a controller's kind may be any text."""
 _MOST_WORK: Final = 100_000
 """Of one evaluation; ordinary ones do not come near."""
+_SETS: Final = frozenset(("node.taints", "node.conditions"))
 _MOST_ITEMS: Final = 100
 """Of a node's taints, and of its conditions."""
 
@@ -157,40 +157,43 @@ def combined(columns: Sequence[Codes]) -> tuple[IntArray, list[tuple[Any, ...]]]
 
 def evaluated(step: Interpreted, raws: Sequence[Any]) -> Any:
     """Return the step's result for the values of `step.reads`; a Failure if it fails."""
+    variables = dict[str, Any]()
     for read, raw in zip(step.reads, raws, strict=True):
-        if (why := _too_long(read.variable, raw)) is not None:
-            return Failure(f"{read.variable} has {why} are read")
-    return step.program.run(_variables(step.reads, raws), MOST_COST, _MOST_WORK)[0]
+        variable, key = read.variable, read.key
+        if (why := _too_long(variable, raw)) is not None:
+            return Failure(f"{variable} has {why} are read")
+        if key is None:
+            variables[variable] = _in_cel(variable, raw)
+            continue
+        keyed = variables.get(variable)
+        if keyed is None:
+            keyed = variables[variable] = MapValue()
+        if raw is not None:
+            keyed.put(key, raw)
+    return step.program.run([*variables.values()], _MOST_WORK)
 
 
 def _too_long(variable: str, raw: Any) -> str | None:
     """Return why the value is too large to be evaluated quickly; None if it is not."""
-    if variable in ("node.taints", "node.conditions") and len(raw) > _MOST_ITEMS:
+    if type(raw) is str:
+        longest = len(raw)
+    elif variable not in _SETS:
+        return None
+    elif len(raw) > _MOST_ITEMS:
         return f"{len(raw)} items, at most {_MOST_ITEMS}"
-    texts = chain.from_iterable(raw) if variable == "node.conditions" else (raw,)
-    longest = max((len(text) for text in texts if isinstance(text, str)), default=0)
+    else:
+        texts = chain.from_iterable(raw) if variable == "node.conditions" else ()
+        longest = max(map(len, texts), default=0)
     if longest > _LONGEST_TEXT:
         return f"a text of {longest} characters, at most {_LONGEST_TEXT}"
     return None
 
 
-def _variables(reads: Sequence[Read], raws: Sequence[Any]) -> list[Any]:
-    """Return the values of the variables, in the order in which they are read first."""
-    values: dict[str, Any] = {}
-    for read, raw in zip(reads, raws, strict=True):
-        variable = read.variable
-        if read.key is not None:
-            if variable not in values:
-                values[variable] = MapValue()
-            if raw is not None:
-                values[variable].put(read.key, raw)
-        elif variable == "node.taints":
-            values[variable] = tuple([_taint(taint) for taint in raw])
-        elif isinstance(raw, tuple | frozenset):
-            values[variable] = MapValue.of_strings(dict(raw))
-        else:
-            values[variable] = raw
-    return [*values.values()]
+def _in_cel(variable: str, raw: Any) -> Any:
+    """Return what was read as a value of CEL."""
+    if variable == "node.taints":
+        return tuple([_taint(taint) for taint in raw])
+    return MapValue.of_strings(dict(raw)) if isinstance(raw, tuple | frozenset) else raw
 
 
 def _taint(taint: Taint) -> MapValue:
