@@ -146,6 +146,36 @@ async def test_a_status_that_is_written_at_once_tells_its_error(statuses: Status
         await statuses.writer.write("web")
 
 
+async def test_a_status_that_is_noted_while_it_is_written_at_once_is_written_again(
+    statuses: Statuses,
+) -> None:
+    held = statuses.held["web"] = asyncio.Event()
+    at_once = asyncio.create_task(statuses.writer.write("web"))
+    await asyncio.sleep(0)
+    statuses.writer.note("web")
+    for _ in range(9):
+        await asyncio.sleep(0)
+    assert statuses.written == ["web"]
+    held.set()
+    await asyncio.gather(at_once, statuses.writer.settled())
+    assert statuses.written == ["web", "web"]
+
+
+async def test_a_status_that_is_written_at_once_is_sent_even_if_it_has_not_changed() -> None:
+    sent = []
+
+    async def send() -> None:
+        sent.append("web")
+
+    async def write(key: str) -> None:
+        await writer.patch(key, {}, send)
+
+    writer = StatusWriter[str]("pods", write, lanes=1)
+    await writer.write("web")
+    await writer.write("web")
+    assert len(sent) == 2
+
+
 async def test_a_status_is_sent_if_it_differs_in_more_than_times(statuses: Statuses) -> None:
     sent = []
 

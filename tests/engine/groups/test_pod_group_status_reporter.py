@@ -430,46 +430,20 @@ async def test_the_groups_of_other_schedulers_are_not_written(groups: Groups) ->
     assert groups.server.patched() == []
 
 
-async def test_what_keeps_all_groups_from_being_written_is_logged_once(
-    groups: Groups, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Each error names its group."""
-    groups.server.refusal = (403, "Forbidden")
-    groups.show(coscheduling_pod_group("other", 3))
-    for name, label in (("p2", LABEL), ("theirs", {COSCHEDULING_LABEL: "other"})):
-        groups.state.put_unscheduled(parse_pod(pod(name, labels=label)))
-    await groups.round()
-    said = [record for record in caplog.records if "pod groups is not written" in record.message]
-    assert len(said) == 1
-
-
-async def test_a_write_that_does_not_reach_the_server_is_made_in_the_next_round(
-    groups: Groups, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("status", "again"), [(500, True), (403, False)])
+async def test_a_status_that_a_server_in_trouble_refuses_is_written_in_the_next_round(
+    groups: Groups, status: int, *, again: bool
 ) -> None:
     groups.server.patched()
-    groups.server.refusal = (403, "Forbidden")
+    groups.server.refusal = (status, "Refused")
     groups.state.put_unscheduled(parse_pod(pod("p2", labels=LABEL)))
     await groups.round()
     groups.server.refusal = None
-    assert "the status of pod groups is not written" in caplog.text
+    await groups.round()
+    assert [each["phase"] for each in groups.server.patched()] == ["Scheduling"] * again
     groups.state.put_unscheduled(parse_pod(pod("p3", labels=LABEL)))
     await groups.round()
-    (status,) = groups.server.patched()
-    assert status["phase"] == "Scheduling"
-
-
-@pytest.mark.parametrize("status", [401, 429, 500])
-async def test_a_status_that_a_server_in_trouble_refuses_is_written_in_the_next_round(
-    groups: Groups, status: int
-) -> None:
-    groups.server.patched()
-    groups.server.refusal = (status, "Trouble")
-    groups.state.put_unscheduled(parse_pod(pod("p2", labels=LABEL)))
-    await groups.round()
-    groups.server.refusal = None
-    await groups.round()
-    (written,) = groups.server.patched()
-    assert written["phase"] == "Scheduling"
+    assert len(groups.server.patched()) == (not again)
 
 
 async def test_a_group_that_is_made_anew_under_its_name_gets_a_status(groups: Groups) -> None:
