@@ -9,7 +9,8 @@ import pytest
 from deciding import Deciding
 from mooring.engine.profiles import Profiles
 from mooring.engine.result_cache import NodeResults, ResultCache
-from mooring.engine.shared_columns import SharedColumn
+from mooring.engine.result_columns import Column
+from mooring.engine.scoring import score
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.handle import Handle
 from mooring.framework.plugin import Normalize
@@ -130,11 +131,17 @@ class Cached:
 
     def results(self, raw: dict[str, Any], *, scored: bool = True) -> NodeResults:
         """Return the results for this pod; with the scores if a decision would read them."""
-        wanted, view = parse_pod(raw), ClusterView(self.state)
-        found = self.shared.of(wanted, self.pipeline, view)
-        if scored:
-            found.spec.score(wanted, view.nodes, found.devices)
+        wanted = parse_pod(raw)
+        found = self.shared.of(wanted, self.pipeline, ClusterView(self.state))
+        if scored and any(scorer.name == self.plugin.name for scorer in self.pipeline.scores):
+            self.scores(found, self.plugin.name, wanted)
         return found
+
+    def scores(self, found: NodeResults, plugin: str, wanted: Pod) -> Column:
+        """Return a plugin's scores for this pod, up to date."""
+        nodes = ClusterView(self.state).nodes
+        as_of = found.spec.as_of(found.devices, len(nodes))
+        return found.spec.score(plugin, wanted, nodes, as_of)
 
     def bind(self, name: str, on: str) -> None:
         self.state.put(Kind.POD, uid_of(name), parse_pod(pod(name, cpu="1", node=on)))
@@ -205,25 +212,21 @@ def test_a_decision_may_still_read_the_columns_of_a_spec_that_was_dropped() -> N
     cached = Cached(CountingTolerations, most_bytes=0)
     found, wanted = cached.results(pod("a", cpu="1")), parse_pod(pod("a", cpu="1"))
     cached.results(pod("b", cpu="2", tolerations=[toleration("dedicated", "batch")]))
-    found.spec.score(wanted, ClusterView(cached.state).nodes, found.devices)
-    taints = found.spec.raw("TaintToleration")
-    assert isinstance(taints, SharedColumn)
-    assert taints.values.tolist() == [0] * 5
+    assert cached.scores(found, "TaintToleration", wanted).values.tolist() == [0] * 5
 
 
 def test_pods_whose_images_no_node_has_share_one_column_until_a_node_has_one() -> None:
     cached = Cached(Counting)
 
-    def column(image: str) -> IntArray | SharedColumn:
-        return cached.results(pod("a", images=[image])).spec.raw("ImageLocality")
+    def column(image: str) -> Column:
+        raw = pod("a", images=[image])
+        return cached.scores(cached.results(raw), "ImageLocality", parse_pod(raw))
 
     assert column("new:v1") is column("new:v2")
     image = {"new:v1": 900 * MIB}
     cached.state.put(Kind.NODE, "n1", parse_node(node("n1", images=image)))
     assert column("new:v1") is not column("new:v2")
-    scores = column("new:v1")
-    assert isinstance(scores, SharedColumn)
-    assert np.flatnonzero(scores.values).tolist() == [1]
+    assert np.flatnonzero(column("new:v1").values).tolist() == [1]
 
 
 def test_a_key_that_cannot_be_hashed_fails_the_attempt_and_leaves_nothing() -> None:
@@ -380,7 +383,7 @@ def test_the_results_of_many_small_specs_are_kept() -> None:
 
 
 def test_a_large_spec_takes_the_space_of_many_small_ones() -> None:
-    cached = Cached(Counting, most_bytes=3 * MIB // 2)  # its tolerations are counted as a key, too
+    cached = Cached(Counting, most_bytes=3 * MIB)  # its tolerations are counted as keys, too
     cached.rows_run_for(pod("a", cpu="1m"))
     tolerations = [{"key": f"{'k' * 200}{i}", "operator": "Exists"} for i in range(900)]
     cached.rows_run_for(pod("large", spec={"tolerations": tolerations}))
@@ -424,3 +427,137 @@ def test_a_diagnosis_that_is_kept_takes_space() -> None:
     results.diagnosis(lambda: wide)
     assert cached.rows_run_for(pod("c", cpu="1m")) == []
     assert cached.rows_run_for(pod("d", cpu="2m")) != []
+
+
+class Live:
+    """Rejects nodes with as many pods as the pod has millicores; notes on which rows it ran."""
+
+    name = "Live"
+    depends_on_node_only = True
+    runs_for_every_pod = True
+    normalize = Normalize.NONE
+    filtered: list[list[int]]
+    scored: list[list[int]]
+    broken = False
+
+    def __init__(self, _args: NoArgs, _handle: Handle) -> None:
+        type(self).filtered, type(self).scored, type(self).broken = [], [], False
+
+    def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
+        self.filtered.append(nodes.rows.tolist())
+        if self.broken:
+            raise PluginError("broken")
+        return nodes.pod_count < pod.spec.demand.resources["cpu"]
+
+    def explain(self, _pod: Pod, nodes: NodeView, _: None) -> Explanation:
+        return Explanation.single("full", len(nodes), resolvable=False)
+
+    def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
+        self.scored.append(nodes.rows.tolist())
+        cpu = pod.spec.demand.resources["cpu"]
+        return np.minimum(100, 10 * nodes.pod_count + cpu)
+
+
+class LiveCluster:
+    """Eight nodes, and decisions under a profile with the plugin."""
+
+    def __init__(self) -> None:
+        points = {point: {"enabled": [{"name": "Live"}]} for point in ("filter", "score")}
+        nodes = (node(f"n{i}", labels={"rack": f"r{i % 4}"}) for i in range(8))
+        self.deciding = Deciding(*nodes, extra=(Live,), plugins=points)
+
+    def rows_run_for(self, **fields: Any) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the rows for which the filter ran, and the score."""
+        Live.filtered.clear()
+        Live.scored.clear()
+        self.deciding.outcome(pod("web", **fields))
+        return [*Live.filtered], [*Live.scored]
+
+    def place(self, on: str, number: int = 0) -> None:
+        self.deciding.place(pod(f"on-{on}-{number}", cpu="1m"), on)
+
+    def results(self, cpu: str) -> tuple[list[bool], list[int]]:
+        """Return which rows fit, and the plugin's scores of all of them that do."""
+        search, _ = self.deciding.search(pod("web", cpu=cpu))
+        results: NodeResults = search.results
+        table = score(search, np.flatnonzero(results.fits))
+        scored = table.plugins["Live"].at(range(int(results.fits.sum())))
+        return results.fits.tolist(), scored
+
+
+ALL = [[*range(8)]]
+
+
+@pytest.fixture(name="live")
+def _live(monkeypatch: pytest.MonkeyPatch) -> LiveCluster:
+    """Return a cluster that counts as large."""
+    monkeypatch.setattr("mooring.engine.result_cache._MANY", 1)
+    return LiveCluster()
+
+
+def test_in_a_small_cluster_it_runs_on_all_nodes_where_one_has_changed() -> None:
+    small = LiveCluster()
+    for name in ("n3", "n5"):
+        assert small.rows_run_for(cpu="9m") == (ALL, ALL)
+        small.place(name)
+
+
+def test_in_a_large_cluster_it_runs_on_what_changed_since_the_last_pod_of_the_spec(
+    live: LiveCluster,
+) -> None:
+    assert live.rows_run_for(cpu="9m") == (ALL, ALL)
+    assert live.rows_run_for(cpu="9m") == ([], [])
+    live.place("n3")
+    assert live.rows_run_for(cpu="9m") == ([[3]], [[3]])
+
+
+def test_a_pod_of_another_spec_has_it_run_on_all_nodes_again(live: LiveCluster) -> None:
+    live.rows_run_for(cpu="9m")
+    assert live.rows_run_for(cpu="8m") == (ALL, ALL)
+    assert live.rows_run_for(cpu="9m") == (ALL, ALL)
+
+
+def test_the_results_for_the_last_spec_are_those_of_the_present_pods_whatever_came_between() -> (
+    None
+):
+    live = LiveCluster()
+    assert live.results("3m") == ([True] * 8, [3] * 8)
+    for number in range(2):
+        live.place("n1", number)
+    assert live.results("2m") == ([True, False, *[True] * 6], [2] * 7)
+    assert live.results("3m") == ([True] * 8, [3, 23, *[3] * 6])
+    live.place("n1", 2)
+    assert live.results("3m") == ([True, False, *[True] * 6], [3] * 7)
+
+
+def test_where_few_nodes_fit_otherwise_it_runs_on_these_alone(live: LiveCluster) -> None:
+    for _ in range(2):
+        found = live.rows_run_for(cpu="9m", node_selector={"rack": "r2"})
+        assert found == ([[2, 6]], [[2, 6]])
+
+
+def test_another_set_of_nodes_has_it_run_on_all_of_them(live: LiveCluster) -> None:
+    live.rows_run_for(cpu="9m")
+    live.deciding.state.put(Kind.NODE, "n8", parse_node(node("n8")))
+    assert live.rows_run_for(cpu="9m") == ([[*range(9)]], [[*range(9)]])
+
+
+def test_rows_on_which_it_failed_are_looked_at_again(live: LiveCluster) -> None:
+    live.rows_run_for(cpu="9m")
+    live.place("n3")
+    Live.broken = True
+    with pytest.raises(PluginError):
+        live.rows_run_for(cpu="9m")
+    Live.broken = False
+    assert live.rows_run_for(cpu="9m")[0] == [[3]]
+
+
+def test_a_search_that_is_scored_after_another_one_began_has_its_own_scores(
+    live: LiveCluster,
+) -> None:
+    """The search for members of a group does so."""
+    first, _ = live.deciding.search(pod("a", cpu="3m"))
+    live.deciding.search(pod("b", cpu="5m"))
+    rows = np.arange(8)
+    assert score(first, rows).plugins["Live"].at(range(8)) == [3] * 8
+    assert live.results("5m")[1] == [5] * 8

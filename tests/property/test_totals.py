@@ -57,7 +57,7 @@ def test_totals_are_the_sum_of_what_each_plugin_says_of_the_feasible_nodes(
     templates: list[Raw],
     order: list[int],
 ) -> None:
-    monkeypatch.setattr("mooring.engine.last_results._MANY", many)
+    monkeypatch.setattr("mooring.engine.result_cache._MANY", many)
     deciding = Deciding(*surroundings(), *raw_nodes)
     for number, chosen in enumerate(order):
         raw = templates[chosen % len(templates)]

@@ -1,26 +1,28 @@
 """Keeps the results of node-only plugins per pod spec, so that identical pods share them.
 
 A node-only plugin's result for a node changes only when that node's row changes. So the masks and
-raw scores of all nodes are kept, and before each use the plugins run again on the rows that the
-node table's change logs name. There are two logs: one of all changes, and one of changes of the
-nodes themselves, for plugins that ignore the pods on a node. The results are always those that
-running every plugin on all nodes would give; `tests/property/test_shared_work.py` checks that.
+raw scores of all nodes are kept as columns (`result_columns`), and before each use the plugins run
+again on the rows that the node table's change logs name. There are two logs: one of all changes,
+and one of changes of the nodes themselves, for plugins that ignore the pods on a node. The results
+are always those that running every plugin on all nodes would give;
+`tests/property/test_shared_work.py` checks that.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Container, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress
-from typing import Any, Final, Generic, TypeVar
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from mooring.engine.last_results import LastResults
-from mooring.engine.shared_columns import SharedColumn, SharedColumns, changed_rows
+from mooring.engine.result_columns import Column, Columns
 from mooring.framework.diagnosis import Diagnosis
-from mooring.framework.pipeline import Pipeline, WeightedScorePlugin
-from mooring.framework.plugin import DeviceReadingPlugin, FilterPlugin
+from mooring.framework.pipeline import Pipeline
+from mooring.framework.plugin import DeviceReadingPlugin
 from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.plugin_metrics import (
     FILTER,
@@ -32,26 +34,40 @@ from mooring.framework.plugin_metrics import (
 from mooring.framework.runtime import (
     run_devices_version,
     run_filter,
+    run_filter_key,
     run_pre_filter,
     run_pre_score,
     run_score,
+    run_score_key,
 )
 from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import PodSpec
 from mooring.state.cluster_view import ClusterView
-from mooring.state.columns import ChangeLog, IntArray
 from mooring.state.nodes import NodeTable
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["NodeResults", "ResultCache", "SpecResults"]
+__all__ = ["NodeResults", "ResultCache", "SpecResults", "is_few"]
 
 _MOST_BYTES: Final = 128 * 1024 * 1024
 """Enough for some 500 specs on 5,000 nodes."""
 _BYTES_PER_SPEC: Final = 8 * 1024
-"""What results take beside their arrays and the spec itself."""
-_BOOL_BYTES: Final = 1
-_INT64_BYTES: Final = 8
+"""What results take beside their columns and the spec itself."""
+_FEW: Final = 4
+"""One row of so many is worth gathering its values from all columns."""
+_MANY: Final = 2048
+"""With fewer rows it takes no longer to compute all of them in columns than to gather a few."""
+_KEYED, _BY_NODE, _BY_PODS, _LAST = range(4)
+"""How results are kept, in the order in which filters run: for all specs with an equal key; for the
+spec until the node changes; for the spec until the node or its pods change; for the last spec."""
+_Run = Callable[[Pod, NodeView], npt.NDArray[Any]]
+_Used = tuple[Column, int, _Run]
+"""A column that a spec uses, how it is kept, and what runs the plugin for the spec."""
+
+
+def is_few(rows: int, nodes: NodeView) -> bool:
+    """Return whether so few rows of the view of all nodes are better computed alone."""
+    return _FEW * rows <= len(nodes)
 
 
 @dataclass(slots=True, eq=False)
@@ -78,108 +94,31 @@ class SpecEvaluations:
         return found
 
 
-class _RowResults:
-    """The results of some node-only plugins for one spec, kept up to date from one change log.
+class _Kept(NamedTuple):
+    """A node-only filter or score, how its results are kept, and the key for a pod's spec."""
 
-    After `filter`, `fits` is bool[rows]: the row passes every filter here. After `score`, `raw` has
-    each plugin's scores (int64[rows]).
-    """
-
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        filters: Sequence[tuple[FilterPlugin, Any]],
-        scores: Sequence[tuple[WeightedScorePlugin, Any]],
-        changes: ChangeLog,
-        *,
-        reads_pods: bool,
-    ) -> None:
-        self._pipeline = pipeline
-        self.reads_pods = reads_pods
-        """Whether the plugins read the pods on a node."""
-        self._filters = filters
-        self._scores = scores
-        self._changes = changes
-        self.forget()
-        self.fits: BoolArray = np.zeros(0, np.bool_)
-        self.raw: dict[str, IntArray] = {}
-        self.bytes_per_row = bool(filters) * _BOOL_BYTES + len(scores) * _INT64_BYTES
-
-    def forget(self) -> None:
-        """Run the plugins on all rows the next time."""
-        self._filtered_position = self._scored_position = -1
-
-    def filter(self, pod: Pod, nodes: NodeView, among: BoolArray) -> BoolArray:
-        """Bring `fits` up to date, and return which of the rows in `among` (bool[rows]) fit."""
-        if not self._filters:
-            return among
-        if self._filtered_position != self._changes.position:
-            dirty, looked_at = changed_rows(self._changes, self._filtered_position, nodes)
-            fits = np.ones(len(looked_at), np.bool_)
-            for plugin, state in self._filters:
-                fits &= run_filter(self._pipeline, plugin, pod, looked_at, state)
-            if dirty is None:
-                self.fits = fits
-            else:
-                self.fits[dirty] = fits
-            # Only now: after an exception of a plugin, the same rows are looked at again.
-            self._filtered_position = self._changes.position
-        return among & self.fits
-
-    def score(self, pod: Pod, nodes: NodeView) -> None:
-        """Bring the scores up to date."""
-        if not self._scores or self._scored_position == self._changes.position:
-            return
-        dirty, looked_at = changed_rows(self._changes, self._scored_position, nodes)
-        raw = {
-            score.name: run_score(self._pipeline, score.plugin, pod, looked_at, state)
-            for score, state in self._scores
-        }
-        if dirty is None:
-            # Copied, because a plugin may return a column of the node table, which changes.
-            self.raw = {name: column.copy() for name, column in raw.items()}
-        else:
-            for name, column in raw.items():
-                self.raw[name][dirty] = column
-        self._scored_position = self._changes.position
+    plugin: Any
+    kind: int
+    key: Callable[[Pod], Hashable]
 
 
-_Plugin = TypeVar("_Plugin")
-
-
-@dataclass(slots=True, eq=False)
-class _Sorted(Generic[_Plugin]):
-    """Node-only plugins by how their results are kept."""
-
-    by_key: list[_Plugin] = field(default_factory=list)
-    """Once for all specs with an equal key."""
-    by_node: list[_Plugin] = field(default_factory=list)
-    """Per spec, until the node changes."""
-    by_node_and_pods: list[_Plugin] = field(default_factory=list)
-    """Per spec, until the node or its pods change."""
-    live: list[_Plugin] = field(default_factory=list)
-    """For the last spec alone: they run for every pod."""
-
-    def add(self, plugin: _Plugin, described: Any, keyed: Container[str]) -> None:
-        """Add a filter, or a score with its weight; `described` is the plugin itself."""
-        if described.name in keyed:
-            self.by_key.append(plugin)
-        elif getattr(described, "depends_on_node_object_only", False):
-            self.by_node.append(plugin)
-        elif getattr(described, "runs_for_every_pod", False):
-            self.live.append(plugin)
-        else:
-            self.by_node_and_pods.append(plugin)
+def _kept(plugin: Any, keyed: Mapping[str, Any], key: Callable[[Any, Pod], Hashable]) -> _Kept:
+    """Return how results of a plugin are kept; `key` is called if it is one of `keyed`."""
+    if plugin.name in keyed:
+        return _Kept(plugin, _KEYED, partial(key, plugin))
+    if getattr(plugin, "depends_on_node_object_only", False):
+        return _Kept(plugin, _BY_NODE, attrgetter("spec"))
+    if getattr(plugin, "runs_for_every_pod", False):
+        return _Kept(plugin, _LAST, lambda _: None)
+    return _Kept(plugin, _BY_PODS, attrgetter("spec"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Running:
-    """The node-only plugins that run for a spec, by how their results are kept."""
+    """The node-only plugins that run for a spec."""
 
-    filters: _Sorted[FilterPlugin]
-    scores: _Sorted[WeightedScorePlugin]
-    live_scores: frozenset[str]
-    """The names of the scores that run for every pod."""
+    filters: Sequence[_Kept]
+    scores: Sequence[_Kept]
     reading_devices: Sequence[DeviceReadingPlugin]
     """Those whose results may also depend on devices, each once."""
     evaluations: SpecEvaluations
@@ -194,16 +133,22 @@ class _Layout:
         """For how many specs results are kept."""
         self.pre_filter = [p for p in pipeline.pre_filter if p.depends_on_node_only]
         self.pre_score = [p for p in pipeline.pre_score if p.depends_on_node_only]
-        self._filters = [p for p in pipeline.filters if p.depends_on_node_only]
-        self._scores = [s for s in pipeline.scores if s.depends_on_node_only]
-        self._filter_names = [plugin.name for plugin in self._filters]
-        self._score_names = [score.name for score in self._scores]
+        self._filters = [
+            _kept(plugin, pipeline.keyed_filters, partial(run_filter_key, pipeline))
+            for plugin in pipeline.filters
+            if plugin.depends_on_node_only
+        ]
+        self._scores = [
+            _kept(score.plugin, pipeline.keyed_scores, partial(run_score_key, pipeline))
+            for score in pipeline.scores
+            if score.depends_on_node_only
+        ]
         self._running: dict[tuple[bool, ...], _Running] = {}
 
     def running(self, pre_filtered: Mapping[str, Any], pre_scored: Mapping[str, Any]) -> _Running:
         """Return which plugins run after these results of pre_filter and pre_score."""
-        filters = [pre_filtered.get(name) is not SKIP for name in self._filter_names]
-        scores = [pre_scored.get(name) is not SKIP for name in self._score_names]
+        filters = [pre_filtered.get(kept.plugin.name) is not SKIP for kept in self._filters]
+        scores = [pre_scored.get(kept.plugin.name) is not SKIP for kept in self._scores]
         key = (*filters, *scores)
         running = self._running.get(key)
         if running is None:
@@ -212,29 +157,22 @@ class _Layout:
             )
         return running
 
-    def _found(
-        self, filters: Sequence[FilterPlugin], scores: Sequence[WeightedScorePlugin]
-    ) -> _Running:
+    def _found(self, filters: Sequence[_Kept], scores: Sequence[_Kept]) -> _Running:
         pipeline = self.pipeline
-        filters_by: _Sorted[FilterPlugin] = _Sorted()
-        scores_by: _Sorted[WeightedScorePlugin] = _Sorted()
-        for plugin in filters:
-            filters_by.add(plugin, plugin, pipeline.keyed_filters)
-        for score in scores:
-            scores_by.add(score, score.plugin, pipeline.keyed_scores)
-        running = {plugin.name for plugin in filters} | {score.name for score in scores}
+        filtering = [kept.plugin.name for kept in filters]
+        scoring = [kept.plugin.name for kept in scores]
         counters = partial(pipeline.metrics.evaluations, profile=pipeline.profile)
+        running = {*filtering, *scoring}
         return _Running(
-            filters=filters_by,
-            scores=scores_by,
-            live_scores=frozenset(score.name for score in scores_by.live),
+            filters=sorted(filters, key=lambda kept: kept.kind),
+            scores=scores,
             reading_devices=[p for name, p in pipeline.device_reading.items() if name in running],
             evaluations=SpecEvaluations(
                 pipeline,
                 pre_filter=counters([p.name for p in pipeline.pre_filter], PRE_FILTER),
                 pre_score=counters([p.name for p in pipeline.pre_score], PRE_SCORE),
-                filters=counters([plugin.name for plugin in filters], FILTER),
-                scores=counters([score.name for score in scores], SCORE),
+                filters=counters(filtering, FILTER),
+                scores=counters(scoring, SCORE),
             ),
         )
 
@@ -247,44 +185,26 @@ class SpecResults:
     """
 
     def __init__(
-        self,
-        pod: Pod,
-        layout: _Layout,
-        cluster: ClusterView,
-        table: NodeTable,
-        shared: SharedColumns,
+        self, pod: Pod, layout: _Layout, cluster: ClusterView, table: NodeTable, columns: Columns
     ) -> None:
         self._table = table
-        self._shared = shared
+        self._columns = columns
         self._pipeline = layout.pipeline
         self.pre_filtered, self.pre_scored = _prepared(pod, layout, cluster)
         self.running = layout.running(self.pre_filtered, self.pre_scored)
-        filters, scores = self.running.filters, self.running.scores
-        self.live_filters = self._with_states(filters.live)
-        """The filters that run for every pod, with their states."""
-        self._own = [
-            self._results(*kept)
-            for kept in (
-                (filters.by_node, scores.by_node, table.node_changes),
-                (filters.by_node_and_pods, scores.by_node_and_pods, table.changes),
-            )
-            if kept[0] or kept[1]
-        ]
-        """Those of plugins whose results are kept for each spec."""
-        self._taken = list[SharedColumn]()
+        self._filters: Sequence[_Used] = ()
+        self._scores: Mapping[str, _Used] = {}
+        self._taken: list[Column] = []
         """The columns to give back."""
-        self._masks = list[SharedColumn]()
-        self._shared_scores: dict[str, SharedColumn] = {}
-        self._shared_as_of = -1
-        self._as_of: tuple[Hashable, ...] = ()
-        self._rows = 0
+        self._taken_as_of = -1
+        """Which set of nodes the keys are of: they may depend on it."""
         self.prefers_full_nodes: bool | None = None
         """Whether the scores prefer a node that has an identical pod; None if not known yet."""
         self._diagnosed: tuple[tuple[Hashable, ...], Diagnosis] | None = None
         self._fixed_bytes = pod.spec.memory + _BYTES_PER_SPEC
         self.counted_bytes = 0
         """What the cache has counted for it so far."""
-        self._share(pod)
+        self._take(pod)
 
     def diagnosis(self, devices: Hashable, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
         """Return the result of `diagnose`, kept until a row or these devices change.
@@ -302,10 +222,8 @@ class SpecResults:
 
     @property
     def bytes(self) -> int:
-        """About how much memory the results and the spec take."""
-        diagnosed = 0 if self._diagnosed is None else self._diagnosed[1].nbytes
-        own = sum([own.bytes_per_row for own in self._own]) * self._rows if self._own else 0
-        return self._fixed_bytes + own + diagnosed
+        """About how much memory the results and the spec take, without the columns."""
+        return self._fixed_bytes + (0 if self._diagnosed is None else self._diagnosed[1].nbytes)
 
     @property
     def rejection(self) -> Unschedulable | None:
@@ -317,88 +235,85 @@ class SpecResults:
         reading, pipeline = self.running.reading_devices, self._pipeline
         return tuple([run_devices_version(pipeline, plugin, pod) for plugin in reading])
 
-    def raw(self, plugin: str) -> IntArray | SharedColumn:
-        """Return a node-only plugin's kept scores before they are normalized, by row."""
-        shared = self._shared_scores.get(plugin)
-        if shared is not None:
-            return shared
-        return next(own.raw[plugin] for own in self._own if plugin in own.raw)
-
-    def release(self) -> None:
-        """Give back the columns shared with other specs; a decision may still read them."""
-        while self._taken:
-            self._shared.release(self._taken.pop())
-
     def filter(self, pod: Pod, nodes: NodeView, devices: Hashable) -> tuple[BoolArray, BoolArray]:
-        """Return which rows pass the filters that ignore the pods on a node, and all kept ones."""
-        self._begin(nodes, devices)
-        if self._shared_as_of != self._table.set_version:
+        """Return which rows pass the filters that ignore the pods on a node, and all of them."""
+        if self._taken_as_of != self._table.set_version:
             self.release()
-            self._share(pod)
-        fits = nodes.present.copy()
-        for mask in self._masks:
-            mask.refresh(pod, nodes)
-            fits &= mask.values
-        without_pods = fits
-        for own in self._own:
-            fits = own.filter(pod, nodes, fits)
-            if not own.reads_pods:
-                without_pods = fits
+            self._take(pod)
+        as_of = self.as_of(devices, len(nodes))
+        fits = without_pods = nodes.present.copy()
+        for column, kind, run in self._filters:
+            if kind == _LAST and is_few(int(np.count_nonzero(fits)), nodes):
+                rows = fits.nonzero()[0]
+                fits = np.zeros(len(nodes), np.bool_)
+                fits[rows] = run(pod, nodes.take(rows))
+                continue
+            column.refresh(pod, nodes, as_of[kind], run)
+            if kind <= _BY_NODE:
+                fits &= column.values
+            else:
+                fits = fits & column.values
         return without_pods, fits
 
-    def score(self, pod: Pod, nodes: NodeView, devices: Hashable) -> None:
-        """Bring the kept scores up to date."""
-        self._begin(nodes, devices)
-        for shared in self._shared_scores.values():
-            shared.refresh(pod, nodes)
-        for own in self._own:
-            own.score(pod, nodes)
+    def score(self, plugin: str, pod: Pod, nodes: NodeView, as_of: Sequence[Hashable]) -> Column:
+        """Return a node-only plugin's scores of all rows before they are normalized."""
+        column, kind, run = self._scores[plugin]
+        column.refresh(pod, nodes, as_of[kind], run)
+        return column
 
-    def _begin(self, nodes: NodeView, devices: Hashable) -> None:
-        """Forget the kept results if they are not of these nodes and devices."""
-        as_of = (self._table.set_version, devices)
-        if as_of != self._as_of or self._rows != len(nodes):
-            for own in self._own:
-                own.forget()
-            self._rows, self._as_of = len(nodes), as_of
+    def is_kept(self, plugin: str) -> bool:
+        """Return whether scores of the plugin are kept for longer than until the next spec."""
+        return self._scores[plugin][1] != _LAST
 
-    def _share(self, pod: Pod) -> None:
-        """Take the columns that specs with equal keys share."""
-        shared, pipeline, taken = self._shared, self._pipeline, self._taken
-        masks, scores = list[SharedColumn](), dict[str, SharedColumn]()
+    def as_of(self, devices: Hashable, rows: int) -> Sequence[Hashable]:
+        """Return of what results of so many rows are, beside the logs, by how they are kept."""
+        table = self._table
+        nodes = table.set_version
+        own = nodes, devices
+        every_change = table.changes.position if rows < _MANY else 0
+        return nodes, own, own, (nodes, devices, self, every_change)
+
+    def _take(self, pod: Pod) -> None:
+        """Take the columns of all plugins that run."""
+        filters, scores = list[_Used](), dict[str, _Used]()
         try:
-            for plugin, state in self._with_states(self.running.filters.by_key):
-                masks.append(shared.of_filter(pipeline, plugin, pod, state))
-                taken.append(masks[-1])
-            for score in self.running.scores.by_key:
-                state = self.pre_scored.get(score.name)
-                scores[score.name] = shared.of_score(pipeline, score, pod, state)
-                taken.append(scores[score.name])
+            for kept in self.running.filters:
+                state = self.pre_filtered.get(kept.plugin.name)
+                state = state.state if isinstance(state, PreFilterResult) else state
+                filters.append(self._used(FILTER, run_filter, kept, state, pod))
+            for kept in self.running.scores:
+                name = kept.plugin.name
+                scores[name] = self._used(SCORE, run_score, kept, self.pre_scored.get(name), pod)
         except BaseException:
             self.release()
             raise
-        self._masks, self._shared_scores = masks, scores
-        self._shared_as_of = self._table.set_version
+        self._filters, self._scores, self._taken_as_of = filters, scores, self._table.set_version
 
-    def _results(
+    def _used(
         self,
-        filters: Sequence[FilterPlugin],
-        scores: Sequence[WeightedScorePlugin],
-        changes: ChangeLog,
-    ) -> _RowResults:
-        """Return the results of these plugins, which follow this log."""
-        with_states = [(score, self.pre_scored.get(score.name)) for score in scores]
-        reads_pods = changes is self._table.changes
-        filtered = self._with_states(filters)
-        return _RowResults(self._pipeline, filtered, with_states, changes, reads_pods=reads_pods)
+        point: ExtensionPoint,
+        run: Callable[..., npt.NDArray[Any]],
+        kept: _Kept,
+        state: Any,
+        pod: Pod,
+    ) -> _Used:
+        """Take the column of a plugin for the pod's spec.
 
-    def _with_states(self, filters: Sequence[FilterPlugin]) -> list[tuple[FilterPlugin, Any]]:
-        """Return the filters with their states."""
-        return [(plugin, self._filter_state(plugin.name)) for plugin in filters]
+        The key is a part of the spec or made of it. To measure it would take longer than to look
+        the column up, so each is taken to be as large as the spec.
+        """
+        (plugin, kind, key), pipeline = kept, self._pipeline
+        changes = self._table.node_changes if kind <= _BY_NODE else self._table.changes
+        key_bytes = pod.spec.memory if kind == _KEYED else 0
+        wanted = pipeline, plugin.name, point, key(pod)
+        column = self._columns.take(wanted, changes, key_bytes, copies=kind != _LAST)
+        self._taken.append(column)
+        return column, kind, lambda pod, nodes: run(pipeline, plugin, pod, nodes, state)
 
-    def _filter_state(self, plugin: str) -> Any:
-        state = self.pre_filtered.get(plugin)
-        return state.state if isinstance(state, PreFilterResult) else state
+    def release(self) -> None:
+        """Give the columns back; a decision may still read them."""
+        while self._taken:
+            self._columns.release(self._taken.pop())
 
 
 def _prepared(
@@ -425,7 +340,6 @@ class NodeResults:
     """
 
     spec: SpecResults
-    last: LastResults
     devices: Hashable
     fits_without_pods: BoolArray
     fits: BoolArray
@@ -442,8 +356,7 @@ class ResultCache:
         self._table = table
         self.most_bytes = most_bytes
         self._specs: OrderedDict[tuple[PodSpec, Pipeline], SpecResults] = OrderedDict()
-        self._shared = SharedColumns(table)
-        self._last_results = LastResults(table)
+        self._columns = Columns()
         self._bytes = 0
         self._layouts: dict[Pipeline, _Layout] = {}
         """One for each pipeline with results; that of a former one is dropped with the last."""
@@ -452,14 +365,14 @@ class ResultCache:
     @property
     def bytes(self) -> int:
         """About how many bytes the results, their specs and pipelines take."""
-        return self._bytes + self._shared.bytes + self._last_results.bytes
+        return self._bytes + self._columns.bytes
 
     def __len__(self) -> int:
         """Return for how many specs and pipelines results are kept."""
         return len(self._specs)
 
     def of(self, pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> NodeResults:
-        """Return the results for the pod, up to date; `NodeResults.scores` are not computed yet.
+        """Return the results for the pod, up to date; scores are computed when they are read.
 
         Every decision begins with this call.
         """
@@ -471,8 +384,13 @@ class ResultCache:
         try:
             if spec.rejection is not None:
                 nothing = np.zeros(0, np.bool_)
-                return NodeResults(spec, self._last_results, None, nothing, nothing)
-            return self._filtered(spec, pod, pipeline, cluster.nodes)
+                return NodeResults(spec, None, nothing, nothing)
+            metrics = pipeline.metrics
+            metrics.mark()
+            devices = spec.devices(pod)
+            fits_without_pods, fits = spec.filter(pod, cluster.nodes, devices)
+            metrics.lap(FILTER)
+            return NodeResults(spec, devices, fits_without_pods, fits)
         finally:  # a plugin may fail for every spec
             self._count(spec)
             while self.bytes > self.most_bytes and len(self._specs) > 1:
@@ -486,7 +404,7 @@ class ResultCache:
             self._specs.move_to_end(key)
             return spec
         layout = self._layouts.get(pipeline) or _Layout(pipeline)
-        spec = SpecResults(pod, layout, cluster, self._table, self._shared)
+        spec = SpecResults(pod, layout, cluster, self._table, self._columns)
         self._specs[key] = spec
         if not layout.specs:
             self._forget_former(pipeline)
@@ -494,20 +412,6 @@ class ResultCache:
             self._bytes += pipeline.memory
         layout.specs += 1
         return spec
-
-    def _filtered(
-        self, spec: SpecResults, pod: Pod, pipeline: Pipeline, nodes: NodeView
-    ) -> NodeResults:
-        """Return the results of all filters."""
-        metrics, last = pipeline.metrics, self._last_results
-        metrics.mark()
-        devices = spec.devices(pod)
-        fits_without_pods, fits = spec.filter(pod, nodes, devices)
-        if spec.live_filters:
-            last.begin(spec, devices)
-            fits = last.filter(spec.live_filters, pipeline, pod, nodes, fits)
-        metrics.lap(FILTER)
-        return NodeResults(spec, last, devices, fits_without_pods, fits)
 
     def _forget_former(self, pipeline: Pipeline) -> None:
         """Drop the results of the pipelines that the profile had before."""

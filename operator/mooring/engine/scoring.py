@@ -1,14 +1,13 @@
 """Scores the feasible nodes (schedule_one.go, prioritizeNodes)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from mooring.engine.filtering import NodeSearch
-from mooring.engine.last_results import is_few
-from mooring.engine.shared_columns import SharedColumn
+from mooring.engine.result_cache import is_few
 from mooring.framework.decision import NodeScore
 from mooring.framework.pipeline import WeightedScorePlugin
 from mooring.framework.plugin import Normalize
@@ -123,17 +122,14 @@ def score(search: NodeSearch, rows: IntArray) -> ScoreTable:
     metrics.lap(PRE_SCORE)
     metrics.evaluated(evaluations.pre_score)
     metrics.evaluated(evaluations.scores)
-    devices = spec.devices(pod)
-    spec.score(pod, cluster.nodes, devices)
-    # Since `ResultCache.of`, the results for another spec may have been asked for.
-    search.results.last.begin(spec, devices)
+    as_of = spec.as_of(spec.devices(pod), len(cluster.nodes))
     totals, plugins = _Totals(rows, cluster.nodes), dict[str, PluginScores]()
     for scorer in pipeline.scores:
         state = states.get(scorer.name)
         if state is SKIP:
             continue
         if scorer.depends_on_node_only:
-            scores = _node_only_scores(search, scorer, state, nodes, totals)
+            scores = _node_only_scores(search, scorer, state, nodes, totals, as_of)
         else:
             raw = run_score(pipeline, scorer.plugin, pod, nodes, state)
             metrics.evaluated(evaluations.others(SCORE, scorer.name))
@@ -156,32 +152,27 @@ def _node_only_scores(
     state: Any,
     nodes: NodeView,
     totals: "_Totals",
+    as_of: Sequence[Hashable],
 ) -> PluginScores:
     """Return the scores of a node-only plugin, by row if most rows are feasible.
 
     `nodes` are the feasible ones.
     """
-    results, how, weight = search.results, scorer.plugin.normalize, scorer.weight
-    if scorer.name not in results.spec.running.live_scores:
-        kept = results.spec.raw(scorer.name)
-        if isinstance(kept, SharedColumn):
-            if not kept.highest:
-                return PluginScores(MAX_SCORE if how is Normalize.REVERSED else 0, weight)
-            if how is not Normalize.NONE and not totals.is_few:
-                highest = kept.highest if totals.is_whole else _max(kept.values[totals.rows])
-                if highest == kept.highest:
-                    return totals.of_rows(kept.normalized(how), weight)
-            kept = kept.values
-    elif totals.is_few:
+    spec, how, weight = search.results.spec, scorer.plugin.normalize, scorer.weight
+    is_kept = spec.is_kept(scorer.name)
+    if totals.is_few and not is_kept:
         raw = run_score(search.pipeline, scorer.plugin, search.pod, nodes, state)
         return PluginScores(normalize_score(raw, how), weight)
-    else:
-        kept = results.last.score(
-            scorer.plugin, state, search.pipeline, search.pod, search.cluster.nodes
-        )
+    kept = spec.score(scorer.name, search.pod, search.cluster.nodes, as_of)
+    if is_kept and not kept.highest:
+        return PluginScores(MAX_SCORE if how is Normalize.REVERSED else 0, weight)
     if how is Normalize.NONE:
-        return totals.of_rows(kept, weight)
-    return PluginScores(normalize_score(totals.at_rows(kept), how), weight)
+        return totals.of_rows(kept.values, weight)
+    if is_kept and not totals.is_few:
+        highest = kept.highest if totals.is_whole else _max(kept.values[totals.rows])
+        if highest == kept.highest:
+            return totals.of_rows(kept.normalized(how), weight)
+    return PluginScores(normalize_score(totals.at_rows(kept.values), how), weight)
 
 
 class _Totals:

@@ -1,10 +1,15 @@
 """Specs with something in common share columns, as long as one of them is kept."""
 
+from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any
 
+import numpy as np
+
 from deciding import Deciding
-from mooring.engine.shared_columns import SharedColumn, SharedColumns
+from mooring.engine.result_columns import Column, Columns
 from mooring.framework.plugin import Normalize
+from mooring.framework.runtime import run_filter, run_score
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
@@ -16,17 +21,33 @@ class Sharing:
 
     def __init__(self) -> None:
         tainted = node("n2", taints=["dedicated=batch:NoSchedule"])
-        self.deciding = Deciding(node("n0"), node("n1"), tainted)
-        self.columns = SharedColumns(self.deciding.state.nodes)
-        filters = {plugin.name: plugin for plugin in self.deciding.pipeline.filters}
-        self.plugin = filters["TaintToleration"]
+        flaky = node("n1", taints=["flaky:PreferNoSchedule"])
+        self.deciding = Deciding(node("n0"), flaky, tainted)
+        self.columns = Columns()
 
-    def mask(self, of: Pod) -> SharedColumn:
-        """Return the column, up to date."""
-        column = self.columns.of_filter(self.deciding.pipeline, self.plugin, of, None)
-        assert column is not None
-        column.refresh(of, self.deciding.cluster.nodes)
+    def mask(self, of: Pod) -> Column:
+        """Return the column of the filter, up to date."""
+        pipeline = self.deciding.pipeline
+        plugin = pipeline.keyed_filters["TaintToleration"]
+        return self._column(of, plugin.filter_key(of), partial(run_filter, pipeline, plugin))
+
+    def scores(self, of: Pod) -> Column:
+        """Return the column of the scores, up to date."""
+        pipeline = self.deciding.pipeline
+        plugin = pipeline.keyed_scores["TaintToleration"]
+        return self._column(of, plugin.score_key(of), partial(run_score, pipeline, plugin))
+
+    def _column(self, of: Pod, key: Hashable, run: Callable[..., Any]) -> Column:
+        nodes = self.deciding.state.nodes
+        wanted = self.deciding.pipeline, "TaintToleration", "point", key
+        column = self.columns.take(wanted, nodes.node_changes, of.spec.memory)
+        self.refresh(column, of, partial(run, state=None))
         return column
+
+    def refresh(self, column: Column, of: Pod, run: Callable[..., Any]) -> None:
+        """Bring the column up to date."""
+        as_of = self.deciding.state.nodes.set_version
+        column.refresh(of, self.deciding.cluster.nodes, as_of, run)
 
 
 def tolerating(*keys: str, **fields: Any) -> Pod:
@@ -48,11 +69,11 @@ def test_a_column_follows_the_nodes() -> None:
     column, state = sharing.mask(wanted), sharing.deciding.state
     state.put(Kind.NODE, "n2", parse_node(node("n2")))
     state.put(Kind.NODE, "n0", parse_node(node("n0", taints=["a=b:NoExecute"])))
-    column.refresh(wanted, sharing.deciding.cluster.nodes)
+    assert sharing.mask(wanted) is column
     assert column.values.tolist() == [False, True, True]
     state.delete(Kind.NODE, "n0")
     state.put(Kind.NODE, "n3", parse_node(node("n3")))
-    column.refresh(wanted, sharing.deciding.cluster.nodes)
+    assert sharing.mask(wanted) is column
     assert column.values.tolist() == [True, True, True]
 
 
@@ -71,29 +92,26 @@ def test_a_dropped_column_that_is_still_read_is_not_counted() -> None:
     column = sharing.mask(wanted)
     sharing.columns.release(column)
     sharing.deciding.state.put(Kind.NODE, "n9", parse_node(node("n9")))
-    column.refresh(wanted, sharing.deciding.cluster.nodes)
+    sharing.refresh(column, wanted, lambda _, nodes: np.ones(len(nodes), np.bool_))
     assert len(column.values) == 4
     assert sharing.columns.bytes == 0
 
 
 def test_scores_are_normalized_once_for_each_version_of_the_nodes() -> None:
-    flaky = node("n1", taints=["flaky:PreferNoSchedule"])
-    deciding = Deciding(node("n0"), flaky)
-    columns = SharedColumns(deciding.state.nodes)
-    scorer = next(s for s in deciding.pipeline.scores if s.name == "TaintToleration")
-    column = columns.of_score(deciding.pipeline, scorer, tolerating(), None)
+    sharing, flaky = Sharing(), node("n0", taints=["flaky:PreferNoSchedule"])
+    column = sharing.scores(tolerating())
 
     def normalized() -> list[int]:
-        column.refresh(tolerating(), deciding.cluster.nodes)
-        scores = column.normalized(Normalize.REVERSED)
+        scores = sharing.scores(tolerating()).normalized(Normalize.REVERSED)
         assert column.normalized(Normalize.REVERSED) is scores
-        assert columns.bytes >= column.bytes >= column.values.nbytes + scores.nbytes
+        assert sharing.columns.bytes == column.bytes >= column.values.nbytes + scores.nbytes
         found: list[int] = scores.tolist()
         return found
 
-    assert normalized() == [100, 0]
-    deciding.state.put(Kind.NODE, "n0", parse_node(flaky | {"metadata": {"name": "n0"}}))
-    assert normalized() == [0, 0]
+    assert normalized() == [100, 0, 100]
+    sharing.deciding.state.put(Kind.NODE, "n0", parse_node(flaky))
+    assert normalized() == [0, 0, 100]
     assert column.highest == 1
-    columns.release(column)
-    assert columns.bytes == 0
+    for _ in range(3):
+        sharing.columns.release(column)
+    assert sharing.columns.bytes == 0
