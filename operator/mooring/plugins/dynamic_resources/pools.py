@@ -130,6 +130,7 @@ class Inventory:
             del self._anywhere[each.name]
 
 
+_FEWEST_TO_SORT: Final = 2
 _NO_SLICES: Final[Mapping[str, ResourceSlice]] = {}
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -168,6 +169,8 @@ def pools_of_slices(
     """Return the pools with these slices for a node, in the order of the search."""
     found = (inventory.pool(key, some, rules) for key, some in slices.items())
     pools = [pool for pool in found if pool is not None]
+    if len(pools) < _FEWEST_TO_SORT:
+        return pools  # without a look at all devices
     return sorted(pools, key=lambda p: (_has_binding_conditions(p), *_bytes(p)))
 
 
