@@ -167,7 +167,7 @@ dra: venv ## allocations of devices beside kube-scheduler's allocator; DRA='--co
 	@$(PY) -m dra --kubernetes 1.36 $(DRA)
 	@$(PY) -m dra --kubernetes 1.37 $(DRA)
 
-EXPLORE ?= --events 2 --depth 5 --pausing --lagging
+EXPLORE ?= --events 2 --depth 5 --lagging
 
 soak: venv controlplane ## all orders of events, SEEDS histories, half an hour of churn; SOAK='--minutes 3'
 	@$(PY) -m exploration $(EXPLORE)

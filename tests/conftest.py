@@ -12,10 +12,13 @@ from hypothesis import settings
 
 from controlplane import ControlPlaneError
 from controlplane.releases import chosen_release
+from turn_guard import guard_turns
 
 # A busy machine is no failure: nothing is timed in tests.
 settings.register_profile("mooring", deadline=None)
 settings.load_profile("mooring")
+
+guard_turns()
 
 pytest_plugins = ["controlplane.fixtures", "time_limits"]
 

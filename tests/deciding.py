@@ -1,11 +1,10 @@
 """A cluster, a profile and the decision of the real cycle about a pod."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
-from mooring.engine.cycle import StillSearching, decide
+from mooring.engine.cycle import decide
 from mooring.engine.filtering import NodeSearch, PreFiltered
 from mooring.engine.outcome import Outcome, decision_of
 from mooring.engine.result_cache import ResultCache
@@ -51,21 +50,6 @@ class Deciding:
         return decide(
             pod, self.pipeline, self.cluster, self.shared, seed=seed, start=start, now=now
         )
-
-    def outcome_in_steps(self, raw: Raw, between: Callable[[], object]) -> tuple[Outcome, int]:
-        """Return how the attempt ends if PostFilter plugins may pause, and how often they did.
-
-        `between` is called in each pause.
-        """
-        pod, kept = parse_pod(raw), dict[str, object]()
-        for paused in count():
-            try:
-                outcome = decide(pod, self.pipeline, self.cluster, self.shared, seed=0, kept=kept)
-            except StillSearching:
-                between()
-            else:
-                return outcome, paused
-        raise AssertionError
 
     def decision(self, raw: Raw, **arguments: Any) -> Decision:
         """Return the record of the attempt, with all nodes."""

@@ -1,8 +1,6 @@
-"""A call pauses in plain functions, and what is open around a pause is closed for it."""
+"""A call pauses in plain functions."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Thread
 
@@ -11,13 +9,9 @@ import pytest
 from driving import driven
 from mooring.pausing import (
     Work,
-    around_pauses,
-    between_pauses,
     pause,
     pause_now,
-    pauses,
     timed,
-    whole,
 )
 from mooring.time_slices import TimeSlices
 
@@ -33,16 +27,12 @@ def deep(depth: int) -> int:
 
 
 def test_nothing_pauses_where_nobody_runs_it() -> None:
-    before = pauses()
     pause()
     pause_now()
-    assert pauses() == before
 
 
 def test_a_call_pauses_however_deep_and_returns_its_result() -> None:
-    before = pauses()
     assert driven(lambda: [deep(3), deep(40)]) == ([3, 40], 2)
-    assert pauses() == before + 2
 
 
 def test_a_pause_that_is_not_due_is_left_out_unless_the_work_cannot_go_on() -> None:
@@ -107,72 +97,6 @@ def test_work_inside_other_work_pauses_to_its_own_driver() -> None:
         return inner
 
     assert driven(outer) == (2, 1)
-
-
-def test_what_must_not_pause_does_not() -> None:
-    assert driven(lambda: whole(lambda: deep(2))) == (2, 0)
-
-
-def test_what_is_around_a_pause_is_entered_from_the_inside_and_left_in_reverse() -> None:
-    order = list[str]()
-
-    @contextmanager
-    def noted(name: str) -> Iterator[None]:
-        order.append(f"close {name}")
-        yield
-        order.append(f"open {name}")
-
-    def call() -> None:
-        with around_pauses(lambda: noted("outer")), around_pauses(lambda: noted("inner")):
-            pause()
-        pause()
-
-    driven(call, lambda: order.append("others"))
-    assert order == ["close inner", "close outer", "others", "open outer", "open inner", "others"]
-
-
-def test_a_trial_is_open_between_pauses_only() -> None:
-    is_open, found = False, list[bool]()
-
-    @contextmanager
-    def trial() -> Iterator[None]:
-        nonlocal is_open
-        is_open = True
-        yield
-        is_open = False
-
-    def call() -> None:
-        with between_pauses(trial):
-            found.append(is_open)
-            pause()
-            found.append(is_open)
-
-    driven(call, lambda: found.append(is_open))
-    assert found == [True, False, True]
-    assert not is_open
-
-
-def test_an_error_after_a_pause_leaves_what_is_inside_closed() -> None:
-    order = list[str]()
-
-    @contextmanager
-    def outdated() -> Iterator[None]:
-        yield
-        raise LookupError("the node is gone")
-
-    @contextmanager
-    def inner() -> Iterator[None]:
-        order.append("close")
-        yield
-        order.append("open")
-
-    def call() -> None:
-        with around_pauses(outdated), around_pauses(inner):
-            pause()
-
-    with pytest.raises(LookupError):
-        driven(call)
-    assert order == ["close"]
 
 
 def test_the_seconds_of_work_are_told_without_those_of_pauses() -> None:

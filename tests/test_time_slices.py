@@ -4,11 +4,12 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
 
-from mooring.pausing import pause
+from mooring.pausing import Interrupted, pause
 from mooring.time_slices import TimeSlices
 
 
@@ -80,7 +81,8 @@ async def test_work_that_is_not_wanted_any_more_ends_in_its_next_pause(
 ) -> None:
     work = Work()
     slices = TimeSlices(3.0, clock=lambda: work.now)
-    await slices.run_while(lambda: wanted, partial(work.run, 7))
+    with nullcontext() if wanted else pytest.raises(Interrupted):
+        await slices.run(partial(work.run, 7), lambda: wanted)
     assert work.steps == expected
 
 
@@ -128,14 +130,6 @@ async def test_the_event_loop_rests_for_so_many_times_as_long_as_the_slice_took(
     work = Work()
     await TimeSlices(2.0, rest=3.0, clock=lambda: work.now).run(partial(work.run, 5))
     assert rests == [6.0, 6.0]
-
-
-async def test_a_slice_lasts_as_long_as_it_took_to_close_and_open_what_is_around_a_pause() -> None:
-    work = Work()
-    slices = TimeSlices(1.0, clock=lambda: work.now)
-    work.now = 5.0  # to open took five seconds, to close as long
-    slices.resumed()
-    assert slices.end == 15.0
 
 
 async def test_young_garbage_is_collected_between_slices() -> None:

@@ -65,6 +65,7 @@ from mooring.page.search import PodSearch
 from mooring.plugins import SHIPPED
 from mooring.settings import RunSettings
 from mooring.state.cluster import ClusterState
+from mooring.turn import Turn
 
 if TYPE_CHECKING:
     from mooring.observe.traces import Traces
@@ -195,7 +196,7 @@ class Scheduler:
         self._leading = False
         self._published: Callable[[], Mapping[str, str]] = dict
         self._metrics = Metrics()
-        state = ClusterState()
+        state, self._turn = ClusterState(), Turn(environment.clock)
         self._reflectors = self._new_reflectors(state)
         self._decision_file = _decision_file(settings)
         self._traces = _traces(settings, self._identity)
@@ -209,14 +210,22 @@ class Scheduler:
             now=environment.now,
         )
         self._profile_status = ProfileStatusWriter(
-            self._profile_handler, engine.profile_writer, engine.recorder, clock=environment.clock
+            self._profile_handler,
+            engine.profile_writer,
+            engine.recorder,
+            turn=self._turn,
+            clock=environment.clock,
         )
         self._handlers = self._new_handlers(state)
         self._kopf = environment.kopf(self._handlers, connection, client)
         self._comparer = self._new_comparer()
-        self._shadow_status = ProfileSectionWriter(
-            engine.profile_writer, "shadow", engine.shadow.names, engine.shadow.status
-        )
+        self._shadow_status = self._new_shadow_status()
+
+    def _new_shadow_status(self) -> ProfileSectionWriter:
+        """Return what writes into the statuses of shadow profiles how they differ."""
+        writer, shadow = self.engine.profile_writer, self.engine.shadow
+        names, status = shadow.names, shadow.status
+        return ProfileSectionWriter(writer, "shadow", names, status, turn=self._turn)
 
     def _new_reflectors(self, state: ClusterState) -> Reflectors:
         """Return what mirrors the cluster in the state."""
@@ -227,6 +236,7 @@ class Scheduler:
             relisted=metrics.relisted,
             versioned=self._follow_server,
             devices_known=state.devices_known,
+            turn=self._turn,
             clock=clock,
             random=self._environment.random,
         )
@@ -243,6 +253,7 @@ class Scheduler:
             metrics=self._metrics,
             decisions=self._new_decision_log(),
             extender_client=self._extender_client,
+            turn=self._turn,
             served=self._reflectors.served,
             clock=environment.clock,
             now=environment.now,
@@ -265,6 +276,7 @@ class Scheduler:
             self.engine.pod_enqueuer,
             self._profile_status,
             state,
+            turn=self._turn,
             listed=self._compare_soon,
             seen=self.engine.extender_objects.seen,
             handled=self._metrics.event_handled,
@@ -389,7 +401,7 @@ class Scheduler:
             self._decision_file,
             self._traces,
         )
-        return [self._start(part.run()) for part in parts if part is not None]
+        return [self._start(self._turn.between(part.run)) for part in parts if part is not None]
 
     def _start_workers(self) -> "list[asyncio.Task[None]]":
         """Start what a leader does until it is told to stop."""
@@ -398,7 +410,7 @@ class Scheduler:
             self._kopf.run(self._catch_signals),
             self._profile_status.run(),
             self.engine.housekeeping.run(),
-            self._comparer.run(),
+            self._turn.between(self._comparer.run),
             self._shadow_status.run(),
             self.engine.rebalancer.run(),
         ]
@@ -414,7 +426,8 @@ class Scheduler:
         does kube-scheduler begin before (WaitForHandlersSync in cmd/kube-scheduler/app/server.go).
         """
         with self._profile_handler.departures.meanwhile() as gone:
-            await self._handlers.profiles_read(await self._profiles(), gone)
+            profiles = await self._profiles()
+            await self._turn.between(self._handlers.profiles_read, profiles, gone)
         await self._kopf.until_pods_are_listed()
         self._compare_soon()  # a profile that went before kopf listed them is in force
         await self.engine.loop.run()
@@ -571,6 +584,7 @@ class Scheduler:
             reviews=reviews,
             always_allow_paths=settings.authorization_always_allow_paths.split(","),
             page=self._page(pod_reports, queue, page_client),
+            turn=self._turn,
         )
 
     def _page(self, pod_reports: PodReportBuilder, queue: Queue, client: ApiClient) -> Page:

@@ -5,8 +5,8 @@ due, and does other things in it: `Work.advance` runs a call until its next paus
 so, `pause` does nothing. Only this module knows that a greenlet makes it possible.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from threading import local
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
@@ -16,13 +16,10 @@ __all__ = [
     "Interrupted",
     "Pace",
     "Work",
-    "around_pauses",
-    "between_pauses",
     "pause",
     "pause_now",
-    "pauses",
     "timed",
-    "whole",
+    "worked",
 ]
 
 _Result = TypeVar("_Result")
@@ -33,7 +30,6 @@ class _Thread(local):
 
     active: "Work[Any] | None" = None
     """The work that runs now, if it may pause."""
-    pauses = 0
 
     def __init__(self) -> None:
         self.idle = list[greenlet]()
@@ -55,11 +51,6 @@ def pause_now() -> None:
         work.leave()
 
 
-def pauses() -> int:
-    """Return how many pauses there were; in each, other tasks may have changed the cluster."""
-    return _thread.pauses
-
-
 class Pace(Protocol):
     """Says when work pauses."""
 
@@ -69,9 +60,6 @@ class Pace(Protocol):
 
     def clock(self) -> float:
         """Return the time in seconds."""
-
-    def resumed(self) -> None:
-        """Note that a pause is over, and what was open around it is open again."""
 
 
 class Work(Generic[_Result]):
@@ -88,8 +76,6 @@ class Work(Generic[_Result]):
         self._has_ended = self._is_cancelled = False
         self._results: list[_Result] = []
         self._error: BaseException | None = None
-        self.around: list[Callable[[], AbstractContextManager[object]]] = []
-        """What is entered for each pause, the last first."""
         self.paused = 0.0
         """Seconds of all pauses, by the clock of the pace."""
 
@@ -137,23 +123,9 @@ class Work(Generic[_Result]):
             self.leave()
 
     def leave(self) -> None:
-        """Pause, unless the work was cancelled."""
+        """Pause, unless the work was cancelled: its driver goes on until it advances this."""
         if self._is_cancelled:
             return
-        around, self.around = self.around, []
-        try:
-            with ExitStack() as entered:
-                for each in reversed(around):
-                    entered.enter_context(each())
-                self._wait()
-        finally:
-            self.around = around
-        if self._pace is not None:
-            self._pace.resumed()
-
-    def _wait(self) -> None:
-        """Have the driver go on, until it goes on with this work."""
-        _thread.pauses += 1
         began = self._pace.clock() if self._pace is not None else 0.0
         cast("greenlet", self._driver).switch()
         if self._is_cancelled:
@@ -183,48 +155,14 @@ def _run_each(work: Work[Any]) -> None:
         work = driver.switch()
 
 
-@contextmanager
-def around_pauses(entered: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
-    """Have this entered for each pause that is made inside."""
+def worked(clock: Callable[[], float]) -> float:
+    """Return the time by the clock, without the seconds in which the present work has paused."""
     work = _thread.active
-    if work is None:
-        yield
-        return
-    work.around.append(entered)
-    try:
-        yield
-    finally:
-        work.around.remove(entered)
-
-
-@contextmanager
-def between_pauses(opened: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
-    """Have this open inside, but for pauses: it is closed before each, and opened anew after it."""
-    with ExitStack() as stack:
-
-        @contextmanager
-        def away() -> Iterator[None]:
-            stack.close()
-            yield
-            stack.enter_context(opened())
-
-        stack.enter_context(opened())
-        with around_pauses(away):
-            yield
-
-
-def whole(call: Callable[[], _Result]) -> _Result:
-    """Return the result of a call that must not pause."""
-    outer, _thread.active = _thread.active, None
-    try:
-        return call()
-    finally:
-        _thread.active = outer
+    return clock() - work.paused if work is not None else clock()
 
 
 def timed(call: Callable[[], _Result], clock: Callable[[], float]) -> tuple[_Result, float]:
     """Return the result of a call, and the seconds by the clock that it took but for pauses."""
-    work = _thread.active
-    began = clock() - (work.paused if work is not None else 0.0)
+    began = worked(clock)
     result = call()
-    return result, clock() - (work.paused if work is not None else 0.0) - began
+    return result, worked(clock) - began

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Final, TypeVar
 
-from mooring.pausing import Work
+from mooring.pausing import Interrupted, Work
 
 __all__ = ["REST", "TimeSlices"]
 
@@ -66,34 +66,25 @@ class TimeSlices:
         if self.is_over:
             await self._let_others_run()
 
-    async def run(self, call: Callable[[], _Result]) -> _Result:
-        """Return the result of a call, and let other tasks run where it pauses."""
-        with Work(call, self) as work:
-            while not work.advance():
-                await self._let_others_run()
-            return work.result()
+    async def run(
+        self, call: Callable[[], _Result], wanted: Callable[[], bool] = lambda: True
+    ) -> _Result:
+        """Return the result of a call, and let other tasks run where it pauses.
 
-    async def run_while(self, wanted: Callable[[], bool], call: Callable[[], object]) -> None:
-        """Run a call as `run` does; end it in a pause after which it is not wanted any more."""
+        Raises:
+            Interrupted: The call was not `wanted` any more after a pause, and was ended there.
+        """
         with Work(call, self) as work:
             while not work.advance():
-                if not wanted():
-                    return
                 await self._let_others_run()
+                if not wanted():
+                    raise Interrupted
+            return work.result()
 
     async def _let_others_run(self) -> None:
         _collect_at_times()
         await asyncio.sleep(self._rest * (self.clock() - self._began))
         self.begin()
-
-    def resumed(self) -> None:
-        """Have the slice last as long as closing and opening of trials takes, so that work goes on.
-
-        To close takes about as long as to open.
-        """
-        now = self.clock()
-        self._began, opening = now, now - self._began
-        self._began += max(2 * opening - self._seconds, 0.0)
 
 
 def _collect_at_times() -> None:

@@ -70,10 +70,18 @@ class FullReplica:
         self.mirror = Mirror(self.state, clock=self.clock)
         self.profiles = ProfileHandler(self.scheduler.profiles, self.engine.pod_enqueuer)
         statuses = ProfileStatusWriter(
-            self.profiles, self.engine.profile_writer, self.engine.recorder
+            self.profiles,
+            self.engine.profile_writer,
+            self.engine.recorder,
+            turn=self.scheduler.turn,
         )
         self.handlers = ObjectHandlers(
-            self.engine.pod_enqueuer, statuses, self.state, listed=lambda: None, clock=self.clock
+            self.engine.pod_enqueuer,
+            statuses,
+            self.state,
+            turn=self.scheduler.turn,
+            listed=lambda: None,
+            clock=self.clock,
         )
         self.reports = PodReportBuilder(self.scheduler, groups=self.engine.group_reports.report)
         self.queue = Queue(self.scheduler, bound=lambda: 0)

@@ -653,7 +653,7 @@ def burst(r: FullReplica) -> Iterator[Work]:
     async def read() -> None:
         bursts, slices = Bursts(r.handlers.on_pod, clock=lambda: 0.0), TimeSlices()
         for line in lines:
-            await bursts.takes(*event_of(line))
+            await bursts.takes(*event_of(line), len(line))
             await slices.pause()
 
     yield read()

@@ -374,7 +374,10 @@ async def test_what_would_make_a_group_fit_is_looked_for_once_for_all_members() 
     assert now["change"] == "as it is"
 
 
-async def test_suggestions_end_after_some_seconds() -> None:
+async def test_suggestions_end_after_some_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(_seconds: float) -> None: ...
+
+    monkeypatch.setattr(asyncio, "sleep", at_once)
     gang = Gang()
     gang.add("m0", "m1", "m2")
     seconds = count(0.0, 100.0)

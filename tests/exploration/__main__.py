@@ -12,7 +12,7 @@ from exploration.explorer import Explored, World, explore
 from exploration.group_world import SCENARIOS, GroupWorld, exploring
 from exploration.queue_world import QueueWorld
 
-_EXAMPLE: Final = "Example: python -m exploration --world fits --events 2 --pausing --depth 8"
+_EXAMPLE: Final = "Example: python -m exploration --world fits --events 2 --depth 8"
 _QUEUES: Final = {"queue": 1, "full": 0}
 """The worlds of the queue, and how many pods fit on the first node."""
 
@@ -39,7 +39,6 @@ _QUEUES: Final = {"queue": 1, "full": 0}
     multiple=True,
     help="What to explore: the queue while a pod fits or none, or a gang.  [default: all]",
 )
-@click.option("--pausing", is_flag=True, help="Have the work about a gang pause wherever it can.")
 @click.option("--lagging", is_flag=True, help="Have both watches of pods tell late.")
 def main(
     pods: int,
@@ -48,7 +47,6 @@ def main(
     depth: int | None,
     worlds: tuple[str, ...],
     *,
-    pausing: bool,
     lagging: bool,
 ) -> None:
     """Run the queue and the group cycle through every order of events in a small world.
@@ -56,7 +54,7 @@ def main(
     Exits with 1 if a rule is broken, and prints the shortest sequence of actions that breaks it.
     """
     broken = False
-    with exploring(pausing=pausing):
+    with exploring():
         for name in worlds or (*_QUEUES, *SCENARIOS):
             new_world: Callable[[], World] = partial(GroupWorld, name, events, lagging=lagging)
             if name in _QUEUES:

@@ -41,9 +41,6 @@ __all__ = ["SCENARIOS", "GroupWorld", "exploring"]
 _ONE_BACKOFF: Final = Options(initial_backoff=1.0, max_backoff=1.0, most_per_decision=None)
 _METRICS: Final = Metrics()
 """Of all worlds: nothing is decided by them."""
-_PAUSE: Final = 2.0**-20
-"""Seconds of each pause; fingerprints are made of milliseconds that have begun."""
-_SHORT: Final = 0.01
 _IDLE: Final = 9.0
 """The loop turns every ten seconds; a timer that ends later than this does nothing else."""
 
@@ -137,19 +134,15 @@ _ERRORS: Final = _Errors()
 
 
 @contextmanager
-def exploring(*, pausing: bool = False) -> Iterator[None]:
+def exploring() -> Iterator[None]:
     """Let worlds be explored inside the block: there, what the program logs as an error is noted.
 
-    Ties are always broken alike, however often a pod was tried. If `pausing`, the work about
-    groups pauses as often as it can.
+    Ties are always broken alike, however often a pod was tried.
     """
     logger = logging.getLogger("mooring")
     with ExitStack() as patches:
         for module in (cycle, loop):
             patches.enter_context(mock.patch.object(module, "tie_break_seed", return_value=0))
-        if pausing:
-            patches.enter_context(mock.patch.object(cycle, "_SLICE_SECONDS", 0.0))
-            patches.enter_context(mock.patch.object(cycle, "_PAUSE_SECONDS", _PAUSE))
         logger.addHandler(_ERRORS)
         patches.callback(logger.removeHandler, _ERRORS)
         yield
@@ -256,11 +249,7 @@ class GroupWorld(SmallCluster):
                 words = f"{stream} tells that {untold[0][0]}"
                 found.append(Action(words, "told", (stream,), own=True))
         due = self.loop.due()
-        if due and due[0] < _SHORT:
-            found.append(
-                Action("a pause in the work about the group ends", "time_passes", own=True)
-            )
-        elif due and due[0] < _IDLE:
+        if due and due[0] < _IDLE:
             found.append(Action("time passes to the next timer", "time_passes", own=True))
         if self.at_rest and not self.flushed and any(self.scheduler.queue.counts().values()):
             found.append(Action("five minutes pass", "five_minutes_pass"))
@@ -403,11 +392,6 @@ class GroupWorld(SmallCluster):
     # What is true
 
     @property
-    def _pausing(self) -> bool:
-        due = self.loop.due()
-        return bool(due) and due[0] < _SHORT
-
-    @property
     def at_rest(self) -> bool:
         """Whether nothing is under way and no timer of anything runs."""
         due = self.loop.due()
@@ -457,8 +441,6 @@ class GroupWorld(SmallCluster):
             raise Broken(trouble[0])
         scheduler, held = self.scheduler, set(self.scheduler.being_bound)
         assumed = {placed.pod.uid for placed in scheduler.state.pods if placed.assumed}
-        if self._pausing:  # an attempt about the group has these, and looks at them afterwards
-            held |= {each.pod.uid for each in scheduler.queue.in_flight} | assumed
         if not any(self.untold.values()):
             self.check_places(held)
             self.check_gone(held)

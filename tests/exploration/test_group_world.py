@@ -10,7 +10,6 @@ import pytest
 from exploration.explorer import Explored, explore
 from exploration.group_world import SCENARIOS, GroupWorld, exploring
 from mooring.engine.assumed import assume_and_reserve
-from mooring.engine.group_binding import GroupBinding
 from mooring.engine.groups import plan
 from mooring.engine.groups.reservation import GroupReservation
 from mooring.engine.pod_enqueuer import PodEnqueuer
@@ -68,8 +67,8 @@ def test_a_gang_that_a_pod_joins_or_leaves_by_its_labels_is_bound_or_waits() -> 
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_soon_after_nothing_is_broken_where_work_pauses_and_watches_lag(scenario: str) -> None:
-    with exploring(pausing=True):
+def test_soon_after_nothing_is_broken_where_watches_lag(scenario: str) -> None:
+    with exploring():
         explored = explore(partial(GroupWorld, scenario, lagging=True), depth=4)
     assert explored.violation is None, explored.violation
 
@@ -99,31 +98,20 @@ def keeps_nodes(self: GroupReservation, _group: PodGroupState) -> tuple[()]:
     return ()
 
 
-# By what is wrong: the scenario, what is replaced by what, whether work about the group pauses, and
-# a part of the rule it breaks
-FAULTS: dict[str, tuple[str, Any, str, Callable[..., Any], bool, str]] = {
+# By what is wrong: the scenario, what is replaced by what, and a part of the rule it breaks
+FAULTS: dict[str, tuple[str, Any, str, Callable[..., Any], str]] = {
     "a member that is called off is not forgotten": (
         "fits",
         plan,
         "assume_and_reserve",
         never_forgets,
-        False,
         "was deleted, and is still on a node",
-    ),
-    "the minimum is ignored when a member fails": (
-        "fits",
-        GroupBinding,
-        "_call_off_if_too_few",
-        lambda *_: None,
-        True,
-        "is sent while 1 of 2 members have a node",
     ),
     "a reservation outlives its group": (
         "behind",
         GroupReservation,
         "withdraw",
         keeps_nodes,
-        False,
         "whose group is gone",
     ),
     "members are not admitted when their group is complete": (
@@ -131,7 +119,6 @@ FAULTS: dict[str, tuple[str, Any, str, Callable[..., Any], bool, str]] = {
         PodEnqueuer,
         "_admit_group",
         lambda *_: None,
-        False,
         "are left waiting",
     ),
 }
@@ -139,9 +126,9 @@ FAULTS: dict[str, tuple[str, Any, str, Callable[..., Any], bool, str]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_mutation_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario, owner, name, faulty, pausing, rule = FAULTS[fault]
+    scenario, owner, name, faulty, rule = FAULTS[fault]
     monkeypatch.setattr(owner, name, faulty)
-    with exploring(pausing=pausing):
+    with exploring():
         violation = explore(partial(GroupWorld, scenario)).violation
     assert violation is not None
     assert rule in violation.rule

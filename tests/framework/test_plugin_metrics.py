@@ -270,14 +270,3 @@ def test_an_extension_point_outside_of_decisions_ends_with_the_status_that_was_s
     ):
         raise ValueError("broken")
     assert recorded.points == [("Permit", "Wait", "batch", 0.0), ("Bind", "Error", "batch", 0.0)]
-
-
-def test_what_other_attempts_do_in_a_pause_is_not_part_of_the_paused_one() -> None:
-    measuring = Measuring(node("a"), node("b"))
-    with measuring.attempt():
-        with measuring.metrics.suspended():
-            with measuring.attempt():
-                measuring.decide(pod("other", cpu="1"))
-            Slow.clock[0] += 100.0
-        measuring.decide(pod("web", cpu="2"))
-    assert measuring.recorded.seconds("Filter") == [("Success", SECONDS["Slow"])] * 2

@@ -97,7 +97,8 @@ def status_writer(
     """Return what takes in profiles and writes statuses; its events stay where they are."""
     handler = ProfileHandler(shared.profiles, pod_enqueuer)
     recorder = recorder or EventRecorder(client, "mooring", "test")
-    return ProfileStatusWriter(handler, ProfileWriter(client), recorder, sleep=sleep)
+    writer, turn = ProfileWriter(client), shared.turn
+    return ProfileStatusWriter(handler, writer, recorder, turn=turn, sleep=sleep)
 
 
 def _discovery(path: str) -> dict[str, Any]:

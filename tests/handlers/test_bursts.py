@@ -17,16 +17,13 @@ class Told:
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
         self.now = 100.0
-        self.error: Exception | None = None
         self.bursts = Bursts(self, lambda: self.now)
 
     async def __call__(self, event: Mapping[str, Any]) -> None:
         self.events.append((event["type"], event["object"]["metadata"]["uid"]))
-        if self.error is not None:
-            raise self.error
 
     async def takes(self, kind: WatchEvent, uid: str) -> bool:
-        return await self.bursts.takes(kind, {"metadata": {"uid": uid}})
+        return await self.bursts.takes(kind, {"metadata": {"uid": uid}}, 100)
 
 
 async def test_an_event_after_a_pause_goes_through_kopf_and_those_right_after_it_past_it() -> None:
@@ -82,22 +79,8 @@ async def test_pods_that_a_later_list_does_not_show_are_not_remembered() -> None
 async def test_what_is_no_event_of_a_pod_is_for_kopf(kind: WatchEvent) -> None:
     told = Told()
     await told.takes("ADDED", "first")
-    assert not await told.bursts.takes(kind, {"metadata": {"resourceVersion": "7"}})
+    assert not await told.bursts.takes(kind, {"metadata": {"resourceVersion": "7"}}, 100)
     assert told.events == []
-
-
-async def test_an_error_of_the_handler_is_logged_and_the_next_event_is_taken(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    told = Told()
-    await told.takes("ADDED", "first")
-    told.error = ValueError("no")
-    assert await told.takes("ADDED", "a")
-    assert "an event of a pod is lost: {'metadata': {'uid': 'a'}}" in caplog.text
-    caplog.clear()
-    told.error = None
-    assert await told.takes("ADDED", "b")
-    assert told.events == [("ADDED", "a"), ("ADDED", "b")]
 
 
 _KINDS = st.sampled_from(["ADDED", "MODIFIED", "DELETED"])

@@ -40,6 +40,7 @@ async def handlers(
             pod_enqueuer,
             profiles,
             shared.state,
+            turn=shared.turn,
             listed=lambda: noted.append(len(noted)),
             handled=lambda *event: handled.append(event),
             clock=clock,
@@ -147,6 +148,18 @@ async def test_a_pod_that_kopf_shows_is_queued_until_it_is_deleted() -> None:
         await taken.on_pod({"type": "DELETED", "object": builders.pod("web")})
     assert not shared.without_profile
     assert listed == [0]  # an event without a type is of a list
+
+
+async def test_an_event_that_comes_during_an_attempt_is_taken_in_after_it() -> None:
+    shared = scheduler_state()
+    put_profile(shared)
+    async with handlers(shared) as taking_in:
+        async with shared.turn:
+            event = {"type": "ADDED", "object": builders.pod("web")}
+            await asyncio.create_task(taking_in.on_pod(event))
+            assert not list(shared.queue)
+        await shared.turn.until_free()
+        assert [queued.pod.name for queued in shared.queue] == ["web"]
 
 
 async def test_a_priority_class_is_known_until_it_is_deleted() -> None:

@@ -68,7 +68,9 @@ async def kopf_serving(
     before = open_sockets()
     async with ApiClient(connection) as client:
         profiles = status_writer(shared, pod_enqueuer, client)
-        handlers = ObjectHandlers(pod_enqueuer, profiles, shared.state, listed=listed)
+        handlers = ObjectHandlers(
+            pod_enqueuer, profiles, shared.state, turn=shared.turn, listed=listed
+        )
         operator = KopfRunner(handlers, connection, client)
         task = asyncio.create_task(operator.run(lambda: None))
         try:
@@ -182,7 +184,9 @@ def handlers_of(
 ) -> ObjectHandlers:
     pod_enqueuer = silent_pod_enqueuer(shared)
     profiles = status_writer(shared, pod_enqueuer, client)
-    return ObjectHandlers(pod_enqueuer, profiles, shared.state, listed=lambda: None, seen=seen)
+    return ObjectHandlers(
+        pod_enqueuer, profiles, shared.state, turn=shared.turn, listed=lambda: None, seen=seen
+    )
 
 
 @asynccontextmanager
@@ -490,7 +494,7 @@ async def test_listed_pods_are_queued_each_by_itself(caplog: pytest.LogCaptureFi
         async with kopf_against(server, shared, seen=see):
             await until(lambda: len(shared.without_profile) == len(names))
     assert seen == [(name, "Pod", "v1") for name in names]
-    assert "a listed pod is not queued: {" in caplog.text
+    assert "a pod is not queued: {" in caplog.text
     assert "'name': 'broken'" in caplog.text
 
 

@@ -136,7 +136,7 @@ def test_the_time_in_which_others_run_while_a_pod_is_taken_over_is_not_told() ->
         now += 5.0
 
     driven(partial(mirror.apply, POD, "ADDED", pod("web", node="a")), others, lambda: now)
-    assert (now, handled) == (5.0, [("AssignedPodAdd", 0.0)])
+    assert (now, handled) == (10.0, [("AssignedPodAdd", 0.0)])
 
 
 def pauses(call: Callable[[], object]) -> int:

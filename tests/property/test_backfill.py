@@ -14,7 +14,7 @@ from mooring.engine.cycle import decide
 from mooring.engine.groups.reservation import GroupReservation
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.result_cache import ResultCache
-from mooring.framework.queued_pod import GroupInFlight, QueuedPod
+from mooring.framework.queued_pod import QueuedPod
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, pod_group
 from scheduler_states import put_profile, scheduler_state
@@ -108,7 +108,7 @@ def test_backfilled_pods_never_delay_the_group(
         assert queued is not None
         waiting.append(queued)
     reservation = GroupReservation(scheduler, cache)
-    reservation.update(group, waiting, GroupInFlight(), 300.0)
+    reservation.update(group, waiting, 300.0)
     reserved = defaultdict[str, int](int)
     for nominee in state.nominations:
         reserved[state.nodes.names[nominee.row]] += 1

@@ -15,7 +15,7 @@ from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.members import GroupBackoffs, group_of, take_members
 from mooring.engine.groups.plan import GroupPlanner, reserve_members
 from mooring.engine.result_cache import ResultCache
-from mooring.framework.queued_pod import GroupInFlight, QueuedPod, SubQueue
+from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.pod_group import parse_pod_group
@@ -173,9 +173,7 @@ class EqualGroups(RuleBasedStateMachine):
                 group = group_of(queued.pod, self.pipeline, self.scheduler.cluster)
                 assert group is not None
                 if not self.backoffs.postpone(group, queued, self.scheduler, self.now):
-                    yield self.attempt(
-                        take_members(group, queued, self.scheduler, self.now, GroupInFlight())
-                    )
+                    yield self.attempt(take_members(group, queued, self.scheduler, self.now))
             elif self.queue.counts()[SubQueue.BACKOFF]:
                 self.now += 11.0
             else:

@@ -67,7 +67,10 @@ class Decisions:
         turns.append(now)
         if not replica.alive or replica.scheduler is None:
             return
-        state = replica.scheduler.engine.scheduler.state
+        scheduler = replica.scheduler.engine.scheduler
+        state = scheduler.state
+        if scheduler.turn.holder is not None:
+            return  # a trial may be open
         if not state.pods.assumed:
             return
         known, before = self._assumed[identity], turns[-2] if len(turns) > 1 else now

@@ -177,7 +177,7 @@ class _Watcher:
         if kind == "ERROR":
             call = Call.parse("GET", self._resource.path(), watch=True)
             raise error_from_status(call, obj, server=self._client.url)
-        past_kopf = self._bursts is not None and await self._bursts.takes(kind, obj)
+        past_kopf = self._bursts is not None and await self._bursts.takes(kind, obj, len(line))
         if kind != "BOOKMARK" and not past_kopf:
             self._put({"type": kind, "object": obj})
         return str(obj["metadata"]["resourceVersion"])

@@ -106,8 +106,8 @@ MUTATIONS: Final = (
         "gone-in-flight",
         "a pod that is deleted while it is tried goes on",
         "queueing/queue.py",
-        "            self._in_flight.leave(uid)\n            queued.change_group()\n",
-        "            queued.change_group()\n",
+        "            self._in_flight.leave(uid)\n        self._names.remove(",
+        "            pass\n        self._names.remove(",
     ),
     Mutation(
         "backoff-without-end",

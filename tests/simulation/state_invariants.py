@@ -38,30 +38,35 @@ _FEW: Final = 2
 
 
 def engines(world: "World") -> Iterator[tuple[str, Engine]]:
-    """Yield the engine of each replica that runs and has seen the whole cluster."""
+    """Yield the engine of each replica that runs and has seen the whole cluster.
+
+    One whose attempt pauses is left out: a trial may be open.
+    """
     for replica in world.replicas.values():
-        if (engine := _engine(replica)) is not None:
+        engine = _engine(replica)
+        if engine is not None and engine.scheduler.turn.holder is None:
             yield replica.identity, engine
 
 
 def leader(world: "World") -> tuple[str, Engine] | None:
-    """Return the engine of the replica that holds the lease, if it runs."""
-    for replica in world.replicas.values():
-        if replica.identity == world.books.holder and (engine := _engine(replica)) is not None:
-            return replica.identity, engine
-    return None
+    """Return the engine of the replica that holds the lease, if it runs and no attempt pauses."""
+    return next((found for found in engines(world) if found[0] == world.books.holder), None)
 
 
 def _engine(replica: "Replica") -> Engine | None:
     """Return the engine of a replica that runs and has seen the whole cluster."""
     scheduler = replica.scheduler
-    is_current = replica.alive and scheduler is not None and scheduler.is_current()
-    return scheduler.engine if scheduler is not None and is_current else None
+    if not replica.alive or scheduler is None:
+        return None
+    # Not asked of one whose attempt pauses: to look notes what devices are known.
+    is_paused = scheduler.engine.scheduler.turn.holder is not None
+    return scheduler.engine if is_paused or scheduler.is_current() else None
 
 
 def a_replica_leads(world: "World") -> str | None:
     """Check, some time after the last fault, that a current replica has the lease."""
-    if leader(world) is None:
+    leaders = (r for r in world.replicas.values() if r.identity == world.books.holder)
+    if all(_engine(replica) is None for replica in leaders):
         lives = {replica.identity: replica.alive for replica in world.replicas.values()}
         return f"{world.books.holder or 'nobody'} holds the lease, and there are {lives}"
     return None

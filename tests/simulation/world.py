@@ -51,6 +51,9 @@ from simulation.state_invariants import engines
 from simulation.storage import Change
 from simulation.timeline import Timeline
 from simulation.virtual_loop import NumberedTask
+from turn_guard import guard_turns
+
+guard_turns()
 
 __all__ = ["Broken", "Outcome", "World", "run"]
 

@@ -31,6 +31,7 @@ from mooring.kube.errors import (
 from mooring.kube.recorder import EventRecorder, ObjectRef
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod
+from mooring.turn import Turn
 
 __all__ = ["PluginApi"]
 
@@ -78,6 +79,7 @@ class PluginApi:
         writer: PodWriter,
         at_bind: AtBind,
         *,
+        turn: Turn | None = None,
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Random | None = None,
@@ -86,6 +88,7 @@ class PluginApi:
         self._client = client
         self._writer = writer
         self._at_bind = at_bind
+        self._turn = turn if turn is not None else Turn()
         self._is_tried = is_tried
         self._now = now
         self._sleep = sleep
@@ -270,7 +273,7 @@ class PluginApi:
         """
         if self._stopped or self._is_tried():
             return
-        task = asyncio.get_running_loop().create_task(_logged(write))
+        task = asyncio.get_running_loop().create_task(self._turn.between(_logged, write))
         self._later.add(task)
         task.add_done_callback(self._later.discard)
 

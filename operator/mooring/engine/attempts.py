@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 
 import numpy as np
@@ -32,8 +32,6 @@ class Attempt:
     took: float = 0.0
     binding: bool = False
     """Whether a task binds the pod; it says how the attempt ends."""
-    kept: dict[str, object] = field(default_factory=dict)
-    """What PostFilter plugins that have paused keep, by their names."""
 
 
 class Attempts:
@@ -53,6 +51,10 @@ class Attempts:
         self._reports = reports
         self._metrics = metrics
         self._clock, self._now = clock, now
+
+    def go_on(self) -> bool:
+        """Return whether anything more is decided."""
+        return not self.halted
 
     def count(self, attempt: Attempt, result: str) -> None:
         """Count the attempt in the metrics with this result."""

@@ -118,7 +118,7 @@ class BindingCycle:
         if assumed.permitted is not None:
             assumed.permitted.add_done_callback(partial(self._permitted, queued, now))
         under_way = self._scheduler.being_bound[assumed.pod.uid] = BindingUnderWay(assumed.together)
-        task = asyncio.create_task(self._bind(attempt, assumed))
+        task = asyncio.create_task(self._scheduler.turn.between(self._bind, attempt, assumed))
         self._tasks.add(task)
         task.add_done_callback(partial(self._ended, assumed, under_way))
 

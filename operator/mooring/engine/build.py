@@ -47,11 +47,13 @@ from mooring.model.kubernetes_rules import unknown_server
 from mooring.model.pod import Pod
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
+from mooring.pausing import worked
 from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.queueing.hints import QueueingHints
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
+from mooring.turn import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -138,6 +140,7 @@ class Engine:
             observe=metrics.extender_called,
             may_write=outside.client.may_write,
             bound_node=lambda pod: writer.bound_node(pod.namespace, pod.name, pod.uid),
+            turn=scheduler.turn,
             clock=clock,
         )
         self.expected = ExpectedReplacements(scheduler.state)
@@ -156,6 +159,7 @@ class Engine:
             served=outside.served,
             placed=self.metrics.pod_group_placed,
             busy=self.is_busy,
+            turn=self.scheduler.turn,
             clock=outside.clock,
             wall_clock=outside.now,
             sleep=outside.sleep,
@@ -270,6 +274,7 @@ def build_engine(
     metrics: Metrics | None = None,
     decisions: DecisionLog | None = None,
     extender_client: ApiClient | None = None,
+    turn: Turn | None = None,
     served: Callable[[], Mapping[Kind, Resource]] = dict,
     make_plan: MakePlan | None = None,
     clock: Callable[[], float] = time.monotonic,
@@ -288,6 +293,7 @@ def build_engine(
         metrics: Where everything is counted; by default metrics of its own.
         decisions: Keeps the decisions and the paths of pods; by default a log of its own.
         extender_client: Reads what extenders get; by default `client`.
+        turn: Whose turn it is to use the state; by default one of its own.
         served: The resources that the API server serves, by kind.
         make_plan: Makes the plans of rebalancing; by default the planner does.
         clock: Monotonic, in seconds.
@@ -295,13 +301,14 @@ def build_engine(
         sleep: Waits for so many seconds of the clock.
         random: Spreads retries.
     """
-    metrics = metrics or Metrics()
+    metrics, turn = metrics or Metrics(), turn or Turn(clock)
     writer = PodWriter(client, random=random, sleep=sleep)
     at_bind = AtBind()
     api = PluginApi(
         client,
         writer,
         at_bind,
+        turn=turn,
         now=now,
         sleep=sleep,
         random=random,
@@ -315,6 +322,7 @@ def build_engine(
         options=options,
         metrics=metrics,
         decisions=decisions,
+        turn=turn,
         clock=clock,
     )
     outside = _Environment(
@@ -342,6 +350,7 @@ def build_scheduler_state(
     options: Options = Options(),
     metrics: Metrics | None = None,
     decisions: DecisionLog | None = None,
+    turn: Turn | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> SchedulerState:
     """Return what the parts of an engine share: no profile is in force and no pod waits.
@@ -359,11 +368,12 @@ def build_scheduler_state(
             slow_seconds=options.plugin_slow_seconds,
             timeout_seconds=options.plugin_timeout_seconds,
         )
+    working = partial(worked, clock)
     profiles = Profiles(
         registry,
         handle,
         failures,
-        metrics=PluginMetrics(metrics, clock=time.perf_counter) if metrics is not None else None,
+        metrics=PluginMetrics(metrics, clock=working) if metrics is not None else None,
         most_per_decision=options.most_per_decision,
         tls_problem=tls_problem,
     )
@@ -382,6 +392,7 @@ def build_scheduler_state(
         waiting,
         at_bind=at_bind if at_bind is not None else AtBind(),
         decisions=log,
+        turn=turn if turn is not None else Turn(clock),
     )
 
 

@@ -1,6 +1,6 @@
 """Decides about one pod: the node it goes to, or why none fits (schedule_one.go, schedulePod).
 
-A decision is pure and synchronous: the same pod, pipeline, cluster and seed give the same outcome.
+A decision is pure: the same pod, pipeline, cluster and seed give the same outcome.
 It changes nothing but the result cache, which never changes a result.
 """
 
@@ -33,7 +33,6 @@ from mooring.framework.post_filter import (
     Nomination,
     NotEligible,
     PostFilterState,
-    Unfinished,
 )
 from mooring.framework.runtime import run_post_filter, status_of
 from mooring.framework.verdicts import Unschedulable
@@ -46,14 +45,9 @@ from mooring.state.view import BoolArray
 
 __all__ = [
     "LiveDryRun",
-    "StillSearching",
     "decide",
     "tie_break_seed",
 ]
-
-
-class StillSearching(Exception):  # noqa: N818 - it is no error
-    """A PostFilter plugin goes on if the decision is made again."""
 
 
 @overload
@@ -67,7 +61,6 @@ def decide(
     start: int = 0,
     now: float = 0.0,
     answers: None = None,
-    kept: dict[str, object] | None = None,
 ) -> Outcome: ...
 
 
@@ -82,7 +75,6 @@ def decide(
     start: int = 0,
     now: float = 0.0,
     answers: PodAnswers,
-    kept: dict[str, object] | None = None,
 ) -> Outcome | Needed: ...
 
 
@@ -96,25 +88,22 @@ def decide(
     start: int = 0,
     now: float = 0.0,
     answers: PodAnswers | None = None,
-    kept: dict[str, object] | None = None,
 ) -> Outcome | Needed:
     """Return the node with the highest score, or the diagnosis of why no node fits.
 
     `seed` chooses among nodes with the same total score. `start` is the position in the node order
     at which a search that samples nodes begins. `now` is in seconds since the epoch. `answers` are
     those of the extenders that care for the pod; where one is missing, that is what is returned:
-    it is needed. With `kept`, what PostFilter plugins keep by their names, these
-    may pause: the decision has to be made again with it, from the start, in the state of then.
+    it is needed. A decision may pause; the cluster must not change meanwhile.
 
     Raises:
-        StillSearching: a plugin paused.
         ExtenderError: what the extenders passed was taken too often.
     """
     results = cache.of(pod, pipeline, cluster)
     search = NodeSearch(pod, pipeline, cluster, results, pod.ends_by(now))
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis_without_nodes()
     if isinstance(pre_filtered, Diagnosis):
-        return _fit_error(search, pre_filtered, None, now, seed, answers, kept)
+        return _fit_error(search, pre_filtered, None, now, seed, answers)
     fits = search.feasible(pre_filtered)
     on_nominated = _nominated_node(search, pre_filtered, fits, answers)
     if on_nominated is not None:
@@ -123,7 +112,7 @@ def decide(
     if isinstance(found, Needed):
         return found
     if not len(found.rows):
-        return _fit_error(search, found.diagnosis(), pre_filtered, now, seed, answers, kept)
+        return _fit_error(search, found.diagnosis(), pre_filtered, now, seed, answers)
     return _highest(search, found, seed)
 
 
@@ -236,7 +225,6 @@ def _fit_error(
     now: float,
     seed: int,
     answers: PodAnswers | None,
-    kept: dict[str, object] | None,
 ) -> FitError | Needed:
     """Run the post_filter plugins when no node fits (RunPostFilterPlugins); return the outcome.
 
@@ -256,33 +244,23 @@ def _fit_error(
         seed,
         preempt_extenders=answers is not None and answers.preempts,
         processed=answers.processed if answers is not None else None,
-        may_pause=kept is not None,
     )
     metrics = search.pipeline.metrics
     with metrics.all_at(ExtensionPoint.POST_FILTER):
-        outcome, last = _post_filter(search.pipeline, state, error, {} if kept is None else kept)
+        outcome, last = _post_filter(search.pipeline, state, error)
     metrics.ended_with(ExtensionPoint.POST_FILTER, status_of(last))
     return outcome
 
 
 def _post_filter(
-    pipeline: Pipeline, state: PostFilterState, error: FitError, kept: dict[str, object]
+    pipeline: Pipeline, state: PostFilterState, error: FitError
 ) -> tuple[FitError | Needed, object]:
-    """Return the outcome, and what the last plugin that ran returned.
-
-    Raises:
-        StillSearching: that one paused; `kept` has what it keeps.
-    """
+    """Return the outcome, and what the last plugin that ran returned."""
     answer = None
     reasons: list[str] = []
     keeps_nomination = False
     for plugin in pipeline.post_filter:
-        if kept:
-            state = replace(state, kept=kept.get(plugin.name))
         answer = run_post_filter(pipeline, plugin, state)
-        if isinstance(answer, Unfinished):
-            kept[plugin.name] = answer.kept
-            raise StillSearching
         if isinstance(answer, Nomination):
             message = _with_reasons(error.message, answer.message)
             return replace(error, message=message, nomination=answer), answer

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 from mooring.engine.assumed import unreserve
 from mooring.engine.scheduler_state import SchedulerState
@@ -71,10 +71,10 @@ class Housekeeping:
             tasks.create_task(self._every(REPORT_SECONDS, self._report_pods))
             tasks.create_task(self._every(OLDER_SECONDS, self._grow_older))
 
-    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    async def _every(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         while True:
             await self._sleep(seconds)
-            await work()
+            await self._scheduler.turn.between(work)
 
     async def _expire_permits(self) -> None:
         self._scheduler.waiting.expire(self._clock())

@@ -15,7 +15,7 @@ from typing import Final
 from mooring.engine.assumed import PodRejected, assume_reserve_and_permit
 from mooring.engine.attempts import Attempt, Attempts
 from mooring.engine.binding import BindingCycle
-from mooring.engine.cycle import StillSearching, decide, tie_break_seed
+from mooring.engine.cycle import decide, tie_break_seed
 from mooring.engine.extenders.answers import (
     Answers,
     ExtenderError,
@@ -39,6 +39,7 @@ from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.slow_decisions import SlowDecisions
 from mooring.observe.metrics import Metrics
+from mooring.pausing import Interrupted, worked
 from mooring.time_slices import TimeSlices
 
 __all__ = ["SchedulingLoop"]
@@ -50,8 +51,6 @@ _HINT_SECONDS: Final = 0.001
 _EVALUATION_SECONDS: Final = 0.001
 """How long values of nodes are evaluated between two decisions, at least one value."""
 _MOST_BINDING: Final = 256
-_SEARCH_REST: Final = 0.5
-"""For how many times the duration of a step of a search for victims others run after it."""
 _IDLE_SECONDS: Final = 10.0
 """The loop turns at least so often, which shows that it is alive."""
 _NOTHING_SECONDS: Final = 0.0005
@@ -149,7 +148,7 @@ class SchedulingLoop:
         """Return for how long `run` has not turned, if too long; None if it does not run."""
         if self._turned is None or self._attempts.halted:
             return None
-        seconds = self._clock() - max(self._turned, self._groups.turned)
+        seconds = self._clock() - self._turned
         if seconds <= _STUCK_SECONDS:
             return None
         return f"the scheduling loop has not turned for {seconds:.0f} seconds"
@@ -166,15 +165,22 @@ class SchedulingLoop:
     async def _turn(self, slices: TimeSlices) -> None:
         """Do what is to be done next, and wait if that is nothing."""
         self._turned = now = self._clock()
+        async with self._scheduler.turn:
+            has_worked = await self._work_once(now, slices)
+        if not has_worked:
+            await self._idle(now)
+            slices.begin()
+        await slices.pause()
+
+    async def _work_once(self, now: float, slices: TimeSlices) -> bool:
+        """Make one attempt, or do what is less urgent; return whether there was anything to do."""
         more_hints, more_values = self._run_hints(now), self._evaluate()
         if goes_on := self._extender_attempts.ready and self._may_bind():
             await self._extender_attempts.go_on()
         if (queued := self._pop(now)) is not None:
-            await self._attempt(queued)
-        elif not goes_on and not more_hints and not self._compare(slices.end) and not more_values:
-            await self._idle(now)
-            slices.begin()
-        await slices.pause()
+            await self._attempt(queued, slices)
+            return True
+        return goes_on or more_hints or self._compare(slices.end) or more_values
 
     async def finish(self, seconds: float) -> None:
         """End all bindings, those at Permit at once; cancel what takes more than `seconds`.
@@ -284,12 +290,8 @@ class SchedulingLoop:
                 return not self._work.is_set()
         return False
 
-    async def _attempt(self, queued: QueuedPod) -> None:
-        """Run one attempt: the pod is handed to its binding, or is in a queue again.
-
-        Only an attempt about a group, or about victims on many nodes, may await; no other pod is
-        popped meanwhile.
-        """
+    async def _attempt(self, queued: QueuedPod, slices: TimeSlices) -> None:
+        """Run one attempt: the pod is handed to its binding, or is in a queue again."""
         scheduler, pod = self._scheduler, queued.pod
         # A former leader may have bound it a moment ago.
         if pod.terminating or scheduler.cluster.is_placed(pod):
@@ -299,15 +301,17 @@ class SchedulingLoop:
             return
         group = group_of(pod, queued.pipeline, scheduler.cluster)
         if group is not None:
-            await self._groups.attempt(group, queued)
+            await self._groups.attempt(group, queued, slices)
             return
         attempt = Attempt(queued, queued.pipeline, self._clock())
         if interested(queued.pipeline, pod):
-            self._extender_attempts.add(queued, partial(self._with_answers, attempt))
+            self._extender_attempts.add(queued, partial(self._with_answers, attempt, slices))
         else:
-            await self._in_steps(attempt, None)
+            await self._in_slices(attempt, None, slices)
 
-    async def _with_answers(self, attempt: Attempt, answers: Answers) -> Sequence[Needed]:
+    async def _with_answers(
+        self, attempt: Attempt, slices: TimeSlices, answers: Answers
+    ) -> Sequence[Needed]:
         """Decide with what extenders have answered; return what is still needed, if anything is.
 
         If the pod has gone or another pipeline takes it meanwhile, the attempt is given up.
@@ -319,23 +323,18 @@ class SchedulingLoop:
             return ()
         pod = attempt.queued.pod
         preempts = any(e.preempt_verb for e in interested(attempt.pipeline, pod))
-        needed = await self._in_steps(attempt, answers.about(pod, preempts=preempts))
+        needed = await self._in_slices(attempt, answers.about(pod, preempts=preempts), slices)
         return (needed,) if needed is not None else ()
 
-    async def _in_steps(self, attempt: Attempt, answers: PodAnswers | None) -> Needed | None:
-        """Decide as `_half` does, in more than one step if the search for victims takes long.
-
-        If the pod has gone or another pipeline takes it meanwhile, the attempt is given up.
-        """
-        while True:
-            began = self._clock()
-            try:
-                return self._half(attempt, answers)
-            except StillSearching:
-                await asyncio.sleep(_SEARCH_REST * (self._clock() - began))
-            if self._is_given_up(attempt):
-                return None
-            self._turned = self._clock()
+    async def _in_slices(
+        self, attempt: Attempt, answers: PodAnswers | None, slices: TimeSlices
+    ) -> Needed | None:
+        """Decide as `_half` does, and let other tasks run in its pauses."""
+        try:
+            return await slices.run(partial(self._half, attempt, answers), self._attempts.go_on)
+        except Interrupted:
+            self._scheduler.queue.put_back(attempt.queued, self._clock())
+            return None
 
     def _is_given_up(self, attempt: Attempt) -> bool:
         """Return whether the attempt must not go on; then the pod is in a queue again, or gone."""
@@ -354,9 +353,6 @@ class SchedulingLoop:
 
         Return what is needed first. If nothing is, the attempt is decided: the pod is handed to its
         binding, or is in a queue again.
-
-        Raises:
-            StillSearching: a plugin paused its search; nothing has been decided.
         """
         pod, metrics = attempt.queued.pod, attempt.pipeline.metrics
         outer = metrics.begin_attempt()
@@ -370,8 +366,6 @@ class SchedulingLoop:
                 self._assume(attempt, outcome)
         except PodRejected as rejection:
             self._attempts.reject(attempt, rejection)
-        except StillSearching:
-            raise
         except StillEvaluating:
             now, evaluations = self._clock(), attempt.pipeline.evaluations
             until, goes_on = evaluations.refused(now), not evaluations.is_behind
@@ -386,7 +380,7 @@ class SchedulingLoop:
 
     def _decide(self, attempt: Attempt, answers: PodAnswers | None) -> Outcome | Needed:
         scheduler, queued, pipeline = self._scheduler, attempt.queued, attempt.pipeline
-        began = self._clock()
+        began = worked(self._clock)
         pipeline.metrics.begin_decision()
         try:
             outcome = decide(
@@ -398,11 +392,10 @@ class SchedulingLoop:
                 start=self._start,
                 now=self._now(),
                 answers=answers,
-                kept=attempt.kept,
             )
         finally:
             pipeline.metrics.end_decision(pipeline.profile)
-            took = self._clock() - began
+            took = worked(self._clock) - began
             attempt.took += took
             self._slow.decided(pipeline, queued.pod.key, took)
         if isinstance(outcome, Needed):

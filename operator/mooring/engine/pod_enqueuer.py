@@ -515,10 +515,8 @@ class PodEnqueuer:
             self._wake()
 
     def _note_bound(self, pod: Pod) -> None:
-        """Note that another scheduler has bound a pod, which may be in flight with its group."""
+        """Note that another scheduler has bound a pod."""
         self._scheduler.decisions.bound_by_another(pod.uid, pod.node_name or "", self._clock())
-        if (queued := self._scheduler.queue.get(pod.uid)) is not None:
-            queued.change_group()
 
     def _note_claims(self, pod: Pod) -> None:
         self._forget_claims(pod.uid)
@@ -629,7 +627,7 @@ class PodEnqueuer:
             self._is_unsettled.set()
             for in_flight in self._scheduler.queue.in_flight:
                 if in_flight.pod.uid in self._unsettled:
-                    in_flight.outdate()
+                    in_flight.outdated = True
         self._wake()
 
     def _find_profile(self, uid: Uid) -> None:

@@ -25,8 +25,10 @@ from mooring.kube.resources import Resource
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupKey, GroupSource
+from mooring.pausing import Interrupted
 from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
 from mooring.time_slices import REST, TimeSlices
+from mooring.turn import Turn
 
 __all__ = [
     "PodReport",
@@ -55,6 +57,8 @@ _NOMINATED: Final = "waits until the pods that it preempts have left its node"
 _UNKNOWN: Final = "not decided yet"
 _MOST_SUGGESTIONS: Final = 5
 _KEPT_SECONDS: Final = 2.0
+_MOST_SUGGESTING: Final = 1.0
+"""How long suggestions are looked for, in seconds; no decision is made meanwhile."""
 _MOST_SECONDS: Final = 8.0
 """How long suggestions are looked for: whoever asks waits for them."""
 
@@ -269,8 +273,8 @@ class PodReportBuilder:
                 pipeline,
                 WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes)),
                 self._clock,
-                wanted=lambda: scheduler.cluster.pod_groups.get(group.key) is group,
-                group=group,
+                scheduler.turn,
+                group,
             )
             self._latest = group.number, self._clock() + _KEPT_SECONDS, found
             return found
@@ -325,7 +329,7 @@ class PodReportBuilder:
                 queued.pipeline,
                 WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes)),
                 self._clock,
-                wanted=lambda: scheduler.queue.get(queued.pod.uid) is queued,
+                scheduler.turn,
             )
 
     async def _claims(self, queued: QueuedPod) -> ClaimsReport | None:
@@ -368,13 +372,13 @@ async def smallest_suggestions(
     pipeline: Pipeline,
     what_if: WhatIf,
     clock: Callable[[], float],
-    wanted: Callable[[], bool] = lambda: True,
+    turn: Turn,
     group: PodGroupState | None = None,
 ) -> list[SuggestedChange]:
     """Return the suggestions with the smallest changes, the smallest first; see `suggestions`.
 
-    They are fewer if a plugin fails meanwhile, if `wanted` returns False after a step, or if it
-    takes too long. The event loop is free between two steps; `clock` is in seconds.
+    They are fewer if a plugin fails meanwhile, or if it takes too long. They are found in one
+    `turn`; `clock` is in seconds.
     """
     found, first = list[Suggestion](), clock()
 
@@ -383,9 +387,11 @@ async def smallest_suggestions(
             for suggestion in suggestions(members, pipeline, what_if, group):
                 found.append(suggestion)
 
-    await TimeSlices(0.0, rest=REST, clock=clock).run_while(
-        lambda: wanted() and clock() - first < _MOST_SECONDS, find
-    )
+    rest = TimeSlices(0.0, rest=REST, clock=clock)
+    async with turn:
+        with suppress(Interrupted):
+            await TimeSlices(clock=clock).run(find, lambda: clock() - first < _MOST_SUGGESTING)
+    await rest.pause()
     found.sort(key=lambda suggestion: suggestion.cost)
     return [
         SuggestedChange(each.change, each.nodes, each.examples, each.ended)

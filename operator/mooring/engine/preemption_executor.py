@@ -7,7 +7,9 @@ is not queued again before all of them are being evicted (framework/preemption/e
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.scheduler_state import SchedulerState
@@ -70,10 +72,8 @@ class PreemptionExecutor:
         state.nominate(queued.pod, nomination.node)
         victims = state.begin_evictions(queued.pod, nomination.victims)
         if victims:
-            task = asyncio.create_task(self._evict(queued, victims, nomination))
-            self._tasks.add(task)
             self._reports.preempting(queued.pod, victims, nomination.node)
-            task.add_done_callback(self._evicted)
+            self._start(partial(self._evict, queued, victims, nomination))
         return len(victims)
 
     def begin_group(self, members: Sequence[QueuedPod], nomination: GroupNomination) -> int:
@@ -91,10 +91,8 @@ class PreemptionExecutor:
             text = ", ".join(nodes[:_MOST_NODES]) + others
             for_leader = Nomination(text, nomination.victims, nomination.strict)
             beside = [queued.pod for queued in members[1:]]
-            task = asyncio.create_task(self._evict(leader, victims, for_leader, beside))
-            self._tasks.add(task)
             self._reports.preempting(leader.pod, victims, text)
-            task.add_done_callback(self._evicted)
+            self._start(partial(self._evict, leader, victims, for_leader, beside))
         return len(victims)
 
     def delete_members(self, members: Sequence[Pod]) -> None:
@@ -103,9 +101,13 @@ class PreemptionExecutor:
         Nothing is deleted if one of them has no controller, which would make it again.
         """
         if all(pod.owner is not None for pod in members):
-            task = asyncio.create_task(self._delete_members(members))
-            self._tasks.add(task)
-            task.add_done_callback(self._evicted)
+            self._start(partial(self._delete_members, members))
+
+    def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do the work in a task of its own, which waits while others have the turn."""
+        task = asyncio.create_task(self._scheduler.turn.between(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._evicted)
 
     async def _delete_members(self, members: Sequence[Pod]) -> None:
         for pod in members:
@@ -172,7 +174,8 @@ class PreemptionExecutor:
         result = "error"
         try:
             *first, last = victims
-            await asyncio.gather(*map(preempt, first))
+            between = self._scheduler.turn.between
+            await asyncio.gather(*(between(preempt, victim) for victim in first))
             if not failures:
                 await preempt(last)
             if failures:

@@ -14,6 +14,7 @@ from mooring.observe.records import DecisionLog
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
+from mooring.turn import Turn
 
 __all__ = [
     "BindingUnderWay",
@@ -58,6 +59,8 @@ class SchedulerState:
     """The pods that were bound or deleted, for whoever reads a pod meanwhile."""
     decisions: DecisionLog = field(default_factory=DecisionLog)
     """The paths of pods and the last decisions about them."""
+    turn: Turn = field(default_factory=Turn)
+    """Whose turn it is to use all this."""
 
     def uid_of(self, key: str) -> Uid | None:
         """Return the uid of the pod of this namespace/name, for people who ask by it.

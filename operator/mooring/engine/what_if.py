@@ -18,7 +18,7 @@ from mooring.engine.extenders.answers import Needed, PodAnswers
 from mooring.engine.filtering import NodeSearch, PreFiltered
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.decision import GroupDecision, decide_group
-from mooring.engine.groups.search import DecisionOutdated, SearchedMembers
+from mooring.engine.groups.search import SearchedMembers
 from mooring.engine.outcome import Outcome, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.card_plugin import assign_devices
@@ -27,7 +27,6 @@ from mooring.framework.runtime import first_gate
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, Uid
 from mooring.model.resource_claims import Allocation
-from mooring.pausing import between_pauses
 from mooring.state.cluster import Trial
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -37,7 +36,6 @@ __all__ = ["WhatIf", "held_back", "stays_on_its_node", "without_preemption"]
 
 _FIRST_ATTEMPT: Final = 1
 """The number of an attempt is part of the seed of its decision."""
-_OUTDATED: Final = "the cluster changed while nodes for the group were searched; try again"
 
 
 @dataclass(eq=False, slots=True)
@@ -182,19 +180,16 @@ class WhatIf:
         budget: SearchBudget,
         without: Sequence[Pod] = (),
     ) -> GroupDecision:
-        """Return the decision about all these members, made in trials with pauses between them.
+        """Return the decision about all these members; it may pause, with a trial open.
 
-        The pods of `without` are on no node in these.
+        The pods of `without` are on no node in it.
         """
         seed = self.seed_of(members[0])
         searched = SearchedMembers(
             members, pipeline, self.cluster, self.cache, seed=seed, rejected={}, budget=budget
         )
-        try:
-            with between_pauses(lambda: self.trial(without)):
-                return decide_group(group, searched)
-        except DecisionOutdated:
-            return GroupDecision({}, message=_OUTDATED)
+        with self.trial(without):
+            return decide_group(group, searched)
 
     def search(self, pod: Pod, pipeline: Pipeline) -> NodeSearch:
         """Return the search for nodes that pass the pod's filters, whenever the pod ends."""

@@ -89,7 +89,7 @@ class Recorder(Protocol):
 class PluginMetrics:
     """Measures the attempts between `begin_attempt` and `end_attempt`, one at a time.
 
-    Without a recorder nothing is measured. `clock` gives seconds since any time.
+    Without a recorder nothing is measured. `clock` gives seconds, without those of pauses.
     """
 
     def __init__(
@@ -102,8 +102,6 @@ class PluginMetrics:
         self.deciding = False
         """Whether a decision of the loop runs, and no dry run in it."""
         self._last = 0.0
-        self.suspended_seconds = 0.0
-        """For how many seconds attempts were suspended; points of a decision do not count them."""
         self._seconds: dict[ExtensionPoint, float] = {}
         self._statuses: dict[ExtensionPoint, Status] = {}
         self._notes: dict[tuple[ExtensionPoint, Status, str], Callable[[float], None]] = {}
@@ -145,17 +143,17 @@ class PluginMetrics:
     @contextmanager
     def all_at(self, point: ExtensionPoint) -> Iterator[None]:
         """Add all the time inside to this extension point, also that of plugins of others."""
-        outer, began, suspended = self.deciding, self.clock(), self.suspended_seconds
+        outer, began = self.deciding, self.clock()
         self.deciding = False
         try:
             yield
         except BaseException as error:
-            self.deciding, self._last = outer, began + self.suspended_seconds - suspended
+            self.deciding, self._last = outer, began
             self.lap(point)
             if not isinstance(error, Interrupted):
                 self.ended_with(point, Status.ERROR)
             raise
-        self.deciding, self._last = outer, began + self.suspended_seconds - suspended
+        self.deciding, self._last = outer, began
         self.lap(point)
 
     def ended_with(self, point: ExtensionPoint, status: Status) -> None:
@@ -167,18 +165,6 @@ class PluginMetrics:
         """Note that a plugin failed at this point, the last one that the decision reaches."""
         self.lap(point)
         self.ended_with(point, Status.ERROR)
-
-    @contextmanager
-    def suspended(self) -> Iterator[None]:
-        """Suspend the attempt inside: other attempts may be measured, and are not part of it."""
-        held = self.deciding, self.sampled, self._seconds, self._statuses
-        self.deciding, self.sampled, self._seconds, self._statuses = False, False, {}, {}
-        began = self.clock()
-        try:
-            yield
-        finally:
-            self.deciding, self.sampled, self._seconds, self._statuses = held
-            self.suspended_seconds += self.clock() - began
 
     def end_decision(self, profile: str, *, of: str = "pod") -> None:
         """Record how long each extension point took; the decision is `of` a pod or a podgroup."""

@@ -25,7 +25,6 @@ __all__ = [
     "PostFilterState",
     "PreemptionCandidate",
     "ProcessedCandidates",
-    "Unfinished",
 ]
 
 
@@ -58,9 +57,6 @@ class PostFilterState:
 
     With `preempt_extenders`, extenders take part in the preemption: a plugin that supports that
     returns Candidates first, and runs again with `processed`, what the extenders made of them.
-
-    Where it `may_pause`, a plugin may return Unfinished after a while. Unless the pod fits
-    meanwhile, it runs again, with what it has `kept`, and in the state that the cluster has then.
     """
 
     pod: Pod
@@ -72,8 +68,6 @@ class PostFilterState:
     seed: int = 0
     preempt_extenders: bool = False
     processed: "ProcessedCandidates | None" = None
-    may_pause: bool = False
-    kept: object = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,14 +128,7 @@ class NotEligible:
     is_error: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Unfinished:
-    """The plugin goes on in another step, in which it gets what it has `kept`."""
-
-    kept: object
-
-
-PostFilterResult: TypeAlias = Nomination | Candidates | Unschedulable | NotEligible | Unfinished
+PostFilterResult: TypeAlias = Nomination | Candidates | Unschedulable | NotEligible
 """What `post_filter` returns."""
 
 
@@ -167,9 +154,9 @@ class PodGroupPostFilterState:
     """A pod group that fits nowhere; the argument of `pod_group_post_filter`.
 
     `members` are those that the group needs to have its minimum. `place` returns the row of each by
-    uid, as if the given pods had left their nodes, or None if they do not all fit then. It pauses
-    from time to time, and then the cluster may change. How much these searches may cost in all is
-    bounded; `is_last` says whether only one more is sure to be made.
+    uid, as if the given pods had left their nodes, or None if they do not all fit then. How much
+    these searches may cost in all is bounded; `is_last` says whether only one more is sure to be
+    made.
     """
 
     group: PodGroupState

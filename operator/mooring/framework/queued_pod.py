@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the command line reads the states alone
     from mooring.framework.pipeline import Pipeline
     from mooring.model.pod import Pod
 
-__all__ = ["GroupInFlight", "PodState", "QueuedPod", "StateTimes", "SubQueue"]
+__all__ = ["PodState", "QueuedPod", "StateTimes", "SubQueue"]
 
 
 class SubQueue(StrEnum):
@@ -71,14 +71,6 @@ class StateTimes:
         return {state: took for state, took in found.items() if took > 0 and state not in _ENDS}
 
 
-@dataclass(slots=True, eq=False)
-class GroupInFlight:
-    """The members of a group that one attempt is about, which may be tens of thousands."""
-
-    changed: bool = False
-    """Whether one of them was replaced, gated or removed in the attempt, or is on a node."""
-
-
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class QueuedPod:
     """A pod without a node and its scheduling attempts so far (QueuedPodInfo, framework/types.go).
@@ -120,21 +112,9 @@ class QueuedPod:
     retry_at: float = inf
     """When the pod is tried again without an event, if five minutes are not over sooner."""
     outdated: bool = field(default=False, repr=False)
-    """Whether the pod, its pipeline or what gates it changed during the attempt, or the cluster so
-    often that nothing was found: it must be tried again."""
-    in_group: GroupInFlight | None = field(default=None, repr=False)
-    """The members with which it is in flight; None if its attempt is about this pod alone."""
+    """Whether the pod, its pipeline or what gates it changed during the attempt or its binding: it
+    must be tried again."""
     ticket: int = field(default=0, repr=False)
     """Changes with every move; entries of heaps with an older ticket are void."""
     times: StateTimes = field(repr=False, kw_only=True)
     """How long the pod was in each state."""
-
-    def outdate(self) -> None:
-        """Have the pod tried again after the attempt that runs."""
-        self.outdated = True
-        self.change_group()
-
-    def change_group(self) -> None:
-        """Note that the group it is in flight with is not what it was, if it is with one."""
-        if self.in_group is not None:
-            self.in_group.changed = True

@@ -56,7 +56,6 @@ from mooring.framework.post_filter import (
     PodGroupPostFilterState,
     PostFilterResult,
     PostFilterState,
-    Unfinished,
 )
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.scores import MAX_SCORE
@@ -281,8 +280,7 @@ def run_post_filter(
     """Run `post_filter` and check that a nominated node exists, and the victims are on it.
 
     Members of a group that is disrupted as a whole may be elsewhere, if one of them is on it.
-    Candidates are returned only where extenders have to see them, and have not yet; Unfinished
-    only where the search may pause.
+    Candidates are returned only where extenders have to see them, and have not yet.
     """
     point = ExtensionPoint.POST_FILTER
     answer = _measured(pipeline, plugin, point, plugin.post_filter, state)
@@ -463,8 +461,6 @@ def _wrong_post_filter(answer: object, state: PostFilterState) -> str:
             return "returned Candidates, which no extender is to be called with"
         found = ((c.node, c.victims) for c in answer.candidates)
         return next(filter(None, (_wrong_victims(*c, state.cluster) for c in found)), "")
-    if isinstance(answer, Unfinished):
-        return "" if state.may_pause else "returned Unfinished where it may not pause"
     if isinstance(answer, Unschedulable | NotEligible):
         # Its length is not limited: preemption may have to list a reason for every node.
         return _wrong_reason(answer.reason, most=None)
@@ -609,13 +605,13 @@ def _measured(
     metrics = pipeline.metrics
     if not metrics.sampled or point in _NOT_MEASURED:
         return _called(pipeline, plugin, point, method, *arguments)
-    began, status = metrics.clock() - metrics.suspended_seconds, Status.ERROR
+    began, status = metrics.clock(), Status.ERROR
     try:
         answer = _called(pipeline, plugin, point, method, *arguments)
         status = status_of(answer)
         return answer
     finally:
-        seconds = metrics.clock() - metrics.suspended_seconds - began
+        seconds = metrics.clock() - began
         metrics.plugin_ran(plugin.name, point, status, seconds)
 
 
@@ -627,7 +623,7 @@ def status_of(answer: object) -> Status:
         return Status.SUCCESS if answer.any() else Status.UNSCHEDULABLE
     if isinstance(answer, Unschedulable) and not answer.resolvable:
         return Status.UNRESOLVABLE
-    if isinstance(answer, Unschedulable | NotEligible | Unfinished):
+    if isinstance(answer, Unschedulable | NotEligible):
         return Status.UNSCHEDULABLE
     return Status.WAIT if isinstance(answer, Wait) else Status.SUCCESS
 

@@ -21,7 +21,7 @@ QUIET_SECONDS: Final = 0.1
 """An event that comes so long after the last one goes through kopf, as one of a known pod does."""
 
 OnPod = Callable[[Mapping[str, Any]], Awaitable[None]]
-"""Takes an event of a watch: `type` and `object`."""
+"""Takes an event of a watch: `type` and `object`, and its `size` in bytes if that is known."""
 
 
 class Bursts:
@@ -48,8 +48,11 @@ class Bursts:
             self._kopfs.clear()
         self._kopfs.update(pod["metadata"]["uid"] for pod in pods)
 
-    async def takes(self, kind: WatchEvent, raw: Mapping[str, Any]) -> bool:
-        """Return whether the event was handed over; if not, kopf has to get it."""
+    async def takes(self, kind: WatchEvent, raw: Mapping[str, Any], size: int) -> bool:
+        """Return whether the event was handed over; if not, kopf has to get it.
+
+        `size` is that of the event, in bytes.
+        """
         if kind in ("BOOKMARK", "ERROR"):
             return False
         uid, now = raw["metadata"]["uid"], self._clock()
@@ -58,8 +61,5 @@ class Bursts:
         if is_quiet or uid in self._kopfs:
             (self._kopfs.discard if kind == "DELETED" else self._kopfs.add)(uid)
             return False
-        try:
-            await self._on_pod({"type": kind, "object": raw})
-        except Exception:  # as kopf does with what a handler raises
-            logger.exception("an event of a pod is lost: %.300r", raw)
+        await self._on_pod({"type": kind, "object": raw, "size": size})
         return True

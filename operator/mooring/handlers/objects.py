@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.handlers.profiles import ProfileStatusWriter
@@ -17,18 +17,22 @@ from mooring.policy.profile import API_VERSION, KIND
 from mooring.policy.rules.rule import plan_one_by_one
 from mooring.state.cluster import ClusterState
 from mooring.time_slices import TimeSlices
+from mooring.turn import Turn
 
 __all__ = ["ObjectHandlers"]
 
 logger = logging.getLogger(__name__)
 
+_USUAL_BYTES: Final = 4096
+"""What the event of a pod is taken for where its size is not known."""
+
 
 class ObjectHandlers:
     """Takes in the objects that kopf shows; the methods `on_...` are kopf's handlers.
 
-    `listed` is called when kopf has listed anew, `seen` with each pod that is queued, and its
-    object. `handled` is called with the name of each event about a pod, as metrics have it, and the
-    seconds that it took.
+    All of it is done while no other task has the `turn`. `listed` is called when kopf has listed
+    anew, `seen` with each pod that is queued, and its object. `handled` is called with the name of
+    each event about a pod, as metrics have it, and the seconds that it took.
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class ObjectHandlers:
         profiles: ProfileStatusWriter,
         state: ClusterState,
         *,
+        turn: Turn,
         listed: Callable[[], None],
         seen: Callable[[Pod, Mapping[str, Any]], None] = lambda _pod, _raw: None,
         handled: Callable[[str, float], None] = lambda _event, _seconds: None,
@@ -45,43 +50,52 @@ class ObjectHandlers:
         self._pod_enqueuer = pod_enqueuer
         self._profiles = profiles
         self._state = state
+        self._turn = turn
         self._listed = listed
         self._seen = seen
         self._handled = handled
         self._clock = clock
 
     async def on_pod(self, event: Mapping[str, Any], **_: Any) -> None:
-        """Queue a pod, or note that it is not without a node any more."""
+        """Queue a pod, or note that it is not without a node any more.
+
+        During an attempt this is left to be done after it.
+        """
         # kopf gives no type to what it lists, which is new to it.
         action = ACTIONS.get(event["type"], Action.ADD)
         self._note_listing(event)
-        await self._in_slices(TimeSlices(clock=self._clock), action, event["object"])
+        take_in = partial(self._take_in_event, action, event["object"])
+        size = event.get("size", _USUAL_BYTES)
+        await self._turn.deliver(take_in, size, TimeSlices(clock=self._clock))
 
     async def on_pods(self, pods: list[dict[str, Any]]) -> None:
         """Queue the pods of the first list since kopf's start, in slices."""
         self._listed()
         slices = TimeSlices(clock=self._clock)
         for raw in pods:
-            try:
-                raw.update(kind="Pod", apiVersion="v1")  # which items of a list do not have
-                await self._in_slices(slices, Action.ADD, raw)
-            except Exception:
-                logger.exception("a listed pod is not queued: %.300r", raw)
+            raw.update(kind="Pod", apiVersion="v1")  # which items of a list do not have
+            async with self._turn:
+                await slices.run(partial(self._take_in_event, Action.ADD, raw))
             await slices.pause()
 
     async def pod_read(self, raw: Mapping[str, Any]) -> None:
         """Queue a pod that was read beside the watch, unless the watch has told of it meanwhile."""
+        await self._turn.between(self._pod_read, raw)
+
+    async def _pod_read(self, raw: Mapping[str, Any]) -> None:
         with self._pod_enqueuer.departures.meanwhile() as gone:
             pod = await TimeSlices(clock=self._clock).run(partial(parsed_or_none, Kind.POD, raw))
         if pod is not None and pod.uid not in gone and not self._pod_enqueuer.knows(pod.uid):
             self._take_in(pod, raw)
 
-    async def _in_slices(self, slices: TimeSlices, action: Action, raw: Mapping[str, Any]) -> None:
+    def _take_in_event(self, action: Action, raw: Mapping[str, Any]) -> None:
         """Take in what happened to a pod, and tell how long that took but for pauses."""
-        _, seconds = await slices.run(
-            lambda: timed(lambda: self._happened(action, raw), self._clock)
-        )
-        self._handled(event_label(Kind.UNSCHEDULED_POD, action), seconds)
+        try:
+            _, seconds = timed(lambda: self._happened(action, raw), self._clock)
+        except Exception:  # as kopf does with what a handler raises
+            logger.exception("a pod is not queued: %.300r", raw)
+        else:
+            self._handled(event_label(Kind.UNSCHEDULED_POD, action), seconds)
 
     def _happened(self, action: Action, raw: Mapping[str, Any]) -> None:
         if action is Action.DELETE:
@@ -103,6 +117,9 @@ class ObjectHandlers:
 
     async def on_profile(self, event: Mapping[str, Any], **_: Any) -> None:
         """Put a profile in force or take it out of force."""
+        await self._turn.between(self._on_profile, event)
+
+    async def _on_profile(self, event: Mapping[str, Any]) -> None:
         raw = event["object"]
         self._note_listing(event)
         if event["type"] == "DELETED":
@@ -128,6 +145,9 @@ class ObjectHandlers:
 
     async def on_priority_class(self, event: Mapping[str, Any], **_: Any) -> None:
         """Put a PriorityClass into the state, or remove it."""
+        self._turn.post(partial(self._take_in_priority_class, event))
+
+    def _take_in_priority_class(self, event: Mapping[str, Any]) -> None:
         raw = event["object"]
         key = object_key(Kind.PRIORITY_CLASS, raw)
         if event["type"] == "DELETED":

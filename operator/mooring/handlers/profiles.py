@@ -23,6 +23,7 @@ from mooring.policy.match import conflict_in_short, conflict_text
 from mooring.policy.profile import API_VERSION, KIND
 from mooring.policy.status import LONGEST_MESSAGE, Condition, SchedulingProfileStatus
 from mooring.time_slices import TimeSlices
+from mooring.turn import Turn
 
 __all__ = ["ProfileHandler", "ProfileStatusWriter"]
 
@@ -464,6 +465,7 @@ class ProfileStatusWriter:
         writer: ProfileWriter,
         recorder: EventRecorder,
         *,
+        turn: Turn,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -471,7 +473,9 @@ class ProfileStatusWriter:
         self._writer = writer
         self._recorder = recorder
         self._slices = TimeSlices(clock=clock)
-        self._statuses = StatusWriter[str]("profiles", self._write, lanes=_LANES, sleep=sleep)
+        self._statuses = StatusWriter[str](
+            "profiles", self._write, lanes=_LANES, turn=turn, sleep=sleep
+        )
         self._later: set[str] = set()
         """The profiles whose statuses are written some seconds later."""
 

@@ -419,7 +419,7 @@ class _Watch(_Content):
                     kind, raw = self._event(line)
                     if len(line) >= _SLOW_BYTES:
                         await asyncio.sleep(0)
-                    if self._bursts is None or not await self._bursts.takes(kind, raw):
+                    if self._bursts is None or not await self._bursts.takes(kind, raw, len(line)):
                         self._taken = 0
                         yield cut_nesting(line) + b"\n"
                         continue

@@ -41,6 +41,7 @@ from mooring.kube.errors import (
 from mooring.kube.resources import Call
 from mooring.model.errors import ManifestError
 from mooring.time_slices import TimeSlices
+from mooring.turn import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -135,6 +136,7 @@ class Reflector:
         on_synced: Callable[[], None] = lambda: None,
         on_relist: Callable[[Resource], None] = lambda _resource: None,
         silence: float = SILENCE_SECONDS,
+        turn: Turn | None = None,
         random: random_module.Random | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -153,6 +155,7 @@ class Reflector:
         self._clock = clock
         self._sleep = sleep
         self._slices = TimeSlices(clock=clock)
+        self._turn = turn if turn is not None else Turn(clock)
         self._backoff = Backoff(self._random)
         self._version: str | None = None
         self._initial: Relist | None = None
@@ -203,7 +206,7 @@ class Reflector:
             self._on_trouble(self._resource, None)
 
     async def _list(self) -> None:
-        relist, version = self._sink.relist(self._resource), None
+        relist, version = await self._begin_list(), None
         pages = self._client.list_pages(
             self._resource, selectors=self._selectors, limit=SMALL_PAGE_SIZE
         )
@@ -219,7 +222,7 @@ class Reflector:
     async def _watch(self) -> None:
         """Hand the events of one connection to the sink until the server ends it."""
         started, accepted = self._clock(), False
-        self._initial = self._sink.relist(self._resource) if self._version is None else None
+        self._initial = await self._begin_list() if self._version is None else None
         idle = True
         stream = self._client.watch_lines(
             self._resource.path(), self._watch_params(), silence=self._silence
@@ -269,7 +272,7 @@ class Reflector:
             if kind == "BOOKMARK":
                 await self._end_initial_if_marked(obj)
             elif self._initial is None:
-                await self._take_over(kind, obj)
+                await self._take_over(kind, obj, len(line))
             elif kind == "DELETED":
                 self._initial.remove(obj)
             else:
@@ -285,9 +288,12 @@ class Reflector:
             await self._replace(self._initial)
             self._initial = None
 
+    async def _begin_list(self) -> Relist:
+        return await self._turn.run(partial(self._sink.relist, self._resource))
+
     async def _replace(self, relist: Relist) -> None:
         try:
-            await self._slices.run(relist.apply)
+            await self._turn.run(relist.apply)
         except Exception as error:
             self._log_refusal(error)
             self._version = None
@@ -300,14 +306,18 @@ class Reflector:
 
     async def _add(self, relist: Relist, obj: dict[str, Any]) -> None:
         try:
-            await self._slices.run(partial(relist.add, obj))
+            async with self._turn:
+                await self._slices.run(partial(relist.add, obj))
         except Exception as error:  # noqa: BLE001 - the list outlives whatever the sink does
             self._log_refusal(error)
 
-    async def _take_over(self, kind: EventType, obj: dict[str, Any]) -> None:
-        """Hand one event to the sink; no other event of the resource comes in its pauses."""
+    async def _take_over(self, kind: EventType, obj: dict[str, Any], size: int) -> None:
+        """Hand one event to the sink, now or when an attempt has ended."""
+        await self._turn.deliver(partial(self._apply, kind, obj), size, self._slices)
+
+    def _apply(self, kind: EventType, obj: dict[str, Any]) -> None:
         try:
-            await self._slices.run(partial(self._sink.apply, self._resource, kind, obj))
+            self._sink.apply(self._resource, kind, obj)
         except Exception as error:  # noqa: BLE001 - the stream outlives whatever the sink does
             self._log_refusal(error)
 

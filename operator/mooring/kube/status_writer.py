@@ -20,6 +20,7 @@ from mooring.kube.errors import (
     UnreachableError,
     explain,
 )
+from mooring.turn import Turn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
@@ -53,6 +54,7 @@ class StatusWriter(Generic[_Key]):
     Args:
         what: Whose statuses are written, for the log.
         lanes: How many calls are in flight at once; never two for one object.
+        turn: Nothing is computed while another task has it.
     """
 
     def __init__(
@@ -61,8 +63,10 @@ class StatusWriter(Generic[_Key]):
         write: Callable[[_Key], Awaitable[None]],
         *,
         lanes: int,
+        turn: Turn | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        self._turn = turn if turn is not None else Turn()
         self._what = what
         self._write = write
         self._lanes = lanes
@@ -95,9 +99,9 @@ class StatusWriter(Generic[_Key]):
         """Write until cancelled, also what these looks find."""
         async with asyncio.TaskGroup() as tasks:
             for seconds, look in ((_PAUSE_SECONDS, self._take_failed), *looks):
-                tasks.create_task(self._look(seconds, look))
+                tasks.create_task(self._turn.between(self._look, seconds, look))
             for _ in range(self._lanes):
-                tasks.create_task(self._write_due())
+                tasks.create_task(self._turn.between(self._write_due))
 
     async def written(self, key: _Key) -> None:
         """Return when this status is not being written."""
@@ -203,9 +207,10 @@ class ProfileSectionWriter(StatusWriter[str]):
         names: Callable[[], Iterable[str]],
         status: Callable[[str], Mapping[str, Any] | None],
         *,
+        turn: Turn | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        super().__init__("profiles", self._write_section, lanes=1, sleep=sleep)
+        super().__init__("profiles", self._write_section, lanes=1, turn=turn, sleep=sleep)
         self._writer = writer
         self._field = field
         self._names = names

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final, NoReturn
 
@@ -15,7 +16,7 @@ from mooring.kube.resources import POD, Resource
 from mooring.mirroring.discovery import EXPECTED, Discovery
 from mooring.mirroring.mirror import ASSIGNED_PODS, DEVICE_KINDS, MIRRORED
 from mooring.model.events import Kind
-from mooring.time_slices import TimeSlices
+from mooring.turn import Turn
 
 __all__ = ["Reflectors"]
 
@@ -104,6 +105,7 @@ class Reflectors:
         relisted: Callable[[str], None],
         versioned: Callable[[str], None] = lambda _version: None,
         devices_known: Callable[[str | None], None] = lambda _why_not: None,
+        turn: Turn | None = None,
         clock: Callable[[], float] = time.monotonic,
         random: Random | None = None,
         look_seconds: float = LOOK_SECONDS,
@@ -114,6 +116,7 @@ class Reflectors:
         self._clock = clock
         self._random = random
         self._look_seconds = look_seconds
+        self._turn = turn if turn is not None else Turn(clock)
         self._devices_known = devices_known
         self._devices_logged = set[tuple[str, str]]()
         """Why which kinds are not known, as far as that was logged."""
@@ -122,7 +125,9 @@ class Reflectors:
             resource: self._reflector(resource) for resource in MIRRORED if not resource.group
         }
         self._served: dict[Kind, _Served] = {}
-        self._discovery = Discovery(client, versioned=versioned)
+        self._discovery = Discovery(
+            client, versioned=lambda version: self._turn.post(partial(versioned, version))
+        )
         self._looked = asyncio.Event()
 
     async def run(self) -> None:
@@ -242,7 +247,7 @@ class Reflectors:
         unknown = self._unknown_devices()
         texts = [reason.format(_listing(kinds)) for reason, kinds in unknown.items()]
         problem = f"devices cannot be allocated: {'; '.join(texts)}" if texts else None
-        self._devices_known(problem)
+        self._turn.post(partial(self._devices_known, problem))
         fails = {(why, kind) for why in (_FORBIDDEN, _FAILING) for kind in unknown.get(why, ())}
         if not fails <= self._devices_logged and _UNLISTED not in unknown:
             logger.warning("pods with claims for devices wait: %s", problem)
@@ -266,7 +271,7 @@ class Reflectors:
             self._tell_of_devices()  # before claims are forgotten, and with them what is in use
             takes_over = served.takes_over or served.reflector.synced.is_set()
             if resource is None:
-                await TimeSlices(clock=self._clock).run(self._sink.relist(served.resource).apply)
+                await self._turn.run(lambda: self._sink.relist(served.resource).apply())
         if resource is not None and kind not in self._served:
             reflector = self._reflector(resource)
             self._served[kind] = _Served(
@@ -288,6 +293,7 @@ class Reflectors:
             on_trouble=self._on_trouble,
             on_synced=self._tell_of_devices,
             on_relist=lambda resource: self._relisted(str(resource)),
+            turn=self._turn,
             clock=self._clock,
             random=self._random,
         )

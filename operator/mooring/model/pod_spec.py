@@ -7,7 +7,6 @@ spec.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -39,7 +38,7 @@ from mooring.model.selectors import (
     requirements_from_labels,
 )
 from mooring.model.taints import Toleration, tolerations_of
-from mooring.pausing import pause, whole
+from mooring.pausing import pause
 
 __all__ = ["HostPort", "PodSpec", "PodSpecCache", "pod_spec"]
 
@@ -159,15 +158,12 @@ def pod_spec(
 ) -> PodSpec:
     """Return the parsed spec of a pod; for an `assigned` pod, its status is read too.
 
-    Of the annotations those count by which a pod requests GPU cards. There are pauses only in a
-    large spec that no pod had before.
+    Of the annotations those count by which a pod requests GPU cards. It pauses.
 
     Raises:
         ManifestError: with the path of a malformed field.
     """
     key = _spec_key(namespace, spec, status, annotations, assigned=assigned)
-    if len(key) <= _LARGE:
-        return whole(partial(_SPECS.of, key))
     pause()
     return _SPECS.of(key)
 
@@ -279,8 +275,6 @@ _SMALL: Final = 2048
 It takes as long as making it, so a spec that is larger than any that is scheduled, of which none is
 kept, is not measured either.
 """
-_LARGE: Final = 16 * 1024
-"""Specs of more bytes of JSON are parsed with pauses; 10 KiB take a millisecond or two."""
 _SPECS: Final = PodSpecCache(64 * 1024 * 1024)
 
 

@@ -42,6 +42,7 @@ from mooring.observe.records import MOST_SUMMARIES, DecisionLog
 from mooring.observe.tls import ServingTls, TlsError
 from mooring.observe.viewer import Access, Viewer
 from mooring.time_slices import REST, TimeSlices
+from mooring.turn import Turn
 
 __all__ = [
     "Check",
@@ -141,6 +142,7 @@ class Endpoints:
         reviews: Says who a user is and what it may do.
         always_allow_paths: Paths that are shown to everybody; `/a/*` stands for all below `/a/`.
         page: What is served below /ui/; without it nothing is.
+        turn: What is served is read while no other task has the turn; health is always served.
         dump_seconds: A client that has not read /debug/cache in this time is cut off.
     """
 
@@ -162,6 +164,7 @@ class Endpoints:
         reviews: Reviews,
         always_allow_paths: Collection[str],
         page: Page | None = None,
+        turn: Turn | None = None,
         dump_seconds: float = 120.0,
     ) -> None:
         self._health = {"livez": live, "healthz": live, "readyz": ready}
@@ -185,6 +188,7 @@ class Endpoints:
             path[:-1] for path in always_allow_paths if path.endswith("*")
         )
         self._page = page
+        self._turn = turn if turn is not None else Turn()
         self._listener: _Listener | None = None
         self._reloading: asyncio.Task[None] | None = None
         self._trouble = ""
@@ -281,7 +285,9 @@ class Endpoints:
         always |= self._page is not None and self._page.is_public(path)
         if not always and request.match_info.http_exception is None:
             await self._require(request, NonResourceAttributes(request.method.lower(), path))
-        return await handler(request)
+        if path.removeprefix("/") in self._health:
+            return await handler(request)
+        return await self._turn.between(_answer, handler, request)
 
     async def _require(self, request: web.Request, attributes: Attributes) -> None:
         """Raise an HTTP error unless the user of the request may do this.
@@ -480,6 +486,10 @@ class Endpoints:
                 return
             await slices.pause()
             await response.write(part)
+
+
+async def _answer(handler: _Handler, request: web.Request) -> web.StreamResponse:
+    return await handler(request)
 
 
 @web.middleware

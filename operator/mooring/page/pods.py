@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from mooring.engine.groups.members import group_of
@@ -65,7 +66,7 @@ class Pods:
     async def _decided_in_turn(self, key: str) -> DecisionInFull | None:
         async with self._one_at_a_time:
             slices = TimeSlices(0.0, rest=REST, clock=self._clock)
-            decision = self._decided_now(key)
+            decision = await self._scheduler.turn.run(partial(self._decided_now, key))
             await slices.pause()
         return decision
 

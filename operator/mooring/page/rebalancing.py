@@ -31,7 +31,6 @@ from mooring.page.turns import Turns
 from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.simulate.manifests import InputError
 from mooring.state.cluster_view import ClusterView
-from mooring.time_slices import REST, TimeSlices
 
 if TYPE_CHECKING:
     from mooring.engine.rebalancing.planner import Planner
@@ -130,7 +129,7 @@ class PlansView:
             section = _section(entry, wanted.goals)
             planner = self._planner(entry, section)
             try:
-                plan = await TimeSlices(rest=REST, clock=self._clock).run(planner.plan)
+                plan = await self._scheduler.turn.run(planner.plan)
             except PluginError as error:
                 raise InputError(str(error)) from None
             report = plan_report(wanted.profile, section, plan, self._scheduler.cluster)

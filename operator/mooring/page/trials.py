@@ -283,7 +283,8 @@ class WhatIfRunner:
                 # One more than are tried shows that there are more; a ReplicaSet may come first.
                 fitting = islice(_made_of(manifest, new_objects, found.notes), MOST_PODS + 2)
                 # In a thread: a DaemonSet's terms are compared with all nodes.
-                made_of_it = await asyncio.to_thread(list, fitting)
+                async with self._scheduler.turn:
+                    made_of_it = await asyncio.to_thread(list, fitting)
             for made in made_of_it:
                 if made.kind != "Pod":
                     found.selecting.append(_selecting(made))
@@ -365,7 +366,8 @@ class WhatIfRunner:
             try:
                 if unit.group is not None and unit.pipeline is not None:
                     return await self._group(unit, unit.pipeline, unit.group, what_if)
-                return [self._decide(unit, what_if, nodes)]
+                decide = partial(self._decide, unit, what_if, nodes)
+                return [await self._scheduler.turn.run(decide)]
             except StillEvaluating:
                 if unit.pipeline is None or not await self._evaluated(unit.pipeline.evaluations):
                     raise
@@ -426,10 +428,9 @@ class WhatIfRunner:
 
         def decide() -> list[DecisionInFull]:
             decision = what_if.decide_group(group, unit.pods, pipeline, SearchBudget())
-            # Before the next pause: a row may be another node's after it.
             return [_member(pod, pipeline, decision, what_if) for pod in unit.pods]
 
-        return await TimeSlices(rest=REST, clock=self._clock).run(decide)
+        return await self._scheduler.turn.run(decide)
 
     async def _suggestions(
         self, unit: "_Unit", decision: DecisionInFull, what_if: WhatIf
@@ -437,7 +438,8 @@ class WhatIfRunner:
         """Return what would make the pod fit, if it was decided alone and has no node."""
         if decision.node is not None or not decision.nodes or unit.pipeline is None:
             return []
-        return await smallest_suggestions(unit.pods, unit.pipeline, what_if, self._clock)
+        turn = self._scheduler.turn
+        return await smallest_suggestions(unit.pods, unit.pipeline, what_if, self._clock, turn)
 
     async def _pods(
         self, wanted: CompareRequest, may_see: Callable[[Iterable[str]], Any]

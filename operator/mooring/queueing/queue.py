@@ -177,7 +177,7 @@ class SchedulingQueue:
         queued.pod, queued.pipeline, queued.gated = pod, pipeline, gated
         if queued.queue is None:
             if changed or gated != was_gated:
-                queued.outdate()
+                queued.outdated = True
         elif gated or queued.queue is SubQueue.GATED:
             if queued.attempts == 0:
                 queued.initial_attempt_timestamp = now
@@ -193,7 +193,7 @@ class SchedulingQueue:
         if queued is None:
             return
         if queued.queue is None:
-            queued.outdate()
+            queued.outdated = True
         elif queued.queue is SubQueue.UNSCHEDULABLE:
             self._retry(queued, now, _UPDATED)
         self._try_next(queued, now)
@@ -225,7 +225,6 @@ class SchedulingQueue:
             if queued is None:
                 return None
             self._in_flight.leave(uid)
-            queued.change_group()
         self._names.remove(queued.pod.key, uid)
         self._try_next(queued, now)
         return queued
@@ -430,7 +429,6 @@ class SchedulingQueue:
         queued.times.enter(PodState.IN_FLIGHT, now)
         queued.attempts += 1
         queued.outdated = queued.decided_by_specs = False
-        queued.in_group = None
 
     def _drop_events(self) -> None:
         """Drop the events that no pod has to be checked against; hints have run for all."""

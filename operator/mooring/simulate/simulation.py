@@ -276,7 +276,7 @@ class Simulation:
             try:
                 reserve_members(plan, pipeline, self._state)
             except PodRejected as rejection:
-                planner.failed(rejection)
+                planner.rejected(rejection)
             else:
                 for uid in plan.decision.rows:
                     if (placed := self._state.pods.get(uid)) is not None:

@@ -10,7 +10,6 @@ import pytest
 
 from engines import PLUGINS, Bindings, Engine, Marked, until
 from kube.api_server import ApiServer, Request
-from mooring.engine.groups import cycle
 from mooring.framework.handle import Handle
 from mooring.framework.placements import Placement
 from mooring.framework.post_filter import (
@@ -27,8 +26,8 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
-from mooring.model.pod import Pod, Uid, parse_pod
-from mooring.model.pod_group import GroupKey, GroupSource, PodGroup
+from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod_group import PodGroup
 from mooring.observe.records import NotedStep
 from mooring.pausing import pause_now
 from mooring.plugins import SHIPPED
@@ -406,28 +405,6 @@ async def test_other_tasks_run_after_a_few_decisions_about_a_large_group(
     assert max(at_once) <= 20
 
 
-async def test_a_member_that_is_deleted_while_its_group_is_decided_about_is_not_bound(
-    client: ApiClient, bindings: Bindings
-) -> None:
-    engine = Engine(client, *(node(n) for n in "abc"), pod_group("g", 2), clock=ticking())
-    raws = members("g", 3, ports=(80,))
-    engine.pending(*raws)
-    queue = engine.scheduler_state.queue
-
-    def in_flight() -> bool:
-        queued = queue.get(uid_of("g-2"))
-        return queued is not None and queued.queue is None
-
-    with engine.running():
-        await until(in_flight)
-        engine.pod_enqueuer.gone(parse_pod(raws[2]).uid)
-        assert not bindings.made
-        await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
-    assert sorted(name for name, _ in bindings.made) == ["g-0", "g-1"]
-    assert len(engine.scheduler_state.state.pods.assumed) == 2
-    assert not queue.counts()[SubQueue.ACTIVE]
-
-
 async def test_nothing_is_assumed_when_the_scheduler_stops_while_it_decides_about_a_group(
     client: ApiClient, bindings: Bindings
 ) -> None:
@@ -440,23 +417,6 @@ async def test_nothing_is_assumed_when_the_scheduler_stops_while_it_decides_abou
     assert not engine.scheduler_state.state.pods.assumed
     assert not engine.loop.binding
     assert not bindings.made
-
-
-async def test_a_group_whose_nodes_are_taken_in_a_pause_is_decided_about_again(
-    client: ApiClient, bindings: Bindings
-) -> None:
-    engine = Engine(client, *(node(n) for n in "abcd"), pod_group("g", 2), clock=ticking())
-    engine.pending(*members("g", 2, ports=(80,)))
-    state = engine.scheduler_state.state
-    with engine.running():
-        await until(lambda: not engine.scheduler_state.queue.counts()[SubQueue.ACTIVE])
-        for taken in "ab":
-            state.put(
-                Kind.POD, f"default/x{taken}", parse_pod(pod(f"x{taken}", ports=(80,), node=taken))
-            )
-        assert not bindings.made
-        await until(lambda: len(bindings.made) == 2)
-    assert sorted(target for _, target in bindings.made) == ["c", "d"]
 
 
 async def test_members_that_need_each_other_are_bound_also_after_a_pause(
@@ -476,128 +436,11 @@ async def test_members_that_need_each_other_are_bound_also_after_a_pause(
     assert len({target for _, target in bindings.made}) == 1
 
 
-async def test_a_group_is_tried_again_if_the_cluster_changed_in_each_pause(
-    client: ApiClient, bindings: Bindings
-) -> None:
-    engine = Engine(client, *(node(n) for n in "abc"), pod_group("g", 2), clock=ticking())
-    raws = members("g", 2, ports=(80,))
-    state = engine.scheduler_state.state
-    engine.pending(*raws)
-    for raw, name in zip(raws, "bc", strict=True):
-        state.nominate(parse_pod(raw), name)
-    with engine.running():
-        for number in count():
-            if bindings.statuses:
-                break
-            changed = parse_object(Kind.NODE, node("a", labels={"number": str(number)}))
-            state.put(Kind.NODE, "a", changed)
-            await asyncio.sleep(0)
-        condition = bindings.statuses[0]["conditions"][0]
-        assert condition["message"] == "the cluster changed each time while nodes were searched for"
-        assert condition["reason"] == "Unschedulable"
-        assert len(state.nominations) == 2
-        assert not bindings.made
-        await until(lambda: len(bindings.made) == 2)
-
-
-def on_nodes(engine: Engine) -> int:
-    """Return how many members of the group are assumed."""
-    group = engine.scheduler_state.state.pod_groups.get(
-        GroupKey(GroupSource.KUBERNETES, "default", "g")
-    )
-    return len(group.assumed) if group is not None else 0
-
-
 def set_minimum(engine: Engine, minimum: int) -> None:
     state = engine.scheduler_state.state
     before = state.known(Kind.POD_GROUP, "default/g")
     assert isinstance(before, PodGroup)
     state.put(Kind.POD_GROUP, "default/g", replace(before, minimum=minimum))
-
-
-@pytest.mark.parametrize("when", ["while they are assumed", "while their bindings begin"])
-async def test_no_member_is_bound_if_the_minimum_was_raised(
-    client: ApiClient, bindings: Bindings, when: str
-) -> None:
-    """In the pauses between members: when some are assumed, or some wait for the others."""
-    engine = Engine(client, node("a"), pod_group("g", 20), clock=ticking())
-    engine.pending(*members("g", 40))
-    state = engine.scheduler_state.state
-    with engine.running():
-        if when == "while they are assumed":
-            await until(lambda: 0 < on_nodes(engine) < 40)
-            assert not engine.loop.binding
-        else:
-            await until(lambda: 0 < engine.loop.binding < 40)
-        set_minimum(engine, 50)
-        await until(lambda: not on_nodes(engine) and not engine.loop.binding)
-        assert not state.pods.assumed
-        await until(lambda: len(bindings.statuses) >= 40)
-    assert not bindings.made
-
-
-async def test_no_member_is_lost_if_its_profile_goes_and_comes_back_while_it_is_assumed(
-    client: ApiClient, bindings: Bindings
-) -> None:
-    now = 0.0
-    tick = ticking()
-    engine = Engine(client, node("a"), pod_group("g", 40), clock=lambda: now + tick())
-    engine.pending(*members("g", 40))
-    with engine.running():
-        await until(lambda: 0 < on_nodes(engine) < 40)
-        engine.scheduler_state.profiles.remove("default-scheduler")
-        engine.pod_enqueuer.profiles_changed()
-        put_profile(engine.scheduler_state)
-        engine.pod_enqueuer.profiles_changed()
-        await until(lambda: not on_nodes(engine))
-        now += 10.0
-        engine.pod_enqueuer.report()
-        await until(lambda: len(bindings.made) == 40)
-
-
-def in_flight(engine: Engine, name: str) -> bool:
-    queued = engine.scheduler_state.queue.get(uid_of(name))
-    return queued is not None and queued.queue is None
-
-
-async def test_nothing_is_evicted_for_a_group_of_which_a_member_is_deleted_meanwhile(
-    client: ApiClient, bindings: Bindings
-) -> None:
-    """It would be nominated for ever, because nothing ends the nomination of a deleted pod."""
-    victim = pod("victim", node="a", ports=(80,))
-    group = pod_group("g", 3, priority=10)
-    engine = Engine(client, *(node(n) for n in "abc"), victim, group, clock=ticking())
-    raws = members("g", 3, ports=(80,), priority=10)
-    engine.pending(*raws)
-    with engine.running():
-        await until(lambda: in_flight(engine, "g-2"))
-        engine.pod_enqueuer.gone(parse_pod(raws[2]).uid)
-        await until(lambda: not in_flight(engine, "g-0") and not in_flight(engine, "g-1"))
-        await until(lambda: len(bindings.statuses) >= 2)
-    assert not len(engine.scheduler_state.state.nominations)
-    assert not engine.scheduler_state.state.evictions.awaits_victims(parse_pod(raws[0]))
-    assert len(bindings.statuses) == 2
-
-
-async def test_a_member_that_another_scheduler_binds_in_a_pause_stays_on_its_node(
-    client: ApiClient, bindings: Bindings
-) -> None:
-    engine = Engine(client, *(node(n) for n in "abcd"), pod_group("g", 3), clock=ticking())
-    raws = members("g", 3, ports=(80,))
-    engine.pending(*raws)
-    state = engine.scheduler_state.state
-    with engine.running():
-        await until(lambda: in_flight(engine, "g-0"))
-        bound = parse_pod(pod("g-1", group="g", ports=(80,), node="d"))
-        state.put(Kind.POD, uid_of("g-1"), bound)
-        assert not bindings.made
-        await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
-        engine.pod_enqueuer.gone(bound.uid)
-    assert sorted(name for name, _ in bindings.made) == ["g-0", "g-2"]
-    placed = state.pods.get(uid_of("g-1"))
-    assert placed is not None
-    assert state.nodes.names[placed.row] == "d"
-    assert len(state.pods) == 3
 
 
 def status_of(engine: Engine, name: str = "g") -> str:
@@ -787,27 +630,6 @@ async def test_other_tasks_run_while_victims_for_a_group_are_searched_for(
     assert len(engine.scheduler_state.state.nominations) == 2
 
 
-@pytest.mark.parametrize("change", ["a member goes", "the minimum is raised", "the node shrinks"])
-async def test_nobody_is_evicted_for_a_group_if_what_was_decided_about_changed_meanwhile(
-    client: ApiClient, bindings: Bindings, paused: type[Pausing], change: str
-) -> None:
-    engine = preempting(client)
-    state = engine.scheduler_state.state
-    with engine.running():
-        await until(lambda: paused.pauses)
-        if change == "a member goes":
-            engine.pod_enqueuer.gone(Uid("pod-default-g-1"))
-        elif change == "the minimum is raised":
-            set_minimum(engine, 3)
-        else:
-            state.put(Kind.NODE, "a", parse_object(Kind.NODE, node("a", cpu="1")))
-        paused.goes_on = True
-        await until(lambda: not in_flight(engine, "g-0"))
-        await until(lambda: bindings.statuses)
-    assert not bindings.deleted
-    assert not len(state.nominations)
-
-
 @pytest.mark.parametrize("when", ["afterwards", "while victims are searched for"])
 async def test_a_group_whose_minimum_is_lowered_is_tried_again(
     client: ApiClient, bindings: Bindings, paused: type[Pausing], when: str
@@ -823,7 +645,7 @@ async def test_a_group_whose_minimum_is_lowered_is_tried_again(
             await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 2)
         else:
             await until(lambda: paused.pauses)
-        set_minimum(engine, 1)
+        engine.scheduler_state.turn.post(lambda: set_minimum(engine, 1))
         paused.goes_on = True
         await until(lambda: len(bindings.made) == 1)
     assert not bindings.deleted
@@ -1077,51 +899,3 @@ async def test_a_new_gang_has_nothing_of_a_former_one_of_its_name(status: int) -
             assert "old-1" not in str(report)
             scheduler.waiting.allow(uid_of("new-0"), Marked.name)
             await until(lambda: len(bindings.made) == 3)
-
-
-async def test_an_attempt_is_given_up_whose_members_are_outdated_in_a_pause(
-    client: ApiClient, bindings: Bindings
-) -> None:
-    """As when their profile has gone, and it is yet to be found which one takes them now."""
-    engine = Engine(client, *(node(n) for n in "abc"), pod_group("g", 3), clock=ticking())
-    engine.pending(*members("g", 3, ports=(80,)))
-    queue = engine.scheduler_state.queue
-    with engine.running():
-        await until(lambda: not queue.counts()[SubQueue.ACTIVE])
-        tried = [*queue]
-        for queued in tried:
-            queued.outdated = True
-        await until(lambda: len(bindings.made) == 3)
-    assert [queued.attempts for queued in tried] == [2, 2, 2]
-
-
-async def test_a_group_does_not_join_members_whose_binding_ends_while_it_is_assumed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """They are all bound then, and gone: they say nothing of those that come later."""
-    bindings, seconds = Answering(), count()
-    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as client:
-        objects = node("a"), node("b"), pod_group("g", 2)
-        # Later versions refuse a group whose members differ in priority, which orders them here.
-        clock, older = lambda: float(next(seconds)), "1.36"
-        engine = Engine(client, *objects, clock=clock, kubernetesVersion=older)
-        state, being_bound = engine.scheduler_state.state, engine.scheduler_state.being_bound
-        engine.pending(pod("old-0", group="g"), pod("old-1", group="g"))
-        with engine.running():
-            await until(lambda: bindings.held and len(bindings.made) == 1)
-            # One more than there are nodes; that others have gone is a reason to try it again.
-            engine.pending(pod("last", group="g", ports=(80,)))
-            marked: dict[str, Any] = {"group": "g", "ports": (80,), "priority": 1}
-            engine.pending(pod("waits", labels={"does": "wait"}, **marked), pod("meets", **marked))
-            await until(lambda: len(state.pods.assumed) == 3)
-            # The next pause is the last one; the answer arrives in it.
-            monkeypatch.setattr(cycle, "_PAUSE_SECONDS", 0.5)
-            await until(lambda: len(state.pods.assumed) == 4)
-            assert uid_of("meets") not in being_bound
-            bindings.held[0].reply({}, 201)
-            await until(lambda: uid_of("old-1") not in being_bound)
-            is_gone(engine, "old-0", "old-1")
-            await until(lambda: uid_of("meets") in being_bound)
-            for _ in range(20):
-                await asyncio.sleep(0)
-            assert [name for name, _ in bindings.made] == ["old-0"]

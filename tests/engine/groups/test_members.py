@@ -3,7 +3,7 @@
 from functools import partial
 
 from mooring.engine.groups.members import GroupBackoffs, take_members
-from mooring.framework.queued_pod import GroupInFlight, QueuedPod
+from mooring.framework.queued_pod import QueuedPod
 from mooring.model.pod import Pod, parse_pod
 from mooring.pausing import Work
 from mooring.testing.builders import pod, pod_group
@@ -56,7 +56,7 @@ def test_members_are_taken_in_slices_and_put_back_if_that_ends_in_a_pause() -> N
     assert first is not None
     group = scheduler.cluster.pod_groups.of(first.pod)
     assert group is not None
-    taking = partial(take_members, group, first, scheduler, 0.0, GroupInFlight())
+    taking = partial(take_members, group, first, scheduler, 0.0)
     with Work(taking) as work:
         assert not work.advance()
         assert (queue.counts()["active"], len([*queue.in_flight])) == (2, 1)

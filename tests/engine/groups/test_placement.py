@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deciding import Deciding
-from driving import driven
 from extending import put
 from group_searching import (
     answered,
@@ -21,14 +19,11 @@ from group_searching import (
     search_for,
 )
 from mooring.engine.extenders.answers import Answers
-from mooring.engine.groups.decision import GroupDecision
-from mooring.engine.groups.plan import GroupPlanner, reserve_members
-from mooring.engine.groups.search import Assignment, DecisionOutdated
+from mooring.engine.groups.search import Assignment
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
-from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
-from mooring.testing.builders import node, pod, pod_group, uid_of
+from mooring.testing.builders import node, pod
 
 Raw = dict[str, Any]
 
@@ -269,98 +264,3 @@ def test_no_group_is_placed_wrongly_or_wrongly_said_not_to_fit(seed: int, extend
     assert all(agree(here, size) for here, size in zip(on, nodes, strict=True))
     assert assignment.complete == (sum(map(len, on)) == len(members))
     assert not (assignment.impossible and exists(members, nodes))
-
-
-class Disturbed:
-    """A group that is placed while pods and nodes of others come and go in every pause."""
-
-    def __init__(self, rng: random.Random) -> None:
-        members, nodes = drawn(rng)
-        self.rng = rng
-        self.sizes = {f"n{i}": size for i, size in enumerate(nodes)}
-        self.others: dict[str, Member] = {}
-        self.members = {f"m{i}": member for i, member in enumerate(members)}
-        objects = [size.raw(name) for name, size in self.sizes.items()]
-        minimum = rng.randint(1, len(members))
-        self.deciding = Deciding(*objects, pod_group("g", minimum))
-        self.minimum = minimum
-        self.pods = []
-        for name, member in self.members.items():
-            raw = member.raw(name)
-            raw["spec"]["schedulingGroup"] = {"podGroupName": "g"}
-            self.pods.append(parse_pod(raw))
-            self.deciding.state.put_unscheduled(self.pods[-1])
-
-    def disturb(self) -> None:
-        """Bind a pod of another scheduler where it fits beside all pods, or end one."""
-        rng, state = self.rng, self.deciding.state
-        what = rng.random()
-        if what < 0.3:
-            kind, target = rng.choice([*self.members.values()]), rng.choice([*self.sizes])
-            other = Member(1, 1, kind.port, None, kind.app, apart=False)
-            on = self.on(target)
-            if agree([*on, other], self.sizes[target]):
-                name = f"o{len(state.pods)}-{rng.random()}"
-                self.others[name] = other
-                raw = other.raw(name)
-                raw["spec"]["nodeName"] = target
-                state.put(Kind.POD, uid_of(name), parse_pod(raw))
-        elif what < 0.5 and self.others:
-            gone = rng.choice([*self.others])
-            del self.others[gone]
-            state.delete(Kind.POD, uid_of(gone))
-        elif what < 0.55:
-            name = f"n{len(self.sizes)}"
-            self.sizes[name] = Size(1, 1, 1, "r1")
-            state.put(Kind.NODE, name, parse_object(Kind.NODE, self.sizes[name].raw(name)))
-
-    def on(self, target: str) -> list[Member]:
-        """Return who is on the node."""
-        row = self.deciding.state.nodes.row_of[target]
-        known = {**self.others, **self.members}
-        return [known[placed.pod.name] for placed in self.deciding.cluster.pods_on(row)]
-
-    def run(self) -> tuple[GroupDecision, int]:
-        """Return the decision, and how many pauses there were."""
-        group = self.deciding.state.pod_groups.of(self.pods[0])
-        assert group is not None
-        planner = GroupPlanner(
-            group,
-            self.pods,
-            self.deciding.pipeline,
-            self.deciding.cluster,
-            self.deciding.shared,
-            seed=0,
-        )
-        return driven(partial(self.committed, planner), self.disturb)
-
-    def committed(self, planner: GroupPlanner) -> GroupDecision:
-        """Plan until the members of a plan can be assumed, with a pause after each; or none."""
-        while True:
-            plan = planner.plan()
-            if isinstance(plan, GroupDecision):
-                return plan
-            try:
-                pipeline, state = self.deciding.pipeline, self.deciding.state
-                reserve_members(plan, pipeline, state)
-            except DecisionOutdated as outdated:
-                planner.failed(outdated)
-            else:
-                return plan.decision
-
-
-def test_a_group_is_placed_rightly_or_not_at_all_while_the_cluster_changes() -> None:
-    """The independent checker says whether all pods of a node may be there together."""
-    whole = paused = 0
-    for seed in range(150):
-        case = Disturbed(random.Random(seed))  # noqa: S311 - has to be repeatable
-        decision, pauses = case.run()
-        paused += bool(pauses)
-        assert all(agree(case.on(name), size) for name, size in case.sizes.items())
-        group = case.deciding.state.pod_groups.of(case.pods[0])
-        assert group is not None
-        assert len(group.assumed) == len(decision.rows)
-        assert not decision.rows or len(decision.rows) >= case.minimum
-        whole += len(decision.rows) == len(case.pods)
-    assert paused > 75
-    assert whole > 5

@@ -1,4 +1,4 @@
-"""Plans for a group: made again until one can be committed, and checked after pauses."""
+"""Plans for a group: made again until one can be committed."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ from deciding import Deciding
 from mooring.engine.assumed import PodRejected
 from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.plan import GroupPlan, GroupPlanner, reserve_members
-from mooring.engine.groups.search import DecisionOutdated
 from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, pod_group
@@ -38,27 +37,16 @@ def test_a_plan_that_is_made_again_has_what_is_left_of_the_budget() -> None:
         assert isinstance(plan, GroupPlan)
         assert plan.decision.rows
         left.append(planner.budget.remaining)
-        planner.failed(DecisionOutdated())
+        planner.rejected(PodRejected("Limits", "no", "b", plan.members[0]))
     assert left[0] > left[1] > left[2]
-
-
-def test_no_plan_is_made_again_once_the_budget_is_spent() -> None:
-    planner = planner_of_two()
-    assert isinstance(planner.plan(), GroupPlan)
-    planner.budget.spend(planner.budget.remaining + 1)
-    planner.failed(DecisionOutdated())
-    decision = planner.plan()
-    assert isinstance(decision, GroupDecision)
-    assert decision.message == "the cluster changed each time while nodes were searched for"
-    assert not decision.rows
-    assert decision.outdated
 
 
 def test_a_group_is_planned_eight_times_at_most() -> None:
     planner = planner_of_two()
     for _ in range(8):
-        assert isinstance(planner.plan(), GroupPlan)
-        planner.failed(DecisionOutdated())
+        plan = planner.plan()
+        assert isinstance(plan, GroupPlan)
+        planner.rejected(PodRejected("Limits", "no", "b", plan.members[0]))
     assert isinstance(planner.plan(), GroupDecision)
 
 
@@ -67,7 +55,7 @@ def test_a_node_that_rejects_a_member_may_go_before_the_group_is_planned_again()
     raw = pod("m", cpu="2", group="g")
     planner = planner_for(deciding, raw)
     assert isinstance(planner.plan(), GroupPlan)
-    planner.failed(PodRejected("Limits", "no", "large", parse_pod(raw)))
+    planner.rejected(PodRejected("Limits", "no", "large", parse_pod(raw)))
     deciding.state.delete(Kind.NODE, "large")
     decision = planner.plan()
     assert isinstance(decision, GroupDecision)

@@ -20,7 +20,7 @@ from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.suggestions import suggestions
 from mooring.engine.what_if import WhatIf
-from mooring.framework.queued_pod import GroupInFlight, QueuedPod, StateTimes
+from mooring.framework.queued_pod import QueuedPod, StateTimes
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Uid, parse_pod
@@ -56,7 +56,7 @@ class Scene:
         now: float,
         answers: Answers | None = None,
     ) -> None:
-        self.reservation.update(group, members, GroupInFlight(), now, answers)
+        self.reservation.update(group, members, now, answers)
 
     def waits(self, group: str, count: int, **fields: Any) -> tuple[PodGroupState, list[QueuedPod]]:
         """Return the group, and its members without a node."""
@@ -432,53 +432,12 @@ def test_a_slice_of_a_search_for_nodes_is_a_few_placements(
     def look() -> None:
         slices.append(len(placed))
         placed.clear()
-        assert len(scene.scheduler.state.pods) == 34
-        assert not scene.nominated()
 
     monkeypatch.setattr(CountingSearch, "place_once_ended", noting)
     driven(partial(scene.update, *scene.waits("g", 2, **fields), AFTER), look)
     assert {*scene.nominated().values()} == {"n30", "n31"}
     assert sum(slices) >= 30
     assert max(slices) <= 2
-
-
-@pytest.mark.parametrize("fields", [{}, {"ports": [80]}])
-def test_a_search_for_nodes_begins_again_if_one_goes_or_is_taken_in_a_pause(fields: Raw) -> None:
-    scene, pauses = racks(), 0
-    state = scene.scheduler.state
-    members = scene.waits("g", 2, **fields)
-
-    def changes() -> None:
-        nonlocal pauses
-        pauses += 1
-        if pauses == 3:
-            state.delete(Kind.NODE, "n0")
-        if pauses == 20:
-            state.delete(Kind.POD, uid_of("sn30"))
-            high = parse_pod(pod("high", cpu="1", node="n30", priority=9))
-            state.put(Kind.POD, high.uid, high)
-
-    driven(partial(scene.update, *members, AFTER), changes)
-    assert pauses > 20
-    assert {*scene.nominated().values()} == {"n32", "n33"}
-
-
-@pytest.mark.parametrize("change", ["a member goes", "the minimum changes"])
-def test_nothing_is_reserved_for_a_group_that_changed_in_a_pause(change: str) -> None:
-    scene = racks()
-    group, members = scene.waits("g", 2)
-    state, in_flight = scene.scheduler.state, GroupInFlight()
-
-    def changes() -> None:
-        if change == "a member goes":
-            in_flight.changed = True
-        else:
-            raw = pod_group("g", 1, topology=["rack"])
-            state.put(Kind.POD_GROUP, "default/g", parse_object(Kind.POD_GROUP, raw))
-
-    driven(partial(scene.reservation.update, group, members, in_flight, AFTER), changes)
-    assert not scene.nominated()
-    assert not scene.reservation.holds(group)
 
 
 def test_a_new_group_has_neither_the_nodes_nor_the_times_of_a_former_one_of_its_name() -> None:

@@ -1,18 +1,13 @@
 """Plans with what pods may have and clusters may do: volumes, devices, rules, other profiles."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
 from devices.objects import gpu_node, share_pod
 from driving import driven
 from engines import Marked
 from mooring.engine.groups.budget import SearchBudget
-from mooring.model.events import Kind
-from mooring.pausing import Work
 from mooring.policy.rebalancing import Goal
-from mooring.testing.builders import node, pdb, pod, uid_of
+from mooring.testing.builders import node, pdb, pod
 from mooring.testing.device_builders import (
     allocated,
     device_claim,
@@ -214,33 +209,6 @@ def test_a_plan_that_costs_too_much_goes_on_where_it_ended() -> None:
         position = plan.position
         moved |= {move.pod.uid for move in plan.moves}
     assert len(moved) == 40
-
-
-@pytest.mark.parametrize("goals", [["Violations", "Spread"], ["Pack"], ["MakeRoom"]])
-def test_pods_and_nodes_that_go_in_a_pause_are_in_no_step(goals: list[str]) -> None:
-    objects: list[Mapping[str, Any]] = [
-        *(node(f"n{n}", cpu="4", labels=ON_SSD if n > 3 else None) for n in range(8)),
-        *(
-            owned(f"w{n}", cpu="1", node=f"n{n}", node_selector=ON_SSD if n < 3 else None)
-            for n in range(8)
-        ),
-    ]
-    waiting = [pod("big", cpu="4")]
-    went = 0
-    for last in range(1, 60, 3):
-        replanning = Replanning(*objects, waiting=waiting, rebalancing={"goals": goals})
-        with Work(replanning.planner(budget=SearchBudget(10_000)).plan) as work:
-            if any(work.advance() for _ in range(last)):
-                break  # all pauses were looked at
-            replanning.state.delete(Kind.POD, uid_of("w1"))
-            replanning.state.delete(Kind.NODE, "n6")
-            went += 1
-            while not work.advance():
-                pass
-            plan = work.result()
-        assert uid_of("w1") not in {move.pod.uid for move in plan.moves}
-        assert "n6" not in {move.target for move in plan.moves}
-    assert went
 
 
 def test_a_plugin_that_fails_for_a_pod_keeps_no_other_from_moving() -> None:

@@ -1,7 +1,6 @@
-"""Dry runs that pause: without a change they find what they find at once, else what holds then."""
+"""Dry runs on single nodes: what they find holds, and they pause."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,17 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deciding import Deciding
+from driving import driven
 from mooring.engine.cycle import LiveDryRun
 from mooring.engine.outcome import FitError
 from mooring.framework.post_filter import Nomination
-from mooring.model.events import Kind
-from mooring.model.objects import parse_object
 from mooring.model.pod import Uid, parse_pod
 from mooring.model.pod_group import DISRUPTION_MODE, GroupFormat
 from mooring.plugins.default_preemption.dry_runs import checks_of
-from mooring.testing.builders import Raw, node, pdb, pod, pod_group, uid_of
+from mooring.testing.builders import Raw, node, pdb, pod, pod_group
 
-MODULE = "mooring.plugins.default_preemption.dry_runs"
 PREEMPTOR = pod("new", cpu="2", priority=100, ports=[80])
 BY_REQUESTS = pod("new", cpu="2", priority=100)
 """A pod that only requests keep from the nodes: no filter runs, but budgets are looked at."""
@@ -32,21 +29,6 @@ on_node = st.lists(
 )
 """Pods of a node: CPUs, priority, whether they have the preemptor's host port, and a budget."""
 nodes = st.lists(on_node, min_size=2, max_size=5)
-change = st.tuples(
-    st.sampled_from(["leaves", "comes", "nominated", "budget", "gone", "cordoned", "resized"]),
-    st.integers(0, 4),
-    st.integers(1, 3),
-)
-
-
-@contextmanager
-def short_steps(checks: int) -> Iterator[None]:
-    """Have a step end after so many checks."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{MODULE}._CHECKS_PER_STEP", checks)
-        patch.setattr(f"{MODULE}._LEAST_PER_STEP", 1)
-        patch.setattr(f"{MODULE}._REPRIEVES_PER_CHECK", 1)
-        yield
 
 
 def placed(n: int, i: int, cpu: int, priority: int, *, port: bool, guarded: bool) -> Raw:
@@ -67,35 +49,6 @@ def deciding(drawn: list[list[tuple[int, int, bool, bool]]]) -> Deciding:
     return Deciding(*objects, pdb("guard", {"guarded": "yes"}, allowed=1))
 
 
-def changer(cluster: Deciding, changes: list[tuple[str, int, int]]) -> Callable[[], None]:
-    """Return what makes the next of these changes when it is called."""
-    left = iter(changes)
-
-    def change_something() -> None:
-        what, n, number = next(left, ("", 0, 0))
-        state, name = cluster.state, f"n{n}"
-        if what == "leaves":
-            state.delete(Kind.POD, uid_of(f"n{n}-{number - 1}"))
-        elif what == "comes":
-            raw = placed(n, 10 + number, number, 1, port=False, guarded=False)
-            state.put(Kind.POD, uid_of(raw["metadata"]["name"]), parse_pod(raw))
-        elif what == "nominated" and name in state.nodes.row_of:
-            cluster.nominate(pod(f"other-{number}", cpu=str(number), priority=100), name)
-        elif what == "budget":
-            raw = pdb("guard", {"guarded": "yes"}, allowed=number - 1)
-            key = "default/guard"
-            state.put(
-                Kind.POD_DISRUPTION_BUDGET, key, parse_object(Kind.POD_DISRUPTION_BUDGET, raw)
-            )
-        elif what == "gone":
-            state.delete(Kind.NODE, name)
-        elif what in ("cordoned", "resized"):
-            raw = node(name, cpu=str(number + 2), unschedulable=what == "cordoned")
-            state.put(Kind.NODE, name, parse_object(Kind.NODE, raw))
-
-    return change_something
-
-
 def fits_without(
     cluster: Deciding, preemptor: Raw, nomination: Nomination, stays: Uid | None = None
 ) -> bool:
@@ -110,23 +63,21 @@ def fits_without(
         return not dry_run.rejection(row)
 
 
-@given(nodes, preemptors, st.integers(1, 4))
-def test_a_search_with_pauses_ends_like_one_without(
-    drawn: list[Any], preemptor: Raw, checks: int
+@given(nodes, preemptors)
+def test_the_pod_fits_without_its_victims_and_beside_none_of_them(
+    drawn: list[Any], preemptor: Raw
 ) -> None:
-    at_once = deciding(drawn).outcome(preemptor)
     cluster = deciding(drawn)
-    with short_steps(checks):
-        outcome, _ = cluster.outcome_in_steps(preemptor, lambda: None)
-    if not isinstance(at_once, FitError) or not isinstance(outcome, FitError):
-        assert type(at_once) is type(outcome)
+    outcome, pauses = driven(partial(cluster.outcome, preemptor))
+    nomination = outcome.nomination if isinstance(outcome, FitError) else None
+    if nomination is None:
         return
-    assert outcome.message == at_once.message
-    found, expected = outcome.nomination, at_once.nomination
-    assert (found is None) == (expected is None)
-    if found is not None and expected is not None:
-        assert found.node == expected.node
-        assert [victim.name for victim in found.victims] == [v.name for v in expected.victims]
+    assert pauses
+    on_node = {p.pod.uid for p in cluster.cluster.pods_of(nomination.node)}
+    assert {victim.uid for victim in nomination.victims} <= on_node
+    assert fits_without(cluster, preemptor, nomination)
+    for victim in nomination.victims:
+        assert not fits_without(cluster, preemptor, nomination, stays=victim.uid), "it need not go"
 
 
 def whole(name: str, number: int, *, labelled: bool) -> Raw:
@@ -161,8 +112,7 @@ def test_a_search_with_pauses_finds_groups_that_are_disrupted_as_a_whole(
         pod(f"p{n}", cpu="1", node=f"n{n}", priority=n, ports=[80 + n % 2]) for n in range(6)
     ]
     at_once = deciding_by_labels(*objects).outcome(preemptor)
-    with short_steps(1):
-        outcome, paused = deciding_by_labels(*objects).outcome_in_steps(preemptor, lambda: None)
+    outcome, paused = driven(partial(deciding_by_labels(*objects).outcome, preemptor))
     assert paused >= 6
     assert isinstance(at_once, FitError)
     assert isinstance(outcome, FitError)
@@ -173,33 +123,6 @@ def test_a_search_with_pauses_finds_groups_that_are_disrupted_as_a_whole(
     assert [v.uid for v in outcome.nomination.victims] == [
         v.uid for v in at_once.nomination.victims
     ]
-
-
-@given(nodes, preemptors, st.integers(1, 4), st.lists(change, max_size=12))
-def test_what_a_search_with_pauses_finds_holds_in_the_cluster_of_its_end(
-    drawn: list[Any], preemptor: Raw, checks: int, changes: list[tuple[str, int, int]]
-) -> None:
-    cluster = deciding(drawn)
-    with short_steps(checks):
-        outcome, _ = cluster.outcome_in_steps(preemptor, changer(cluster, changes))
-    if not isinstance(outcome, FitError):
-        return
-    nomination = outcome.nomination
-    if nomination is None:
-        return
-    on_node = {p.pod.uid for p in cluster.cluster.pods_of(nomination.node)}
-    assert {victim.uid for victim in nomination.victims} <= on_node
-    assert fits_without(cluster, preemptor, nomination)
-    for victim in nomination.victims:
-        assert not fits_without(cluster, preemptor, nomination, stays=victim.uid), "it need not go"
-
-
-@pytest.mark.parametrize("preemptor", [PREEMPTOR, BY_REQUESTS])
-def test_a_search_on_many_nodes_pauses(preemptor: Raw) -> None:
-    full = [[(2, 1, False, False), (2, 1, False, False)]] * 6
-    with short_steps(2):
-        _, pauses = deciding(full).outcome_in_steps(preemptor, lambda: None)
-    assert pauses >= 5
 
 
 def disks(number: int) -> Raw:
@@ -237,89 +160,3 @@ def test_a_check_costs_by_all_that_the_pod_has(fields: Raw) -> None:
 def test_a_check_of_an_ordinary_pod_costs_one() -> None:
     few = pod("new", cpu="1", ports=[80, 443], affinity=requiring(3), spec=disks(3))
     assert checks_of(parse_pod(few)) == 1
-
-
-@pytest.mark.parametrize("what", ["volumes", "ports", "requirements"])
-def test_a_search_for_a_pod_that_has_much_pauses_sooner(what: str) -> None:
-    """A tenant chooses what a check costs, and 200 checks were one step."""
-    full = [[(2, 1, False, False), (2, 1, False, False)]] * 6
-    ordinary: Raw = {"cpu": "2", "priority": 100, "ports": [80]}
-    with short_steps(10):
-        _, few = deciding(full).outcome_in_steps(pod("new", **ordinary), lambda: None)
-        much = pod("new", **(ordinary | MUCH[what]))
-        _, many = deciding(full).outcome_in_steps(much, lambda: None)
-    assert many > 3 * few
-
-
-def test_a_pod_that_fits_in_a_pause_takes_no_victims() -> None:
-    cluster = deciding([[(2, 1, False, False), (2, 1, False, False)]] * 3)
-    with short_steps(1):
-        outcome, _ = cluster.outcome_in_steps(PREEMPTOR, changer(cluster, [("leaves", 1, 1)]))
-    assert not isinstance(outcome, FitError)
-    assert outcome.node == "n1"
-
-
-def test_a_candidate_whose_budget_has_nothing_left_at_the_end_is_weighed_again() -> None:
-    guarded, costly = [(4, 1, False, True)], [(4, 2, False, False)]
-    cluster = deciding([guarded, costly])
-    spend = changer(cluster, [("", 0, 0), ("budget", 0, 1)])
-    with short_steps(1):
-        outcome, _ = cluster.outcome_in_steps(PREEMPTOR, spend)
-    assert isinstance(outcome, FitError)
-    assert outcome.nomination is not None
-    assert outcome.nomination.node == "n1"
-
-
-def test_a_node_that_grows_after_it_was_tried_needs_fewer_victims() -> None:
-    cluster = deciding(
-        [[(2, 100, False, False), *[(1, 1, False, False)] * 2], [(4, 2, False, False)]]
-    )
-    grow = changer(cluster, [*[("", 0, 0)] * 3, ("resized", 0, 3)])
-    with short_steps(1):
-        outcome, _ = cluster.outcome_in_steps(PREEMPTOR, grow)
-    assert isinstance(outcome, FitError)
-    assert outcome.nomination is not None
-    assert [victim.node_name for victim in outcome.nomination.victims] == ["n0"]
-
-
-def test_a_node_that_changes_in_every_pause_is_left_out() -> None:
-    cluster = deciding([[(2, 1, False, False), (2, 1, False, False)]])
-    numbers = iter(range(1000))
-
-    def replace_a_pod() -> None:
-        number = next(numbers)
-        state = cluster.state
-        if number:
-            state.delete(Kind.POD, uid_of(f"n0-{9 + number}"))
-        raw = placed(0, 10 + number, 1, 1, port=False, guarded=False)
-        state.put(Kind.POD, uid_of(raw["metadata"]["name"]), parse_pod(raw))
-
-    with short_steps(1):
-        outcome, pauses = cluster.outcome_in_steps(PREEMPTOR, replace_a_pod)
-    assert isinstance(outcome, FitError)
-    assert outcome.nomination is None
-    assert "1 node(s) changed again and again while they were tried" in outcome.message
-    assert pauses < 12
-
-
-@pytest.mark.parametrize("preemptor", [PREEMPTOR, BY_REQUESTS])
-def test_a_search_notices_that_a_member_on_another_node_has_left(preemptor: Raw) -> None:
-    """Each of the nodes has a member of a group that is disrupted as a whole."""
-    group = pod_group("g", 3, disruption_mode="PodGroup", priority=0)
-    names = ("a", "b", "c")
-    members = [
-        pod(f"on-{name}", cpu="2", node=name, group="g", priority=0, ports=[80]) for name in names
-    ]
-    cluster = Deciding(*(node(name, cpu="2") for name in names), group, *members)
-
-    def leave() -> None:
-        cluster.state.delete(Kind.POD, uid_of("on-c"))
-        raw = node("c", cpu="2", unschedulable=True)
-        cluster.state.put(Kind.NODE, "c", parse_object(Kind.NODE, raw))
-
-    with short_steps(1):
-        outcome, paused = cluster.outcome_in_steps(preemptor, leave)
-    assert paused
-    assert isinstance(outcome, FitError)
-    assert outcome.nomination is not None
-    assert sorted(victim.name for victim in outcome.nomination.victims) == ["on-a", "on-b"]

@@ -9,7 +9,6 @@ from mooring.engine.cycle import decide
 from mooring.engine.extenders.answers import PodAnswers
 from mooring.engine.outcome import FitError
 from mooring.framework.post_filter import ProcessedCandidates
-from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins.default_preemption import plugin
 from mooring.plugins.default_preemption.victims import (
@@ -78,15 +77,6 @@ def test_a_group_is_no_victim_while_a_member_has_not_run_long_enough_or_its_node
     limits = Preemption(min_runtime_seconds=60)
     found = may_be_victims(groups_of(deciding), deciding.cluster, limits, now=90.0)
     assert [group.key.name for group in found] == ["old"]
-
-
-def test_a_group_changes_with_its_members() -> None:
-    deciding = Deciding(node("a"), node("b"), *whole("g", "a", "b"))
-    before = WholeGroup(groups_of(deciding)[0], deciding.cluster)
-    assert before.is_current(deciding.cluster)
-    assert [p.name for p in before.on(deciding.state.nodes.row_of["b"])] == ["g-1"]
-    deciding.state.delete(Kind.POD, uid_of("g-1"))
-    assert not before.is_current(deciding.cluster)
 
 
 def test_a_pod_preempts_the_whole_group_on_all_its_nodes() -> None:

@@ -51,8 +51,13 @@ class Readers(Actor):
         world.coverage.note_question(world, step.does)
         for replica in world.replicas.values():
             scheduler = replica.scheduler
-            if replica.running and scheduler is not None and scheduler.is_current():
-                replica.answer(self._asked(world, replica, scheduler.engine, step))
+            if not replica.running or scheduler is None:
+                continue
+            engine = scheduler.engine
+            # Not asked of one whose attempt pauses: to look notes what devices are known.
+            if engine.scheduler.turn.holder is not None or scheduler.is_current():
+                asked = engine.scheduler.turn.between(self._asked, world, replica, engine, step)
+                replica.answer(asked)
 
     async def _asked(
         self, world: "World", replica: "Replica", engine: "Engine", step: Step

@@ -40,6 +40,7 @@ from mooring.model.pod import Pod
 from mooring.policy.extender import Extender
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
+from mooring.turn import Turn
 
 __all__ = ["ExtenderObjects", "Extenders", "tls_problem"]
 
@@ -84,12 +85,14 @@ class Extenders:
         observe: Callable[[str, str, str, float], None] = lambda *_observed: None,
         may_write: Callable[[], bool] = lambda: True,
         bound_node: Callable[[Pod], Awaitable[str | None]] | None = None,
+        turn: Turn | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._objects = objects
         self._observe = observe
         self._may_write = may_write
         self._bound_node = bound_node
+        self._turn = turn if turn is not None else Turn(clock)
         self._clock = clock
         self._clients: dict[tuple[Extender, tuple[int, ...]], ExtenderClient] = {}
 
@@ -111,7 +114,7 @@ class Extenders:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(min(len(needed), _MOST_AT_ONCE)):
-                    tasks.create_task(answer_each())
+                    tasks.create_task(self._turn.between(answer_each))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 

@@ -27,11 +27,11 @@ from mooring.framework.runtime import run_resource_requests
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import PodSpec
 from mooring.model.volumes import PodVolume
-from mooring.pausing import pause, pauses, whole
+from mooring.pausing import pause
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["CountedClass", "CountingSearch", "FreeForMembers", "MemberClass"]
+__all__ = ["CountedClass", "CountingSearch", "MemberClass"]
 
 _COST: Final = 5
 """The cost of placing the members of one class by counting; it takes some milliseconds."""
@@ -76,22 +76,6 @@ class CountedClass:
     """Whether it is so of all members with this spec, whatever their labels and annotations."""
 
 
-class FreeForMembers:
-    """What is free for counted members: int64[resources, rows], and the item of each by its uid."""
-
-    def __init__(self, free: IntArray, items: Mapping[str, Item]) -> None:
-        self._free = free
-        self._items = items
-
-    def take(self, pod: Pod, row: int) -> bool:
-        """Return whether the member fits on the row; what it requests there is taken then."""
-        item, free = self._items[pod.uid], self._free[:, row]
-        if not item.eligible[row] or (item.requests > free)[item.requests > 0].any():
-            return False
-        free -= item.requests
-        return True
-
-
 class CountingSearch:
     """Places members by their numbers; it also says which members are alike and can be counted."""
 
@@ -99,8 +83,10 @@ class CountingSearch:
         self._searched = searched
         self._cluster = searched.cluster
         self._known_classes: list[MemberClass] | None = None
-        self._known_counts: tuple[int, list[CountedClass] | None] = (-1, None)
-        self._known_requests: tuple[int, list[CountedClass]] = (-1, [])
+        self._is_known = False
+        """Whether `_known_counts` says whether all classes are counted."""
+        self._known_counts: list[CountedClass] | None = None
+        self._known_requests: list[CountedClass] = []
         pipeline = searched.pipeline
         self._annotations_matter = any(  # none to the shipped plugins but those in the spec
             not plugin.depends_on_node_only
@@ -115,13 +101,11 @@ class CountingSearch:
         Beside members with inter-pod terms, labels may matter that do not matter now.
         """
         if self._known_classes is None:
-            whole(self.find_classes)
-        return self._known_classes or []
+            self._known_classes = self._found_classes()
+        return self._known_classes
 
-    def find_classes(self) -> None:
-        """Find the classes once; there are as many as members if each has a label of its own."""
-        if self._known_classes is not None:
-            return
+    def _found_classes(self) -> list[MemberClass]:
+        """Find the classes; there are as many as members if each has a label of its own."""
         by_fields: dict[_Fields, MemberClass] = {}
         for number, pod in enumerate(self._searched.members, 1):
             if number % _MEMBERS_AT_ONCE == 0:
@@ -141,7 +125,7 @@ class CountingSearch:
                 pause()
             else:
                 classes = _merged(by_fields)
-        self._known_classes = classes
+        return classes
 
     def _claims_of(self, pod: Pod) -> tuple[tuple[str, str], ...]:
         """Return what each of the pod's claims asks for, and its uid if it has devices somewhere.
@@ -153,8 +137,7 @@ class CountingSearch:
 
     def all_counted(self) -> list[CountedClass] | None:
         """Return each class as it is counted while no member is placed; None if one is not."""
-        now = pauses()
-        if self._known_counts[0] != now:
+        if not self._is_known:
             counted = list[CountedClass]()
             for members in self.classes:
                 found = self.counted(members)
@@ -162,23 +145,20 @@ class CountingSearch:
                     break
                 counted.append(found)
                 pause()
-            complete = len(counted) == len(self.classes)
-            self._known_counts = (now, counted if complete else None)
-        return self._known_counts[1]
+            self._known_counts = counted if len(counted) == len(self.classes) else None
+            self._is_known = True
+        return self._known_counts
 
     def _all_requests(self) -> list[CountedClass]:
         """Return each class as it is counted, or as if it were; see `_requesting`."""
         counted = self.all_counted()
         if counted is not None:
             return counted
-        now = pauses()
-        if self._known_requests[0] != now:
-            counted = list[CountedClass]()
+        if not self._known_requests:
             for members in self.classes:
-                counted.append(self.counted(members) or self._requesting(members))
+                self._known_requests.append(self.counted(members) or self._requesting(members))
                 pause()
-            self._known_requests = (now, counted)
-        return self._known_requests[1]
+        return self._known_requests
 
     def counted(self, members: MemberClass) -> CountedClass | None:
         """Return the class as it is counted; None if its members must be placed one by one."""
@@ -223,7 +203,7 @@ class CountingSearch:
     @property
     def was_counted(self) -> bool:
         """Whether the members were counted in the last search, so that only specs were read."""
-        counted = self._known_counts[1]
+        counted = self._known_counts
         by_spec = counted is not None and all(found.by_spec for found in counted)
         return by_spec and not self._searched.extended
 
@@ -234,17 +214,8 @@ class CountingSearch:
         return self._place_all(counted, allowed)
 
     def is_counted(self) -> bool:
-        """Return whether the filters of all members depend on other pods through requests alone.
-
-        It pauses if that is due. `place_once_ended` then does not pause before it has read the
-        state.
-
-        Raises:
-            DecisionOutdated: in a pause.
-        """
+        """Return whether the filters of all members depend on other pods through requests alone."""
         with self._searched.trial():
-            pause()
-            self.find_classes()
             return self.all_counted() is not None
 
     def _place_one(
@@ -262,7 +233,7 @@ class CountingSearch:
         places = np.arange(len(ranked))
         item = Item(len(members.pods), requests, np.ones(len(ranked), np.bool_), places, fills)
         free = self._free(resources, self._cluster.nodes.take(ranked))
-        packing = whole(lambda: pack((item,), free))
+        packing = pack((item,), free)
         at = np.repeat(ranked, packing.members[0]).tolist()
         found = {pod.uid: row for pod, row in zip(members.pods, at, strict=False)}
         return Assignment(found, item.count, packing.tries, packing.impossible)
@@ -293,9 +264,6 @@ class CountingSearch:
 
         The text names the resources without which more of all others would not help. The node takes
         the members that the assignment left over; what it has of other resources is enough.
-
-        Raises:
-            DecisionOutdated: in a pause.
         """
         with self._searched.trial():
             counted = self.all_counted()
@@ -327,12 +295,9 @@ class CountingSearch:
         filters that ignore pods, and fills the first of the rows first. If the members are not
         all counted, they may be rejected where it places them; what it says is impossible is
         impossible.
-
-        Raises:
-            DecisionOutdated: in a pause.
         """
         with self._searched.trial():
-            counted = whole(self._all_requests)
+            counted = self._all_requests()
             self._searched.budget.spend(_COST * len(counted))
             resources = _resources(counted)
             free = self._free(resources)
@@ -346,25 +311,6 @@ class CountingSearch:
                 pause()
             return self._assigned(pack(items, free))
 
-    def free_for_members(self, slots: IntArray | None = None) -> FreeForMembers | None:
-        """Return what is free for the members now; None if they are not all counted.
-
-        The pods of these pod columns' slots (int64) count as if they had left their nodes.
-        """
-        with self._searched.trial():
-            counted = whole(self.all_counted)
-            if counted is None:
-                return None
-            resources = _resources(counted)
-            free, present = self._free(resources), self._cluster.nodes.present
-            if slots is not None:
-                self._add_requests(free, resources, slots)
-            items: dict[str, Item] = {}
-            for members, c in zip(self.classes, counted, strict=True):
-                item = self._item_of(members, c, resources, free, present)
-                items |= dict.fromkeys((pod.uid for pod in members.pods), item)
-            return FreeForMembers(free, items)
-
     def rows_of_class(
         self, members: MemberClass, counted: CountedClass, allowed: BoolArray
     ) -> list[int]:
@@ -372,7 +318,7 @@ class CountingSearch:
         resources = _resources((counted,))
         free = self._free(resources)
         items = [self._item(members, counted, resources, free, allowed)]
-        packing = whole(lambda: pack(items, free))
+        packing = pack(items, free)
         self._searched.budget.spend(_COST)
         chosen = np.flatnonzero(packing.members[0])
         at: list[int] = np.repeat(chosen, packing.members[0][chosen]).tolist()

@@ -5,15 +5,13 @@ for all of them are searched for at once. Without nodes, victims are searched fo
 reserved. Only one group is decided about at a time; the search pauses, so that other tasks run.
 """
 
-import asyncio
 import logging
-import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from mooring.engine.assumed import AssumedPod, PodRejected, permit
 from mooring.engine.attempts import Attempt, Attempts
@@ -27,17 +25,13 @@ from mooring.engine.groups.calls import lost, needed_about
 from mooring.engine.groups.decision import GroupDecision, preempt_for_group
 from mooring.engine.groups.members import (
     GroupBackoffs,
-    are_unchanged,
     group_of,
     has_same_requirements,
-    is_unchanged,
-    put_in_flight,
     take_members,
 )
 from mooring.engine.groups.plan import GroupPlan, GroupPlanner, reserve_members
 from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
 from mooring.engine.groups.reservation import GroupReservation
-from mooring.engine.groups.search import DecisionOutdated
 from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.result_cache import ResultCache
@@ -47,13 +41,13 @@ from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.framework.post_filter import GroupNomination
-from mooring.framework.queued_pod import GroupInFlight, QueuedPod
+from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.slow_decisions import SlowDecisions
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 from mooring.model.pod_group import PodGroup
 from mooring.observe.metrics import Metrics
-from mooring.pausing import Work, pause
+from mooring.pausing import Interrupted, pause, timed
 from mooring.state.pod_groups import PodGroupState
 from mooring.time_slices import TimeSlices
 
@@ -61,12 +55,6 @@ __all__ = ["GroupCycle"]
 
 logger = logging.getLogger(__name__)
 
-_Result = TypeVar("_Result")
-
-_PAUSE_SECONDS: Final = 0.002
-"""The least time for other tasks between two slices of work about one group."""
-_SLICE_SECONDS: Final = 0.03
-"""A step over all members of a group of 50,000 may come on top, and takes as long."""
 _GANG: Final = frozenset(("GangScheduling",))
 _JOIN_SECONDS: Final = 1.0
 """A new member of a group waits so long while extenders are called about the others."""
@@ -83,8 +71,6 @@ class _GroupAttempt:
     group: PodGroupState
     definition: PodGroup | None
     members: list[Attempt]
-    in_flight: GroupInFlight
-    """Tells whether a member has changed since the decision began."""
     answers: Answers | None = None
 
     @property
@@ -112,10 +98,6 @@ class _GroupAttempt:
         """What breaks ties."""
         first = self.members[0].queued
         return tie_break_seed(first.pod.uid, first.attempts)
-
-
-class _GivenUp(Exception):  # noqa: N818 - says what happened
-    """The attempt about a group ends without a result."""
 
 
 class GroupCycle:
@@ -155,10 +137,6 @@ class GroupCycle:
         self._backoffs = GroupBackoffs()
         self._calling = set[tuple[int, str]]()
         """The numbers of groups about which extenders are called, by the profile of the members."""
-        self._paused = 0.0
-        """Seconds of all pauses."""
-        self.turned = -math.inf
-        """When the last pause was over, which shows that the work goes on."""
 
     def expire_nominations(self) -> None:
         """End nominations of members that no attempt ends; to be called sometimes."""
@@ -167,7 +145,7 @@ class GroupCycle:
             if (group := self._scheduler.cluster.pod_groups.of(pod)) is not None:
                 self._group_reports.look_at(group)
 
-    async def attempt(self, group: PodGroupState, queued: QueuedPod) -> None:
+    async def attempt(self, group: PodGroupState, queued: QueuedPod, slices: TimeSlices) -> None:
         """Begin one attempt about all members of a group that have no node.
 
         It has ended when this returns, unless extenders must be called first.
@@ -178,20 +156,19 @@ class GroupCycle:
             return
         if self._backoffs.postpone(group, queued, scheduler, now):
             return
-        in_flight = GroupInFlight()
-        take = partial(take_members, group, queued, scheduler, now, in_flight)
+        take = partial(take_members, group, queued, scheduler, now)
         try:
-            members = await self._in_slices(take, pipeline)
-        except _GivenUp:
+            members = await slices.run(take, self._attempts.go_on)
+        except Interrupted:
             return
         attempts = [Attempt(member, pipeline, now) for member in members]
-        attempt = _GroupAttempt(group, group.definition, attempts, in_flight)
+        attempt = _GroupAttempt(group, group.definition, attempts)
         complete = group.incomplete is None
         if complete and any(interested(pipeline, member.pod) for member in members):
             self._calling.add(attempt.key)
-            self._extender_attempts.add(queued, partial(self._with_answers, attempt))
+            self._extender_attempts.add(queued, partial(self._with_answers, attempt, slices))
         else:
-            await self._decide(attempt)
+            await self._decide(attempt, slices)
 
     def _is_member(self, queued: QueuedPod, group: PodGroupState, pipeline: Pipeline) -> bool:
         """Return whether the pod is still scheduled with this group, by this pipeline."""
@@ -210,7 +187,9 @@ class GroupCycle:
             if not member.binding:
                 self._scheduler.queue.put_back(member.queued, now)
 
-    async def _with_answers(self, attempt: _GroupAttempt, answers: Answers) -> Sequence[Needed]:
+    async def _with_answers(
+        self, attempt: _GroupAttempt, slices: TimeSlices, answers: Answers
+    ) -> Sequence[Needed]:
         """Decide with what extenders have answered; return what is still needed, if anything is.
 
         If the group has changed or its members have another pipeline, the attempt is given up.
@@ -221,11 +200,9 @@ class GroupCycle:
         if not has_same_requirements(attempt.group, attempt.definition):
             self._put_back(attempt)
         elif attempt.members:
-            attempt.in_flight = GroupInFlight()
             for queued in attempt.queued:
                 queued.outdated = False  # the decision begins now, with what the pod is now
-                put_in_flight(queued, attempt.in_flight, self._scheduler)
-            needed = await self._decide(attempt)
+            needed = await self._decide(attempt, slices)
         if not needed:
             self._calling.discard(key)
         return needed
@@ -246,18 +223,18 @@ class GroupCycle:
             return False
         return True
 
-    async def _decide(self, attempt: _GroupAttempt) -> Sequence[Needed]:
+    async def _decide(self, attempt: _GroupAttempt, slices: TimeSlices) -> Sequence[Needed]:
         """Decide about the members, or return what is needed from extenders first."""
         metrics, profile = attempt.pipeline.metrics, attempt.pipeline.profile
-        paused, outer = self._paused, metrics.begin_attempt()
+        outer = metrics.begin_attempt()
         metrics.begin_decision()
         try:
-            result = await self._in_slices(partial(self._try_group, attempt), attempt.pipeline)
+            result = await slices.run(partial(self._try_group, attempt), self._attempts.go_on)
             if not isinstance(result, str):
                 return result
-            seconds = self._clock() - attempt.members[0].began - (self._paused - paused)
+            seconds = self._clock() - attempt.members[0].began
             self._metrics.pod_group_attempted(result, profile, seconds)
-        except (_GivenUp, StillEvaluating) as ended:
+        except (Interrupted, StillEvaluating) as ended:
             self._put_back(attempt, refused=isinstance(ended, StillEvaluating))
         finally:
             metrics.end_decision(profile, of="podgroup")
@@ -294,8 +271,7 @@ class GroupCycle:
         members are in flight.
 
         Raises:
-            _GivenUp: because the group has changed meanwhile; members may still be in flight.
-            StillEvaluating: because values are evaluated first; the same.
+            StillEvaluating: because values are evaluated first; members may still be in flight.
         """
         differs = disagreement(attempt.group, attempt.pods, attempt.pipeline.kubernetes)
         failed = attempt.answers.failure if attempt.answers is not None else ""
@@ -304,7 +280,7 @@ class GroupCycle:
             return "error"
         try:
             return self._place_or_wait(attempt)
-        except (_GivenUp, StillEvaluating):
+        except StillEvaluating:
             raise
         except Exception as error:
             if not isinstance(error, PluginFailed):
@@ -314,23 +290,19 @@ class GroupCycle:
 
     def _place_or_wait(self, attempt: _GroupAttempt) -> str | Sequence[Needed]:
         """Place the members, or have them wait until there is space; see `_try_group`."""
-        pause()
         result, obstacle = "unschedulable", attempt.group.incomplete
         if obstacle is None and (needed := self._needed(attempt)):
             return needed
         decision = self._group_decision(attempt, obstacle)
-        pause()
         if decision.rows:
             result = "scheduled"
-        elif obstacle is None and self._is_unchanged(attempt):
+        elif obstacle is None:
             if needed := self._needed(attempt, again=True):
                 return needed
             if decision.tries:
                 decision, waits = self._preempt(attempt, decision)
                 result = "waiting_on_preemption" if waits else result
-            pause()
             self._reserve(attempt)
-            pause()
         self._group_reports.decided(attempt.group, decision)
         self._unschedulable(attempt, decision)
         return result
@@ -345,42 +317,11 @@ class GroupCycle:
         return needed_about(attempt.pods, *about)
 
     def _reserve(self, attempt: _GroupAttempt) -> None:
-        """Reserve nodes if the group has waited long; without any, delete it if it is half bound.
-
-        Nothing is done if the group or a member has changed.
-        """
+        """Reserve nodes if the group has waited long; if none are, delete a group half bound."""
         group, pipeline = attempt.group, attempt.pipeline
-        if not self._is_unchanged(attempt):
-            return
-        self._reservation.update(
-            group, attempt.queued, attempt.in_flight, self._clock(), attempt.answers
-        )
-        nominated = any(map(self._attempts.nominated_node, attempt.members))
-        if not nominated and self._is_unchanged(attempt):
+        self._reservation.update(group, attempt.queued, self._clock(), attempt.answers)
+        if not any(map(self._attempts.nominated_node, attempt.members)):
             self._delete_half_group(group, pipeline)
-
-    def _is_unchanged(self, attempt: _GroupAttempt) -> bool:
-        """Return whether the group and all members are as they were when the attempt began."""
-        return is_unchanged(attempt.group, attempt.definition, attempt.in_flight)
-
-    async def _in_slices(self, call: Callable[[], _Result], pipeline: Pipeline) -> _Result:
-        """Return the result of work about a group of this pipeline; other tasks run in its pauses.
-
-        Raises:
-            _GivenUp: this scheduler decides nothing more.
-        """
-        slices = TimeSlices(_SLICE_SECONDS, clock=self._clock)
-        with Work(call, slices) as work:
-            while not work.advance():
-                paused = self._clock()
-                with pipeline.metrics.suspended():
-                    await asyncio.sleep(_PAUSE_SECONDS)
-                self.turned = self._clock()
-                self._paused += self.turned - paused
-                if self._attempts.halted:
-                    raise _GivenUp
-                slices.begin()
-            return work.result()
 
     def _group_decision(self, attempt: _GroupAttempt, obstacle: str | None) -> GroupDecision:
         """Return the decision, with the members assumed; without one if there is an obstacle."""
@@ -402,9 +343,7 @@ class GroupCycle:
             seed=attempt.seed,
             answers=attempt.answers,
         )
-        began, paused = self._clock(), self._paused
-        decision = self._plan_and_commit(attempt, planner)
-        took = self._clock() - began - (self._paused - paused)
+        decision, took = timed(lambda: self._plan_and_commit(attempt, planner), self._clock)
         self._metrics.pod_group_decided(took)
         self._slow.decided(pipeline, str(group.key), took / len(attempt.members))
         for member in attempt.members:
@@ -412,19 +351,15 @@ class GroupCycle:
         return decision
 
     def _plan_and_commit(self, attempt: _GroupAttempt, planner: GroupPlanner) -> GroupDecision:
-        """Return the decision whose plan was committed, or why there is none.
-
-        Raises:
-            _GivenUp: the group or one of its members was changed in a pause.
-        """
+        """Return the decision whose plan was committed, or why there is none."""
         while True:
             plan = planner.plan()
             if isinstance(plan, GroupDecision):
                 return plan
             try:
                 self._commit(plan, attempt)
-            except (DecisionOutdated, PodRejected) as failure:
-                planner.failed(failure)
+            except PodRejected as rejection:
+                planner.rejected(rejection)
             else:
                 return plan.decision
 
@@ -432,15 +367,12 @@ class GroupCycle:
         """Assume the members on their nodes, and begin their bindings; or change nothing.
 
         Raises:
-            _GivenUp: in a pause the group or one of these members was changed.
             PodRejected: by a Reserve or Permit plugin.
             PluginFailed: if one of them fails.
-            DecisionOutdated: a member does not fit any more.
         """
         group, pipeline = attempt.group, attempt.pipeline
         scheduler, now = self._scheduler, self._clock()
-        joined = self._binding_of(group)
-        together = joined or self._new_binding(group)
+        together = self._binding_of(group) or self._new_binding(group)
         reserved = reserve_members(plan, pipeline, scheduler.state)
         members = {member.queued.pod.uid: member for member in attempt.members}
         chosen = [members[pod.uid] for pod, _, _ in reserved]
@@ -454,24 +386,17 @@ class GroupCycle:
             for one in assumed:
                 one.sampled = pipeline.metrics.sampled
                 one.permitted = permit(one, scheduler.waiting, now)
-            queued = [member.queued for member in chosen]
-            unchanged = are_unchanged(group, attempt.definition, queued, scheduler)
-            if not unchanged or together.called_off is not None or (joined and joined.over):
-                raise _GivenUp
             undo.pop_all()
         together.join(len(assumed))
         self._begin_bindings(zip(chosen, assumed, strict=True), now)
 
     def _begin_bindings(self, assumed: Iterable[tuple[Attempt, AssumedPod]], now: float) -> None:
-        """Begin the bindings of all these members; a member that has gone meanwhile is undone."""
-        scheduler, left = self._scheduler, deque(assumed)
+        """Begin the bindings of all these members; undo what is left if this is cancelled."""
+        left = deque(assumed)
         try:
             while left:
                 attempt, one = left.popleft()
-                if scheduler.queue.get(one.pod.uid) is not attempt.queued:
-                    _give_up(one, "it was deleted")
-                    continue
-                scheduler.state.announce(one.pod)
+                self._scheduler.state.announce(one.pod)
                 self._record(attempt, one.node, None)
                 self._bindings.begin(attempt, one, now)
                 pause()
@@ -489,25 +414,19 @@ class GroupCycle:
     ) -> tuple[GroupDecision, bool]:
         """Nominate the members where preemption makes space for all, or withdraw what they have.
 
-        Nobody is evicted if the group or a member has changed in a pause. Return the decision with
-        its message, and whether the members wait for victims.
+        Return the decision with its message, and whether the members wait for victims.
         """
         scheduler, group, members = self._scheduler, attempt.group, attempt.queued
-        try:
-            answer = preempt_for_group(
-                group,
-                attempt.pods,
-                attempt.pipeline,
-                scheduler.cluster,
-                self._cache,
-                seed=attempt.seed,
-                now=self._now(),
-                answers=attempt.answers,
-            )
-        except DecisionOutdated as failure:
-            return replace(decision, message=f"{decision.message} {failure}", outdated=True), False
-        if not self._is_unchanged(attempt):
-            return decision, False
+        answer = preempt_for_group(
+            group,
+            attempt.pods,
+            attempt.pipeline,
+            scheduler.cluster,
+            self._cache,
+            seed=attempt.seed,
+            now=self._now(),
+            answers=attempt.answers,
+        )
         if isinstance(answer, GroupNomination):
             victims, now = [*map(PodRef.of, answer.victims)], self._clock()
             for member in members:
@@ -541,7 +460,6 @@ class GroupCycle:
             self._attempts.count(member, "unschedulable")
             queued = member.queued
             queued.unschedulable_count, queued.decided_by_specs = count, by_specs
-            queued.outdated |= decision.outdated
             # Before the pod is in a queue again: its state says when the attempt began.
             self._record(member, None, decision.message, decision.cause)
             self._attempts.unschedulable(member, decision.plugins, decision.message)

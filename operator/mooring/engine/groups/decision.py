@@ -5,7 +5,6 @@ about one pod. It may take long, and pauses then.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
@@ -19,7 +18,6 @@ from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.placement import GroupSearch
 from mooring.engine.groups.search import (
     Assignment,
-    DecisionOutdated,
     SearchedMembers,
     without_node,
 )
@@ -46,7 +44,6 @@ from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupSource
 from mooring.model.resources import amount_text
 from mooring.model.wording import plural
-from mooring.pausing import around_pauses
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
@@ -56,10 +53,7 @@ __all__ = ["DomainTried", "GroupDecision", "decide_group", "placements_of", "pre
 _MOST_SUCCESSES: Final = 16
 """Placements that take the whole group and are compared by their scores."""
 _MOST_PLACEMENTS: Final = 1_024
-_MOST_PREEMPTIONS: Final = 8
-"""Searches for victims in one attempt; the cluster may change in the pauses of each."""
 _TOO_LONG: Final = "preemption: the search for the fewest victims takes too long"
-_OUTDATED: Final = "preemption: the cluster changed each time while victims were searched for"
 _PREEMPT_VERB: Final = "preemption: extender {} has a preemptVerb, and is not called for pod groups"
 _MOST_NAMED: Final = 3
 """Domains that a message names."""
@@ -86,9 +80,7 @@ class GroupDecision:
     unschedulable. `message` says why the members without a node have none, and `plugins` name what
     rejected them. `cause` is that of the first of them where nodes reject it. `fits` counts the
     members that found a node in the best placement. `bounded` says that not all placements could be
-    tried, and `by_specs` that nothing but the specs of the members was read of them. `outdated`
-    says that the cluster changed in each pause: the group is tried again after its backoff,
-    whatever happens.
+    tried, and `by_specs` that nothing but the specs of the members was read of them.
     """
 
     rows: Mapping[Uid, int]
@@ -101,7 +93,6 @@ class GroupDecision:
     fits: int = 0
     bounded: bool = False
     by_specs: bool = False
-    outdated: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,9 +105,6 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecisi
     """Return nodes for all these members, or for as many as the group needs beside the others.
 
     If the minimum has its nodes already, as many members get one as fit.
-
-    Raises:
-        DecisionOutdated: in a pause.
     """
     members, pipeline, cluster = searched.members, searched.pipeline, searched.cluster
     needed = max(group.minimum - group.scheduled_pods_count, 1)
@@ -224,37 +212,19 @@ def preempt_for_group(
     """Run the PostFilter plugins that know groups: nodes for the minimum, and who must leave.
 
     `now` is in seconds since the epoch. If several plugins reject the group, the last one's reason
-    is returned (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go). If the cluster changes
-    in pauses so that what was found is of no use, the plugins run again, with what is left of the
-    budget.
+    is returned (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go).
 
     The members are not nominated to nodes that extenders have filtered out, as `answers` say. If an
     extender has a verb for preemption, there is none: it is called for single pods.
-
-    Raises:
-        DecisionOutdated: the cluster changed each time, or until the budget was spent; its text
-            says so.
     """
     if answers is not None and (name := _preempt_extender(members, pipeline)):
         return Unschedulable(_PREEMPT_VERB.format(name))
-    budget = SearchBudget()
-    for _ in range(_MOST_PREEMPTIONS):
-        waiting = without_node(members, cluster)
-        needed = max(group.minimum - group.scheduled_pods_count, 1)
-        if len(waiting) < needed:
-            break
-        extended = answers.on(cluster, not_sent=True) if answers is not None else {}
-        dry_run = _GroupDryRun(
-            group, waiting, needed, pipeline, cluster, cache, seed, budget, extended
-        )
-        try:
-            answer = _run_post_filters(dry_run, pipeline, now)
-        except DecisionOutdated:
-            if budget.spent:
-                break
-        else:
-            return Unschedulable(_TOO_LONG) if budget.spent else answer
-    raise DecisionOutdated(_OUTDATED)
+    budget, waiting = SearchBudget(), without_node(members, cluster)
+    needed = max(group.minimum - group.scheduled_pods_count, 1)
+    extended = answers.on(cluster, not_sent=True) if answers is not None else {}
+    dry_run = _GroupDryRun(group, waiting, needed, pipeline, cluster, cache, seed, budget, extended)
+    answer = _run_post_filters(dry_run, pipeline, now)
+    return Unschedulable(_TOO_LONG) if budget.spent else answer
 
 
 def _preempt_extender(members: Sequence[Pod], pipeline: Pipeline) -> str:
@@ -264,24 +234,17 @@ def _preempt_extender(members: Sequence[Pod], pipeline: Pipeline) -> str:
 
 
 def _run_post_filters(dry_run: "_GroupDryRun", pipeline: Pipeline, now: float) -> GroupPreemption:
-    """Return the answer of the first plugin with a nomination, else of the last one.
-
-    Raises:
-        DecisionOutdated: in a pause; also if the members do not fit any more where a plugin has
-            nominated them, though the victims had left their nodes.
-    """
+    """Return the answer of the first plugin with a nomination, else of the last one."""
     state, metrics, point = dry_run.state(now), pipeline.metrics, ExtensionPoint.POST_FILTER
     answer: GroupPreemption = Unschedulable("")
     for plugin in pipeline.post_filter:
         if not isinstance(plugin, PodGroupPostFilterPlugin):
             continue
-        with metrics.all_at(point), around_pauses(dry_run.paused):
+        with metrics.all_at(point):
             answer = run_pod_group_post_filter(pipeline, plugin, state)
         if isinstance(answer, GroupNomination):
             break
     metrics.ended_with(point, status_of(answer))
-    if isinstance(answer, GroupNomination) and not dry_run.still_fits(answer):
-        raise DecisionOutdated
     return answer
 
 
@@ -320,7 +283,6 @@ class _GroupDryRun:
         self._placement: Placement | None = None
         self._dearest = 0
         """The most steps that one search has taken."""
-        self._paused = False
 
     def state(self, now: float) -> PodGroupPostFilterState:
         """Return the argument of the plugins."""
@@ -333,18 +295,6 @@ class _GroupDryRun:
         """Return whether what is left of the budget may not be enough for two more searches."""
         return self._budget.remaining < 2 * self._dearest
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Look after a pause whether what was found before is of use.
-
-        Raises:
-            DecisionOutdated: it is of no use.
-        """
-        yield
-        self._paused = True
-        if self._search.searched.is_outdated():
-            raise DecisionOutdated
-
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
         """Return the row of each member by uid, once these pods have left their nodes.
 
@@ -354,17 +304,6 @@ class _GroupDryRun:
         rows = self._rows(without)
         self._dearest = max(self._dearest, before - self._budget.remaining)
         return rows
-
-    def still_fits(self, nomination: GroupNomination) -> bool:
-        """Return whether the members fit on their nodes once the victims have left theirs.
-
-        It is looked at only if there was a pause.
-        """
-        if not self._paused:
-            return True
-        rows = {uid: self._cluster.row(node) for uid, node in nomination.nodes.items()}
-        known = {uid: row for uid, row in rows.items() if row is not None}
-        return self._search.validation.fit_once_ended(known, nomination.victims)
 
     def _rows(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
         if self._placement is not None:

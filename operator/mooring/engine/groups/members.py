@@ -1,12 +1,12 @@
 """The members of a group that are in the queue: they leave it together, and wait together."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
-from mooring.framework.queued_pod import GroupInFlight, QueuedPod, SubQueue
+from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupKey, PodGroup
 from mooring.pausing import pause
@@ -15,11 +15,8 @@ from mooring.state.pod_groups import PodGroupState
 
 __all__ = [
     "GroupBackoffs",
-    "are_unchanged",
     "group_of",
     "has_same_requirements",
-    "is_unchanged",
-    "put_in_flight",
     "take_members",
 ]
 
@@ -44,23 +41,19 @@ def take_members(
     queued: QueuedPod,
     scheduler: SchedulerState,
     now: float,
-    in_flight: GroupInFlight,
 ) -> list[QueuedPod]:
     """Take the members from the queue: this one first, then the others of its profile.
 
     They are in the order of priority, then age. Gated members stay where they are. If this is
-    cancelled in a pause, what was taken is put back. `in_flight` tells of their changes from now
-    on.
+    cancelled in a pause, what was taken is put back.
     """
     members = [queued]
-    put_in_flight(queued, in_flight, scheduler)
     try:
         pause()
         for other in tuple(_others(group, queued, scheduler)):
             member = scheduler.queue.pop_specific(other.pod.uid, now)
             if member is not None:
                 members.append(member)
-                put_in_flight(member, in_flight, scheduler)
             pause()
     except BaseException:
         for member in members:
@@ -69,44 +62,6 @@ def take_members(
     others = members[1:]
     others.sort(key=lambda m: (-m.pod.spec.priority, m.initial_attempt_timestamp))
     return [queued, *others]
-
-
-def put_in_flight(member: QueuedPod, in_flight: GroupInFlight, scheduler: SchedulerState) -> None:
-    """Have `in_flight` tell of changes of the member from now on; one on a node is one already."""
-    member.in_group = in_flight
-    in_flight.changed |= member.outdated or scheduler.cluster.is_placed(member.pod)
-
-
-def is_unchanged(group: PodGroupState, before: PodGroup | None, in_flight: GroupInFlight) -> bool:
-    """Return whether the group and its members are as they were when the attempt began.
-
-    `before` is the definition of the group then. Otherwise nothing may be evicted or reserved:
-    nothing would end such a nomination.
-    """
-    unchanged = not in_flight.changed and group.incomplete is None
-    return unchanged and has_same_requirements(group, before)
-
-
-def are_unchanged(
-    group: PodGroupState,
-    before: PodGroup | None,
-    assumed: Iterable[QueuedPod],
-    scheduler: SchedulerState,
-) -> bool:
-    """Return whether the group and these assumed members are as they were before the attempt.
-
-    The group has its minimum with them, then. Otherwise nothing may be bound. What other members
-    do makes no difference.
-    """
-    if group.incomplete is not None or not has_same_requirements(group, before):
-        return False
-    if group.scheduled_pods_count < group.minimum:
-        return False
-    queue = scheduler.queue
-    return all(
-        queue.get(member.pod.uid) is member and not member.outdated and not member.gated
-        for member in assumed
-    )
 
 
 def has_same_requirements(group: PodGroupState, before: PodGroup | None) -> bool:

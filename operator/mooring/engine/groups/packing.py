@@ -14,7 +14,7 @@ import numpy as np
 
 from mooring.engine.groups.backtracking import backtrack
 from mooring.engine.groups.budget import SearchBudget
-from mooring.pausing import pause, whole
+from mooring.pausing import pause
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
@@ -284,7 +284,7 @@ def _exact(items: Sequence[Item], free: IntArray) -> tuple[IntArray | None, bool
         eligible[:, rows].T.tolist(),
     )
     steps = SearchBudget(_MOST_STEPS)
-    if not whole(lambda: backtrack(len(moves.members), moves, steps)):
+    if not backtrack(len(moves.members), moves, steps):
         return None, not steps.spent
     found = np.zeros((len(items), free.shape[1]), np.int64)
     for item, (row, _) in zip(moves.members, moves.chosen, strict=True):

@@ -9,14 +9,13 @@ from typing import Final
 
 from mooring.engine.causes import cause_of
 from mooring.engine.groups.counting import CountingSearch
-from mooring.engine.groups.search import Assignment, DecisionOutdated, SearchedMembers
+from mooring.engine.groups.search import Assignment, SearchedMembers
 from mooring.engine.groups.trials import TrialSearch
-from mooring.engine.groups.validation import Validation
 from mooring.framework.diagnosis import Diagnosis
 from mooring.model.pod import Pod, Uid
 from mooring.state.columns import IntArray
 
-__all__ = ["DecisionOutdated", "GroupSearch"]
+__all__ = ["GroupSearch"]
 
 _MOST_SPECS: Final = 500
 """Different specs of members that are placed together; each is a search over all nodes."""
@@ -30,7 +29,6 @@ class GroupSearch:
     def __init__(self, searched: SearchedMembers) -> None:
         self.searched = searched
         self.counting = CountingSearch(searched)
-        self.validation = Validation(searched, self.counting)
         self._trials = TrialSearch(searched, self.counting)
 
     def without(self, pods: Collection[Pod]) -> "GroupSearch":
@@ -41,10 +39,6 @@ class GroupSearch:
         """Return nodes for the members on these rows (int64), or on any node.
 
         The state is as before afterwards. Once the budget is spent, hardly anything is tried.
-        After a pause it may not fit any more, which the plan finds out (`plan`).
-
-        Raises:
-            DecisionOutdated: in a pause.
         """
         members, extended = self.searched.members, self.searched.extended
         specs = len({(pod.spec, extended.get(pod.uid)) for pod in members})
@@ -53,7 +47,6 @@ class GroupSearch:
             cause = f"its members have {specs} different {what}, and at most {_MOST_SPECS} can be"
             return Assignment({}, len(members), 0, cause=f"{cause} placed together")
         with self.searched.trial() as trial:
-            self.counting.find_classes()
             counted = self.counting.all_counted()
             allowed = self.searched.allowed(candidates)
             if counted is None:

@@ -1,8 +1,4 @@
-"""Plans for a group: a node for each member, found for one state of the cluster, then assumed.
-
-Deciding changes nothing and may pause; other tasks may change the cluster then. So a plan knows
-which state it was made for, and `reserve_members` checks it where the members are assumed.
-"""
+"""Plans for a group: a node for each member, which `reserve_members` assumes."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -12,10 +8,8 @@ from typing import Final
 from mooring.engine.assumed import PodRejected, assume_and_reserve
 from mooring.engine.extenders.answers import Answers
 from mooring.engine.groups.budget import SearchBudget
-from mooring.engine.groups.counting import CountingSearch
 from mooring.engine.groups.decision import GroupDecision, decide_group
-from mooring.engine.groups.search import DecisionOutdated, SearchedMembers, without_node
-from mooring.engine.groups.validation import Validation
+from mooring.engine.groups.search import SearchedMembers, without_node
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
@@ -27,8 +21,7 @@ from mooring.state.pod_groups import PodGroupState
 __all__ = ["GroupPlan", "GroupPlanner", "reserve_members"]
 
 _MOST_PLANS: Final = 8
-"""In one attempt: Reserve or Permit may reject a member, or the cluster may change in pauses."""
-_ALWAYS_OUTDATED: Final = "the cluster changed each time while nodes were searched for"
+"""In one attempt: Reserve or Permit may reject a member each time."""
 _ALL_ON_NODES: Final = "all members are on nodes"
 
 
@@ -36,13 +29,11 @@ _ALL_ON_NODES: Final = "all members are on nodes"
 class GroupPlan:
     """The nodes that were found for members of a group.
 
-    `members` are all that were searched for. `validation` was made before the decision began, and
-    knows the version of the state then.
+    `members` are all that were searched for.
     """
 
     decision: GroupDecision
     members: Sequence[Pod]
-    validation: Validation
 
     @property
     def placed(self) -> list[tuple[Pod, int]]:
@@ -83,7 +74,7 @@ class GroupPlanner:
         self._plans_left = _MOST_PLANS
         self._rejected: dict[str, set[str]] = {}
         """By uid of a member the names of nodes that Reserve or Permit rejected."""
-        self._message = _ALWAYS_OUTDATED
+        self._message = ""
         self._plugins = frozenset[str]()
 
     def plan(self) -> GroupPlan | GroupDecision:
@@ -104,14 +95,9 @@ class GroupPlanner:
                 budget=self.budget,
                 extended=extended,
             )
-            validation = Validation(searched, CountingSearch(searched))
-            try:
-                decision = decide_group(self._group, searched)
-            except DecisionOutdated as outdated:
-                self.failed(outdated)
-                continue
+            decision = decide_group(self._group, searched)
             if decision.rows:
-                return GroupPlan(decision, members, validation)
+                return GroupPlan(decision, members)
             if not self._rejected:
                 return decision
             break
@@ -120,19 +106,14 @@ class GroupPlanner:
             message=self._message,
             plugins=self._plugins,
             bounded=True,
-            outdated=not self._rejected,
         )
 
-    def failed(self, failure: DecisionOutdated | PodRejected) -> None:
-        """Note why the last plan was not committed; the next one avoids a node that rejects.
+    def rejected(self, failure: PodRejected) -> None:
+        """Note why the last plan was not committed; the next one avoids the node that rejects.
 
         Raises:
             PodRejected: if it is not about a decision that goes on.
         """
-        if isinstance(failure, DecisionOutdated):
-            if self.budget.spent:
-                self._plans_left = 0
-            return
         if failure.pod is None:
             raise failure
         self._plugins |= {failure.plugin}
@@ -145,20 +126,17 @@ def reserve_members(
 ) -> list[tuple[Pod, str, ExitStack]]:
     """Assume and reserve all members on their rows, and return them with the names of the nodes.
 
-    Closing its stack undoes that for one member. If this is cancelled in a pause, no member is
-    assumed any more.
+    Closing its stack undoes that for one member. If this is cancelled in a pause, no member stays
+    assumed.
 
     Raises:
         PodRejected: by a Reserve plugin; no member is assumed any more.
         PluginFailed: if one of them fails; the same.
-        DecisionOutdated: a member does not fit any more; the same.
     """
     reserved = list[tuple[Pod, str, ExitStack]]()
     with ExitStack() as undo:
         for pod, row in plan.placed:
-            if not plan.validation.still_fits(pod, row):
-                raise DecisionOutdated
-            node = state.nodes.names[row]  # in a pause, the row may become another node's
+            node = state.nodes.names[row]
             stack = assume_and_reserve(pod, row, pipeline, state)
             undo.callback(stack.close)
             reserved.append((pod, node, stack))

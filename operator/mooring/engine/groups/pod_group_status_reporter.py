@@ -41,6 +41,7 @@ from mooring.model.wording import plural
 from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
 from mooring.time_slices import TimeSlices
+from mooring.turn import Turn
 
 __all__ = ["PodGroupStatusReporter"]
 
@@ -148,6 +149,7 @@ class PodGroupStatusReporter:
         served: Callable[[], Mapping[Kind, Resource]],
         placed: Callable[[float], None],
         busy: Callable[[], bool] = lambda: False,
+        turn: Turn | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -160,6 +162,7 @@ class PodGroupStatusReporter:
         self._served = served
         self._placed = placed
         self._busy = busy
+        self._turn = turn if turn is not None else Turn(clock)
         self._clock = clock
         self._wall_clock = wall_clock
         self._sleep = sleep
@@ -167,7 +170,7 @@ class PodGroupStatusReporter:
         self._phases: Counter[str] = Counter()
         self._dirty: dict[GroupKey, None] = {}
         self._statuses = StatusWriter[GroupKey](
-            "pod groups", self._write, lanes=_LANES, sleep=sleep
+            "pod groups", self._write, lanes=_LANES, turn=turn, sleep=sleep
         )
         self._slices = TimeSlices(clock=clock)
         self._running = False
@@ -238,7 +241,7 @@ class PodGroupStatusReporter:
         """Write until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._statuses.run())
-            tasks.create_task(self._look_at_changed())
+            tasks.create_task(self._turn.between(self._look_at_changed))
 
     async def _look_at_changed(self) -> NoReturn:
         """Have the groups looked at that changed, once a second."""

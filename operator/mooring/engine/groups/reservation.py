@@ -25,13 +25,13 @@ import numpy as np
 from mooring.engine.extenders.answers import Answers
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.decision import placements_of
-from mooring.engine.groups.members import group_of, is_unchanged
+from mooring.engine.groups.members import group_of
 from mooring.engine.groups.placement import GroupSearch
-from mooring.engine.groups.search import Assignment, DecisionOutdated, SearchedMembers
+from mooring.engine.groups.search import Assignment, SearchedMembers
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
-from mooring.framework.queued_pod import GroupInFlight, QueuedPod
+from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import Reservation
@@ -45,8 +45,6 @@ __all__ = ["GroupReservation"]
 
 _MOST_REMOVED: Final = 5_000
 """Pods that one search for nodes removes in its trials; each costs about 40 microseconds."""
-_COST_OF_AN_END: Final = 100
-"""What a search costs beside its own steps that ends because nodes changed in a pause."""
 _NOMINATED_SECONDS: Final = 300.0
 """How long members stay nominated that wait for no victims, where no nodes are reserved."""
 _PODS: Final = "pods"
@@ -96,7 +94,6 @@ class GroupReservation:
         self,
         group: PodGroupState,
         members: Sequence[QueuedPod],
-        in_flight: GroupInFlight,
         now: float,
         answers: Answers | None = None,
     ) -> None:
@@ -104,8 +101,7 @@ class GroupReservation:
 
         A reservation ends after as long as the group had to wait for it; then it is another's turn.
         If no nodes are found, they are searched for again after as long, or when nodes are added or
-        changed. If the group or a member changes in a pause, nothing is reserved. Nodes that
-        extenders have filtered out, as `answers` say, are not reserved.
+        changed. Nodes that extenders have filtered out, as `answers` say, are not reserved.
         """
         pipeline = members[0].pipeline
         after = _after(pipeline)
@@ -124,10 +120,8 @@ class GroupReservation:
             since = max(since, self._ended[1])
         if now - since < after or not self._is_due(group, after, now) or self._is_taken():
             return
-        pods, definition = [member.pod for member in members], group.definition
+        pods = [member.pod for member in members]
         rows = self._rows(group, pods, pipeline, answers)
-        if not is_unchanged(group, definition, in_flight):
-            return
         if rows is None:
             self._not_found[group] = _NotFound(now, self._cluster.nodes.topology_version)
             return
@@ -292,41 +286,20 @@ class GroupReservation:
     ) -> Mapping[Uid, int] | None:
         """Return a row for each member that is needed, by uid; None if no nodes are large enough.
 
-        Of the nodes with the most free, as few are taken as are enough. If the cluster changes in
-        pauses so that what was found is of no use, the search begins again, with what is left of
-        the budget.
+        Of the nodes with the most free, as few are taken as are enough.
         """
-        budget = SearchBudget()
         needed = max(group.minimum - group.scheduled_pods_count, 1)
-        while not budget.spent:
-            searched = SearchedMembers(
-                pods[:needed],
-                pipeline,
-                self._cluster,
-                self._cache,
-                seed=0,
-                rejected={},
-                budget=budget,
-                others=pods[needed:],
-                extended=answers.on(self._cluster, not_sent=True) if answers is not None else {},
-            )
-            if searched.is_outdated():
-                return None
-            search = GroupSearch(searched)
-            try:
-                return self._searched(search, group, pipeline, needed)
-            except DecisionOutdated:
-                budget.spend(_COST_OF_AN_END)
-        return None
-
-    def _searched(
-        self, search: GroupSearch, group: PodGroupState, pipeline: Pipeline, members: int
-    ) -> Mapping[Uid, int] | None:
-        """Return the result of one search.
-
-        Raises:
-            DecisionOutdated: in a pause.
-        """
+        searched = SearchedMembers(
+            pods[:needed],
+            pipeline,
+            self._cluster,
+            self._cache,
+            seed=0,
+            rejected={},
+            others=pods[needed:],
+            extended=answers.on(self._cluster, not_sent=True) if answers is not None else {},
+        )
+        search = GroupSearch(searched)
         with search.searched.trial():
             placements = placements_of(group, pipeline, self._cluster)
         if isinstance(placements, Unschedulable):
@@ -336,9 +309,8 @@ class GroupReservation:
             # Where all rows of a placement are not enough, fewer of them are not looked at.
             if self._promising(search, group, placement.rows) is None:
                 continue
-            for rows in self._growing(
-                placement.rows, members, _most_nodes(pipeline, self._cluster)
-            ):
+            most = _most_nodes(pipeline, self._cluster)
+            for rows in self._growing(placement.rows, needed, most):
                 found = self._placed(search, group, rows, removals)
                 if found is not None and found.complete:
                     return found.rows
@@ -355,19 +327,13 @@ class GroupReservation:
         """
         found = self._promising(search, group, rows)
         counted = search.counting.is_counted()
-        if found is None or (counted and not search.searched.paused):
+        if found is None or counted:
             return found
         leaving = self._pods_on(rows, self._leaving(group))
-        if not counted:
-            removals.spend(len(leaving))
-            if removals.spent or search.searched.budget.spent:
-                return None
-            found = search.without(leaving).place(rows)
-        if found.complete and search.searched.paused:
-            still_fit = search.validation.fit_once_ended(found.rows, leaving)
-            if not still_fit:
-                raise DecisionOutdated
-        return found
+        removals.spend(len(leaving))
+        if removals.spent or search.searched.budget.spent:
+            return None
+        return search.without(leaving).place(rows)
 
     def _promising(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray

@@ -1,11 +1,7 @@
-"""What every search for nodes for a group needs: its members, a trial with them, and pauses.
+"""What every search for nodes for a group needs: its members, and a trial with them."""
 
-A long search pauses. Its trial is closed then, because other tasks change the cluster, and made
-again afterwards. What it finds may not fit any more: the plan knows (`plan`).
-"""
-
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Self
@@ -21,14 +17,12 @@ from mooring.framework.card_plugin import assign_devices
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod, Uid
-from mooring.pausing import Interrupted, around_pauses, pauses
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 __all__ = [
     "Assignment",
-    "DecisionOutdated",
     "MembersTrial",
     "Rows",
     "SearchedMembers",
@@ -61,15 +55,11 @@ class Assignment:
         return len(self.rows) == self.wanted
 
 
-class DecisionOutdated(Interrupted):
-    """In a pause the cluster changed so much that what was found before is of no use."""
-
-
 class MembersTrial:
     """The members that are placed so far, in a trial in which no member is nominated to a node.
 
     Those that are not searched for are not nominated either, and the pods that count as ended are
-    on no node. The trial is open inside `with`, but for pauses.
+    on no node.
     """
 
     def __init__(self, searched: "SearchedMembers") -> None:
@@ -79,14 +69,18 @@ class MembersTrial:
         self._placed: list[tuple[Pod, int, ExitStack]] = []
 
     def __enter__(self) -> Self:
-        self._open()
-        self._paused = around_pauses(self._closed)
-        self._paused.__enter__()
+        cluster, searched = self._cluster, self._searched
+        if searched.ended or len(cluster.nominations):
+            trial = self._without.enter_context(cluster.trial())
+            for pod in chain(searched.members, searched.others):
+                trial.withdraw(pod.uid)
+            for pod in searched.ended:
+                trial.remove(pod.uid)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._paused.__exit__(None, None, None)
-        self._close()
+        self.clear()
+        self._without.close()
 
     @property
     def rows(self) -> Rows:
@@ -95,7 +89,10 @@ class MembersTrial:
 
     def add(self, pod: Pod, row: int) -> None:
         """Put the member on the row, and on the GPU cards that it would get there."""
-        self._placed.append((pod, row, self._added(pod, row)))
+        with ExitStack() as undo:
+            undo.enter_context(self._cluster.trial()).add(pod, row)
+            assign_devices(self._searched.pipeline.reserve, pod, row)
+            self._placed.append((pod, row, undo.pop_all()))
 
     def drop_last(self) -> None:
         """Take the member that was added last from its node."""
@@ -106,57 +103,11 @@ class MembersTrial:
         while self._placed:
             self.drop_last()
 
-    @contextmanager
-    def _closed(self) -> Iterator[None]:
-        """Close the trial for a pause.
-
-        Raises:
-            DecisionOutdated: the rows of nodes, or topology domains, are not what they were, or a
-                member got a node.
-        """
-        searched = self._searched
-        self._close()
-        # Some members are on nodes already if this is about a plan that is being committed.
-        waiting = without_node(searched.members, self._cluster)
-        yield
-        if searched.is_outdated(waiting):
-            raise DecisionOutdated
-        self._open()
-
-    def _open(self) -> None:
-        cluster, searched = self._cluster, self._searched
-        if searched.ended or len(cluster.nominations):
-            trial = self._without.enter_context(cluster.trial())
-            for pod in chain(searched.members, searched.others):
-                trial.withdraw(pod.uid)
-            for pod in searched.ended:
-                if cluster.is_placed(pod):
-                    trial.remove(pod.uid)
-        placed, self._placed = self._placed, []
-        for pod, row, _ in placed:
-            self.add(pod, row)
-
-    def _close(self) -> None:
-        for _, _, added in reversed(self._placed):
-            added.close()
-        self._without.close()
-
-    def _added(self, pod: Pod, row: int) -> ExitStack:
-        with ExitStack() as undo:
-            undo.enter_context(self._cluster.trial()).add(pod, row)
-            assign_devices(self._searched.pipeline.reserve, pod, row)
-            return undo.pop_all()
-
 
 def without_node(members: Sequence[Pod], cluster: ClusterView) -> list[Pod]:
     """Return the members that are on no node; another scheduler may bind some."""
     columns = cluster.pod_columns
     return [pod for pod in members if columns.slot(pod.uid, nominated=False) is None]
-
-
-def _version(cluster: ClusterView) -> tuple[int, int]:
-    """Return what changes with the nodes that exist, their rows, labels and taints."""
-    return cluster.nodes.topology_version, len(cluster.nodes)
 
 
 class SearchedMembers:
@@ -196,8 +147,6 @@ class SearchedMembers:
         self.extended = extended or {}
         self.lowest = min(members, key=lambda pod: pod.spec.priority)
         """The member with the lowest priority."""
-        self._version = _version(cluster)
-        self._pauses = pauses()
 
     def trial(self) -> MembersTrial:
         """Return a trial in which no member is nominated or placed yet."""
@@ -206,8 +155,7 @@ class SearchedMembers:
     def without(self, pods: Collection[Pod]) -> "SearchedMembers":
         """Return the same search, as if these pods had left their nodes.
 
-        They are removed in its trials, where they have not left them by then. That costs some 40
-        microseconds for each pod and trial.
+        They are removed in its trials, which costs some 40 microseconds for each pod and trial.
         """
         return SearchedMembers(
             self.members,
@@ -223,25 +171,9 @@ class SearchedMembers:
         )
 
     @property
-    def paused(self) -> bool:
-        """Whether there was a pause since this was made, in which the cluster may have changed."""
-        return pauses() != self._pauses
-
-    @property
     def extended_rejects(self) -> bool:
         """Whether extenders have filtered out any node for any member."""
         return any((nodes.codes > 0).any() for nodes in {*self.extended.values()})
-
-    def is_outdated(self, members: Sequence[Pod] | None = None) -> bool:
-        """Return whether what was found before a pause is of no use, as DecisionOutdated says.
-
-        That is so if nodes came or went, or their labels or taints changed, or if one of these
-        members, or of all, is on a node now.
-        """
-        if _version(self.cluster) != self._version:
-            return True
-        searched = self.members if members is None else members
-        return len(without_node(searched, self.cluster)) < len(searched)
 
     def search(self, pod: Pod) -> NodeSearch:
         """Return the filters of the pod in the present state of the trial."""

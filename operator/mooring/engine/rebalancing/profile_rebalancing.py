@@ -44,7 +44,6 @@ from mooring.policy.errors import ProfileInvalid
 from mooring.policy.profile import API_VERSION, KIND
 from mooring.policy.rebalancing import Rebalancing
 from mooring.shielding import shielded
-from mooring.time_slices import REST, TimeSlices
 
 __all__ = [
     "BUDGET_SECONDS",
@@ -194,10 +193,9 @@ class ProfileRebalancing:
             until = parts.clock() + _PATIENCE_SECONDS
             while parts.busy() and parts.clock() < until:
                 await parts.sleep(LOOK_SECONDS)
-            slices = TimeSlices(_SLICE_SECONDS, rest=REST, clock=parts.clock)
             resting, position = parts.rests.resting(), record.position
             make_plan = partial(parts.make_plan, self.entry, section, resting, position)
-            plan = await slices.run(make_plan)
+            plan = await parts.scheduler.turn.run(make_plan)
         record.position = plan.position
         record.publish(plan, section)
         return plan
@@ -272,7 +270,7 @@ class ProfileRebalancing:
         for each in begun.values():
             parts.expected.keep(each)
             running.begun.append(each)
-            _in_task(self._move(each), parts.moves)
+            _in_task(parts.scheduler.turn.between(self._move, each), parts.moves)
 
     def _check_size(self, step: Step, moves: Sequence[Move]) -> None:
         limits, count = self._limits, len(moves)

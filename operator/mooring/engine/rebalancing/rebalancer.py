@@ -26,14 +26,19 @@ class Rebalancer:
         self._works: dict[str, tuple[ProfileRebalancing, asyncio.Task[NoReturn]]] = {}
         """By its name, the work for each profile as it is in force."""
         self._statuses = ProfileSectionWriter(
-            parts.profiles, "rebalancing", self._works.keys, self._status, sleep=parts.sleep
+            parts.profiles,
+            "rebalancing",
+            self._works.keys,
+            self._status,
+            turn=parts.scheduler.turn,
+            sleep=parts.sleep,
         )
 
     async def run(self) -> None:
         """Work until cancelled; then no place is kept any more."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._follow_profiles())
+                tasks.create_task(self._parts.scheduler.turn.between(self._follow_profiles))
                 tasks.create_task(self._statuses.run())
         finally:
             left = [*(task for _, task in self._works.values()), *self._parts.moves]
@@ -91,7 +96,8 @@ class Rebalancer:
                 record = self._records.setdefault(name, self._new_record())
                 write = partial(self._statuses.write, name)
                 work = ProfileRebalancing(entry, section, record, self._parts, write)
-                self._works[name] = work, asyncio.create_task(work.run())
+                steps = self._parts.scheduler.turn.between(work.run)
+                self._works[name] = work, asyncio.create_task(steps)
         for name, record in tuple(self._records.items()):
             if name not in self._works and not record.in_flight and not len(record.evictions):
                 del self._records[name]

@@ -1,4 +1,4 @@
-"""Carries the steps of a plan out in trials again: in their final order, and after all pauses."""
+"""Carries the steps of a plan out in trials again, in their final order."""
 
 from collections.abc import Sequence
 
@@ -18,20 +18,13 @@ def in_order(planning: Planning) -> list[Step]:
     """Return the steps with those first that gain most per move, as they are in that order.
 
     Where a step is not possible in that order, they are in the order in which they were found.
-    What is not possible either, because pods or nodes have changed in a pause, is left out.
     """
     found = planning.steps
     wanted = sorted(found, key=lambda step: -step.gain_per_move)
     steps = _possible(planning, wanted)
     if len(steps) < len(found) and wanted != found:
         steps = _possible(planning, found)
-    return [step for step in steps if all(_is_made(planning, move) for move in step.moves)]
-
-
-def _is_made(planning: Planning, move: Move) -> bool:
-    """Return whether the pod is on its target in the trial: both have outlived all pauses."""
-    placed = planning.cluster.pod(move.pod.uid)
-    return placed is not None and planning.cluster.nodes.name(placed.row) == move.target
+    return steps
 
 
 def _possible(planning: Planning, steps: Sequence[Step]) -> list[Step]:

@@ -3,9 +3,6 @@
 All pods of lower priority are regarded as gone. If the group fits then, they stay again, the most
 important first, as long as it still fits; those that cannot stay are the victims, on all nodes. A
 group that may only be disrupted as a whole is one victim.
-
-The search pauses (`PodGroupPostFilterState.place`), and pods may come and go meanwhile. So a unit
-names pods, and what is known of them is looked up again where it matters.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +27,6 @@ from mooring.plugins.default_preemption.victims import (
     protected,
     started,
 )
-from mooring.state.pod_groups import PodGroupState
 
 __all__ = ["preempt_for_group"]
 
@@ -53,32 +49,18 @@ class _Unit:
     `surplus` says that the pod's group keeps its minimum without it.
     """
 
-    single: tuple[Pod, int] | None
-    """The pod with its row; None for a group."""
+    pods: tuple[tuple[Pod, int], ...]
+    """The pods with their rows."""
     priority: int
-    group: PodGroupState | None = None
+    is_group: bool = False
     surplus: bool = False
-
-    @property
-    def pods(self) -> tuple[tuple[Pod, int], ...]:
-        """The pods with their rows; of a group its members that are on a node now.
-
-        None of a group whose priority was raised: it may not be lower any more.
-        """
-        if self.single is not None:
-            return (self.single,)
-        group = self.group
-        if group is None or group.priority > self.priority:
-            return ()
-        return tuple((placed.pod, placed.row) for placed in group.on_nodes)
 
     @property
     def importance(self) -> tuple[int, bool, bool, int, float]:
         """The most important unit has the smallest (moreImportantVictim); surplus is the least."""
-        pods = self.pods
-        size = len(pods) if self.group is not None else 0
-        earliest = min(started(pod) for pod, _ in pods)
-        return (-self.priority, self.group is None, self.surplus, -size, earliest)
+        size = len(self.pods) if self.is_group else 0
+        earliest = min(started(pod) for pod, _ in self.pods)
+        return (-self.priority, not self.is_group, self.surplus, -size, earliest)
 
 
 def preempt_for_group(state: PodGroupPostFilterState) -> GroupPreemption:
@@ -111,7 +93,7 @@ def preempt_for_group(state: PodGroupPostFilterState) -> GroupPreemption:
     if reprieve.ended_early:
         chosen = reprieve.on_the_nodes(chosen)
     rows = reprieve.rows
-    victims = [pod for unit in chosen for pod, _ in unit.pods if cluster.is_placed(pod)]
+    victims = [pod for unit in chosen for pod, _ in unit.pods]
     if limits.max_victims is not None and len(victims) > limits.max_victims:
         text = f"preemption: the group needs more than {limits.max_victims} victims."
         return Unschedulable(text, resolvable=True)
@@ -148,9 +130,8 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
     whole = cluster.pod_groups.disrupted_whole
     lower = (g for g in whole if g.priority < priority and g.key != state.group.key)
     for group in may_be_victims(lower, cluster, state.limits, state.now):
-        unit = _Unit(None, group.priority, group)
-        if unit.pods:
-            yield unit
+        if pods := tuple((placed.pod, placed.row) for placed in group.on_nodes):
+            yield _Unit(pods, group.priority, is_group=True)
     columns = cluster.pod_columns
     chosen = (columns.rows >= 0) & ~columns.nominated & (columns.priority < priority)
     chosen &= ~columns.evicting & ~columns.in_groups(group.number for group in whole)
@@ -165,7 +146,7 @@ def _potential(state: PodGroupPostFilterState) -> Iterator[_Unit]:
         row = int(columns.rows[slot])
         if pod is None or cluster.node(row) is None:
             continue
-        single.append(_Unit((pod, row), pod.spec.priority, surplus=bool(surplus[slot])))
+        single.append(_Unit(((pod, row),), pod.spec.priority, surplus=bool(surplus[slot])))
         if len(single) >= _MOST_UNITS:
             break
     yield from reversed(single)

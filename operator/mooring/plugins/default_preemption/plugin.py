@@ -26,14 +26,12 @@ from mooring.framework.post_filter import (
     PostFilterState,
     PreemptionCandidate,
     ProcessedCandidates,
-    Unfinished,
 )
 from mooring.framework.verdicts import Unschedulable
 from mooring.plugins.default_preemption.candidates import Candidate, select_candidate
 from mooring.plugins.default_preemption.dry_runs import (
     REMOVALS_PER_CHECK,
     DryRuns,
-    StepEnds,
     checks_of,
 )
 from mooring.plugins.default_preemption.groups import preempt_for_group
@@ -64,7 +62,7 @@ _MOST_LOOKED_AT: Final = 8_000
 """Potential victims that one decision compares with disruption budgets, 8 us each."""
 _MOST_IN_DRY_RUN: Final = 200
 """Potential victims on a node, members of its groups elsewhere included, with which a dry run may
-be made: it removes all of them, and puts them back, in one step, 60 us each time."""
+be made: it removes all of them, and puts them back, 60 us each time."""
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 _NO_CANDIDATE: Final = "no candidate node for preemption"
 
@@ -87,19 +85,6 @@ class DefaultPreemption:
 
         If extenders take part, all candidates are returned for them first.
         """
-        kept = state.kept
-        dry_runs = (
-            kept
-            if isinstance(kept, DryRuns)
-            else DryRuns(state.pod, members_first=self._knows_groups)
-        )
-        dry_runs.begin_step()
-        try:
-            return self._preempt(state, dry_runs)
-        except StepEnds:
-            return Unfinished(dry_runs)
-
-    def _preempt(self, state: PostFilterState, dry_runs: DryRuns) -> PostFilterResult:
         not_eligible = _not_eligible_to_preempt_others(state)
         if not_eligible is not None:
             return NotEligible(f"preemption: {not_eligible}")
@@ -109,7 +94,7 @@ class DefaultPreemption:
         by_extenders = np.isin(rows, state.diagnosis.extender_rows)
         rows, fitting = rows[~by_extenders], rows[by_extenders]
         rejections: Counter[str] = Counter()
-        candidates = self._find_candidates(state, rows, rejections, dry_runs)
+        candidates = self._find_candidates(state, rows, rejections)
         if candidates and state.preempt_extenders:
             return Candidates(tuple(_for_extenders(state, found) for found in candidates))
         if candidates:
@@ -126,7 +111,7 @@ class DefaultPreemption:
         return preempt_for_group(state)
 
     def _find_candidates(
-        self, state: PostFilterState, rows: IntArray, rejections: Counter[str], dry_runs: DryRuns
+        self, state: PostFilterState, rows: IntArray, rejections: Counter[str]
     ) -> list[Candidate]:
         """Return the candidates, as many as kube-scheduler compares, within the profile's limits.
 
@@ -140,7 +125,8 @@ class DefaultPreemption:
             rejections[_NO_VICTIMS] += len(rows)
             return []
         needs = state.dry_run.resource_requests
-        wholes = {n: partial(dry_runs.whole_group, g, state) for n, g in groups.items()}
+        dry_runs = DryRuns(state, members_first=self._knows_groups)
+        wholes = {n: partial(dry_runs.whole_group, g) for n, g in groups.items()}
 
         def potential_victims(needs: Mapping[str, int]) -> PotentialVictims:
             barred = _protected(state, groups)  # by slots, which dry runs change
@@ -151,12 +137,7 @@ class DefaultPreemption:
 
         potential = potential_victims(needs or {})
         if needs is None:
-            return self._that_hold(
-                lambda why: self._dry_run(state, potential, potential_victims, why, dry_runs),
-                lambda best: dry_runs.still_holds(state, best),
-                state,
-                rejections,
-            )
+            return self._dry_run(state, potential, potential_victims, rejections, dry_runs)
         if not potential.fits.any():
             _count_insufficient(potential, rejections)
             return []
@@ -164,12 +145,7 @@ class DefaultPreemption:
         ranked = potential.ranked(victims)
         is_exact = not (potential.has_groups or potential.may_match_budgets(state.cluster))
         if state.limits.max_victims or not is_exact:
-            return self._that_hold(
-                lambda why: self._by_requests(state, potential, ranked, why, dry_runs),
-                lambda best: dry_runs.still_holds(state, best, potential.free_on(best.row)),
-                state,
-                rejections,
-            )
+            return self._by_requests(state, potential, ranked, rejections, dry_runs)
         most = self._wanted(len(rows)) if state.preempt_extenders else 1
         return [potential.candidate(position, victims) for position in ranked[:most].tolist()]
 
@@ -201,29 +177,6 @@ class DefaultPreemption:
             for candidate in new
         )
 
-    @staticmethod
-    def _that_hold(
-        find: Callable[[Counter[str]], list[Candidate]],
-        still_holds: Callable[[Candidate], bool],
-        state: PostFilterState,
-        rejections: Counter[str],
-    ) -> list[Candidate]:
-        """Return the candidates that `find` returns, of which the cheapest holds now.
-
-        Raises:
-            StepEnds: before they are found.
-        """
-        while True:
-            why = Counter[str]()
-            candidates = find(why)
-            if (
-                not candidates
-                or state.preempt_extenders
-                or still_holds(select_candidate(candidates))
-            ):
-                rejections.update(why)
-                return candidates
-
     def _by_requests(
         self,
         state: PostFilterState,
@@ -240,7 +193,7 @@ class DefaultPreemption:
         for position in _looked_at(ranked, potential.counts, state.seed):
             row, looked = int(potential.rows[position]), looked + 1
             victims, free = potential.victims_at(position), potential.free_on(row)
-            found = dry_runs.candidate(state, row, victims, free)
+            found = dry_runs.candidate(row, victims, free)
             if isinstance(found, Candidate):
                 candidates.append(found)
             else:
@@ -262,7 +215,7 @@ class DefaultPreemption:
     ) -> list[Candidate]:
         """Return the candidates that dry runs find, as many as kube-scheduler compares.
 
-        One decision must not hold up all others for long. So where there can be more candidates
+        One decision must not keep others waiting for long. So where there can be more candidates
         than kube-scheduler compares in any cluster, the number of checks is bounded; of a pod with
         many terms or volumes there are fewer, because each check is about all of them. Then half of
         the checks are about the nodes where requests alone would need the cheapest victims, which
@@ -283,7 +236,7 @@ class DefaultPreemption:
                 rejections[_NOT_TRIED] += len(order) - number
                 break
             victims = _few_enough(potential.victims_at(position))
-            found = dry_runs.candidate(state, int(potential.rows[position]), victims)
+            found = dry_runs.candidate(int(potential.rows[position]), victims)
             left -= 1 + sum(len(pods_of(victim)) for victim in victims) / REMOVALS_PER_CHECK
             if isinstance(found, Candidate):
                 candidates.append(found)

@@ -23,7 +23,6 @@ __all__ = [
     "WholeGroup",
     "by_importance",
     "cost_of",
-    "key_of",
     "leaves_for",
     "may_be_victims",
     "pods_of",
@@ -46,9 +45,7 @@ class WholeGroup:
     """
 
     __slots__ = (
-        "_evicting",
         "_on",
-        "_rows",
         "cost",
         "group",
         "importance",
@@ -60,8 +57,7 @@ class WholeGroup:
     def __init__(self, group: PodGroupState, cluster: ClusterView) -> None:
         self.group = group
         self.priority = group.priority
-        self._rows = _rows(group)
-        evicting = self._evicting = _evicting(group, cluster)
+        evicting = _evicting(group, cluster)
         staying = [placed for placed in group.on_nodes if placed.pod.uid not in evicting]
         self.members = tuple([(placed.pod, placed.row) for placed in staying])
         self.pods = tuple([placed.pod for placed in staying])
@@ -80,19 +76,6 @@ class WholeGroup:
         """Return the members on the row."""
         return self._on.get(row, ())
 
-    def is_current(self, cluster: ClusterView) -> bool:
-        """Return whether the group has the same priority, and the same members on the same rows."""
-        return (
-            self.priority == self.group.priority
-            and self._rows == _rows(self.group)
-            and self._evicting == _evicting(self.group, cluster)
-        )
-
-
-def _rows(group: PodGroupState) -> dict[Pod, int]:
-    """Return the row of each member; a dry run puts them back in another order."""
-    return {placed.pod: placed.row for placed in group.on_nodes}
-
 
 def _evicting(group: PodGroupState, cluster: ClusterView) -> AbstractSet[Uid]:
     among = cluster.evictions.among
@@ -101,11 +84,6 @@ def _evicting(group: PodGroupState, cluster: ClusterView) -> AbstractSet[Uid]:
 
 Victim: TypeAlias = Pod | WholeGroup
 _Victim = TypeVar("_Victim", bound=Victim)
-
-
-def key_of(victim: Victim) -> Uid | int:
-    """Return what identifies the victim."""
-    return victim.group.number if isinstance(victim, WholeGroup) else victim.uid
 
 
 def pods_of(victim: Victim) -> Sequence[Pod]:
