@@ -123,10 +123,6 @@ class Columns:
         self.bytes = 0
         """About how much memory the columns and their keys take."""
 
-    def __len__(self) -> int:
-        """Return how many columns there are."""
-        return len(self._columns)
-
     def take(self, key: _Key, changes: ChangeLog, key_bytes: int, *, copies: bool = True) -> Column:
         """Return the column with this key, which follows this log, for one more user."""
         column = self._columns.get(key)
