@@ -409,6 +409,14 @@ MUTATIONS: Final = (
         "            self._scheduler.state.withdraw(uid)\n            self._forget_claims(uid)\n",
         "            self._forget_claims(uid)\n",
     ),
+    Mutation(
+        "changed-in-an-attempt",
+        "what a watch tells is taken over in the middle of an attempt",
+        "turn.py",
+        "        if not self._lock.locked():\n            async with self:\n"
+        "                await slices.run(call)\n            return\n",
+        "        await slices.run(call)\n        return\n",
+    ),
 )
 
 
