@@ -35,7 +35,7 @@ from mooring.cel.values import (
 __all__ = ["OPERATORS", "OVERLOADS", "OVERLOADS_1_36"]
 
 Value = Any
-_PER_PAIR: Final = 6
+_PER_PAIR: Final = 4
 """Comparing two elements: so much that lists end where they do in Kubernetes, at 707 elements."""
 _MOST_RANGE: Final = 1_000_000
 _MADE_AT_ONCE: Final = 50_000

@@ -17,10 +17,10 @@ from mooring.model.bounded_cache import cached
 
 __all__ = ["Pattern", "PatternError", "compile_pattern"]
 
-_PER_ITEM: Final = 16
-"""Characters, times instructions, that are as much work as an element of a list."""
-_PER_MATCH: Final = 4
-"""Elements of a list that take as long as to make one match."""
+_PER_ITEM: Final = 8
+"""Characters, times instructions, that are as much work as a node of a tree."""
+_PER_MATCH: Final = 8
+"""Nodes that take as long as to make one match."""
 _MOST_MEMORY: Final = 2 * 2**20
 """Bytes that a pattern may take, with the states that its searches keep."""
 _MOST_KEPT: Final = 32

@@ -121,12 +121,14 @@ class Joined:
 LISTS: Final = frozenset((tuple, list, Joined))
 _COPIED: Final = 64
 """Lists up to this size are copied rather than joined."""
-MOST_WORK: Final = 3_000_000
+MOST_WORK: Final = 2_000_000
 """The work of one evaluation: a second or less. What Kubernetes' limit of costs permits is less."""
 _WORK_PER_STEP: Final = 4_000
 """How much of it is done before the evaluation may pause."""
+_PER_ELEMENT: Final = 2
+"""What looking at an element of a list is, in nodes of a tree."""
 _PER_ITEM: Final = 8
-"""Characters that are as much work as an element of a list."""
+"""Characters that are as much work as a node."""
 LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 
 
@@ -326,7 +328,7 @@ def iterate(value: Value) -> Iterator[Value]:
 
 def at_once(value: Value) -> Iterator[Value]:
     """Yield the elements of a list for an operation that looks at all of them in one step."""
-    work.spend(size_of(value))
+    work.spend(_PER_ELEMENT * size_of(value))
     return paced(iterate(value))
 
 

@@ -29,16 +29,16 @@ from mooring.plugins.dynamic_resources.reads import (
 __all__ = ["Compile", "Selector", "Selectors", "cel_selectors"]
 
 
-_MOST_WORK: Final = 6_000_000
+_MOST_WORK: Final = 3_000_000
 """What new answers may take where nothing pauses, in the units of `Work`: about a second."""
-_MOST_WORK_IN_SLICES: Final = 60_000_000
+_MOST_WORK_IN_SLICES: Final = 30_000_000
 """What they may take for a search on all nodes that may pause."""
 _UNITS_PER_EVALUATION: Final = 400
-_UNITS_PER_WORK: Final = 2
+_UNITS_PER_WORK: Final = 3
 _UNITS_IF_KNOWN: Final = 50
 _UNITS_PER_ADVANCE: Final = 20_000
 """What an answer, or a part of it, costs a decision, in the units of `Evaluations`."""
-_BRIEF_WORK: Final = 12_000
+_BRIEF_WORK: Final = 8_000
 """What an evaluation may take that does not pause: some milliseconds."""
 
 
