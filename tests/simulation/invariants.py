@@ -102,6 +102,7 @@ from simulation.volume_invariants import (
     no_node_has_more_volumes_than_it_can_attach,
     no_volume_is_asked_for_where_there_is_no_space,
     no_volume_is_held_for_a_pod_that_is_not_bound,
+    no_volume_is_held_for_a_pod_that_is_queued,
 )
 
 if TYPE_CHECKING:
@@ -293,6 +294,7 @@ AT_EVERY_REQUEST: Final[tuple[Callable[["World", "Sent"], str | None], ...]] = (
     no_budget_is_charged_for_a_pod_that_stays,
     no_preemption_has_more_victims_than_its_profile_allows,
     whoever_has_pods_evicted_is_nominated,
+    no_volume_is_held_for_a_pod_that_is_queued,
 )
 AT_EVERY_CHANGE: Final[tuple[Callable[["World", Change], str | None], ...]] = (
     no_node_holds_more_than_it_has,

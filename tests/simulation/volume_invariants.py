@@ -25,7 +25,7 @@ from simulation.state_invariants import engines
 from simulation.storage import Change, Raw
 
 if TYPE_CHECKING:
-    from simulation.world import World
+    from simulation.world import Sent, World
 
 __all__ = [
     "every_pod_whose_claims_would_do_is_bound",
@@ -33,6 +33,7 @@ __all__ = [
     "no_node_has_more_volumes_than_it_can_attach",
     "no_volume_is_asked_for_where_there_is_no_space",
     "no_volume_is_held_for_a_pod_that_is_not_bound",
+    "no_volume_is_held_for_a_pod_that_is_queued",
 ]
 
 
@@ -153,6 +154,22 @@ def no_volume_is_held_for_a_pod_that_is_not_bound(world: "World") -> str | None:
                 uid
             ):
                 return f"{identity} holds volumes for {raw['metadata']['name']} ({uid})"
+    return None
+
+
+def no_volume_is_held_for_a_pod_that_is_queued(world: "World", sent: "Sent") -> str | None:
+    """Check what the replica that sends this assumes of volumes: nothing between two attempts."""
+    engine = dict(engines(world)).get(sent.identity)
+    if engine is None:
+        return None
+    scheduler = engine.scheduler
+    for queued in scheduler.queue:
+        uid = queued.pod.uid
+        is_tried = queued.queue is None or uid in scheduler.state.pods.assumed
+        if is_tried or uid in scheduler.being_bound:
+            continue
+        if scheduler.state.storage.volumes.holds(uid):
+            return f"{sent.identity} holds volumes for {queued.pod.key} ({uid})"
     return None
 
 
