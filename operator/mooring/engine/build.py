@@ -15,7 +15,7 @@ from mooring.engine.api import PluginApi
 from mooring.engine.at_bind import AtBind
 from mooring.engine.extenders.extenders import Extenders, tls_problem
 from mooring.engine.extenders.objects import ApiObjects
-from mooring.engine.groups.budget import SearchBudget
+from mooring.engine.groups.budget import TURN_SECONDS, SearchBudget
 from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
 from mooring.engine.housekeeping import Housekeeping
 from mooring.engine.loop import SchedulingLoop
@@ -60,7 +60,7 @@ logger = logging.getLogger(__name__)
 __all__ = ["Engine", "Options", "build_engine", "build_scheduler_state"]
 
 _MOST_DECISIONS: Final = 20_000
-"""What a plan of rebalancing may cost, in decisions about one pod: some seconds."""
+"""What a plan of rebalancing may cost, in decisions about one pod."""
 _MOST_PENDING: Final = 1_000
 """Unschedulable pods for which a plan makes room."""
 _BUSY: Final = 16
@@ -331,7 +331,7 @@ def build_engine(
         extender_client=extender_client or client,
         identity=identity,
         served=served,
-        make_plan=make_plan or partial(_make_plan, scheduler, now),
+        make_plan=make_plan or partial(_make_plan, scheduler, now, clock),
         clock=clock,
         now=now,
         sleep=sleep,
@@ -411,6 +411,7 @@ def _is_scheduled_in_groups(scheduler: SchedulerState, pod: Pod) -> bool:
 def _make_plan(
     scheduler: SchedulerState,
     now: Callable[[], float],
+    clock: Callable[[], float],
     entry: ActiveProfile,
     section: Rebalancing,
     resting: Collection[str],
@@ -419,6 +420,7 @@ def _make_plan(
     """Make a plan of rebalancing with pauses, by the decisions that the profile makes now."""
     from mooring.engine.rebalancing.planner import Planner  # noqa: PLC0415 - few profiles plan moves
 
+    until = clock() + TURN_SECONDS
     planner = Planner(
         scheduler.cluster,
         ResultCache(scheduler.state.nodes),
@@ -426,7 +428,7 @@ def _make_plan(
         scheduler.profiles,
         section,
         now=now,
-        budget=SearchBudget(_MOST_DECISIONS),
+        budget=SearchBudget(_MOST_DECISIONS, lambda: clock() >= until),
         pending=_unschedulable(scheduler, entry) if Goal.MAKE_ROOM in section.goals else (),
         resting=resting,
         position=position,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final
 
+from mooring.engine.groups.budget import TURN_SECONDS
 from mooring.engine.groups.members import group_of
 from mooring.engine.groups.status import gates_text
 from mooring.engine.result_cache import ResultCache
@@ -57,10 +58,8 @@ _NOMINATED: Final = "waits until the pods that it preempts have left its node"
 _UNKNOWN: Final = "not decided yet"
 _MOST_SUGGESTIONS: Final = 5
 _KEPT_SECONDS: Final = 2.0
-_MOST_SUGGESTING: Final = 1.0
-"""How long suggestions are looked for, in seconds; no decision is made meanwhile."""
 _MOST_SECONDS: Final = 8.0
-"""How long suggestions are looked for: whoever asks waits for them."""
+"""How long is looked for what keeps claims from devices: whoever asks waits for it."""
 
 
 def pod_state(scheduler: SchedulerState, uid: Uid) -> PodState | None:
@@ -390,7 +389,7 @@ async def smallest_suggestions(
     rest = TimeSlices(0.0, rest=REST, clock=clock)
     async with turn:
         with suppress(Interrupted):
-            await TimeSlices(clock=clock).run(find, lambda: clock() - first < _MOST_SUGGESTING)
+            await TimeSlices(clock=clock).run(find, lambda: clock() - first < TURN_SECONDS)
     await rest.pause()
     found.sort(key=lambda suggestion: suggestion.cost)
     return [

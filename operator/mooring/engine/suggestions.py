@@ -39,7 +39,7 @@ from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupSource
 from mooring.model.pod_spec import PodSpec
 from mooring.model.resources import CPU, MEMORY, amount_text
-from mooring.pausing import pause, pause_now
+from mooring.pausing import pause
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
 
@@ -212,7 +212,8 @@ class _Suggestions:
             try:
                 rows = self._decided(members, changes, without)
             except StillEvaluating:
-                pause_now()
+                self._pipeline.evaluations.advance()
+                pause()
                 continue
             # At once: in a pause a row may become another node's.
             examples = tuple(map(self._cluster.nodes.name, rows[:EXAMPLES].tolist()))

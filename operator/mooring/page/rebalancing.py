@@ -6,10 +6,11 @@ Nothing is written and no pod is moved: a plan is made in trials on the live sta
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from mooring.engine.groups.budget import SearchBudget
+from mooring.engine.groups.budget import TURN_SECONDS, SearchBudget
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.record import Published, RebalancingReport, ShownMove
 from mooring.engine.rebalancing.report import (
@@ -31,6 +32,7 @@ from mooring.page.turns import Turns
 from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.simulate.manifests import InputError
 from mooring.state.cluster_view import ClusterView
+from mooring.time_slices import REST, TimeSlices
 
 if TYPE_CHECKING:
     from mooring.engine.rebalancing.planner import Planner
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["PlanRequest", "PlansView"]
 
 _MOST_DECISIONS: Final = 5_000
-"""Of a plan that somebody asks for; with its rests it takes as long as a request may."""
+"""Of a plan that somebody asks for."""
 _MOST_PENDING: Final = 200
 """Pending pods that room is made for in such a plan, those of the highest priority."""
 
@@ -127,13 +129,17 @@ class PlansView:
             if entry is None:
                 raise InputError(f'there is no profile "{wanted.profile}" in force')
             section = _section(entry, wanted.goals)
-            planner = self._planner(entry, section)
+            rest = TimeSlices(0.0, rest=REST, clock=self._clock)
             try:
-                plan = await self._scheduler.turn.run(planner.plan)
+                report = await self._scheduler.turn.run(partial(self._report, entry, section))
             except PluginError as error:
                 raise InputError(str(error)) from None
-            report = plan_report(wanted.profile, section, plan, self._scheduler.cluster)
+            await rest.pause()
             return ShownPlan(rfc3339(self._now()), report)
+
+    def _report(self, entry: ActiveProfile, section: Rebalancing) -> PlanReport:
+        plan = self._planner(entry, section).plan()
+        return plan_report(entry.profile.name, section, plan, self._scheduler.cluster)
 
     def _planner(self, entry: ActiveProfile, section: Rebalancing) -> "Planner":
         from mooring.engine.rebalancing.planner import Planner  # noqa: PLC0415 - few ask for plans
@@ -145,6 +151,7 @@ class PlansView:
             if queued.pipeline is entry.pipeline and queued.times.state is PodState.UNSCHEDULABLE
         ]
         pending = [queued.pod for queued in sorted(waiting, key=by_priority)[:_MOST_PENDING]]
+        until = self._clock() + TURN_SECONDS
         return Planner(
             scheduler.cluster,
             ResultCache(scheduler.state.nodes),
@@ -152,7 +159,7 @@ class PlansView:
             scheduler.profiles,
             section,
             now=self._now,
-            budget=SearchBudget(_MOST_DECISIONS),
+            budget=SearchBudget(_MOST_DECISIONS, lambda: self._clock() >= until),
             pending=pending,
         )
 

@@ -1,9 +1,12 @@
 """How much a search about a group may cost."""
 
+from collections.abc import Callable
 from typing import Final
 
-__all__ = ["SearchBudget"]
+__all__ = ["TURN_SECONDS", "SearchBudget"]
 
+TURN_SECONDS: Final = 1.0
+"""How long a plan or an answer may take, while nothing is decided about pods."""
 _MOST_STEPS: Final = 3_000
 """What one decision about a group may cost in all its domains, in decisions about one pod."""
 
@@ -12,15 +15,19 @@ class SearchBudget:
     """How many steps may be taken in all. A step costs about as much as a decision about one pod.
 
     `remaining` is how many may still be taken; it is negative once more were taken than allowed.
+    `is_over` says whether there is no time for another one, where others wait.
     """
 
-    def __init__(self, steps: int = _MOST_STEPS) -> None:
+    def __init__(
+        self, steps: int = _MOST_STEPS, is_over: Callable[[], bool] = lambda: False
+    ) -> None:
         self.remaining = steps
+        self._is_over = is_over
 
     @property
     def spent(self) -> bool:
-        """Whether more steps were taken than allowed."""
-        return self.remaining < 0
+        """Whether more steps were taken than allowed, or the time is over."""
+        return self.remaining < 0 or self._is_over()
 
     def spend(self, steps: int) -> None:
         """Count steps that were taken."""

@@ -10,7 +10,7 @@ from mooring.framework.card_plugin import assign_devices
 from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
-from mooring.pausing import pause_now
+from mooring.pausing import pause
 from mooring.state.cluster import Trial
 
 __all__ = ["PlanTrial"]
@@ -64,7 +64,7 @@ class PlanTrial:
             yield trial
 
     def tried(self, work: Callable[[], _Result]) -> _Result:
-        """Return what the work returns; pause and try again while values that it needs are missing.
+        """Return what the work returns; evaluate the values that it needs, and pause meanwhile.
 
         Raises:
             StillEvaluating: the budget is spent.
@@ -76,7 +76,8 @@ class PlanTrial:
                 self._budget.spend(1)
                 if self._budget.spent:
                     raise
-            pause_now()
+            self._pipeline.evaluations.advance()
+            pause()
 
     def _make(self, leaves: Pod | None, comes: Pod | None, node: str) -> None:
         """Make a change: a pod leaves its node, one comes to a node, or both."""
