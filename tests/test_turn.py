@@ -159,26 +159,6 @@ async def test_what_is_delivered_may_pause_and_others_have_no_turn_then() -> Non
     assert notes.done == ["began", "ended", "other0"]
 
 
-async def test_nobody_who_delivers_waits_for_a_task_that_gets_the_turn_next() -> None:
-    turn, notes, ends = Turn(), Notes(), asyncio.Event()
-
-    async def next_turn() -> None:
-        async with turn:
-            await ends.wait()
-
-    async with turn:
-        waiting = asyncio.create_task(next_turn())
-        await settle()
-    # The turn is over, and the other task does not know it yet.
-    with pytest.raises(StopIteration):  # it has ended, and waited for nothing
-        turn.deliver(notes.note("read"), 1, TimeSlices()).send(None)
-    assert notes.done == []
-    ends.set()
-    await waiting
-    await turn.until_free()
-    assert notes.done == ["read"]
-
-
 async def test_a_full_inbox_holds_up_whoever_delivers() -> None:
     turn, notes, slices = Turn(), Notes(), TimeSlices()
 

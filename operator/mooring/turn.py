@@ -44,15 +44,9 @@ class Turn:
         self._inbox = deque[tuple[Callable[[], object], int]]()
         self._bytes = 0
         self._is_emptied = asyncio.Event()
-        self._asking = 0
-        """How many tasks wait for a turn."""
 
     async def __aenter__(self) -> None:
-        self._asking += 1
-        try:
-            await self._lock.acquire()
-        finally:
-            self._asking -= 1
+        await self._lock.acquire()
         self.holder = asyncio.current_task()
 
     async def __aexit__(self, *_: object) -> None:
@@ -98,7 +92,7 @@ class Turn:
 
         In another task's turn the call is left in the inbox; this waits only while that is full.
         """
-        if not self._lock.locked() and not self._asking:
+        if not self._lock.locked():
             async with self:
                 await slices.run(call)
             return
