@@ -293,7 +293,8 @@ def nobody_takes_the_room_of_a_nominated_pod(world: "World", change: Change) -> 
         world.books.pods[nominee.pod.uid]
         for nominee in state.nominations
         if state.nodes.names[nominee.row] == pod.node
-        and nominee.pod.spec.priority >= pod.priority
+        # A reservation keeps out pods of lower priority only.
+        and nominee.pod.spec.priority >= pod.priority + (nominee.reservation is not None)
         and nominee.pod.uid != pod.uid
         and _was_nominated(world, change.by, nominee.pod.uid, pod.node, decided_at)
     ]
