@@ -145,6 +145,23 @@ async def test_what_comes_in_a_turn_is_done_in_its_order_before_the_next_turn() 
     assert notes.done == ["first", "second", "third", "next"]
 
 
+async def test_whoever_had_the_turn_goes_on_when_the_inbox_is_empty() -> None:
+    turn, notes = Turn(), Notes()
+
+    def call() -> None:
+        pause_now()
+        notes.done.append("told")
+
+    async def comes() -> None:
+        await turn.deliver(call, 1, TimeSlices())
+
+    async with turn:
+        await _in_another_task(comes)
+    notes.done.append("after")
+    assert turn.is_free
+    assert notes.done == ["told", "after"]
+
+
 async def test_what_is_delivered_may_pause_and_others_have_no_turn_then() -> None:
     turn, notes = Turn(), Notes()
 

@@ -50,10 +50,11 @@ class Turn:
         self.holder = asyncio.current_task()
 
     async def __aexit__(self, *_: object) -> None:
-        if self._inbox:
-            self.holder = asyncio.create_task(self._empty_inbox())
-        else:
+        if not self._inbox:
             self._end()
+            return
+        self.holder = asyncio.create_task(self._empty_inbox())
+        await self.until_free()  # what follows may use the state
 
     def _end(self) -> None:
         self.holder = None
