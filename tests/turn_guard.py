@@ -52,7 +52,7 @@ def guard_turns() -> None:
 
 def _checked(self: ClusterState, name: str) -> Any:
     turn = _turns.get(self)
-    if turn is not None and not turn.is_free and _by_mooring():
+    if turn is not None and turn.holder is not None and _by_mooring() and not turn.is_free:
         raise NotTheirTurnError(f"{name} of the state is used in a turn of {turn.holder}")
     return object.__getattribute__(self, name)
 

@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -197,14 +196,14 @@ def known_pods(
 ) -> Iterator[PodSeen]:
     """Yield the pods on the node that the replica has bound there, or was told of.
 
-    Of those that another scheduler has bound, only what it was told of when it decided counts.
+    Of those that others have bound, only what it was told of when it decided counts: its API server
+    may be behind.
     """
-    books, told = world.books, partial(world.server.watches.told, identity, POD)
-    known, before = told(), told(at=decided_at - _TAKEN_IN_SECONDS)
+    books = world.books
+    told = world.server.watches.told(identity, POD, at=decided_at - _TAKEN_IN_SECONDS)
     for pod in books.on_node[name].values():
         binding = books.bound_by.get(pod.uid)
-        by_another = binding is not None and binding.what == BOUND_BY_ANOTHER
-        told_of = binding is None or binding.version <= (before if by_another else known)
+        told_of = binding is None or binding.version <= told
         if told_of or (binding is not None and binding.by == identity):
             yield pod
 

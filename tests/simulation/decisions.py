@@ -69,8 +69,8 @@ class Decisions:
             return
         scheduler = replica.scheduler.engine.scheduler
         state = scheduler.state
-        if scheduler.turn.holder is not None:
-            return  # a trial may be open
+        if state.is_tried:
+            return  # an attempt pauses, and tries pods on nodes
         if not state.pods.assumed:
             return
         known, before = self._assumed[identity], turns[-2] if len(turns) > 1 else now
