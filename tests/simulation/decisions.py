@@ -62,15 +62,15 @@ class Decisions:
 
     def look(self, replica: "Replica", now: float) -> None:
         """Note what the replica has assumed; to be called after each turn of it."""
-        identity = replica.identity
+        identity, scheduler = replica.identity, replica.scheduler
+        is_there = replica.alive and scheduler is not None
+        state = scheduler.engine.scheduler.state if scheduler is not None else None
+        if is_there and state is not None and state.is_tried:
+            return  # an attempt pauses, and tries pods on nodes
         turns = self._turned[identity]
         turns.append(now)
-        if not replica.alive or replica.scheduler is None:
+        if not is_there or state is None:
             return
-        scheduler = replica.scheduler.engine.scheduler
-        state = scheduler.state
-        if state.is_tried:
-            return  # an attempt pauses, and tries pods on nodes
         if not state.pods.assumed:
             return
         known, before = self._assumed[identity], turns[-2] if len(turns) > 1 else now
