@@ -227,7 +227,7 @@ def test_rules_decide_and_a_mistake_in_a_rule_is_located_in_the_status(
     status, reason, message = ready(broken)
     assert (status, reason) == ("False", "Invalid")
     mistake = 'unknown name "node.lables.disk", did you mean node.labels?'
-    mistake = f"spec.rules[0].filter: line 1, column 12: {mistake}"
+    mistake = f"spec.rules[0].filter: line 1, column 1: {mistake}"
     assert message == f"generation 1 stays in force: {mistake}"
     assert broken["status"]["inForceGeneration"] == 1
 
