@@ -21,7 +21,7 @@ from simulation.actors.faults import Faults
 from simulation.actors.gangs import Gangs
 from simulation.actors.groups import Groups
 from simulation.actors.kubelets import Kubelets
-from simulation.actors.moments import Moments
+from simulation.actors.moments import Moments, RareMoments
 from simulation.actors.moves import Moves
 from simulation.actors.neighbours import Neighbours
 from simulation.actors.nodes import Nodes
@@ -72,4 +72,5 @@ ACTORS: tuple[type[Actor], ...] = (
     PluginTrials,
     Protection,
     Coincidences,
+    RareMoments,
 )

@@ -111,15 +111,27 @@ class Coincidences(Actor):
             world.server.delete(PERSISTENT_VOLUME_CLAIM, found, self.name)
 
     def _after_consumers(self, _world: "World", change: "Change", raw: "Raw") -> float | None:
-        if change.resource is not RESOURCE_CLAIM or not pool_of(raw):
+        if change.resource is not RESOURCE_CLAIM or raw["metadata"].get("ownerReferences"):
             return None
-        return None if raw["status"].get("reservedFor") else 0.0
+        return 1.0 if pool_of(raw) and raw["status"].get("reservedFor") else None
 
     def _consumers(self, world: "World", raw: "Raw") -> None:
-        """Have two pods name the claim, one of which goes at once."""
+        """Have the consumers go, and two others come, of which one goes at once.
+
+        In between the claim has devices, reserved for nobody, as after an attempt that failed.
+        """
+        claim = _found(world, RESOURCE_CLAIM, raw)
+        if claim is None or not pool_of(claim):
+            return
+        consumers = {each["uid"] for each in claim["status"].get("reservedFor") or ()}
+        for found in world.server.storage.all(POD):
+            if found["metadata"]["uid"] in consumers:
+                world.server.remove(POD, found, self.name)
+        free = {"status": {"reservedFor": None}}
+        world.server.change(RESOURCE_CLAIM, claim, self.name, free)
         for goes in (True, False):
             self._made += 1
-            entry = {"name": "device", "resourceClaimName": raw["metadata"]["name"]}
+            entry = {"name": "device", "resourceClaimName": claim["metadata"]["name"]}
             labels = {CONSTRAINED: "by its devices"}
             spec = {"schedulerName": SCHEDULER, "resourceClaims": [entry]}
             name = f"late-{self._made}"

@@ -16,6 +16,7 @@ from mooring.kube.resources import POD
 from mooring.model.pod import Uid
 from simulation.actors.faults import FAULTS, Faults, drawn
 from simulation.actors.readers import QUESTIONS, Readers
+from simulation.network import Outcome
 from simulation.scenario import Actor, Plan, Step
 from simulation.state_invariants import leader
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from simulation.replica import Replica
     from simulation.world import World
 
-__all__ = ["Moments"]
+__all__ = ["Moments", "RareMoments"]
 
 _HAS: Final[dict[PodState, Callable[[SchedulerState], object]]] = {
     PodState.ACTIVE: lambda scheduler: scheduler.queue.has_active,
@@ -134,3 +135,26 @@ class Moments(Actor):
             world.server.delete(POD, raw, self.name)
         else:
             world.server.remove(POD, raw, self.name)
+
+
+class RareMoments(Actor):
+    """Draws more of what too few runs have met; `Moments` takes the steps."""
+
+    name = "rare moments"
+
+    def draw(self, plan: Plan) -> None:
+        """Draw faults while a pod is tried, and reads that go wrong."""
+        random = plan.random
+        if plan.subject or plan.chance(0.7):
+            return
+        tried = {"state": str(PodState.IN_FLIGHT), "of": Faults.name}
+        does = random.choice(("pause", "rotate", "half open", "expire"))
+        args = drawn(does, plan)
+        plan.step(plan.time(), Moments.name, "wait", **tried, then=does, args=args)
+        soon = {
+            "state": str(random.choice((PodState.BACKOFF, PodState.BINDING))),
+            "of": Faults.name,
+        }
+        args = {**drawn("requests", plan), "outcome": str(random.choice([*Outcome]))}
+        args |= {"what": random.choice(("get", "get", "watch")), "times": random.choice((1, 2))}
+        plan.step(plan.time(), Moments.name, "wait", **soon, then="requests", args=args)
