@@ -24,7 +24,7 @@ Raw = Mapping[str, Any]
 class Deciding:
     """Decides about pods in one cluster under one profile; `spec` is as a user writes it.
 
-    `extra` are plugins that the profile may name beside those shipped. For `most_per_decision` see
+    `extra` are plugins that the profile may name beside those shipped. For `most_per_attempt` see
     `Evaluations`.
     """
 
@@ -32,12 +32,12 @@ class Deciding:
         self,
         *objects: Raw,
         extra: tuple[type[Any], ...] = (),
-        most_per_decision: int | None = None,
+        most_per_attempt: int | None = None,
         **spec: Any,
     ) -> None:
         registry = Registry((*SHIPPED, *extra), {})
         self.scheduler = scheduler_state(
-            *objects, registry=registry, most_per_decision=most_per_decision
+            *objects, registry=registry, most_per_attempt=most_per_attempt
         )
         self.state, self.cluster = self.scheduler.state, self.scheduler.cluster
         in_force = put_profile(self.scheduler, registry=registry, **spec)

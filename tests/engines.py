@@ -20,6 +20,7 @@ from mooring.plugins import SHIPPED
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster
 from scheduler_states import put_profile
+from turn_guard import somebody_pauses
 
 __all__ = [
     "NO_BUDGET",
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 SECONDS: Final = 60.0
-NO_BUDGET: Final = Options(most_per_decision=None)
+NO_BUDGET: Final = Options(most_per_attempt=None)
 
 
 class Marked:
@@ -207,9 +208,9 @@ class Bindings:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """Return as soon as it holds."""
+    """Return as soon as it holds and no attempt pauses: what follows may use the state."""
     async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110 - the parts have no event for every state
+        while somebody_pauses() or not holds():  # noqa: ASYNC110 - the parts have no event for every state
             await asyncio.sleep(0)
 
 

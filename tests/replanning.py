@@ -72,7 +72,7 @@ class Replanning(Deciding):
         pipeline, budget = self.pipeline, budget or SearchBudget(MANY)
         what_if = WhatIf(self.cluster, ResultCache(self.state.nodes))
         movable = Movable(self.section, self.cluster, pipeline, (), lambda: NOW)
-        trial = PlanTrial(what_if, pipeline, budget)
+        trial = PlanTrial(what_if, pipeline)
         return Planning(what_if, pipeline, trial, budget, movable, self.section, lambda _: True)
 
     def plan(self, only_for: PodRef | GroupKey | None = None, **arguments: Any) -> Plan:

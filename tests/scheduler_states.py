@@ -29,13 +29,13 @@ def scheduler_state(
     *objects: Mapping[str, Any],
     registry: Registry = SHIPPED_ONLY,
     api: FakeApi | None = None,
-    most_per_decision: int | None = None,
+    most_per_attempt: int | None = None,
 ) -> SchedulerState:
     """Return a scheduler over these objects, in which no profile is in force and no pod waits.
 
-    For `most_per_decision` see `Evaluations`.
+    For `most_per_attempt` see `Evaluations`.
     """
-    options = Options(most_per_decision=most_per_decision)
+    options = Options(most_per_attempt=most_per_attempt)
     return build_scheduler_state(cluster(*objects), api or FakeApi(), registry, options=options)
 
 

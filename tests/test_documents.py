@@ -458,7 +458,8 @@ def test_the_pod_of_devices_md_is_explained_as_it_prints() -> None:
     deciding = Deciding(*nodes, pod("train", node="node-02"), *objects)
     waiting = parse_pod(pod("tune", spec={"resourceClaims": claims}))
     (plugin,) = (each for each in deciding.pipeline.filters if isinstance(each, ExplainsClaims))
-    *_, report = plugin.explain_claims(waiting)
+    report = plugin.explain_claims(waiting)
+    assert report is not None
     lines = [*claim_lines(plain(report), None)]
     assert len(lines) == 6
     what_if = WhatIf(deciding.cluster, ResultCache(deciding.state.nodes))

@@ -13,7 +13,7 @@ from mooring.pausing import Work
 from mooring.state.cluster import ClusterState
 from mooring.turn import Turn
 
-__all__ = ["NotTheirTurnError", "guard_turns"]
+__all__ = ["NotTheirTurnError", "guard_turns", "somebody_pauses"]
 
 _turns = WeakKeyDictionary[ClusterState, Turn]()
 """Whose turn it is to use the state of each replica."""
@@ -23,6 +23,11 @@ _paused = [0]
 
 class NotTheirTurnError(AssertionError):
     """The state was used while another task had the turn."""
+
+
+def somebody_pauses() -> bool:
+    """Return whether work pauses now, so that the state is somebody's."""
+    return bool(_paused[0])
 
 
 def guard_turns() -> None:

@@ -15,7 +15,7 @@ import click
 
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.rebalancing.plan import Plan
-from mooring.framework.evaluations import MOST_PER_DECISION
+from mooring.framework.evaluations import MOST_PER_ATTEMPT
 from mooring.pausing import Work
 from mooring.testing.builders import node, pdb, pod
 from mooring.time_slices import TimeSlices
@@ -140,7 +140,7 @@ def hostile(nodes: int) -> Replanning:
         *pods,
         *budgets,
         rebalancing={"goals": ["Violations", "Spread"]},
-        most_per_decision=MOST_PER_DECISION,
+        most_per_attempt=MOST_PER_ATTEMPT,
     )
 
 

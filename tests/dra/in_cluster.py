@@ -5,7 +5,8 @@ from itertools import count
 from typing import Final
 
 from dra.objects import Case, Object
-from mooring.framework.evaluations import Evaluations, StillEvaluating
+from mooring.framework.evaluations import Evaluations
+from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.events import Kind
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.objects import object_key, parse_object
@@ -37,13 +38,13 @@ class InCluster:
         self,
         given: Case | None = None,
         minor: str = "1.37",
-        most_per_decision: int | None = None,
+        most_per_attempt: int | None = None,
         most_bytes: int | None = None,
     ) -> None:
         self.state = ClusterState()
         self.view = ClusterView(self.state)
         self._rules = KUBERNETES_RULES[minor]
-        self.evaluations = Evaluations(most_per_decision)
+        self.evaluations = Evaluations(most_per_attempt)
         self.nodes = EquivalentNodes(self._rules, self.evaluations)
         if most_bytes is not None:
             self.nodes.most_bytes = most_bytes
@@ -72,13 +73,14 @@ class InCluster:
 
         return self.nodes.results(self.view.nodes, parsed, self.view, allocator)
 
-    def in_slices(self, claims: Sequence[Object]) -> tuple[ResultsOnNodes, int]:
-        """Return what `by_class` does, and in how many decisions that do little."""
-        for decisions in count(1):
-            self.evaluations.begin_decision()
+    def in_attempts(self, claims: Sequence[Object]) -> tuple[ResultsOnNodes, int]:
+        """Return what `by_class` does, and in how many attempts that do little."""
+        for attempts in count(1):
+            # What is searched on one node cannot be divided, so that later ones may do more.
+            self.evaluations.begin_attempt(members=attempts // 20)
             try:
-                return self.by_class(claims), decisions
-            except StillEvaluating:
+                return self.by_class(claims), attempts
+            except PluginFailed:
                 continue
         raise AssertionError
 

@@ -83,7 +83,7 @@ class Stage:
             client,
             node("a", cpu="1"),
             registry=Registry(SHIPPED, {"Acme": entry}),
-            options=Options(plugin_timeout_seconds=0.01, most_per_decision=None),
+            options=Options(plugin_timeout_seconds=0.01, most_per_attempt=None),
             plugins=BINDERS,
             metrics=metrics,
         )

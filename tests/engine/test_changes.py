@@ -60,9 +60,9 @@ def held(name: str, claim: str, *devices: str, on: str) -> list[Raw]:
     ]
 
 
-def suggested(*objects: Raw, pod: Raw, most: int | None = None) -> list[Suggestion]:
+def suggested(*objects: Raw, pod: Raw) -> list[Suggestion]:
     """Return all suggestions, the cheapest first."""
-    deciding = Deciding(*objects, most_per_decision=most)
+    deciding = Deciding(*objects)
     what_if = WhatIf(deciding.cluster, ResultCache(deciding.state.nodes))
     before = deciding.cluster.dynamic_resources.claim("default/mine")
     found = suggestions([parse_pod(pod)], deciding.pipeline, what_if)
@@ -203,14 +203,6 @@ def test_nothing_is_suggested_about_devices_that_never_match() -> None:
     objects = [*fleet(a=[gpu("d0", "l4")]), *held("other", "theirs", "d0", on="a"), claim]
     found = suggested(*objects, pod=with_claims("web", "mine"))
     assert not any(each.ended for each in found)
-
-
-def test_suggestions_go_on_where_a_decision_has_read_as_many_devices_as_it_may() -> None:
-    names = {f"n{index}": [gpu("d0", "h100"), gpu("d1")] for index in range(40)}
-    claim = device_claim("mine", request("big", **selecting(IS_LARGE)))
-    found = suggested(*fleet(**names), claim, pod=with_claims("web", "mine"), most=1_000)
-    assert "had no selector #0" in texts(found)[0]
-    assert found[0].nodes == 40
 
 
 @pytest.mark.parametrize("word", ["deleted", "allocated", "missing"])

@@ -21,7 +21,7 @@ from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, Skip
 from mooring.kube.client import ApiClient
 from mooring.model.events import Kind
-from mooring.model.node import HOSTNAME, ZONE
+from mooring.model.node import ZONE
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.documents import plain
@@ -33,7 +33,7 @@ from mooring.testing.storage_builders import pv, pvc
 from scheduler_states import put_profile
 
 SECONDS = 60.0
-SMALL_BUDGET = Options(most_per_decision=5_000)
+SMALL_BUDGET = Options(most_per_attempt=5_000, initial_backoff=0.01, max_backoff=0.01)
 
 
 async def test_pods_are_bound_the_most_important_first(
@@ -771,24 +771,19 @@ def ticking(seconds: float = 0.00025) -> Callable[[], float]:
     return lambda: next(ticks) * seconds
 
 
-async def test_a_pod_whose_rules_need_many_values_holds_no_other_pod_up(
+async def test_other_tasks_run_while_the_values_of_rules_are_evaluated(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Engine(client, *SERIALS, options=SMALL_BUDGET, clock=ticking())
     rules = [{"name": f"r{n}", "filter": REGEX.replace("x", f"x{n}")} for n in range(3)]
-    put_profile(engine.scheduler_state, "ruled", registry=PLUGINS, rules=rules)
-    engine.pending(pod("ruled", priority=10, spec={"schedulerName": "ruled"}))
-    engine.pending(*(pod(f"own-{number}") for number in range(20)))
+    engine = Engine(client, *SERIALS, clock=ticking(), rules=rules)
+    engine.pending(pod("ruled"))
     with interpretations(monkeypatch) as turns, engine.running():
-        await until(lambda: len(bindings.made) == 21 and not engine.loop.binding)
-    assert bindings.made[-1][0] == "ruled", "the others have waited for nothing"
+        await until(lambda: len(bindings.made) == 1 and not engine.loop.binding)
     assert turns[-1] == 3 * len(SERIALS)
-    most = max(after - before for before, after in pairwise(turns))
-    assert most <= 25, "a decision evaluates 5, and the loop some of a moment"
-    assert engine.decisions.of("default/ruled")[0].node is not None
+    assert max(after - before for before, after in pairwise(turns)) <= 10, "a slice of 2 ms"
 
 
-async def test_waiting_for_values_is_no_failed_attempt(
+async def test_an_attempt_that_evaluates_for_too_long_ends_with_a_reason_and_others_go_on(
     client: ApiClient, bindings: Bindings
 ) -> None:
     engine = Engine(client, *SERIALS, options=SMALL_BUDGET, rules=[{"name": "a", "filter": REGEX}])
@@ -796,9 +791,9 @@ async def test_waiting_for_values_is_no_failed_attempt(
     with engine.running():
         await until(lambda: len(bindings.made) == 1 and not engine.loop.binding)
     attempts = measured(engine, "scheduler_schedule_attempts_total")
-    assert attempts["default-scheduler", "error"] == 0
+    assert attempts["default-scheduler", "error"] > 1
     assert attempts["default-scheduler", "unschedulable"] == 0
-    assert not bindings.statuses
+    assert engine.decisions.of("default/web")[0].node is not None
 
 
 async def test_a_gang_whose_rules_need_many_values_is_placed_when_they_are_there(
@@ -815,13 +810,13 @@ async def test_a_gang_whose_rules_need_many_values_is_placed_when_they_are_there
     with engine.running():
         await until(lambda: len(bindings.made) == 3 and not engine.loop.binding)
     attempts = measured(engine, "scheduler_podgroup_schedule_attempts_total")
-    assert attempts == {("default-scheduler", "scheduled"): 1}
+    assert attempts["default-scheduler", "scheduled"] == 1
 
 
 APART = [{"name": "apart", "filter": 'node.pods({"app": pod.labels.app}) == 0'}]
 
 
-async def test_a_rule_counts_many_pods_in_slices_and_places_a_gang(
+async def test_a_rule_counts_many_pods_over_several_attempts_and_places_a_gang(
     client: ApiClient, bindings: Bindings
 ) -> None:
     """Each of the placed pods has labels of its own, so that none is counted with another."""
@@ -835,28 +830,6 @@ async def test_a_rule_counts_many_pods_in_slices_and_places_a_gang(
     placed = dict(bindings.made)
     assert {placed[f"g-{i}"] for i in range(3)} == {"a", "b", "c"}
     assert placed["x"] != "a"
-    assert not bindings.statuses, "to wait for counts is no failed attempt"
-
-
-async def test_an_attempt_that_pauses_goes_on_at_once_if_nothing_else_is_to_be_done(
-    client: ApiClient, bindings: Bindings
-) -> None:
-    others = [pod(f"o{n}", node="a", labels={"app": "x", "n": str(n)}) for n in range(300)]
-    nodes = [node(name, cpu="4", pods=999) for name in "ab"]
-    engine = Engine(client, *nodes, *others, options=SMALL_BUDGET, clock=lambda: 1.0)
-    evenly = {
-        "maxSkew": 1,
-        "topologyKey": HOSTNAME,
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"app": "x"}},
-    }
-    spread = {"topologySpreadConstraints": [evenly]}
-    engine.pending(*(pod(name, labels={"app": "x"}, spec=spread) for name in ("x", "y")))
-    with engine.running():
-        await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
-    assert [where for _, where in bindings.made] == ["b", "b"]
-    moved = engine.scheduler_state.queue.incoming()
-    assert moved["active", "PopFromBackoffQ"] > 0, "it has paused"
 
 
 async def test_a_pod_that_a_count_rejects_is_tried_again_when_a_counted_pod_leaves(
@@ -889,43 +862,7 @@ async def test_with_extenders_the_values_are_evaluated_before_they_are_called(
         engine.pending(*(pod(f"g-{i}", cpu="1", group=group, spec=of) for i in range(3)))
         with engine.running():
             await until(lambda: len(bindings.made) == 3 and not engine.loop.binding)
-    assert not bindings.statuses, "no attempt has failed"
     assert {len(arguments["NodeNames"]) for _, arguments in answers.asked} == {len(SERIALS)}
-
-
-async def test_values_of_a_profile_that_is_gone_are_evaluated_no_more(
-    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = Engine(client, *SERIALS, options=SMALL_BUDGET, clock=ticking())
-    rules = [{"name": "a", "filter": REGEX}]
-    put_profile(engine.scheduler_state, "ruled", registry=PLUGINS, rules=rules)
-    engine.pending(pod("ruled", spec={"schedulerName": "ruled"}))
-    with interpretations(monkeypatch) as turns, engine.running():
-        await until(lambda: turns[-1] > 0)
-        engine.scheduler_state.profiles.remove("ruled")
-        engine.pod_enqueuer.profiles_changed()
-        before = turns[-1]
-        engine.pending(pod("own"))
-        await until(lambda: len(bindings.made) == 1 and not engine.loop.binding)
-    assert turns[-1] <= before + 10
-
-
-async def test_profiles_take_turns_though_one_value_takes_longer_than_a_turn(
-    client: ApiClient, bindings: Bindings
-) -> None:
-    engine = Engine(client, *SERIALS, options=Options(most_per_decision=0), clock=ticking(0.002))
-    found = []
-    for name, times in (("heavy", 5), ("light", 1)):
-        rules = [{"name": f"r{n}", "filter": REGEX.replace("x", f"{n}x")} for n in range(times)]
-        in_force = put_profile(engine.scheduler_state, name, registry=PLUGINS, rules=rules)
-        found.append(in_force.pipeline.evaluations)
-        engine.pending(pod(name, spec={"schedulerName": name}))
-    heavy, light = found
-    with engine.running():
-        await until(lambda: heavy.is_behind and light.is_behind)
-        await until(lambda: not light.is_behind)
-        assert heavy.is_behind
-        await until(lambda: len(bindings.made) == 2 and not engine.loop.binding)
 
 
 @pytest.mark.parametrize("size", [1, 2])

@@ -66,12 +66,8 @@ REGISTRY = Registry((*SHIPPED, Breaks), {})
 class Beside:
     """A shadow profile for the pods of another scheduler, and that scheduler's bindings."""
 
-    def __init__(
-        self, *objects: dict[str, Any], most_per_decision: int | None = None, **spec: Any
-    ) -> None:
-        self.scheduler = scheduler_state(
-            *objects, registry=REGISTRY, most_per_decision=most_per_decision
-        )
+    def __init__(self, *objects: dict[str, Any], **spec: Any) -> None:
+        self.scheduler = scheduler_state(*objects, registry=REGISTRY)
         self.clock: float = 0
         self.woken = 0
         self.metrics = Metrics()
@@ -219,39 +215,6 @@ def test_a_pod_for_which_the_profile_has_no_node_is_unschedulable_and_evicts_not
     assert "Insufficient cpu" in beside.records()[0]["message"]
     assert "preemption" not in beside.records()[0]["message"]
     assert beside.scheduler.state.nominations.get(uid_of("web")) is None
-
-
-MANY_VALUES: dict[str, Any] = {
-    "rules": [{"name": "a", "filter": "!node.labels.serial.matches('^x(abc){60}')"}],
-    "most_per_decision": 2_000,
-}
-"""A rule that needs more values of SERIALS than one decision may evaluate."""
-SERIALS = tuple(node(f"n{i}", labels={"serial": f"n{i}"}) for i in range(20))
-
-
-def test_a_comparison_waits_until_the_values_of_its_rules_are_evaluated() -> None:
-    beside = Beside(*SERIALS, **MANY_VALUES)
-    for number in range(3):
-        beside.bind(pod(f"web-{number}"), "n1")
-    assert not beside.results(), "nothing is counted, as an error or otherwise"
-    (evaluations,) = beside.scheduler.profiles.evaluations
-    while evaluations.is_behind:
-        assert not beside.shadow.compare(until=-1.0), "meanwhile nothing is tried"
-        evaluations.advance()
-    assert beside.results().total() == 3
-    assert "error" not in beside.results()
-
-
-def test_a_pod_that_is_not_bound_for_long_is_compared_when_the_values_are_evaluated() -> None:
-    beside = Beside(*SERIALS, **MANY_VALUES)
-    beside.pending(pod("late"))
-    for beside.clock in (0, 100, 200):
-        beside.compare()
-    assert not beside.records()
-    (evaluations,) = beside.scheduler.profiles.evaluations
-    while evaluations.advance():
-        pass
-    assert beside.results() == {"pending": 1}
 
 
 amounts = st.sampled_from(["500m", "1", "1500m", "2"])

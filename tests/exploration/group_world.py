@@ -38,7 +38,7 @@ from mooring.testing.builders import coscheduling_pod_group, pod_group
 
 __all__ = ["SCENARIOS", "GroupWorld", "exploring"]
 
-_ONE_BACKOFF: Final = Options(initial_backoff=1.0, max_backoff=1.0, most_per_decision=None)
+_ONE_BACKOFF: Final = Options(initial_backoff=1.0, max_backoff=1.0, most_per_attempt=None)
 _METRICS: Final = Metrics()
 """Of all worlds: nothing is decided by them."""
 _IDLE: Final = 9.0

@@ -25,7 +25,7 @@ from scheduler_states import silent_pod_enqueuer
 
 __all__ = ["QueueWorld"]
 
-_ONE_BACKOFF: Final = Options(initial_backoff=1.0, max_backoff=1.0, most_per_decision=None)
+_ONE_BACKOFF: Final = Options(initial_backoff=1.0, max_backoff=1.0, most_per_attempt=None)
 """Each backoff takes as long, so that how often a pod was tried makes no different states."""
 
 

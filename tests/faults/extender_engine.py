@@ -61,7 +61,7 @@ class Engine(engines.Engine):
     def __init__(
         self, client: ApiClient, *objects: dict[str, Any], extenders: list[dict[str, Any]]
     ) -> None:
-        options = Options(initial_backoff=0.01, max_backoff=0.01, most_per_decision=None)
+        options = Options(initial_backoff=0.01, max_backoff=0.01, most_per_attempt=None)
         super().__init__(client, *objects, options=options, plugins={}, extenders=extenders)
         self.state = self.scheduler_state
 

@@ -234,7 +234,7 @@ class Engine(engines.Engine):
             *(node(f"n{i}") for i in range(3)),
             clock=clock,
             registry=announced(plugin),
-            options=Options(plugin_timeout_seconds=0.01, most_per_decision=None),
+            options=Options(plugin_timeout_seconds=0.01, most_per_attempt=None),
             metrics=metrics,
             plugins=points,
         )

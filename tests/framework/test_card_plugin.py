@@ -9,7 +9,7 @@ from devices.assuming import Assuming
 from devices.objects import gpu_node, share_pod, whole_pod
 from mooring.engine.outcome import ScheduleResult
 from mooring.framework.card_plugin import CardPlugin
-from mooring.framework.evaluations import StillEvaluating
+from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.verdicts import PluginError, Unschedulable
 from mooring.plugins.gpu_share.plugin import GPUShare
 from mooring.plugins.gpu_topology.plugin import GPUTopology
@@ -57,18 +57,14 @@ def test_a_card_that_was_lost_meanwhile_is_not_reserved(case: Case) -> None:
 
 
 @each_plugin
-def test_decisions_wait_until_the_cards_of_all_nodes_are_counted_between_them(case: Case) -> None:
+def test_attempts_count_the_cards_of_all_nodes_one_after_the_other(case: Case) -> None:
     enabled = {"multiPoint": {"enabled": [{"name": case.plugin.name}]}}
     nodes = [gpu_node(f"n{i}", 2, 16) for i in range(5)]
-    deciding = Deciding(*nodes, plugins=enabled, most_per_decision=1)
-    evaluations = deciding.pipeline.evaluations
+    deciding = Deciding(*nodes, plugins=enabled, most_per_attempt=1)
     assert isinstance(deciding.outcome(pod("plain")), ScheduleResult)
-    assert not evaluations.is_behind
-    with pytest.raises(StillEvaluating, match=f"nodes that {case.plugin.name} reads"):
-        deciding.outcome(case.pod)
-    assert evaluations.left_out() == []
-    assert 0.05 <= evaluations.refused(0.0) < 1
-    assert [evaluations.advance() for _ in range(5)] == [True, True, True, True, False]
+    for _ in range(4):
+        with pytest.raises(PluginFailed, match="counting the GPUs of the nodes takes longer"):
+            deciding.outcome(case.pod)
     assert isinstance(deciding.outcome(case.pod), ScheduleResult)
 
 

@@ -16,7 +16,6 @@ from mooring.model.events import Kind
 from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import parse_pod
 from mooring.observe.documents import plain
-from mooring.page import trials as trials_module
 from mooring.page.trials import MOST_PODS, CompareRequest, TryRequest, WhatIfRunner
 from mooring.page.turns import TrialsBusy
 from mooring.simulate.inputs import inputs_of
@@ -122,30 +121,18 @@ async def test_an_unschedulable_pod_is_told_why_and_what_would_help() -> None:
     assert first["change"] == "if it requested at most 8 of cpu instead of 64"
 
 
-async def test_a_pod_whose_rules_lack_values_is_told_to_try_again() -> None:
+async def test_what_rules_read_is_evaluated_in_as_many_trials_as_it_takes() -> None:
     serials = (node(f"n{i}", labels={"serial": f"n{i}"}) for i in range(40))
-    shared = scheduler_state(*serials, most_per_decision=5_000)
+    shared = scheduler_state(*serials, most_per_attempt=5_000)
     rule = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){60}')"}
-    evaluations = put_profile(shared, rules=[rule]).pipeline.evaluations
+    put_profile(shared, rules=[rule])
     trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
     (found,) = (await trials.tried(TryRequest(text(new(pod()))), everything))["results"]
     assert found["node"] is None
-    assert "values of nodes that rule dear reads are still being evaluated" in found["message"]
-    while evaluations.advance():
-        pass
-    (found,) = (await trials.tried(TryRequest(text(new(pod()))), everything))["results"]
+    assert "evaluating rule dear for the values of the nodes" in found["message"]
+    for _ in range(40):
+        (found,) = (await trials.tried(TryRequest(text(new(pod()))), everything))["results"]
     assert found["node"] is not None
-
-
-async def test_what_the_rules_of_an_edited_profile_read_is_evaluated_with_pauses(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(trials_module, "MOST_PER_DECISION", 5_000)
-    serials = [node(f"n{i}", labels={"serial": f"n{i}"}) for i in range(40)]
-    rule = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){60}')"}
-    profile = {**yaml.safe_load(PACKED), "spec": {"rules": [rule]}}
-    found = await tried(text(new(pod())), *serials, profile_text=yaml.safe_dump(profile))
-    assert found["results"][0]["node"] is not None
 
 
 async def test_other_work_runs_while_the_rules_of_an_edited_profile_are_planned() -> None:

@@ -5,7 +5,7 @@ import pytest
 from deciding import Deciding
 from devices.objects import gpu_node, share_pod, whole_pod
 from mooring.engine.outcome import ScheduleResult
-from mooring.framework.evaluations import StillEvaluating
+from mooring.framework.plugin_failures import PluginFailed
 from mooring.plugins.gpu_fragmentation import GPUFragmentation
 from mooring.testing.builders import pod
 from plugin_answers import PluginAnswers
@@ -18,12 +18,12 @@ OTHERS = (
 """Half of the demand is whole cards, half is halves of one."""
 
 
-def test_decisions_wait_until_the_cards_of_all_nodes_are_counted() -> None:
+def test_attempts_count_the_cards_of_all_nodes_one_after_the_other() -> None:
     enabled = {"multiPoint": {"enabled": [{"name": "GPUFragmentation"}]}}
     nodes = [gpu_node(f"n{i}", 2, 16) for i in range(3)]
-    deciding = Deciding(*nodes, plugins=enabled, most_per_decision=1)
+    deciding = Deciding(*nodes, plugins=enabled, most_per_attempt=1)
     for _ in range(2):
-        with pytest.raises(StillEvaluating):
+        with pytest.raises(PluginFailed):
             deciding.outcome(pod("plain"))
     assert isinstance(deciding.outcome(pod("plain")), ScheduleResult)
 

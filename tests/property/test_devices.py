@@ -13,7 +13,7 @@ from deciding import Deciding
 from devices.objects import gpu_node, share_pod, whole_pod
 from mooring.engine.assumed import assume_and_reserve
 from mooring.engine.outcome import FitError, Outcome, ScheduleResult
-from mooring.framework.evaluations import StillEvaluating
+from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.devices import link_rank
 from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
@@ -117,7 +117,7 @@ def decided(
     for refused in count():
         try:
             return deciding.outcome(raw), refused
-        except StillEvaluating:
+        except PluginFailed:
             between()
     raise AssertionError
 
@@ -176,7 +176,7 @@ def test_no_card_is_given_twice_by_the_first_decisions_while_the_cards_of_nodes_
 
     before = [bound(f"b{i}", *each) for i, each in enumerate(there)]
     nodes = [gpu_node(f"n{i}", count, MEMORY) for i, count in enumerate(counts)]
-    deciding = Deciding(*nodes, *filter(None, before), plugins=PLUGINS, most_per_decision=1)
+    deciding = Deciding(*nodes, *filter(None, before), plugins=PLUGINS, most_per_attempt=1)
     refused = 0
     for index, (kind, amount) in enumerate(wanted):
         raw = raw_pod(index, (kind, amount))

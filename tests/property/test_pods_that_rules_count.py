@@ -1,6 +1,7 @@
 """What rules count after any events is what counting all pods again gives."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,7 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mooring.framework.evaluations import Evaluations, StillEvaluating
+from mooring.framework.evaluations import Evaluations
+from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.verdicts import SKIP
 from mooring.model.events import Kind
 from mooring.model.node import ZONE
@@ -158,17 +160,13 @@ class Counting(RuleBasedStateMachine):
                     assert fits[index] == self.expected(source, about, index), source
 
     def passed(self, plugin: Rules, pod: Pod) -> Any:
-        """Return which nodes the rule lets pass, as a decision or after it has waited."""
+        """Return which nodes the rule lets pass, in one attempt or several."""
         if plugin.pre_filter(pod, self.cluster) is SKIP:
             return np.ones(len(self.cluster.nodes), np.bool_)
         while True:
-            self.evaluations.begin_decision()
-            try:
+            self.evaluations.begin_attempt()
+            with suppress(PluginFailed):
                 return plugin.filter(pod, self.cluster.nodes, None)
-            except StillEvaluating:
-                assert self.evaluations.is_behind
-                while self.evaluations.advance():
-                    pass
 
     def expected(self, source: str, pod: Pod, row: int) -> bool:
         """Count one pod after the other, with nothing remembered."""

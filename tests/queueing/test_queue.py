@@ -836,24 +836,6 @@ def test_a_postponed_pod_is_not_popped_before_its_time_and_has_not_been_tried(
     assert queued.attempts == 1
 
 
-def test_a_postponed_pod_that_goes_on_may_be_resumed_before_its_time(
-    queue: SchedulingQueue,
-) -> None:
-    for name in "abc":
-        queue.add(make_pod(name), pipeline(), 0.0)
-    a, b, c = (popped(queue, 0.0) for _ in range(3))
-    queue.postpone(a, 5.0, 0.0, goes_on=True)
-    queue.postpone(b, 3.0, 0.0, goes_on=True)
-    queue.postpone(c, 1.0, 0.0)
-    queue.resume(0.5)
-    assert popped(queue, 0.5) is b, "its turn is next"
-    assert popped(queue, 1.0) is c
-    assert popped(queue, 5.0) is a
-    assert not queue.has_paused
-    queue.resume(6.0)
-    assert queue.pop(6.0) is None
-
-
 def test_each_move_into_a_queue_is_counted_with_the_event_that_caused_it(
     queue: SchedulingQueue,
 ) -> None:

@@ -7,7 +7,7 @@ Source: cel-go's `common/types`.
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, cast
 
 from mooring.cel.tree import UInt
 from mooring.cel.types import NAMED, Type, list_of, map_of, optional_of, parameter
+from mooring.pausing import pause
 
 __all__ = [
     "ABSENT",
@@ -140,12 +141,10 @@ class Work(threading.local):
     """
 
     left = MOST_WORK
-    pause: Callable[[], None] | None = None
-    """What evaluations of this thread call every few milliseconds, if they may pause."""
     _until = 0
-    """What is left when it is called next."""
+    """What is left when the evaluation may pause next."""
     _looked_at = 0
-    """Elements since it was called."""
+    """Elements since it might pause."""
     _most = MOST_WORK
 
     @property
@@ -153,17 +152,10 @@ class Work(threading.local):
         """What the evaluation has done so far."""
         return self._most - self.left
 
-    def exchange(self, held: dict[str, Any]) -> dict[str, Any]:
-        """Go on with what was held of another evaluation; return what is to be held of this one."""
-        own = dict(self.__dict__)
-        self.__dict__.clear()
-        self.__dict__.update(held)
-        return own
-
     def begin(self, most: int = MOST_WORK) -> None:
         """Begin an evaluation."""
         self.left = self._most = most
-        self._until = 0 if self.pause is None else max(0, most - _WORK_PER_STEP)
+        self._until = max(0, most - _WORK_PER_STEP)
 
     def spend(self, items: int) -> None:
         """Take so many elements, or steps, from what is left."""
@@ -180,11 +172,12 @@ class Work(threading.local):
             self.step()
 
     def step(self) -> None:
-        """Pause if the evaluation may."""
+        """Let other tasks run, if that is due; they may evaluate other expressions."""
         self._looked_at = 0
-        if self.pause is not None:
-            self.pause()
-            self._until = max(0, self.left - _WORK_PER_STEP)
+        own = dict(self.__dict__)
+        pause()
+        self.__dict__.update(own)
+        self._until = max(0, self.left - _WORK_PER_STEP)
 
     def spend_on_text(self, characters: int) -> None:
         """Take a text of this length from what is left, before it is made or read."""

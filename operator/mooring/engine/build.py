@@ -31,7 +31,7 @@ from mooring.engine.rebalancing.rebalancer import Rebalancer
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.shadow import Shadow
-from mooring.framework.evaluations import MOST_PER_DECISION
+from mooring.framework.evaluations import MOST_PER_ATTEMPT
 from mooring.framework.handle import Api, DeviceMetrics, Handle
 from mooring.framework.plugin_failures import PluginFailures
 from mooring.framework.plugin_metrics import PluginMetrics
@@ -72,7 +72,7 @@ class Options:
     """What may be chosen of an engine; times are in seconds.
 
     For the fields of the backoff and `namespaces_take_turns` see `SchedulingQueue`, for those of
-    plugins `PluginFailures`, for `most_per_decision` `Evaluations`.
+    plugins `PluginFailures`, for `most_per_attempt` `Evaluations`.
     """
 
     initial_backoff: float = 1.0
@@ -80,7 +80,7 @@ class Options:
     namespaces_take_turns: bool = False
     plugin_slow_seconds: float = 1.0
     plugin_timeout_seconds: float = 900.0
-    most_per_decision: int | None = MOST_PER_DECISION
+    most_per_attempt: int | None = MOST_PER_ATTEMPT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,7 +374,7 @@ def build_scheduler_state(
         handle,
         failures,
         metrics=PluginMetrics(metrics, clock=working) if metrics is not None else None,
-        most_per_decision=options.most_per_decision,
+        most_per_attempt=options.most_per_attempt,
         tls_problem=tls_problem,
     )
     queue = SchedulingQueue(

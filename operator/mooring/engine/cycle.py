@@ -99,6 +99,7 @@ def decide(
     Raises:
         ExtenderError: what the extenders passed was taken too often.
     """
+    pipeline.evaluations.begin_attempt()
     results = cache.of(pod, pipeline, cluster)
     search = NodeSearch(pod, pipeline, cluster, results, pod.ends_by(now))
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis_without_nodes()

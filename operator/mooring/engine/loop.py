@@ -7,7 +7,6 @@ yields to the event loop after every slice of work, so that watches and bindings
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -34,7 +33,6 @@ from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.shadow import Shadow
-from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.slow_decisions import SlowDecisions
@@ -48,13 +46,9 @@ logger = logging.getLogger(__name__)
 
 _HINT_SECONDS: Final = 0.001
 """How long queueing hints run between two decisions; one hint at least."""
-_EVALUATION_SECONDS: Final = 0.001
-"""How long values of nodes are evaluated between two decisions, at least one value."""
 _MOST_BINDING: Final = 256
 _IDLE_SECONDS: Final = 10.0
 """The loop turns at least so often, which shows that it is alive."""
-_NOTHING_SECONDS: Final = 0.0005
-"""A turn of the event loop takes less where no other task has anything to do."""
 _STUCK_SECONDS: Final = 60.0
 """A loop that has not turned for longer needs a restart; one decision takes milliseconds."""
 _CANCELLED_SECONDS: Final = 1.0
@@ -97,7 +91,7 @@ class SchedulingLoop:
         self._shared = ResultCache(scheduler.state.nodes)
         self._slow = SlowDecisions()
         self._work = work
-        self._start, self._turns = 0, 0
+        self._start = 0
         self._turned: float | None = None
         self._attempts = Attempts(scheduler, reports, metrics, clock, now)
         self._bindings = BindingCycle(
@@ -174,13 +168,13 @@ class SchedulingLoop:
 
     async def _work_once(self, now: float, slices: TimeSlices) -> bool:
         """Make one attempt, or do what is less urgent; return whether there was anything to do."""
-        more_hints, more_values = self._run_hints(now), self._evaluate()
+        more_hints = await slices.run(partial(self._run_hints, now))
         if goes_on := self._extender_attempts.ready and self._may_bind():
             await self._extender_attempts.go_on()
         if (queued := self._pop(now)) is not None:
             await self._attempt(queued, slices)
             return True
-        return goes_on or more_hints or self._compare(slices.end) or more_values
+        return goes_on or more_hints or await slices.run(partial(self._compare, slices.end))
 
     async def finish(self, seconds: float) -> None:
         """End all bindings, those at Permit at once; cancel what takes more than `seconds`.
@@ -202,39 +196,6 @@ class SchedulingLoop:
                 return True
         return False
 
-    def _evaluate(self) -> bool:
-        """Evaluate for a moment the values that decisions wait for; return whether there are more.
-
-        Profiles take turns, so that none waits until all values of another one are there.
-        """
-        found = self._scheduler.profiles.evaluations
-        if not found:
-            return False
-        self._turns += 1
-        first, until = self._turns % len(found), self._clock() + _EVALUATION_SECONDS
-        waiting = deque((*found[first:], *found[:first]))
-        while waiting:
-            evaluations = waiting.popleft()
-            if evaluations.advance():
-                waiting.append(evaluations)
-                if self._clock() >= until:
-                    return True
-        return False
-
-    def _wait_for_values(self, queued: QueuedPod) -> bool:
-        """Postpone the pod if values that its profile needs are still being evaluated.
-
-        Return whether it was postponed. Until it is tried again it holds up no other pod.
-        """
-        evaluations = queued.pipeline.evaluations
-        if evaluations.retry_at is None:
-            return False
-        now = self._clock()
-        if now >= evaluations.retry_at:
-            return False
-        self._scheduler.queue.postpone(queued, evaluations.retry_at, now)
-        return True
-
     def _pop(self, now: float) -> QueuedPod | None:
         """Return the next pod to schedule; None without one, or while many are being bound."""
         return self._scheduler.queue.pop(now) if self._may_bind() else None
@@ -248,18 +209,11 @@ class SchedulingLoop:
         return self._shadow is not None and self._may_bind() and self._shadow.compare(until)
 
     async def _idle(self, now: float) -> None:
-        """Wait for work, for the end of a binding or the next backoff; for a while at most.
-
-        An attempt that goes on later goes on now, if no other task has anything to do.
-        """
+        """Wait for work, for the end of a binding or the next backoff; for a while at most."""
         self._work.clear()
-        queue = self._scheduler.queue
         may_bind = self._may_bind()
         self._bindings.waits = not may_bind
-        due = queue.next_due() if may_bind else None
-        if due is not None and queue.has_paused and await self._others_rest(due):
-            queue.resume(self._clock())
-            return
+        due = self._scheduler.queue.next_due() if may_bind else None
         seconds = _IDLE_SECONDS if due is None else min(max(due - now, 0.0), _IDLE_SECONDS)
         self._set_alarm(asyncio.get_running_loop().time() + seconds)
         await self._work.wait()
@@ -280,16 +234,6 @@ class SchedulingLoop:
         self._alarm = None
         self.wake()
 
-    async def _others_rest(self, due: float) -> bool:
-        """Let other tasks run until they have nothing to do or it is time; False: there is work."""
-        while not self._work.is_set():
-            before = self._clock()
-            await asyncio.sleep(0)
-            after = self._clock()
-            if after - before < _NOTHING_SECONDS or after >= due:
-                return not self._work.is_set()
-        return False
-
     async def _attempt(self, queued: QueuedPod, slices: TimeSlices) -> None:
         """Run one attempt: the pod is handed to its binding, or is in a queue again."""
         scheduler, pod = self._scheduler, queued.pod
@@ -297,7 +241,7 @@ class SchedulingLoop:
         if pod.terminating or scheduler.cluster.is_placed(pod):
             scheduler.queue.done(queued, self._clock())
             return
-        if not self._settle(queued) or self._wait_for_values(queued):
+        if not self._settle(queued):
             return
         group = group_of(pod, queued.pipeline, scheduler.cluster)
         if group is not None:
@@ -366,10 +310,6 @@ class SchedulingLoop:
                 self._assume(attempt, outcome)
         except PodRejected as rejection:
             self._attempts.reject(attempt, rejection)
-        except StillEvaluating:
-            now, evaluations = self._clock(), attempt.pipeline.evaluations
-            until, goes_on = evaluations.refused(now), not evaluations.is_behind
-            self._scheduler.queue.postpone(attempt.queued, until, now, goes_on=goes_on)
         except Exception as error:
             if not isinstance(error, PluginFailed | ExtenderError):
                 logger.exception("scheduling pod %s failed", pod.key)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -58,8 +59,6 @@ _NOMINATED: Final = "waits until the pods that it preempts have left its node"
 _UNKNOWN: Final = "not decided yet"
 _MOST_SUGGESTIONS: Final = 5
 _KEPT_SECONDS: Final = 2.0
-_MOST_SECONDS: Final = 8.0
-"""How long is looked for what keeps claims from devices: whoever asks waits for it."""
 
 
 def pod_state(scheduler: SchedulerState, uid: Uid) -> PodState | None:
@@ -338,17 +337,15 @@ class PodReportBuilder:
         """
         if not queued.pod.spec.resource_claims:
             return None
-        found: ClaimsReport | None = None
         async with self._one_at_a_time:
-            first, slices = self._clock(), TimeSlices(0.0, rest=REST, clock=self._clock)
+            slices = TimeSlices(0.0, rest=REST, clock=self._clock)
             for plugin in queued.pipeline.filters:
-                if not isinstance(plugin, ExplainsClaims):
-                    continue
-                for found in plugin.explain_claims(queued.pod):  # noqa: B007 # the last is whole
-                    if self._clock() - first >= _MOST_SECONDS:
-                        break
+                if isinstance(plugin, ExplainsClaims):
+                    explain = partial(plugin.explain_claims, queued.pod)
+                    found = await self._scheduler.turn.run(explain)
                     await slices.pause()
-        return found
+                    return found
+        return None
 
 
 def _gate(queued: QueuedPod) -> tuple[str, str | None]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from mooring.framework.evaluations import Evaluations
 from mooring.framework.handle import Handle
 from mooring.framework.pipeline import Pipeline, build_pipeline
 from mooring.framework.plugin_failures import PluginFailures
@@ -61,7 +60,7 @@ class Profiles:
     A profile takes effect whole: `apply` and `put` either replace it, or raise and leave what was
     in force. `failures` records what plugins do wrong; without it that is logged, but not counted.
     `metrics` measures the plugins; without it they are not measured.
-    `most_per_decision` limits what plugins evaluate in one decision, as `Evaluations` says.
+    `most_per_attempt` limits what plugins evaluate in one attempt, as `Evaluations` says.
     `tls_problem` says why an extender's certificates cannot be used; by default they are not read.
     """
 
@@ -72,14 +71,14 @@ class Profiles:
         failures: PluginFailures | None = None,
         *,
         metrics: PluginMetrics | None = None,
-        most_per_decision: int | None = None,
+        most_per_attempt: int | None = None,
         tls_problem: Callable[[Extender], str | None] = lambda _extender: None,
     ) -> None:
         self._registry = registry
         self._handle = handle
         self._failures = failures
         self._metrics = metrics
-        self._most_per_decision = most_per_decision
+        self._most_per_attempt = most_per_attempt
         self._tls_problem = tls_problem
         self._in_force: dict[str, ActiveProfile] = {}
         self._conflicts: dict[str, set[str]] = {}
@@ -93,8 +92,6 @@ class Profiles:
         self._outranked: Mapping[str, tuple[str, ...]] = {}
         self.has_shadows = False
         """Whether a profile in mode Shadow is in force."""
-        self.evaluations: tuple[Evaluations, ...] = ()
-        """The `Evaluations` of the profiles in force, without empty ones."""
 
     @property
     def in_force(self) -> Mapping[str, ActiveProfile]:
@@ -156,7 +153,7 @@ class Profiles:
             self._handle,
             self._failures,
             self._metrics,
-            self._most_per_decision,
+            self._most_per_attempt,
         )
         return ActiveProfile(profile, effective, pipeline)
 
@@ -345,5 +342,3 @@ class Profiles:
         self._shadow_matcher = ProfileMatcher(shadows)
         self._outranked = {**self._matcher.outranked(), **self._shadow_matcher.outranked()}
         self.has_shadows = bool(shadows)
-        pipelines = [entry.pipeline for entry in self._in_force.values()]
-        self.evaluations = tuple(p.evaluations for p in pipelines if p.evaluations)

@@ -372,11 +372,7 @@ class ResultCache:
         return len(self._specs)
 
     def of(self, pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> NodeResults:
-        """Return the results for the pod, up to date; scores are computed when they are read.
-
-        Every decision begins with this call.
-        """
-        pipeline.evaluations.begin_decision()
+        """Return the results for the pod, up to date; scores are computed when they are read."""
         last, spec = self._last, self._kept(pod, pipeline, cluster)
         if last is not None and last is not spec:
             self._count(last)  # a diagnosis may have been added since

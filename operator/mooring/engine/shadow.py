@@ -24,7 +24,6 @@ from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.what_if import WhatIf, without_preemption
 from mooring.framework.decision import NodeScore
-from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.model.events import Action, ClusterEvent, Kind
@@ -159,11 +158,8 @@ class Shadow:
     def compare(self, until: float) -> bool:
         """Decide about some pods, those bound last first; return False if there are none.
 
-        Begins no decision after `until`, but makes at least one. Returns False also while values
-        that a decision needs are being evaluated.
+        Begins no decision after `until`, but makes at least one.
         """
-        if any(evaluations.is_behind for evaluations in self._scheduler.profiles.evaluations):
-            return False
         self._drop_settled()
         if not self._bound:
             return self._decide_pending(self._clock(), until)
@@ -173,12 +169,7 @@ class Shadow:
                 profile, bound.profile = bound.profile, None
                 if profile is None or not self._is_in_force(profile):
                     continue
-                try:
-                    comparison = self._compared(bound.pod, bound.at, profile)
-                except StillEvaluating:
-                    bound.profile = profile
-                    break
-                self._keep_once_confirmed(bound, comparison)
+                self._keep_once_confirmed(bound, self._compared(bound.pod, bound.at, profile))
                 if self._clock() >= until:
                     break
         self._drop_settled()
@@ -252,12 +243,8 @@ class Shadow:
             pod = self._due.popleft()
             if pod.uid in self._scheduler.without_profile:
                 profile = self._scheduler.profiles.shadow_of(pod, self._scheduler.cluster)
-                try:
-                    if profile is not None:
-                        self._keep(self._compared(pod, self._now(), profile))
-                except StillEvaluating:
-                    self._due.appendleft(pod)
-                    return True
+                if profile is not None:
+                    self._keep(self._compared(pod, self._now(), profile))
                 decided = True
         return decided
 
@@ -275,15 +262,9 @@ class Shadow:
                 self._due.append(pod)
 
     def _compared(self, pod: Pod, at: float, profile: ActiveProfile) -> _Comparison:
-        """Return the comparison, with the result `error` if, for example, a plugin fails.
-
-        Raises:
-            StillEvaluating: a plugin needs values that are being evaluated; try again later.
-        """
+        """Return the comparison, with the result `error` if, for example, a plugin fails."""
         try:
             return self._decided(pod, at, profile)
-        except StillEvaluating:
-            raise
         except Exception as error:
             if not isinstance(error, PluginFailed):
                 logger.exception("the shadow decision about pod %s failed", pod.key)

@@ -32,7 +32,6 @@ from mooring.engine.what_if import WhatIf, stays_on_its_node
 from mooring.framework.card_plugin import CardPlugin
 from mooring.framework.claim_report import ExplainsClaims
 from mooring.framework.decision import PodRef, TextAboutPods
-from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
@@ -206,19 +205,12 @@ class _Suggestions:
     ) -> Suggestion | None:
         """Return that these fit as they are, or None, with changed claims or without some pods.
 
-        Pauses after the decision, and while values that it needs are evaluated.
+        Pauses after the decision.
         """
-        while True:
-            try:
-                rows = self._decided(members, changes, without)
-            except StillEvaluating:
-                self._pipeline.evaluations.advance()
-                pause()
-                continue
-            # At once: in a pause a row may become another node's.
-            examples = tuple(map(self._cluster.nodes.name, rows[:EXAMPLES].tolist()))
-            pause()
-            return Suggestion("as it is", 0.0, rows, examples, members) if len(rows) else None
+        rows = self._decided(members, changes, without)
+        examples = tuple(map(self._cluster.nodes.name, rows[:EXAMPLES].tolist()))
+        pause()
+        return Suggestion("as it is", 0.0, rows, examples, members) if len(rows) else None
 
     def _decided(
         self, members: Sequence[Pod], changes: Sequence[Change], without: Sequence[Pod]

@@ -104,7 +104,7 @@ class WhatIf:
         `without` are. A pod that is removed frees its devices, as if it was deleted.
 
         Raises:
-            StillEvaluating: what an added pod reserves is yet to be found; try again later.
+            PluginFailed: a plugin fails to reserve something for an added pod.
         """
         cluster = self.cluster
         with cluster.trial(frees_claims=True) as trial:
@@ -128,6 +128,7 @@ class WhatIf:
 
         There may be hundreds of pods, and a trial has no pauses.
         """
+        added.pipeline.evaluations.begin_attempt()
         if added.allocations:
             trial.hold_claims(added.pod.uid, added.allocations)
         assign_devices(added.pipeline.reserve, added.pod, row)
@@ -189,10 +190,12 @@ class WhatIf:
             members, pipeline, self.cluster, self.cache, seed=seed, rejected={}, budget=budget
         )
         with self.trial(without):
+            pipeline.evaluations.begin_attempt(len(members))
             return decide_group(group, searched)
 
     def search(self, pod: Pod, pipeline: Pipeline) -> NodeSearch:
         """Return the search for nodes that pass the pod's filters, whenever the pod ends."""
+        pipeline.evaluations.begin_attempt()
         return NodeSearch(pod, pipeline, self.cluster, self.cache.of(pod, pipeline, self.cluster))
 
     def feasible_rows(self, pod: Pod, pipeline: Pipeline) -> IntArray:

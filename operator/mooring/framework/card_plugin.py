@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
 
-from mooring.framework.evaluations import Cost, Evaluations
+from mooring.framework.evaluations import Evaluations
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable
@@ -23,7 +23,7 @@ from mooring.state.columns import IntArray
 from mooring.state.devices.cards import Cards
 from mooring.state.view import NodeView
 
-__all__ = ["AssignsInTrials", "CardPlugin", "CountingOfCards", "assign_cards", "assign_devices"]
+__all__ = ["AssignsInTrials", "CardPlugin", "assign_cards", "assign_devices", "count_cards"]
 
 _UNITS_PER_NODE: Final = 1200
 """About 120 us, for a node with eight cards and a pod on each."""
@@ -57,45 +57,16 @@ def assign_cards(plugins: Iterable[object], pod: Pod, row: int) -> None:
             plugin.assign(pod, row)
 
 
-class CountingOfCards:
-    """Counts the cards of nodes that no plugin has read before, in time slices.
+def count_cards(cards: Cards, evaluations: Evaluations) -> None:
+    """Count the cards of all nodes that no plugin has read before: there may be 5,000 nodes.
 
-    It is an `Evaluation`: decisions that read the cards wait for it, and the loop goes on with it
-    between decisions. There may be 5,000 nodes, and 40,000 pods with cards on them.
+    Raises:
+        PluginFailed: that is more than one attempt may do; the next call goes on.
     """
-
-    def __init__(self, plugin: str, cards: Cards, evaluations: Evaluations) -> None:
-        self.name = plugin
-        self._cards = cards
-        self._evaluations = evaluations
-        evaluations.add(self)
-
-    @property
-    def is_current(self) -> bool:
-        """Whether every node's cards are counted."""
-        return not self._cards.uncounted
-
-    @property
-    def units_left(self) -> int:
-        """About how many units the remaining nodes cost."""
-        return _UNITS_PER_NODE * self._cards.uncounted
-
-    def cost(self) -> Cost:
-        """Return no cost, because only values that rules read are limited in total."""
-        return Cost()
-
-    def advance(self) -> int:
-        """Count the cards of one node; return how many units that has cost."""
-        self._cards.count_row()
-        return _UNITS_PER_NODE
-
-    def finish(self) -> None:
-        """Count the cards of all nodes.
-
-        Raises:
-            StillEvaluating: that is more than one decision may do.
-        """
-        self._evaluations.bring_up_to_date(self)
+    while cards.uncounted:
+        evaluations.pause("counting the GPUs of the nodes")
+        cards.count_row()
+        evaluations.spend(_UNITS_PER_NODE)
 
 
 class CardPlugin(AssignsInTrials):
@@ -121,7 +92,7 @@ class CardPlugin(AssignsInTrials):
         self._api = handle.api
         self._assume_cache = handle.assume_cache
         self._cards = handle.assume_cache.track_cards(self._format, demand=demand)
-        self._counting = CountingOfCards(self.name, self._cards, handle.evaluations)
+        self._evaluations = handle.evaluations
 
     @abstractmethod
     def _handled(self, request: CardRequest) -> CardRequest | Skip | Unschedulable:
@@ -150,7 +121,7 @@ class CardPlugin(AssignsInTrials):
         """Return the cards that the pod requests; a request that cannot be read rejects the pod.
 
         Raises:
-            StillEvaluating: the cards of many nodes are yet to be counted.
+            PluginFailed: the cards of too many nodes are yet to be counted.
         """
         try:
             request = card_request(pod.spec, self._format)
@@ -158,7 +129,7 @@ class CardPlugin(AssignsInTrials):
             return Unschedulable(str(error))
         if request is None:
             return SKIP
-        self._counting.finish()
+        count_cards(self._cards, self._evaluations)
         return self._handled(request)
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> CardRequest | Skip:
@@ -194,6 +165,7 @@ class CardPlugin(AssignsInTrials):
         Raises:
             PluginError: if the node has lost them since they were assigned.
         """
+        self._evaluations.begin_attempt()
         request = self.pre_filter(pod, self._cluster)
         if not isinstance(request, CardRequest):
             return

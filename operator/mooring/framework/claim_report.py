@@ -1,7 +1,7 @@
 """What is shown of a pod's ResourceClaims: their state, and what keeps them from devices."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mooring.model.pod import Pod
@@ -66,10 +66,10 @@ class ExplainsClaims(ABC):
     """A plugin that allocates devices, and says what keeps a pod's claims from them."""
 
     @abstractmethod
-    def explain_claims(self, pod: Pod) -> Iterator[ClaimsReport]:
-        """Yield what is known after each step; the last report is about all nodes.
+    def explain_claims(self, pod: Pod) -> ClaimsReport | None:
+        """Return how the pod's claims are, about as many nodes as an attempt has time for.
 
-        Between two steps the cluster may change.
+        None if the pod has no claims.
         """
 
     @abstractmethod

@@ -157,17 +157,17 @@ def build_pipeline(
     handle: Handle,
     failures: PluginFailures | None = None,
     metrics: PluginMetrics | None = None,
-    most_per_decision: int | None = None,
+    most_per_attempt: int | None = None,
 ) -> Pipeline:
     """Build every plugin of the profile, once, with its arguments.
 
     Without `failures` the plugins' failures are logged, but not counted. Without `metrics` nothing
-    is measured. For `most_per_decision` see `Evaluations`.
+    is measured. For `most_per_attempt` see `Evaluations`.
 
     Raises:
         ProfileInvalid: with every plugin whose constructor fails.
     """
-    failures, evaluations = failures or PluginFailures(), Evaluations(most_per_decision)
+    failures, evaluations = failures or PluginFailures(), Evaluations(most_per_attempt)
     built = _built_plugins(profile, effective, registry, handle, failures, evaluations)
     at = partial(_plugins_at, effective, built)
     return Pipeline(

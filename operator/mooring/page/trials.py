@@ -24,7 +24,7 @@ from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.what_if import WhatIf, held_back, stays_on_its_node, without_preemption
 from mooring.framework.decision import PodRef
-from mooring.framework.evaluations import MOST_PER_DECISION, Evaluations, StillEvaluating
+from mooring.framework.evaluations import MOST_PER_ATTEMPT
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
 from mooring.framework.registry import Registry
@@ -242,7 +242,7 @@ class WhatIfRunner:
             profiles = Profiles(
                 self._registry,
                 offline_handle(self._scheduler.state),
-                most_per_decision=MOST_PER_DECISION,
+                most_per_attempt=MOST_PER_ATTEMPT,
             )
             return profiles.build(found[0].profile, found[0].effective).pipeline
         except ProfileInvalid as invalid:
@@ -356,37 +356,12 @@ class WhatIfRunner:
     async def _of_unit(self, unit: "_Unit", what_if: WhatIf, nodes: int) -> list[DecisionInFull]:
         """Return the decisions about a unit.
 
-        The loop evaluates what the rules of a profile in force read. For a profile that was edited
-        here that is done now, with pauses.
-
         Raises:
-            PluginError: a plugin fails, or the loop still evaluates.
+            PluginError: a plugin fails.
         """
-        while True:
-            try:
-                if unit.group is not None and unit.pipeline is not None:
-                    return await self._group(unit, unit.pipeline, unit.group, what_if)
-                decide = partial(self._decide, unit, what_if, nodes)
-                return [await self._scheduler.turn.run(decide)]
-            except StillEvaluating:
-                if unit.pipeline is None or not await self._evaluated(unit.pipeline.evaluations):
-                    raise
-
-    async def _evaluated(self, evaluations: Evaluations) -> bool:
-        """Evaluate what is missing; return False if the loop does it, or nothing is missing.
-
-        If pods are being counted, the next decision goes on with it.
-        """
-        if not evaluations.is_behind:
-            await asyncio.sleep(0)  # the loop decides in between
-            return True
-        if any(each is evaluations for each in self._scheduler.profiles.evaluations):
-            return False
-        slices, began = TimeSlices(rest=REST, clock=self._clock), False
-        while evaluations.advance():
-            began = True
-            await slices.pause()
-        return began
+        if unit.group is not None and unit.pipeline is not None:
+            return await self._group(unit, unit.pipeline, unit.group, what_if)
+        return [await self._scheduler.turn.run(partial(self._decide, unit, what_if, nodes))]
 
     def _replaced(self, keys: Iterable[str]) -> Iterator[Uid]:
         """Yield the uids of the cluster's pods of these names."""

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from mooring.framework.card_plugin import CountingOfCards
+from mooring.framework.card_plugin import count_cards
 from mooring.framework.handle import Handle
 from mooring.framework.plugin import Normalize
 from mooring.framework.verdicts import SKIP, Skip
@@ -52,7 +52,7 @@ class GPUFragmentation:
     def __init__(self, args: GPUFragmentationArgs, handle: Handle) -> None:
         self._format = args.card_format()
         self._cards = handle.assume_cache.track_cards(self._format, demand=True)
-        self._counting = CountingOfCards(self.name, self._cards, handle.evaluations)
+        self._evaluations = handle.evaluations
 
     def pre_score(
         self, pod: Pod, _nodes: NodeView, _cluster: ClusterView
@@ -60,13 +60,13 @@ class GPUFragmentation:
         """Return the cards that the pod requests, perhaps none; SKIP if that cannot be read.
 
         Raises:
-            StillEvaluating: the cards of many nodes are yet to be counted.
+            PluginFailed: the cards of too many nodes are yet to be counted.
         """
         try:
             request = card_request(pod.spec, self._format)
         except CardRequestError:
             return SKIP
-        self._counting.finish()
+        count_cards(self._cards, self._evaluations)
         return _RequestedCards(request)
 
     def score(self, pod: Pod, nodes: NodeView, wanted: _RequestedCards) -> IntArray:

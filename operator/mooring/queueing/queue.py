@@ -87,7 +87,6 @@ class SchedulingQueue:
         self._active = ActivePodsByNamespace() if namespaces_take_turns else ActivePods()
         self._backoff = PodHeap[float]()
         self._error_backoff = PodHeap[float]()
-        self._paused = PodHeap[float]()
         """Those of the former that go on if nothing else is to be done."""
         self._unschedulable = UnschedulablePods(self._events, hints)
         self._tickets = count(1)
@@ -256,32 +255,14 @@ class SchedulingQueue:
         self._enter(queued, now)
         return queued
 
-    def postpone(
-        self, queued: QueuedPod, until: float, now: float, *, goes_on: bool = False
-    ) -> None:
-        """End the attempt of a pod before it is tried; try it after the backoff of its group.
-
-        If it `goes_on`, it has work to do that only waits for its turn, see `resume`.
-        """
+    def postpone(self, queued: QueuedPod, until: float, now: float) -> None:
+        """End the attempt of a pod before it is tried; try it from `until` on."""
         if self._in_flight.get(queued.pod.uid) is queued:
             self._in_flight.leave(queued.pod.uid)
             queued.attempts -= 1
             queued.backoff_expiration = until
             self._pods[queued.pod.uid] = queued
             self._move_to_error_backoff(queued, now, _ATTEMPT_FAILED)
-            if goes_on and queued.queue is SubQueue.BACKOFF:
-                self._paused.push(until, queued)
-
-    @property
-    def has_paused(self) -> bool:
-        """Whether a pod goes on when it is its turn, or if nothing else is to be done."""
-        return self._paused.first() is not None
-
-    def resume(self, now: float) -> None:
-        """Have the pod whose turn is next go on before that."""
-        queued = self._paused.pop()
-        if queued is not None:
-            self._move(queued, SubQueue.ACTIVE, now, _POPPED_EARLY)
 
     def add_unschedulable(
         self, queued: QueuedPod, plugins: frozenset[str], now: float, retry_at: float = inf

@@ -3,7 +3,6 @@
 import pytest
 
 from devices.objects import gpu_node, share_pod
-from driving import driven
 from engines import Marked
 from mooring.engine.groups.budget import SearchBudget
 from mooring.policy.rebalancing import Goal
@@ -82,8 +81,8 @@ def test_a_claim_is_allocated_anew_where_its_pod_may_run_and_nothing_is_left_of_
     assert replanning.plan() == plan
 
 
-def test_a_plan_goes_on_after_a_pause_with_the_devices_of_all_moves_before_it() -> None:
-    """What they cost is not charged to the decision before the pause, which has done enough."""
+def test_a_plan_has_the_devices_of_all_moves_before_it() -> None:
+    """Each move is charged for itself."""
     objects = [device_class()]
     for number in range(10):
         claim, name, old, new = f"c{number}", f"web-{number}", f"a{number}", f"b{number}"
@@ -106,7 +105,7 @@ def test_a_plan_goes_on_after_a_pause_with_the_devices_of_all_moves_before_it() 
                 spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": claim}]},
             ),
         ]
-    replanning = Replanning(*objects, most_per_decision=500)
+    replanning = Replanning(*objects, most_per_attempt=20_000)
     assert len(replanning.plan(budget=SearchBudget(1_000)).moves) == 10
 
 
@@ -125,27 +124,6 @@ def test_a_pod_is_no_violation_where_only_a_nominated_pod_keeps_it_out() -> None
     replanning = Replanning(node("a", cpu="2"), node("b"), owned("web", cpu="1", node="a"))
     replanning.nominate(pod("first", cpu="2", priority=9), "a")
     assert replanning.plan().steps == ()
-
-
-def test_a_plan_waits_for_the_values_of_rules_and_for_counted_pods() -> None:
-    rules = [
-        {"name": "ssd", "filter": "'disk' in node.labels && node.labels.disk.matches('^s+d$')"},
-    ]
-    replanning = Replanning(
-        *(node(f"n{n}", labels={"disk": f"hdd-{n}"}) for n in range(300)),
-        node("b", labels=ON_SSD),
-        owned("web", node="n0"),
-        rules=rules,
-        most_per_decision=100,
-    )
-
-    def evaluate() -> None:
-        for evaluations in replanning.scheduler.profiles.evaluations:
-            evaluations.advance()
-
-    plan, pauses = driven(replanning.planner(budget=SearchBudget(10_000)).plan, evaluate)
-    assert pauses
-    assert moves(plan) == [("web", "n0", "b")]
 
 
 def test_pods_of_other_profiles_are_counted_and_not_moved() -> None:

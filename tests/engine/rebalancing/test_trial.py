@@ -1,16 +1,9 @@
 """The trial of a plan: changes that are made and taken back."""
 
-from collections.abc import Callable
-
-import pytest
-
-from driving import driven
-from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.rebalancing.movable import created_anew
 from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.what_if import WhatIf
-from mooring.framework.evaluations import StillEvaluating
 from mooring.model.pod import parse_pod
 from mooring.pausing import Work, pause
 from mooring.testing.builders import node, pod, uid_of
@@ -20,11 +13,11 @@ from replanning import Replanning, owned
 class Stage:
     """Two nodes, one pod, and a trial."""
 
-    def __init__(self, steps: int = 100) -> None:
+    def __init__(self) -> None:
         self.replanning = Replanning(node("a"), node("b"), owned("web", cpu="1", node="a"))
         self.cluster = self.replanning.cluster
         what_if = WhatIf(self.cluster, ResultCache(self.replanning.state.nodes))
-        self.trial = PlanTrial(what_if, self.replanning.pipeline, SearchBudget(steps))
+        self.trial = PlanTrial(what_if, self.replanning.pipeline)
 
     def move(self) -> None:
         """Move the pod from a to b."""
@@ -77,35 +70,3 @@ def test_a_pod_without_a_node_may_come_and_one_may_be_left_out_for_a_moment() ->
             assert stage.where() is None
         assert stage.where() == "a"
     assert stage.where("new") is None
-
-
-def failing(times: int) -> Callable[[], str]:
-    """Return work that lacks values so many times."""
-    left = iter(range(times))
-
-    def work() -> str:
-        for _ in left:
-            raise StillEvaluating("soon")
-        return "done"
-
-    return work
-
-
-def test_work_that_lacks_values_is_tried_again_after_a_pause() -> None:
-    stage = Stage()
-
-    def work() -> str:
-        with stage.trial:
-            stage.move()
-            result = stage.trial.tried(failing(3))
-            assert stage.where() == "b"
-            return result
-
-    assert driven(work) == ("done", 3)
-
-
-def test_work_that_never_gets_its_values_ends_with_the_budget() -> None:
-    stage = Stage(steps=5)
-    with stage.trial, pytest.raises(StillEvaluating):
-        stage.trial.tried(failing(100))
-    assert stage.where() == "a"

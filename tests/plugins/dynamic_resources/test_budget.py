@@ -1,6 +1,7 @@
 import pytest
 
-from mooring.framework.evaluations import Evaluations, StillEvaluating
+from mooring.framework.evaluations import Evaluations
+from mooring.framework.plugin_failures import PluginFailed
 from mooring.plugins.dynamic_resources.allocation_error import BudgetError
 from mooring.plugins.dynamic_resources.budget import Budget
 
@@ -27,22 +28,20 @@ def test_each_node_has_a_few_steps_when_those_of_all_nodes_are_used_up() -> None
         budget.spend(1)
 
 
-def test_steps_and_other_work_are_charged_to_the_decision() -> None:
+def test_steps_and_other_work_are_charged_to_the_attempt() -> None:
     evaluations = Evaluations(1_000)
     for steps, units in ((25, 0), (0, 1_000), (10, 600)):
-        evaluations.begin_decision()
+        evaluations.begin_attempt()
         budget = Budget(evaluations=evaluations)
         budget.begin_node()
         budget.pause()
         budget.spend(steps)
         budget.work(units)
-        with pytest.raises(StillEvaluating, match="still being searched for"):
+        with pytest.raises(PluginFailed, match="searching for devices"):
             budget.pause()
 
 
-def test_nothing_pauses_where_nothing_waits_for_a_decision() -> None:
+def test_nothing_ends_where_nothing_waits_for_an_attempt() -> None:
     for budget in (Budget(), Budget(evaluations=Evaluations())):
-        assert not budget.pauses
         budget.work(10**12)
         budget.pause()
-    assert Budget(evaluations=Evaluations(1)).pauses

@@ -6,7 +6,7 @@ import pytest
 
 from deciding import Deciding
 from mooring.engine.outcome import ScheduleResult
-from mooring.framework.evaluations import StillEvaluating
+from mooring.framework.plugin_failures import PluginFailed
 from mooring.plugins.dynamic_resources.fragmentation import DeviceFragmentation
 from mooring.testing.builders import node, pod
 from mooring.testing.device_builders import (
@@ -148,7 +148,7 @@ def test_a_claim_with_admin_access_takes_no_place() -> None:
     assert found == {"full": 100, "used": 100}
 
 
-def test_decisions_count_places_until_they_have_done_enough_and_then_go_on() -> None:
+def test_attempts_count_places_until_they_have_done_enough_and_then_go_on() -> None:
     nodes = [node(f"n{i}") for i in range(3)]
     slices = [gpus(f"n{i}", 2 + i) for i in range(3)]
     deciding = Deciding(
@@ -158,7 +158,7 @@ def test_decisions_count_places_until_they_have_done_enough_and_then_go_on() -> 
         device_claim("claim"),
         holding("two", "n2", "d0", "d1"),
         plugins=ENABLED,
-        most_per_decision=1,
+        most_per_attempt=6_000,
     )
     attempts = 0
     while True:
@@ -166,7 +166,7 @@ def test_decisions_count_places_until_they_have_done_enough_and_then_go_on() -> 
         try:
             outcome = deciding.outcome(WEB)
             break
-        except StillEvaluating:
+        except PluginFailed:
             assert attempts < 200
-    assert attempts > 10
+    assert attempts > 2
     assert isinstance(outcome, ScheduleResult)

@@ -1,10 +1,13 @@
-"""Values per node, evaluated once per distinct value and one at a time."""
+"""Values per node, evaluated once per distinct value."""
 
+from contextlib import suppress
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mooring.framework.evaluations import Evaluations
+from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
@@ -37,13 +40,17 @@ def put(state: ClusterState, name: str, price: str | None) -> None:
     state.put(Kind.NODE, name, parse_node(_priced(name, price)))
 
 
-def finish(values: NodeValues) -> int:
-    """Evaluate everything that is missing; return the number of steps."""
-    steps = 0
-    while not values.is_current:
-        assert values.advance() > 0
-        steps += 1
-    return steps
+def finish(values: NodeValues) -> None:
+    """Evaluate everything that is missing."""
+    values.update(Evaluations(), "evaluating")
+
+
+def some(values: NodeValues) -> None:
+    """Evaluate a value or two."""
+    limited = Evaluations(1)
+    limited.begin_attempt()
+    with suppress(PluginFailed):
+        values.update(limited, "evaluating")
 
 
 def found(values: NodeValues, rows: Any = None) -> list[object]:
@@ -63,18 +70,18 @@ def found(values: NodeValues, rows: Any = None) -> list[object]:
     ]
 
 
-def test_each_step_evaluates_at_most_one_value_and_says_what_it_costs(calls: list[Any]) -> None:
-    state, step = priced("3", "1", "3", "2"), interpreted("int(node.labels.price)")
-    values = NodeValues(step, ClusterView(state))
-    units = 0
+def test_each_value_is_evaluated_once_over_several_attempts_and_charged(calls: list[Any]) -> None:
+    state, step = priced(*"312456782"), interpreted("int(node.labels.price)")
+    values, limited, ended = NodeValues(step, ClusterView(state)), Evaluations(3 * step.cost), 0
     while not values.is_current:
-        before = len(calls)
-        units += values.advance()
-        assert len(calls) <= before + 1
-    assert len(calls) == 3
-    assert units >= 3 * step.cost
-    assert found(values) == [3, 1, 3, 2]
-    assert values.units_left == 0
+        limited.begin_attempt()
+        try:
+            values.update(limited, "evaluating rule r")
+        except PluginFailed:
+            ended += 1
+    assert ended == 2
+    assert len(calls) == 8
+    assert found(values) == [*map(int, "312456782")]
 
 
 def test_after_a_change_only_the_changed_node_is_evaluated(calls: list[Any]) -> None:
@@ -84,7 +91,7 @@ def test_after_a_change_only_the_changed_node_is_evaluated(calls: list[Any]) -> 
     calls.clear()
     put(state, "n7", "700")
     assert not values.is_current
-    assert finish(values) < 5
+    finish(values)
     assert len(calls) == 1
     assert found(values)[7] == 700
 
@@ -104,7 +111,7 @@ def test_a_node_that_changes_in_between_gets_its_new_value() -> None:
     state = priced(*map(str, range(30)))
     values = NodeValues(interpreted("int(node.labels.price)"), ClusterView(state))
     for _ in range(10):
-        values.advance()
+        some(values)
     put(state, "n3", "300")
     put(state, "n29", "290")
     put(state, "n30", "5")
@@ -117,9 +124,9 @@ def test_progress_is_kept_while_nodes_change_all_the_time(calls: list[Any]) -> N
     state = priced(*map(str, range(50)))
     values = NodeValues(interpreted("int(node.labels.price)"), ClusterView(state))
     for number in range(100):
-        values.advance()
+        some(values)
         put(state, "n0", f"{1000 + number}")
-    assert finish(values) < 5
+    finish(values)
     assert len(calls) < 50 + 100
     assert found(values)[0] == 1099
 
@@ -190,7 +197,7 @@ def test_values_follow_any_changes_of_nodes(
         if rest:
             finish(values)
         else:
-            values.advance()
+            some(values)
     finish(values)
     again = NodeValues(step, ClusterView(state))
     finish(again)
@@ -216,7 +223,7 @@ def test_nodes_may_go_and_others_get_their_rows_while_values_are_evaluated() -> 
     state = priced("1", "2", "3")
     values = NodeValues(interpreted("int(node.labels.price)"), ClusterView(state))
     for _ in range(2):
-        values.advance()
+        some(values)
     for name in ("n2", "n1"):
         state.delete(Kind.NODE, name)
     assert len(found(values)) == 1

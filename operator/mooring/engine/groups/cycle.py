@@ -37,7 +37,6 @@ from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import Decision, PodRef
-from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.framework.post_filter import GroupNomination
@@ -175,14 +174,9 @@ class GroupCycle:
         found = group_of(queued.pod, pipeline, self._scheduler.cluster)
         return queued.pipeline is pipeline and found is group
 
-    def _put_back(self, attempt: _GroupAttempt, *, refused: bool = False) -> None:
-        """Put the members that no task binds back in the queue.
-
-        With `refused` they wait until the values that they need are evaluated.
-        """
+    def _put_back(self, attempt: _GroupAttempt) -> None:
+        """Put the members that no task binds back in the queue."""
         now = self._clock()
-        if refused:
-            attempt.pipeline.evaluations.refused(now)
         for member in attempt.members:
             if not member.binding:
                 self._scheduler.queue.put_back(member.queued, now)
@@ -228,14 +222,15 @@ class GroupCycle:
         metrics, profile = attempt.pipeline.metrics, attempt.pipeline.profile
         outer = metrics.begin_attempt()
         metrics.begin_decision()
+        attempt.pipeline.evaluations.begin_attempt(len(attempt.members))
         try:
             result = await slices.run(partial(self._try_group, attempt), self._attempts.go_on)
             if not isinstance(result, str):
                 return result
             seconds = self._clock() - attempt.members[0].began
             self._metrics.pod_group_attempted(result, profile, seconds)
-        except (Interrupted, StillEvaluating) as ended:
-            self._put_back(attempt, refused=isinstance(ended, StillEvaluating))
+        except Interrupted:
+            self._put_back(attempt)
         finally:
             metrics.end_decision(profile, of="podgroup")
             metrics.end_attempt(outer)
@@ -269,9 +264,6 @@ class GroupCycle:
 
         Return the result as metrics name it; or what is needed from extenders first, and then the
         members are in flight.
-
-        Raises:
-            StillEvaluating: because values are evaluated first; members may still be in flight.
         """
         differs = disagreement(attempt.group, attempt.pods, attempt.pipeline.kubernetes)
         failed = attempt.answers.failure if attempt.answers is not None else ""
@@ -280,8 +272,6 @@ class GroupCycle:
             return "error"
         try:
             return self._place_or_wait(attempt)
-        except StillEvaluating:
-            raise
         except Exception as error:
             if not isinstance(error, PluginFailed):
                 logger.exception("scheduling the pod group %s failed", attempt.group.key)

@@ -11,7 +11,6 @@ from mooring.engine.rebalancing.estimates import Estimate, estimates
 from mooring.engine.rebalancing.movable import created_anew
 from mooring.engine.rebalancing.plan import Move, Step
 from mooring.engine.rebalancing.planning import NOWHERE_ELSE, Planning
-from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.pod import Pod
 from mooring.pausing import pause
@@ -114,11 +113,7 @@ def improvement(planning: Planning, pod: Pod) -> tuple[Compared, int] | None:
 def _compared(planning: Planning, pod: Pod) -> Compared | None:
     planning.budget.spend(1)
     try:
-        found = planning.trial.tried(
-            lambda: compared(pod, planning.pipeline, planning.what_if, planning.trial)
-        )
-    except StillEvaluating:
-        return None
+        found = compared(pod, planning.pipeline, planning.what_if, planning.trial)
     except PluginFailed:
         planning.refuse(pod, _FAILED)
         return None
@@ -156,7 +151,7 @@ def _candidate(pod: Pod, gain: int) -> Candidate:
 def _estimated(planning: Planning, pods: Sequence[Pod]) -> list[Estimate] | None:
     planning.budget.spend(1)
     try:
-        found = planning.trial.tried(lambda: estimates(pods, planning.pipeline, planning.what_if))
+        found = estimates(pods, planning.pipeline, planning.what_if)
     except PluginFailed:
         return None
     pause()
@@ -194,7 +189,7 @@ def violates(planning: Planning, pod: Pod) -> bool:
             return bool(violation(search, row))
 
     try:
-        violates = planning.trial.tried(found)
+        violates = found()
     except PluginFailed:
         return False
     pause()

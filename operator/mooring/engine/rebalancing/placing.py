@@ -11,7 +11,6 @@ import numpy as np
 from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.rebalancing.planning import Planning
-from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
@@ -99,8 +98,8 @@ def _found(planning: Planning, search: Callable[[], _Result]) -> _Result | None:
     """Return what is found in the trial, which may pause afterwards; None if a plugin fails."""
     planning.budget.spend(1)
     try:
-        found = planning.trial.tried(search)
-    except (PluginFailed, StillEvaluating):
+        found = search()
+    except PluginFailed:
         return None
     pause()
     return found

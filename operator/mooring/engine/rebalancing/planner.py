@@ -89,7 +89,7 @@ class Planner:
         )
         what_if = WhatIf(cluster, cache, now=now, salt=salt)
         movable = Movable(section, cluster, pipeline, resting, now)
-        trial = PlanTrial(what_if, pipeline, budget)
+        trial = PlanTrial(what_if, pipeline)
         self._planning = Planning(what_if, pipeline, trial, budget, movable, section, self._takes)
         self._cluster = cluster
         self._entry = entry

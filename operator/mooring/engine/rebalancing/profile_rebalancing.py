@@ -32,7 +32,6 @@ from mooring.engine.rebalancing.running_step import PassedOver, RunningStep, Sto
 from mooring.engine.rebalancing.under_way import Result, UnderWay, about
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import PodRef, TextAboutPods
-from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.kube.errors import ApiError, DisruptionBudgetError, KubeError, NotWantedError, explain
 from mooring.kube.recorder import EventRecorder, ObjectRef
@@ -56,6 +55,8 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+
 FIRST_SECONDS: Final = 10.0
 """How long after a profile was put in force its first plan is made."""
 LOOK_SECONDS: Final = 0.5
@@ -66,12 +67,11 @@ BUDGET_SECONDS: Final = 30.0
 Its status follows a moment after the last replacement has become ready.
 """
 _PATIENCE_SECONDS: Final = 60.0
-"""How long a plan gives way to pods that wait for a decision, and a move waits for values."""
+"""How long a plan gives way to pods that wait for a decision."""
 _SHORTEST_LIFE: Final = 300.0
 """A plan is carried out for so long at least, or for the interval between two plans."""
 _FORMER_SECONDS: Final = 5.0
 """How often it is looked whether the moves of a former leader have ended."""
-_SLICE_SECONDS: Final = 0.005
 _CHANGED: Final = "the profile has changed"
 """Why nothing is evicted any more by a former version of a profile."""
 _WARNED: Final = frozenset((Result.ELSEWHERE, Result.LATE, Result.GONE, Result.FAILED))
@@ -207,10 +207,10 @@ class ProfileRebalancing:
             return
         try:
             await self._take_all(plan)
-            self._settle()
+            await self._in_turn(self._settle)
             while self._steps:
                 await self._parts.sleep(LOOK_SECONDS)
-                self._settle()
+                await self._in_turn(self._settle)
         finally:
             for running in self._steps:
                 running.give_room(to_pods=False)
@@ -228,7 +228,7 @@ class ProfileRebalancing:
             for step in plan.steps:
                 await self._take(step, begin_by)
         except Stopped as stopped:
-            self._settle()  # a move that has ended meanwhile may have stopped it before
+            await self._in_turn(self._settle)  # an ended move may have stopped it before
             self._stopped = self._stopped or stopped
 
     async def _take(self, step: Step, begin_by: float) -> None:
@@ -261,15 +261,13 @@ class ProfileRebalancing:
         record.under_way |= begun
         try:
             await self._write_down()
-            await self._until_possible(running, moves)
+            while not await self._in_turn(partial(self._begins, running, [*begun.values()])):
+                await parts.sleep(LOOK_SECONDS)
         except BaseException:
             for uid in begun:
                 del record.under_way[uid]
             raise
-        running.hold_room()
         for each in begun.values():
-            parts.expected.keep(each)
-            running.begun.append(each)
             _in_task(parts.scheduler.turn.between(self._move, each), parts.moves)
 
     def _check_size(self, step: Step, moves: Sequence[Move]) -> None:
@@ -301,7 +299,7 @@ class ProfileRebalancing:
         parts, limits = self._parts, self._limits
         until = parts.clock() + BUDGET_SECONDS
         while True:
-            self._check_going_on()
+            await self._in_turn(self._check_going_on)
             if self.record.used_of_hour + len(moves) > limits.moves_per_hour:
                 most = plural(limits.moves_per_hour, "pod")
                 raise Stopped(f"at most {most} an hour may be moved")
@@ -341,27 +339,30 @@ class ProfileRebalancing:
             why = f"the profile's status is not written: {explain(error)}"
             raise Stopped(why, warns=True) from error
 
-    async def _until_possible(self, running: RunningStep, moves: Sequence[Move]) -> None:
-        """Return if the moves are possible now, or as soon as moves before them have ended.
+    def _begins(self, running: RunningStep, begun: Sequence[UnderWay]) -> bool:
+        """Begin the moves if they are possible now, and return whether they are.
+
+        If they are not, they may be when the moves before them have ended.
 
         Raises:
-            Stopped: They are not.
+            Stopped: They are not, and no move before them is under way.
         """
-        parts = self._parts
-        until = parts.clock() + _PATIENCE_SECONDS
-        while True:
-            self._check_going_on()
-            self._check_unchanged(running, moves)
-            why: Why | None
-            try:
-                why, waits = running.why_not(moves, parts.rests.resting()), self._is_under_way
-            except StillEvaluating as evaluating:
-                why, waits = str(evaluating), parts.clock() < until
-            if why is None:
-                return
-            if not waits:
-                raise PassedOver(why)
-            await parts.sleep(LOOK_SECONDS)
+        parts, moves = self._parts, [each.move for each in begun]
+        self._check_going_on()
+        self._check_unchanged(running, moves)
+        why = running.why_not(moves, parts.rests.resting())
+        if why is None:
+            running.hold_room()
+            for each in begun:
+                parts.expected.keep(each)
+                running.begun.append(each)
+        elif not self._is_under_way:
+            raise PassedOver(why)
+        return why is None
+
+    async def _in_turn(self, call: Callable[[], _T]) -> _T:
+        """Return the result of a call that uses the state and may pause."""
+        return await self._parts.scheduler.turn.run(call)
 
     def _check_going_on(self) -> None:
         """Raise what has stopped the plan, or the step that is being begun."""
@@ -513,12 +514,7 @@ class ProfileRebalancing:
         logger.warning("rebalancing for profile %s is stopped: %s", self._name, whole(why))
 
 
-_Result = TypeVar("_Result")
-
-
-def _in_task(
-    work: Coroutine[Any, Any, _Result], tasks: set[asyncio.Task[_Result]]
-) -> asyncio.Task[_Result]:
+def _in_task(work: Coroutine[Any, Any, _T], tasks: set[asyncio.Task[_T]]) -> asyncio.Task[_T]:
     """Do the work in a task of its own, which is one of `tasks` until it has ended."""
     task = asyncio.create_task(work)
     tasks.add(task)

@@ -18,7 +18,6 @@ from mooring.engine.rebalancing.movable import created_anew
 from mooring.engine.rebalancing.placing import best_fit, decided, fits_on, share_of
 from mooring.engine.rebalancing.plan import Move
 from mooring.engine.rebalancing.planning import Planning
-from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.affinity import AffinityTerm
 from mooring.model.node import Node
@@ -115,8 +114,8 @@ class RoomSearch:
             return not _BY_OTHERS.isdisjoint(outcome.diagnosis.plugins)
 
         try:
-            return self.planning.trial.tried(is_kept)
-        except (PluginFailed, StillEvaluating):
+            return is_kept()
+        except PluginFailed:
             return False
 
     def _if_others_leave(
@@ -211,10 +210,9 @@ class RoomSearch:
 
     def _nodes_for(self, pod: Pod, nodes: Collection[str] | None) -> list[tuple[str, int]]:
         """Return nodes on which pods that leave may help, and how many have to leave at least."""
-        planning = self.planning
         try:
-            return planning.trial.tried(lambda: self._ranked(pod, nodes))
-        except (PluginFailed, StillEvaluating):
+            return self._ranked(pod, nodes)
+        except PluginFailed:
             return []
 
     def _ranked(self, pod: Pod, nodes: Collection[str] | None) -> list[tuple[str, int]]:

@@ -21,7 +21,6 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.what_if import WhatIf, without_preemption
 from mooring.framework.card_plugin import assign_devices
 from mooring.framework.decision import TextAboutPods
-from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.model.node import Node
 from mooring.model.pod import Pod
@@ -115,9 +114,6 @@ class RunningStep:
         """Return why these moves, the next ones, are not to be made now; None if they are.
 
         Pods and controllers of the uids in `resting` are left alone.
-
-        Raises:
-            StillEvaluating: a plugin needs values that are being evaluated; try again later.
         """
         look = self._look(resting)
         for move in moves:
@@ -126,8 +122,6 @@ class RunningStep:
                 return about(f"{{}} {refusal}", move.pod)
         try:
             return self._why_in_vain(moves, look)
-        except StillEvaluating:
-            raise
         except PluginFailed as failed:
             return text_of(failed)
 

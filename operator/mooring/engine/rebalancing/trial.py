@@ -1,31 +1,25 @@
 """The state as it is once the moves planned so far have been carried out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Self, TypeVar
+from typing import Self
 
-from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.what_if import WhatIf
 from mooring.framework.card_plugin import assign_devices
-from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
-from mooring.pausing import pause
 from mooring.state.cluster import Trial
 
 __all__ = ["PlanTrial"]
-
-_Result = TypeVar("_Result")
 
 
 class PlanTrial:
     """A trial with changes that are made and taken back; open inside `with`."""
 
-    def __init__(self, what_if: WhatIf, pipeline: Pipeline, budget: SearchBudget) -> None:
+    def __init__(self, what_if: WhatIf, pipeline: Pipeline) -> None:
         self._what_if = what_if
         self._cluster = what_if.cluster
         self._pipeline = pipeline
-        self._budget = budget
         self._changes: list[ExitStack] = []
 
     def __enter__(self) -> Self:
@@ -63,22 +57,6 @@ class PlanTrial:
             trial.remove(pod.uid)
             yield trial
 
-    def tried(self, work: Callable[[], _Result]) -> _Result:
-        """Return what the work returns; evaluate the values that it needs, and pause meanwhile.
-
-        Raises:
-            StillEvaluating: the budget is spent.
-        """
-        while True:
-            try:
-                return work()
-            except StillEvaluating:
-                self._budget.spend(1)
-                if self._budget.spent:
-                    raise
-            self._pipeline.evaluations.advance()
-            pause()
-
     def _make(self, leaves: Pod | None, comes: Pod | None, node: str) -> None:
         """Make a change: a pod leaves its node, one comes to a node, or both."""
         with ExitStack() as undo:
@@ -89,5 +67,6 @@ class PlanTrial:
             row = self._cluster.row(node)
             if row is not None and comes is not None:
                 trial.add(comes, row)
+                self._pipeline.evaluations.begin_attempt()
                 assign_devices(self._pipeline.reserve, comes, row)
             self._changes.append(undo.pop_all())

@@ -27,7 +27,7 @@ __all__ = ["Allocator"]
 
 _UNITS_PER_NODE: Final = 300
 _UNITS_PER_DEVICE: Final = 25
-"""What a search costs a decision at least, in the units of `Evaluations`."""
+"""What a search costs an attempt at least, in the units of `Evaluations`."""
 _MOST_SLOTS: Final = 256
 """Requests with their alternatives: as many as one claim may have, and far more than is real."""
 
@@ -44,9 +44,6 @@ class _Begun:
 
 class Allocator:
     """Finds devices on one node after the other for the claims of one pod.
-
-    A search may pause. It goes on if `allocate` is called with the same node again, for which
-    nothing may have changed that the search depends on.
 
     Args:
         claims: The claims that have no allocation yet, in the order of the pod's.
@@ -78,7 +75,6 @@ class Allocator:
         self._selectors = selectors
         self._rules = rules
         self._budget = budget
-        self._begun: _Begun | None = None
         self.moves: Moves | None = None
         """The last solution, for `repeat`; None if there was none."""
 
@@ -106,18 +102,15 @@ class Allocator:
 
         Raises:
             AllocationError: with kube-scheduler's text, if the claims or the devices are at fault.
-            StillEvaluating: the decision has done enough.
+            PluginFailed: the attempt has done enough.
         """
-        begun, self._begun, self.moves = self._begun, None, None
-        if begun is None or begun.node.name != node_name or not begun.search.is_whole:
-            begun = self._begin(node_name, node_labels, pools)
-        self._begun = begun
+        self.moves = None
+        begun = self._begin(node_name, node_labels, pools)
         if not begun.search.run():
-            self._begun = None
             if any(pool.invalid for pool in begun.node.pools):
                 raise AllocationError("invalid resource pools were encountered", on_node=True)
             return None
-        self._begun, self.moves = None, begun.search.moves
+        self.moves = begun.search.moves
         return self._results(begun, begun.search.chosen(), share_id)
 
     def repeat(

@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from mooring.framework.evaluations import Evaluations, StillEvaluating
+from mooring.framework.evaluations import Evaluations
 from mooring.plugins.dynamic_resources.allocation_error import BudgetError
 
 __all__ = ["Budget"]
 
 _UNITS_PER_STEP: Final = 40
-"""What a step costs a decision, in the units of `Evaluations`."""
+"""What a step costs an attempt, in the units of `Evaluations`."""
 
 
 class Budget:
@@ -21,7 +21,7 @@ class Budget:
         steps: The steps on all nodes together.
         steps_on_node: The steps on one node.
         least_on_node: The steps on a node when `steps` are used up.
-        evaluations: What one decision may do; None where nothing else waits for it.
+        evaluations: What one attempt may do; None where nothing else waits for it.
     """
 
     __slots__ = ("_evaluations", "_least_on_node", "_left", "_left_on_node", "_steps_on_node")
@@ -38,31 +38,23 @@ class Budget:
         self._least_on_node = least_on_node
         self._evaluations = evaluations
 
-    @property
-    def pauses(self) -> bool:
-        """Whether searches may be continued in another decision."""
-        return self._evaluations is not None and self._evaluations.is_limited
-
     def begin_node(self) -> None:
         """Begin to count the steps of the next node."""
         self._left_on_node = min(self._steps_on_node, max(self._left, self._least_on_node))
 
     def work(self, units: int) -> None:
-        """Charge the decision with work, in the units of `Evaluations`."""
+        """Charge the attempt with work, in the units of `Evaluations`."""
         if self._evaluations is not None:
             self._evaluations.spend(units)
 
     def pause(self) -> None:
-        """End the attempt if its decision has done enough.
+        """Let other tasks run, if that is due; end the attempt if it has done enough.
 
         Raises:
-            StillEvaluating: it has; the pod's next attempt goes on.
+            PluginFailed: it has.
         """
-        if self._evaluations is not None and not self._evaluations.affords(1):
-            raise StillEvaluating(
-                "devices for the pod's claims are still being searched for; this goes on, and the "
-                "pod is tried again"
-            )
+        if self._evaluations is not None:
+            self._evaluations.pause("searching for devices for the pod's claims")
 
     def spend(self, steps: int) -> None:
         """Count the steps.

@@ -1,6 +1,6 @@
 """What keeps the claims of a pod from the devices of all nodes, for people."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -12,7 +12,7 @@ from mooring.framework.claim_report import (
     ExcludedDevices,
     RequestReport,
 )
-from mooring.framework.evaluations import Evaluations, StillEvaluating
+from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.pod import Pod
 from mooring.model.resource_claims import PodClaim, ResourceClaim
 from mooring.model.wording import plural
@@ -129,46 +129,32 @@ def devices_excluded(
     nodes: EquivalentNodes,
     classes: NodeClasses,
     allocator: Allocator,
-    evaluations: Evaluations,
-) -> Iterator[ClaimsReport]:
-    """Yield what keeps the claims from devices, after steps about nodes of one more class.
+) -> ClaimsReport:
+    """Return what keeps the claims from devices, about as many nodes as an attempt has time for.
 
-    `allocator` is that of the claims without devices. Each step does as much as a decision may by
-    `evaluations`: if selectors take more about one node, the next step goes on.
+    `allocator` is that of the claims without devices.
     """
     totals, states, rows = _Totals(), claim_states(pod, cluster), cluster.nodes_in_order
     _, first, counts = np.unique(classes.numbers[rows], return_index=True, return_counts=True)
-    found = [
-        (node.name, node.labels, nodes.pools(int(rows[index])), count)
-        for index, count in zip(first.tolist(), counts.tolist(), strict=True)
-        if (node := cluster.node(int(rows[index]))) is not None
-    ]
-    waiting = deque(sorted(found, key=lambda each: -each[3]))
     seen, error = 0, None
-    while waiting:
-        name, labels, pools, count = waiting[0]
-        evaluations.begin_decision()
-        whole = True
+    for index, count in sorted(
+        zip(first.tolist(), counts.tolist(), strict=True), key=lambda each: -each[1]
+    ):
+        node = cluster.node(row := int(rows[index]))
+        if node is None:
+            continue
         try:
-            totals.add(allocator.explain(name, labels, pools), count)
-        except StillEvaluating:
-            whole = False
+            totals.add(allocator.explain(node.name, node.labels, nodes.pools(row)), count)
         except AllocationError as failed:
             error = error or failed.text[:_MOST_CHARACTERS]
-        if whole:
-            waiting.popleft()
-            seen += count
-        yield ClaimsReport(
-            [
-                ClaimReport(
-                    each.name, each.claim, each.state, totals.of(f"{pod.namespace}/{each.claim}")
-                )
-                for each in states
-            ],
-            seen,
-            len(rows),
-            error,
-        )
+        except PluginFailed:
+            break
+        seen += count
+    reports = [
+        ClaimReport(each.name, each.claim, each.state, totals.of(f"{pod.namespace}/{each.claim}"))
+        for each in states
+    ]
+    return ClaimsReport(reports, seen, len(rows), error)
 
 
 def devices_to_free(

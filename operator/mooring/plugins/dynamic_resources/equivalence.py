@@ -9,7 +9,7 @@ of all nodes: equal for nodes of equal signatures, equal values, and equal share
 
 Columns, and what claims have got on nodes of each class, are in one cache, which is bounded in
 bytes. What the nodes need that there are now is kept at least for the claims that were last asked
-for; so an attempt that was ended goes on where it was.
+for; so the attempt after one that was ended goes on where that was.
 """
 
 from collections import OrderedDict
@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from mooring.framework.evaluations import Evaluations, StillEvaluating
+from mooring.framework.evaluations import Evaluations
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.node import Node
 from mooring.model.resource_claims import Allocation, DeviceId, ResourceClaim
@@ -58,7 +58,7 @@ _UNITS_PER_POOLS: Final = 200
 _UNITS_PER_SIGNATURE: Final = 100
 _UNITS_PER_CLASS: Final = 40
 _UNITS_PER_VALUE: Final = 2
-"""What a row that is made anew costs a decision, in the units of `Evaluations`."""
+"""What a row that is made anew costs an attempt, in the units of `Evaluations`."""
 _ROWS_AT_ONCE: Final = 32
 """Rows that are made anew before it is charged."""
 _MOST_SUBREQUESTS: Final = 8
@@ -158,7 +158,7 @@ class NodeClasses:
         """Make the classes anew of all rows that have changed.
 
         Raises:
-            StillEvaluating: the decision has done enough; the next call goes on.
+            PluginFailed: the attempt has done enough; the next call goes on.
         """
         self._row_keys = _resized(self._row_keys, len(nodes.versions))
         self._row_versions = _resized(self._row_versions, len(nodes.versions))
@@ -239,10 +239,7 @@ def _resized(array: IntArray, size: int) -> IntArray:
 
 
 class _Results:
-    """What claims that ask for the same get on nodes of each class.
-
-    `paused` is the allocator whose search has not ended, with the class and the node's name.
-    """
+    """What claims that ask for the same get on nodes of each class."""
 
     def __init__(self, classes: NodeClasses) -> None:
         self.classes = classes
@@ -255,7 +252,6 @@ class _Results:
         """By class the score of the alternatives that are allocated."""
         self.budget: Budget | None = None
         """That of the searches for all classes that are there, until each has a result."""
-        self.paused: tuple[int, str, Allocator] | None = None
         self._bytes = self.counted = 0
         """About how many bytes it takes, and took when that was last counted."""
 
@@ -393,23 +389,19 @@ class EquivalentNodes:
         return self._own_parts[signature]
 
     def spend(self, units: int) -> None:
-        """Charge the decision.
+        """Charge the attempt with what was found out about rows.
 
         Raises:
-            StillEvaluating: it has done enough.
+            PluginFailed: the attempt has done enough.
         """
         self._evaluations.spend(units)
-        if not self._evaluations.affords(1):
-            raise StillEvaluating(
-                "the devices of the nodes are still being read; this goes on, and the pod is tried "
-                "again"
-            )
+        self._evaluations.pause("reading the devices of the nodes")
 
     def classes(self, cluster: ClusterView, claims: Sequence[ResourceClaim]) -> NodeClasses:
         """Return the classes of all rows for these claims.
 
         Raises:
-            StillEvaluating: the decision has done enough; the next call goes on.
+            PluginFailed: the attempt has done enough; the next call goes on.
         """
         found = self._classes(cluster, reads_of(claims, cluster.dynamic_resources.device_class))
         self._bound(found)
@@ -426,7 +418,7 @@ class EquivalentNodes:
 
         Raises:
             AllocationError: that of the first node with one that is about more than the node.
-            StillEvaluating: the decision has done enough; the pod's next attempt goes on.
+            PluginFailed: the attempt has done enough; the pod's next one goes on.
         """
         devices = cluster.dynamic_resources
         key = (*(claim.spec.asked for claim in claims), devices.classes_version)
@@ -574,7 +566,7 @@ class EquivalentNodes:
         """Find the pools and the signatures of rows that have changed.
 
         Raises:
-            StillEvaluating: the decision has done enough; the next call goes on.
+            PluginFailed: the attempt has done enough; the next call goes on.
         """
         while self._moved:
             row = self._moved.pop()
@@ -684,7 +676,7 @@ class EquivalentNodes:
             return
         distinct, first = np.unique(numbers[places], return_index=True)
         new = sorted(zip(places[first].tolist(), distinct.tolist(), strict=True))
-        searches = _resumed(nodes, new, known) or allocator(known.budget)
+        searches = allocator(known.budget)
         known.budget = searches.budget
         for index, number in new:
             node = nodes.node(index)
@@ -699,30 +691,10 @@ class EquivalentNodes:
                 if not error.on_node:
                     raise AllocationError(_said_of(claims, searches.claims, error.text)) from None
                 result = error
-            except StillEvaluating:
-                known.paused = number, node.name, searches
-                raise
             score = sum(map(score_of, claims, result)) if isinstance(result, list) else 0
             known.put(number, result, searches.moves, score)
             searches.budget.pause()
         known.budget = None
-
-
-def _resumed(nodes: NodeView, new: list[tuple[int, int]], known: _Results) -> Allocator | None:
-    """Return the allocator whose search goes on, and put its node first; None if there is none.
-
-    The node must be as it was, which its class tells.
-    """
-    paused, known.paused = known.paused, None
-    if paused is None:
-        return None
-    of_class, name, searches = paused
-    for place, (index, number) in enumerate(new):
-        node = nodes.node(index)
-        if number == of_class and node is not None and node.name == name:
-            new.insert(0, new.pop(place))
-            return searches
-    return None
 
 
 def score_of(claim: ResourceClaim, allocation: Allocation) -> int:

@@ -14,12 +14,10 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.handle import Handle
 from mooring.framework.plugin import Normalize
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable
-from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.resource_claims import DeviceId, ResourceClaim
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
@@ -49,11 +47,10 @@ _COUNTS_PER_NODE: Final = 4 * _MOST_KINDS
 """Numbers of places that are remembered, about 200 bytes each: at least what one pod needs."""
 _MOST_CLASSES: Final = 10_000
 """Classes of nodes for which the places are remembered that a kind of pods takes."""
-_MOST_PAUSED: Final = 16
 _MAX: Final = 100
 _SCALE: Final = 1_000
 _UNITS_PER_DEVICE: Final = 5
-"""What it costs a decision to see who has a device, in the units of `Evaluations`."""
+"""What it costs an attempt to see who has a device, in the units of `Evaluations`."""
 
 
 _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
@@ -67,50 +64,6 @@ class _Place:
     row: int
     of_class: Hashable
     unused: Hashable
-
-
-@dataclass(slots=True, eq=False)
-class _Count:
-    """Places that are being counted on a node.
-
-    `allocated` is what is in use there, with what was found. `stages` are allocators and how many
-    places each may find at most; the places of the last one are those that count.
-    """
-
-    node: Node
-    pools: Sequence[Pool]
-    allocated: AllocatedDevices
-    stages: list[tuple[Allocator, int]]
-    places: int = 0
-
-    def finish(self) -> int:
-        """Return the number of places.
-
-        Raises:
-            StillEvaluating: the decision has done enough; the next call goes on.
-        """
-        while self.stages:
-            allocator, most = self.stages[0]
-            if self.places < most and self._take(allocator):
-                self.places += 1
-                allocator.budget.pause()
-                continue
-            del self.stages[0]
-            if self.stages:
-                self.places = 0
-        return self.places
-
-    def _take(self, allocator: Allocator) -> bool:
-        """Have the devices of one more place in use; return False if there is none."""
-        number = f"{len(self.stages)}/{self.places}"
-        labels = self.node.labels
-        try:
-            found = allocator.allocate(self.node.name, labels, lambda: number, self.pools)
-        except AllocationError:
-            return False
-        for index, each in enumerate(found or ()):
-            self.allocated.put(f"{number}/{index}", each.results)
-        return found is not None
 
 
 class DeviceFragmentation:
@@ -131,7 +84,6 @@ class DeviceFragmentation:
         )
         self._typical = TypicalClaims()
         self._places: dict[Hashable, int] = {}
-        self._paused: dict[Hashable, _Count] = {}
         self._known: dict[Hashable, dict[Hashable, list[int]]] = {}
         """By the kind of a pod's claims and the typical kinds: what `_lost` returns, by class."""
         self._classes_version = -1
@@ -151,7 +103,7 @@ class DeviceFragmentation:
         """Return int64[nodes]: 100 where no place is lost, 50 where one of the pod's own size is.
 
         Raises:
-            StillEvaluating: places are yet to be counted.
+            PluginFailed: there are too many places to count for one attempt.
         """
         scores = np.full(len(nodes), _MAX, np.int64)
         typical = self._typical.most_common(self._cluster, _MOST_KINDS)
@@ -181,7 +133,6 @@ class DeviceFragmentation:
         version = self._cluster.dynamic_resources.classes_version
         if version != self._classes_version:
             self._places.clear()
-            self._paused.clear()
             self._known.clear()
             self._classes_version = version
         return of_node, of_unused
@@ -243,40 +194,47 @@ class DeviceFragmentation:
         `key` is under what this is remembered; with `unused`, no device of the node is in use.
 
         Raises:
-            StillEvaluating: the decision has done enough; the next call goes on.
+            PluginFailed: the attempt has done enough; the next one counts again.
         """
         known = self._places.get(key)
         if known is not None:
             return known
-        count = self._paused.pop(key, None) or self._begun(at, claims, unused, beside)
-        try:
-            known = count.finish()
-        except StillEvaluating:
-            self._paused[key] = count
-            if len(self._paused) > _MOST_PAUSED:
-                del self._paused[next(iter(self._paused))]
-            raise
+        known = self._counted(at, claims, unused, beside)
         most = max(_MOST_COUNTS, _COUNTS_PER_NODE * len(self._cluster.nodes))
         while len(self._places) >= most:
             del self._places[next(iter(self._places))]
         self._places[key] = known
         return known
 
-    def _begun(
+    def _counted(
         self,
         at: _Place,
         claims: Sequence[ResourceClaim],
         unused: bool,  # noqa: FBT001 - as in `_number`
         beside: Sequence[ResourceClaim],
-    ) -> _Count:
+    ) -> int:
+        """Count the places one by one: the devices of each are in use for the next."""
         node, pools = self._cluster.node(at.row), self._nodes.pools(at.row)
         if node is None:
             raise ValueError(f"row {at.row} is no node")
         allocated = AllocatedDevices() if unused else self._in_use(pools)
-        stages = [(self._allocator(claims, allocated), MOST_PLACES)]
+
+        def take(allocator: Allocator, number: str) -> bool:
+            """Have the devices of one more place in use; return False if there is none."""
+            try:
+                found = allocator.allocate(node.name, node.labels, lambda: number, pools)
+            except AllocationError:
+                return False
+            for index, each in enumerate(found or ()):
+                allocated.put(f"{number}/{index}", each.results)
+            return found is not None
+
         if beside:
-            stages.insert(0, (self._allocator(beside, allocated), 1))
-        return _Count(node, pools, allocated, stages)
+            take(self._allocator(beside, allocated), "beside")
+        allocator, places = self._allocator(claims, allocated), 0
+        while places < MOST_PLACES and take(allocator, str(places)):
+            places += 1
+        return places
 
     def _in_use(self, pools: Sequence[Pool]) -> AllocatedDevices:
         """Return what is in use of the devices of the pools, and what the same claims have else."""

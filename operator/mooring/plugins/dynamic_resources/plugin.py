@@ -15,10 +15,10 @@ import numpy as np
 
 from mooring.framework.card_plugin import AssignsInTrials
 from mooring.framework.claim_report import ClaimsReport, ExplainsClaims
-from mooring.framework.evaluations import StillEvaluating
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
 from mooring.framework.plugin import Normalize
+from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.post_filter import PodGroupPostFilterState, PostFilterState
 from mooring.framework.verdicts import (
     SKIP,
@@ -46,7 +46,6 @@ from mooring.plugins.dynamic_resources.claim_explanation import (
 from mooring.plugins.dynamic_resources.claim_writer import ClaimWriter
 from mooring.plugins.dynamic_resources.equivalence import (
     EquivalentNodes,
-    NodeClasses,
     Result,
     ResultsOnNodes,
     score_of,
@@ -177,29 +176,27 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             resolvable=np.zeros(len(nodes), np.bool_),
         )
 
-    def explain_claims(self, pod: Pod) -> Iterator[ClaimsReport]:
-        """Yield the states of the pod's claims, and what keeps them from devices, in steps."""
+    def explain_claims(self, pod: Pod) -> ClaimsReport | None:
+        """Return the states of the pod's claims, and what keeps them from devices."""
         if not pod.spec.resource_claims:
-            return
+            return None
         states, count = claim_states(pod, self._cluster), self._cluster.node_count
         try:
             claims = pod_claims(pod, self._cluster)
         except PluginError as error:
-            yield ClaimsReport(states, 0, count, str(error))
-            return
+            return ClaimsReport(states, 0, count, str(error))
         if isinstance(claims, Unschedulable):
-            yield ClaimsReport(states, 0, count, claims.reason)
-            return
+            return ClaimsReport(states, 0, count, claims.reason)
         waiting = claims.to_allocate
-        yield ClaimsReport(states, 0, count if waiting else 0)
-        if waiting:
-            while (classes := self._classes(waiting)) is None:
-                yield ClaimsReport(states, 0, count)
-            evaluations = self._evaluations
-            allocator = self._allocator(waiting, Budget(evaluations=evaluations))
-            yield from devices_excluded(
-                pod, self._cluster, self._nodes, classes, allocator, evaluations
-            )
+        if not waiting:
+            return ClaimsReport(states, 0, 0)
+        self._evaluations.begin_attempt()
+        try:
+            classes = self._nodes.classes(self._cluster, waiting)
+        except PluginFailed:
+            return ClaimsReport(states, 0, count)
+        allocator = self._allocator(waiting, Budget(evaluations=self._evaluations))
+        return devices_excluded(pod, self._cluster, self._nodes, classes, allocator)
 
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
         """Return those of the rows that might have enough devices if none was in use."""
@@ -207,21 +204,13 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         if isinstance(claims, PodClaims):
             nodes = self._cluster.nodes.take(rows)
             for positions, waiting in claims.on_nodes(nodes):
-                self._evaluations.begin_decision()
+                self._evaluations.begin_attempt()
                 classes = self._nodes.classes(self._cluster, waiting)
                 allocator = self._allocator(waiting, Budget())
                 found += devices_to_free(
                     rows[positions], self._cluster, self._nodes, classes, allocator
                 )
         return [row for _, row in sorted(found)]
-
-    def _classes(self, waiting: Sequence[ResourceClaim]) -> NodeClasses | None:
-        """Return the classes of all rows; None: as many as one decision may make are made now."""
-        self._evaluations.begin_decision()
-        try:
-            return self._nodes.classes(self._cluster, waiting)
-        except StillEvaluating:
-            return None
 
     def post_filter(self, state: PostFilterState) -> Unschedulable:
         """Free a claim that keeps the pod off some node and that nobody else uses.
@@ -297,19 +286,16 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
         """Have the devices of the row in flight for the pod, which is on it, in a trial.
 
-        Thousands of pods may be on nodes again after a pause, so that each has a budget. In the
-        pause a class or a selector may have become wrong: the pod has no devices then. Nothing is
-        searched for a pod that holds devices already.
+        Nothing is searched for a pod that holds devices already.
 
         Raises:
-            StillEvaluating: selectors of devices are evaluated first.
+            PluginFailed: the attempt has done enough.
         """
         if self._cluster.dynamic_resources.held(pod.uid):
             return None
-        self._evaluations.begin_decision()
         try:
             found = self._assigned(pod, row)
-        except StillEvaluating:
+        except PluginFailed:
             raise
         except PluginError as error:
             return Unschedulable(str(error))

@@ -129,8 +129,6 @@ class Search:
         self._frames: list[_Frame] = []
         self._step: _Next = _Request(0, 0)
         self._gave_back = False
-        self.is_whole = True
-        """Whether `run` can go on: no step of it was interrupted."""
         self._failed: dict[Hashable, _Fail] = {}
 
     def run(self) -> bool:
@@ -138,11 +136,9 @@ class Search:
 
         Raises:
             AllocationError: if the search ends in an error, or the budget does.
-            StillEvaluating: the decision has done enough. If nothing that the search depends on
-                changes meanwhile, the next call goes on from there.
+            PluginFailed: the attempt has done enough.
         """
         while True:
-            self.is_whole = False
             match step := self._step:
                 case _Request():
                     self._step = self._reach(step.claim, step.request)
@@ -156,7 +152,6 @@ class Search:
                     raise AllocationError("allocation max size exceeded")
                 case _Fail():
                     return False
-            self.is_whole = True
             self._budget.pause()
 
     @property

@@ -4,21 +4,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from mooring.cel.device_selector import (
-    LIMIT_EXCEEDED,
-    MOST_WORK,
     CompileError,
     DeviceView,
     SelectorError,
     compile_selector,
 )
-from mooring.cel.pausing import PausingCall
 from mooring.cel.values import work
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity, QuantityFormat
 from mooring.model.resource_claims import DeviceId
 from mooring.model.resource_slices import Device
-from mooring.plugins.dynamic_resources.allocation_error import AllocationError, BudgetError
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.reads import (
     EVERYTHING,
@@ -28,30 +25,10 @@ from mooring.plugins.dynamic_resources.reads import (
 
 __all__ = ["Compile", "Selector", "Selectors", "cel_selectors"]
 
-
-_MOST_WORK: Final = 3_000_000
-"""What new answers may take where nothing pauses, in the units of `Work`: about a second."""
-_MOST_WORK_IN_SLICES: Final = 30_000_000
-"""What they may take for a search on all nodes that may pause."""
 _UNITS_PER_EVALUATION: Final = 400
 _UNITS_PER_WORK: Final = 3
 _UNITS_IF_KNOWN: Final = 50
-_UNITS_PER_ADVANCE: Final = 20_000
-"""What an answer, or a part of it, costs a decision, in the units of `Evaluations`."""
-_BRIEF_WORK: Final = 8_000
-"""What an evaluation may take that does not pause: some milliseconds."""
-
-
-class _Spent:
-    """Counts the work of answers that were not remembered."""
-
-    __slots__ = ("work",)
-
-    def __init__(self) -> None:
-        self.work = 0
-
-
-_spent: Final = _Spent()
+"""What an answer costs an attempt, in the units of `Evaluations`."""
 
 
 class Selector(Protocol):
@@ -75,10 +52,10 @@ class Selectors:
     Args:
         compile_selector: Compiles an expression.
         rules: The rules of the Kubernetes version.
-        budget: What is charged with evaluations, and may pause after each; None: nothing is.
+        budget: Pauses after each answer; None: nothing does.
     """
 
-    __slots__ = ("_budget", "_compile", "_compiled", "_done", "_known", "_rules", "_views")
+    __slots__ = ("_budget", "_compile", "_compiled", "_known", "_rules", "_views")
 
     def __init__(
         self, compile_selector: Compile, rules: KubernetesRules, budget: Budget | None = None
@@ -86,7 +63,6 @@ class Selectors:
         self._budget = budget
         self._compile = compile_selector
         self._rules = rules
-        self._done = 0
         self._compiled: dict[str, Selector | CompileError] = {}
         self._known: dict[tuple[str, DeviceId], bool] = {}
         self._views: dict[DeviceId, DeviceView] = {}
@@ -99,7 +75,7 @@ class Selectors:
         Raises:
             AllocationError: if one cannot be compiled or fails; those behind one that does not
                 select the device are not looked at.
-            StillEvaluating: the decision has done enough; what was found out is kept.
+            PluginFailed: the attempt has done enough; the answers are kept.
         """
         return self.first_against(expressions, device, device_id, owner) is None
 
@@ -131,13 +107,6 @@ class Selectors:
             selector = self._compiled[expression] = self._compile(expression)
         if isinstance(selector, CompileError):
             raise AllocationError(f"{where}: CEL compile error: {selector}")
-        pauses = self._budget is not None and self._budget.pauses
-        if self._done > (_MOST_WORK_IN_SLICES if pauses else _MOST_WORK):
-            raise BudgetError(
-                "selectors of devices take too much work: use expressions without loops",
-                on_node=True,
-            )
-        before = _spent.work
         try:
             return selector.matches(self._view(device, device_id))
         except SelectorError as error:
@@ -150,12 +119,6 @@ class Selectors:
                         "guarding the check with has() for optional fields"
                     )
             raise AllocationError(f"{where}: CEL runtime error: {text}") from None
-        finally:
-            done = _spent.work - before
-            self._done += done
-            if self._budget is not None:
-                units = _UNITS_PER_EVALUATION + _UNITS_PER_WORK * done
-                self._budget.work(units if done else _UNITS_IF_KNOWN)
 
     def _view(self, device: Device, device_id: DeviceId) -> DeviceView:
         view = self._views.get(device_id)
@@ -170,7 +133,7 @@ class Selectors:
 
 
 def cel_selectors(rules: KubernetesRules, budget: Budget | None = None) -> Selectors:
-    """Return selectors in CEL, as the Kubernetes version knows it; `budget` as in `Selectors`.
+    """Return selectors in CEL, as the Kubernetes version knows it; `budget` is charged for answers.
 
     What an expression says is remembered by what it reads of a device, for all decisions.
     """
@@ -195,7 +158,7 @@ class _Asked(NamedTuple):
     capacity: tuple[tuple[str, int, QuantityFormat], ...]
     allow_multiple_allocations: bool
 
-    def answer(self, most_work: int = MOST_WORK) -> "_Answer":
+    def answer(self) -> bool | str:
         """Return whether the expression selects the device, or how it fails."""
         selector = compile_selector(
             self.expression, attributes_may_be_lists=self.attributes_may_be_lists
@@ -209,17 +172,9 @@ class _Asked(NamedTuple):
             allow_multiple_allocations=self.allow_multiple_allocations,
         )
         try:
-            says: bool | str = selector.matches(view, most_work)
+            return selector.matches(view)
         except SelectorError as error:
-            says = str(error)
-        return _Answer(says, work.done)
-
-
-class _Answer(NamedTuple):
-    """Whether an expression selects a device, or how it fails, and the work that took."""
-
-    says: bool | str
-    work: int
+            return str(error)
 
 
 _answers: Final[BoundedCache[_Asked, bool | str]] = BoundedCache(32 * 2**20)
@@ -238,11 +193,7 @@ class _Remembering:
         self._reads_capacity = self._reads is EVERYTHING or "capacity" in expression
 
     def matches(self, device: DeviceView) -> bool:
-        """Return whether it selects the device; SelectorError if it fails for it.
-
-        Raises:
-            StillEvaluating: the decision has done enough; the next call goes on.
-        """
+        """Return whether it selects the device; SelectorError if it fails for it."""
         capacity = device.capacity.items() if self._reads_capacity else ()
         asked = _Asked(
             self._expression,
@@ -252,54 +203,13 @@ class _Remembering:
             tuple([(name, amount.nano, amount.format) for name, amount in capacity]),
             device.allow_multiple_allocations,
         )
-        says = _answers.get(asked)
+        says, units = _answers.get(asked), _UNITS_IF_KNOWN
         if says is None:
-            if self._budget is None or not self._budget.pauses:
-                answer = asked.answer()
-            else:
-                answer = _slow.answer(asked, self._budget)
-            _spent.work += answer.work
-            says = answer.says
+            says = asked.answer()
+            units = _UNITS_PER_EVALUATION + _UNITS_PER_WORK * work.done
             _answers.put(asked, says)
+        if self._budget is not None:
+            self._budget.work(units)
         if isinstance(says, str):
             raise SelectorError(says)
         return says
-
-
-class _Slow:
-    """The evaluation that has been begun and takes long, if there is one.
-
-    Whoever needs another one that takes long brings this one to its end first. So there is never
-    more than one, also if nobody asks for its answer any more.
-    """
-
-    __slots__ = ("_begun",)
-
-    def __init__(self) -> None:
-        self._begun: tuple[_Asked, PausingCall[_Answer]] | None = None
-
-    def answer(self, asked: _Asked, budget: Budget) -> _Answer:
-        """Return the answer, at once unless it takes long.
-
-        Raises:
-            StillEvaluating: the decision has done enough; the next call goes on.
-        """
-        if self._begun is None or self._begun[0] != asked:
-            answer = asked.answer(_BRIEF_WORK)
-            if answer.says != LIMIT_EXCEEDED:
-                return answer
-            if self._begun is not None:
-                other, call = self._begun
-                _answers.put(other, self._ended(call, budget).says)
-            self._begun = asked, PausingCall(asked.answer)
-        return self._ended(self._begun[1], budget)
-
-    def _ended(self, call: PausingCall[_Answer], budget: Budget) -> _Answer:
-        while not call.advance():
-            budget.work(_UNITS_PER_ADVANCE)
-            budget.pause()
-        self._begun = None
-        return call.result()
-
-
-_slow: Final = _Slow()

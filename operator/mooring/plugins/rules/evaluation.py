@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.cel.values import Failure
-from mooring.framework.evaluations import Cost, Evaluations
+from mooring.framework.evaluations import MOST_FOR_POD, Cost, Evaluations
 from mooring.model.pod import Pod
 from mooring.plugins.rules.columns import (
     Codes,
@@ -108,16 +108,6 @@ class Evaluator:
         )
         self._evaluations.add(self)
 
-    @property
-    def is_current(self) -> bool:
-        """Whether all values that depend on nodes alone are evaluated, and pods are counted."""
-        return self.counts.is_current and all(v.is_current for v in self._of_nodes.values())
-
-    @property
-    def units_left(self) -> int:
-        """About how many units the values that are missing cost."""
-        return self.counts.units_left + sum(v.units_left for v in self._of_nodes.values())
-
     def cost(self) -> Cost:
         """Return the cost of all values that the nodes have now."""
         of_nodes = sum(values.units for values in self._of_nodes.values())
@@ -127,20 +117,11 @@ class Evaluator:
             total += Cost(pod=units, pod_maps=units if step in self._of_label_maps else 0)
         return total
 
-    def advance(self) -> int:
-        """Evaluate one value of nodes, or count some pods; return how many units it has cost."""
-        if not self.counts.is_current:
-            return self.counts.advance()
-        for values in self._of_nodes.values():
-            if not values.is_current:
-                return values.advance()
-        return 1
-
     def run(self, pod: Pod, nodes: NodeView) -> tuple[Results, IntArray | None]:
         """Return results, and which of their rows are the nodes of the view; None: all, in order.
 
         Raises:
-            StillEvaluating: more new values are needed than one decision may evaluate.
+            PluginFailed: more new values are needed than one attempt may evaluate.
         """
         if (why := self._left_out(pod)) is not None:
             failed = np.ones(len(nodes), np.int16)
@@ -148,8 +129,9 @@ class Evaluator:
         whole = self._plan.whole
         if whole is not None and len(nodes) <= _FEW and self._may_go_one_by_one(whole, nodes):
             return self._one_by_one(whole, pod, nodes), None
-        self.counts.need(pod)
-        self._evaluations.bring_up_to_date(self)
+        self.counts.count(pod, self._evaluations)
+        for values in self._of_nodes.values():
+            values.update(self._evaluations, f"evaluating {self.name} for the values of the nodes")
         if not self._keeps_columns:
             return self._by_columns(pod, nodes), None
         everything = self._cluster.nodes
@@ -195,7 +177,7 @@ class Evaluator:
         return why
 
     def _may_go_one_by_one(self, whole: Interpreted, nodes: NodeView) -> bool:
-        return not self._of_label_maps and self._evaluations.affords(whole.cost * len(nodes))
+        return not self._of_label_maps and whole.cost * len(nodes) <= MOST_FOR_POD
 
     def _for_all(self, pod: Pod, everything: NodeView) -> Results:
         """Return the results for all nodes; they are kept for pods with the same values read."""

@@ -1,18 +1,17 @@
 """The values of a part of an expression for all nodes, evaluated once per distinct value.
 
 Only parts that read nothing but the node have such values. They are brought up to date from the
-node table's log of changes, one value at a time, so that whoever waits can stop in between. What is
-kept is a number per row and not the values that were read, so that a label that changes all the
-time leaves nothing behind.
+node table's log of changes. What is kept is a number per row and not the values that were read, so
+that a label that changes all the time leaves nothing behind.
 """
 
-from collections.abc import Generator
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from mooring.cel.values import Failure
+from mooring.framework.evaluations import Evaluations
 from mooring.plugins.rules.columns import Codes, Errors, Value
 from mooring.plugins.rules.reads import OF_NODE, STABLE, codes_of, combined, distinct, evaluated
 from mooring.policy.rules.plan import Interpreted
@@ -43,8 +42,6 @@ class NodeValues:
         self._cluster = cluster
         self._is_stable = all(read.variable in STABLE for read in step.of_node)
         self._position = self._version = -1
-        self._work: Generator[int] | None = None
-        self._left = 0
         self._marks: IntArray = np.zeros(0, np.int64)
         """Per row the hash of what was read when its value was evaluated; 0 if it never was."""
         # A text is kept as its number in `_texts`, and an error as its number in `_whys`.
@@ -56,18 +53,9 @@ class NodeValues:
     @property
     def is_current(self) -> bool:
         """Whether no node has changed in what is read since the values were evaluated."""
-        if self._work is not None:
-            return False
         if self._is_stable and self._version == self._cluster.nodes.topology_version:
             return True
         return self._position == self._cluster.node_changes.position
-
-    @property
-    def units_left(self) -> int:
-        """How many units remain to be evaluated, as far as that is known."""
-        if self.is_current:
-            return 0
-        return self._left if self._work is not None else self.units
 
     @property
     def units(self) -> int:
@@ -75,17 +63,39 @@ class NodeValues:
         rows = len(self._cluster.nodes)
         return self._step.cost * distinct(self._step.of_node, self._cluster) + _UNITS_PER_ROW * rows
 
-    def advance(self) -> int:
-        """Evaluate at most one value; return how many units it has cost."""
-        if self._work is None:
-            self._work = self._evaluate()
+    def update(self, evaluations: Evaluations, doing: str) -> None:
+        """Evaluate what has changed; `doing` says for whom.
+
+        Raises:
+            PluginFailed: that is more than one attempt may do; the next call goes on.
+        """
+        if self.is_current:
+            return
+        changes, nodes = self._cluster.node_changes, self._cluster.nodes
+        position, version = changes.position, nodes.topology_version
+        dirty = changes.since(self._position) if self._position >= 0 else None
+        rows = nodes.rows if dirty is None else np.unique(dirty)
+        rows = rows[nodes.take(rows).present]
+        self._grow()
+        codes, found = self._read(rows)
+        hashes = np.array([hash(raws) or 1 for raws in found], np.int64)
+        marks = hashes[codes]
+        changed = marks != self._marks[rows]
+        rows, marks = rows[changed], marks[changed]
+        used, inverse = np.unique(codes[changed], return_inverse=True)
+        missing = [found[code] for code in used.tolist()]
+        evaluations.spend(1 + 2 * len(changed))
+        results = list[Any]()
         try:
-            return next(self._work)
-        except BaseException as ended:
-            self._work = None
-            if isinstance(ended, StopIteration):
-                return 1
-            raise
+            for raws in missing:
+                evaluations.pause(doing)
+                results.append(evaluated(self._step, raws))
+                evaluations.spend(self._step.cost)
+        finally:
+            done = inverse < len(results)
+            self._write(rows[done], inverse[done], results)
+            self._marks[rows[done]] = marks[done]
+        self._position, self._version = position, version
 
     def at(self, rows: IntArray | None, errors: Errors) -> Value:
         """Return the values at these rows (None: all), with numbers of their errors in `errors`."""
@@ -108,36 +118,6 @@ class NodeValues:
             self._marks = np.append(self._marks, np.zeros(more, self._marks.dtype))
             self._values = np.append(self._values, np.zeros(more, self._values.dtype))
             self._errors = np.append(self._errors, np.zeros(more, self._errors.dtype))
-
-    def _evaluate(self) -> Generator[int]:
-        """Evaluate what has changed; yield the units of each step.
-
-        A row that changes meanwhile is evaluated again, because the log of changes has it.
-        """
-        changes, nodes = self._cluster.node_changes, self._cluster.nodes
-        position, version = changes.position, nodes.topology_version
-        dirty = changes.since(self._position) if self._position >= 0 else None
-        rows = nodes.rows if dirty is None else np.unique(dirty)
-        rows = rows[nodes.take(rows).present]
-        self._grow()
-        codes, found = self._read(rows)
-        hashes = np.array([hash(raws) or 1 for raws in found], np.int64)
-        marks = hashes[codes]
-        changed = marks != self._marks[rows]
-        rows, marks = rows[changed], marks[changed]
-        used, inverse = np.unique(codes[changed], return_inverse=True)
-        missing = [found[code] for code in used.tolist()]
-        del found, codes
-        self._left = len(missing) * self._step.cost
-        yield 1 + 2 * len(changed)
-        results = list[Any]()
-        for raws in missing:
-            results.append(evaluated(self._step, raws))
-            self._left -= self._step.cost
-            yield self._step.cost
-        self._write(rows, inverse, results)
-        self._marks[rows] = marks
-        self._position, self._version = position, version
 
     def _read(self, rows: IntArray) -> tuple[IntArray, list[tuple[Any, ...]]]:
         """Return what the nodes of these rows have: a code for each, and the values by code."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from mooring.cel.values import Failure
-from mooring.framework.evaluations import UNITS_PER_COUNT, UNITS_PER_POD
+from mooring.framework.evaluations import UNITS_PER_COUNT, Evaluations
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.node import Node
 from mooring.model.pod import Pod
@@ -28,7 +28,6 @@ __all__ = ["PodCounts"]
 
 _MOST_BYTES: Final = 256 * 1024
 """For each rule, of the selections for the pods seen last."""
-_MOST_MISSING: Final = 64
 _NAMED: Final = 3
 """Domains that are named together."""
 _TOLD_APART: Final = 32
@@ -49,20 +48,9 @@ class PodCounts:
         self._cluster = cluster
         self._value = value
         self._selections: BoundedCache[_Key, Selection] = BoundedCache(_MOST_BYTES, _memory)
-        self._missing: dict[tuple[Selection, str], None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._all)
-
-    @property
-    def is_current(self) -> bool:
-        """Whether everything is counted that decisions have asked for."""
-        return not self._missing
-
-    @property
-    def units_left(self) -> int:
-        """About how many units the missing counts cost: it is not known before they are made."""
-        return UNITS_PER_COUNT * len(self._missing)
 
     @property
     def units(self) -> int:
@@ -70,24 +58,14 @@ class PodCounts:
         nodes = len(self._cluster.nodes) // _NODES_PER_UNIT
         return len(self._all) * (UNITS_PER_COUNT + nodes)
 
-    def need(self, pod: Pod) -> None:
-        """Note what is not counted yet of what the rule reads for the pod."""
-        for count, pods in self._of(pod):
-            key = count.key or EACH_NODE
-            if not self._cluster.is_counted(pods, key) and len(self._missing) < _MOST_MISSING:
-                self._missing[pods, key] = None
+    def count(self, pod: Pod, evaluations: Evaluations) -> None:
+        """Count what the rule reads for the pod.
 
-    def advance(self) -> int:
-        """Count some of the missing pods; return how many units that has cost."""
-        pods, key = wanted = next(iter(self._missing))
-        try:
-            looked_at = self._cluster.count_some(pods, key)
-        except BaseException:
-            del self._missing[wanted]
-            raise
-        if self._cluster.is_counted(pods, key):
-            del self._missing[wanted]
-        return UNITS_PER_COUNT + UNITS_PER_POD * looked_at
+        Raises:
+            PluginFailed: that is more than one attempt may do; the next call goes on.
+        """
+        wanted = ((pods, count.key or EACH_NODE) for count, pods in self._of(pod))
+        evaluations.count_pods(self._cluster, wanted)
 
     def at(self, count: PodCount, pod: Pod) -> DomainCounts | Failure:
         """Return the count of the pods that are selected for this pod; Failure if that fails."""
