@@ -21,7 +21,6 @@ from click.testing import CliRunner
 from deciding import Deciding
 from mooring.__main__ import main
 from mooring.cli.explanation import claim_lines, remedy_lines
-from mooring.cli.run import run
 from mooring.engine.outcome import FitError
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.suggestions import suggestions
@@ -41,13 +40,13 @@ from mooring.policy.points import Point
 from mooring.policy.profile import KIND
 from mooring.policy.resolve import load_profile
 from mooring.policy.rules.expressions import check
-from mooring.settings import RunSettings
 from mooring.simulate.expectations import run_case
 from mooring.simulate.policy_tests import KIND as POLICY_TEST
 from mooring.simulate.policy_tests import Expectation, read_policy_tests
 from mooring.testing.builders import node, pod, uid_of
 from mooring.testing.contract import PluginContract, Scenario
 from mooring.testing.device_builders import allocated, device_result
+from website.reference import with_settings
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "operator" / "mooring"
@@ -380,26 +379,10 @@ def test_the_plugins_of_the_guide_keep_the_contract(tmp_path: Path) -> None:
         assert _keep(type(f"Test{plugin}", (PluginContract,), members))
 
 
-def _written(default: Any) -> str:
-    """Return a default as the table has it."""
-    if isinstance(default, float):
-        return f"{default:g}"
-    return "none" if default is None else str(default).lower()
-
-
-def test_settings_lists_every_option_with_its_variable_and_default() -> None:
-    listed = {row[0].split("`")[1]: row for row in _table_rows("docs/settings.md")}
-    for parameter in run.params:
-        assert isinstance(parameter, click.Option)
-        row = listed.pop(parameter.opts[0])
-        default = getattr(RunSettings(), str(parameter.name))
-        assert row[1] == f"`{parameter.envvar}`"
-        assert row[2].strip("`") == _written(default)
-    assert {name for name in listed if name.startswith("--")} == set()
-
-
-def test_every_field_of_the_settings_is_an_option() -> None:
-    assert {p.name for p in run.params} == {field.name for field in fields(RunSettings)}
+def test_the_tables_of_settings_are_made_of_the_settings() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text()
+    again = "PYTHONPATH=tests .venv/bin/python -m website --settings writes them anew"
+    assert with_settings(page) == page, again
 
 
 def _exported() -> set[str]:

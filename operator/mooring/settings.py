@@ -1,70 +1,182 @@
-"""The settings of `mooring run`; the command line and the environment fill them in."""
+"""The settings of `mooring run`, each told once.
 
-from dataclasses import dataclass
+`mooring run` makes its options of them, and `python -m website --settings` the tables of
+docs/settings.md.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import click
+
+from mooring.observe.logs import FORMATS, LEVELS
 
 __all__ = ["RunSettings"]
+
+
+class _Finite(click.FloatRange):
+    """A number in a range; `inf` and `nan`, which Python reads as numbers too, are none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number; raise BadParameter if it is none, or out of range."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
+
+_POSITIVE: Final = _Finite(min=0, min_open=True)
+_AT_LEAST_0: Final = _Finite(min=0)
+
+
+def _setting(default: Any, text: str, kind: Any = str) -> Any:
+    """Return a field of RunSettings with what it means, in Markdown, and its type for click."""
+    return field(default=default, metadata={"text": text, "kind": kind})
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
     """How one replica of the scheduler runs; its policy is in SchedulingProfiles, not here."""
 
-    kubeconfig: str | None = None
-    """Path of the kubeconfig. None: $KUBECONFIG, else the pod's service account, else ~/.kube."""
-    context: str | None = None
-    """Context in the kubeconfig. None: its current one."""
-    qps: float | None = None
-    """Requests per second to the API server, bindings included. None: no limit of our own."""
-    burst: int | None = None
-    """Requests at once on top of `qps`. None: twice `qps`."""
-    leader_elect: bool = True
-    """Whether a Lease decides which replica binds; without it this one always does."""
-    lease_namespace: str = "mooring-system"
-    """Where the Lease is; the shipped RBAC grants it there."""
-    lease_name: str = "mooring"
-    """Replicas with the same lease stand in for each other."""
-    lease_duration: int = 15
-    """Seconds after which a silent leader's lease may be taken."""
-    renew_deadline: float = 10.0
-    """Seconds for which the leader tries to renew before it gives up."""
-    retry_period: float = 2.0
-    """Seconds between tries to get or renew the lease."""
-    bind_address: str = "0.0.0.0"
-    """IP address of the health, metrics and debug endpoints; kubelet probes a pod at its own, which
-    may be one of IPv6."""
-    secure_port: int = 10259
-    """Their port, HTTPS only, kube-scheduler's; 0 chooses a free one."""
-    tls_cert_file: str | None = None
-    """Their certificate, PEM. None: a self-signed one is made at the start."""
-    tls_private_key_file: str | None = None
-    """The certificate's private key, PEM."""
-    client_ca_file: str | None = None
-    """CAs of client certificates, PEM. None: the cluster's, unless that look-up is skipped."""
-    authentication_skip_lookup: bool = False
-    """Whether the cluster's CA of client certificates is not looked up."""
-    authorization_always_allow_paths: str = "/healthz,/readyz,/livez"
-    """Paths shown without authorization, with commas between them; kubelet has no credentials."""
-    log_level: str = "info"
-    """error, warning, info or debug."""
-    log_format: str = "text"
-    """text for people, json for machines."""
-    initial_backoff: float = 1.0
-    """Seconds a pod waits after its first failed attempt; doubled with each further one."""
-    max_backoff: float = 10.0
-    """The longest of these waits, in seconds."""
-    queue_fairness: str = "none"
-    """none: kube-scheduler's order. namespace: namespaces take turns among equal priorities."""
-    stop_seconds: float = 20.0
-    """How long evictions, bindings, writes of claims and events may take to end after SIGTERM."""
-    decision_record_mib: float = 64.0
-    """Memory for the record of decisions in MiB; 0 keeps no record."""
-    decision_log: str | None = None
-    """File to which every step of every pod is appended as a line of JSON. None: to none."""
-    decision_log_mib: float = 100.0
-    """The file is renamed to *.1 when it has so many MiB."""
-    otlp_endpoint: str | None = None
-    """Base URL of the OTLP/HTTP endpoint that gets a trace of every pod. None: there is none."""
-    plugin_slow_seconds: float = 1.0
-    """A synchronous call of a plugin that takes longer is logged and counted."""
-    plugin_timeout_seconds: float = 900.0
-    """How long PreBind, Bind and PostBind of a plugin that is not shipped may take."""
+    kubeconfig: str | None = _setting(
+        None,
+        "Path of the kubeconfig. Without it: the first of `$KUBECONFIG`, the pod's service "
+        "account, `~/.kube/config`.",
+        click.Path(),
+    )
+    context: str | None = _setting(None, "Context in the kubeconfig. Without it: the current one.")
+    qps: float | None = _setting(
+        None,
+        "Requests per second to the API server, bindings included. Without it: no limit.",
+        _POSITIVE,
+    )
+    burst: int | None = _setting(
+        None,
+        "Requests that may exceed `--qps` for a moment. Without it: twice `--qps`.",
+        click.IntRange(1),
+    )
+    leader_elect: bool = _setting(
+        default=True,
+        text="Whether replicas elect a leader through a Lease; only the leader binds pods. Without "
+        "election this replica always does.",
+        kind=bool,
+    )
+    lease_namespace: str = _setting(
+        "mooring-system", "Namespace of the Lease; the shipped RBAC allows access to it there."
+    )
+    lease_name: str = _setting(
+        "mooring",
+        "Name of the Lease; replicas of one scheduler use the same. The shipped RBAC allows access "
+        "to this name.",
+    )
+    lease_duration: int = _setting(
+        15,
+        "Seconds after which another replica takes a Lease that is not renewed.",
+        click.IntRange(1),
+    )
+    renew_deadline: float = _setting(
+        10.0,
+        "Seconds for which the leader tries to renew its Lease before it gives up; less than "
+        "`--lease-duration`.",
+        _POSITIVE,
+    )
+    retry_period: float = _setting(
+        2.0,
+        "Seconds between two attempts to get or renew the Lease; `--renew-deadline` must be more "
+        "than 1.2 times this.",
+        _POSITIVE,
+    )
+    bind_address: str = _setting(
+        "0.0.0.0",
+        "IP address of the HTTPS endpoints for health, metrics and debugging; `0.0.0.0` and `::` "
+        "are all addresses, of IPv4 and IPv6.",
+    )
+    secure_port: int = _setting(
+        10259, "Port of the HTTPS endpoints; 0 chooses a free port.", click.IntRange(0, 65_535)
+    )
+    tls_cert_file: str | None = _setting(
+        None,
+        "Certificate of the endpoints with its chain, PEM; read again when it changes. "
+        "Without it: a self-signed one is made at the start.",
+        click.Path(),
+    )
+    tls_private_key_file: str | None = _setting(
+        None, "Private key of `--tls-cert-file`, PEM, not encrypted.", click.Path()
+    )
+    client_ca_file: str | None = _setting(
+        None,
+        "CAs of client certificates, PEM; read again when it changes. Without it: the cluster's, "
+        "from the ConfigMap `kube-system/extension-apiserver-authentication`.",
+        click.Path(),
+    )
+    authentication_skip_lookup: bool = _setting(
+        default=False,
+        text="Whether the cluster's CA of client certificates is not looked up.",
+        kind=bool,
+    )
+    authorization_always_allow_paths: str = _setting(
+        "/healthz,/readyz,/livez",
+        "Paths that are shown without authorization, with commas between them; `/a/*` for all "
+        "below `/a/`.",
+    )
+    log_level: str = _setting(
+        "info", "The least severe messages that are logged.", click.Choice(LEVELS)
+    )
+    log_format: str = _setting(
+        "text",
+        "`text` for people, `json` for machines; the shipped Deployment sets `json`.",
+        click.Choice(FORMATS),
+    )
+    initial_backoff: float = _setting(
+        1.0,
+        "Seconds of a pod's first backoff; each backoff is twice the one before.",
+        _POSITIVE,
+    )
+    max_backoff: float = _setting(10.0, "Seconds of a pod's longest backoff.", _POSITIVE)
+    queue_fairness: str = _setting(
+        "none",
+        "`namespace`: namespaces take turns among pods of equal priority. `none`: "
+        "kube-scheduler's order.",
+        click.Choice(("none", "namespace")),
+    )
+    stop_seconds: float = _setting(
+        20.0,
+        "Seconds in which evictions, bindings, writes of claims and events may end after SIGTERM. "
+        "Unfinished bindings are rolled back, then the Lease is released.",
+        _AT_LEAST_0,
+    )
+    decision_record_mib: float = _setting(
+        64.0,
+        "MiB of memory for the record of decisions that `mooring explain` reads; 0: no record.",
+        _AT_LEAST_0,
+    )
+    decision_log: str | None = _setting(
+        None,
+        "File to which the leader appends every step of every pod, one line of JSON each. "
+        "Without it: none.",
+        click.Path(dir_okay=False),
+    )
+    decision_log_mib: float = _setting(
+        100.0,
+        "MiB at which that file is renamed to `*.1`, in the place of the one before.",
+        _POSITIVE,
+    )
+    otlp_endpoint: str | None = _setting(
+        None,
+        "URL of an OTLP/HTTP endpoint, such as `http://collector:4318`, which gets a trace of each "
+        "pod with its attempts; needs the extra `otlp`. Without it: none.",
+    )
+    plugin_slow_seconds: float = _setting(
+        1.0,
+        "Seconds after which a synchronous call of a plugin is logged and counted as slow; it "
+        "cannot be interrupted.",
+        _POSITIVE,
+    )
+    plugin_timeout_seconds: float = _setting(
+        900.0,
+        "Seconds after which PreBind, Bind and PostBind of a third-party plugin are cancelled.",
+        _POSITIVE,
+    )

@@ -11,7 +11,7 @@ from sphinx.cmd.build import build_main
 
 from website.gallery import gallery
 from website.manual import build_manual
-from website.reference import command_line, custom_resources
+from website.reference import command_line, custom_resources, with_settings
 
 __all__ = ["build", "stage"]
 
@@ -97,5 +97,9 @@ if __name__ == "__main__":
     parser.add_argument("--root", type=Path, default=ROOT, help="default: this repository")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "website")
     parser.add_argument("--manual", action="store_true", help="build the manual pages instead")
+    parser.add_argument("--settings", action="store_true", help="write docs/settings.md anew")
     chosen = parser.parse_args()
+    if chosen.settings:
+        settings = chosen.root / "docs" / "settings.md"
+        sys.exit(settings.write_text(with_settings(settings.read_text())) == 0)
     sys.exit(build_manual(chosen.out) if chosen.manual else build(chosen.root, chosen.out))

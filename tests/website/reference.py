@@ -1,6 +1,8 @@
 """Pages of reference that follow from the code: the command line, and the custom resources."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +10,9 @@ import click
 import yaml
 
 from mooring.__main__ import main
+from mooring.settings import RunSettings
 
-__all__ = ["command_line", "custom_resource", "custom_resources"]
+__all__ = ["command_line", "custom_resource", "custom_resources", "with_settings"]
 
 
 def command_line() -> str:
@@ -92,3 +95,29 @@ def _text(schema: Mapping[str, Any]) -> str:
     # Angle brackets and bars are Markdown's; the text is the CRD's.
     escaped = " ".join(words).replace("|", "&#124;").replace("<", "&lt;")
     return escaped.replace("[", "&#91;").replace("*", "&#42;")
+
+
+def with_settings(page: str) -> str:
+    """Return docs/settings.md with its tables made anew of the settings in the source.
+
+    A table begins with the same setting as before, and ends where the next one begins.
+    """
+    rows = {f"--{f.name.replace('_', '-')}": _row(f) for f in fields(RunSettings)}
+    flags = [*rows]
+    tables = [*re.finditer(r"(?m)(^\| `(--[a-z-]+)`.*\n)+", page)]
+    firsts = [flags.index(re.findall(r"`(--[a-z-]+)`", table[0])[0]) for table in tables]
+    for table, begin, end in reversed([*zip(tables, firsts, [*firsts[1:], None], strict=True)]):
+        made = "".join(rows[flag] for flag in flags[begin:end])
+        page = page[: table.start()] + made + page[table.end() :]
+    return page
+
+
+def _row(setting: "Field[Any]") -> str:
+    """Return the row of a setting: its flag, its variable, its default and what it means."""
+    name, default = setting.name.replace("_", "-"), setting.default
+    flag = f"`--{name}` / `--no-{name}`" if isinstance(default, bool) else f"`--{name}`"
+    written = f"`{default}`" if isinstance(default, str) else "none"
+    if isinstance(default, int | float):
+        written = str(default).lower() if isinstance(default, int) else f"{default:g}"
+    text = setting.metadata["text"]
+    return f"| {flag} | `MOORING_{setting.name.upper()}` | {written} | {text} |\n"
