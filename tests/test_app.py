@@ -6,6 +6,7 @@ import re
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, Final
 
 import aiohttp
@@ -61,6 +62,7 @@ class Cluster:
     def __init__(self) -> None:
         self.leases = LeaseServer()
         self.nodes_allowed = True
+        self.minor = "37"
         self.bindings: list[Request] = []
         self.claims: list[Request] = []
         self.replica: Scheduler | None = None
@@ -81,6 +83,8 @@ class Cluster:
             self.bindings.append(request)  # and never answered
         elif "/resourceclaims/" in request.path:
             self.claims.append(request)  # nor is this
+        elif request.path == "/version":
+            request.reply({"major": "1", "minor": self.minor})
         elif request.path == NODE.path() and not self.nodes_allowed:
             request.refuse(403, "Forbidden", "nodes are not for you")
         elif "sendInitialEvents" in request.query and request.path in self._paths:
@@ -435,6 +439,22 @@ async def test_a_leader_that_cannot_work_gives_the_lease_up(
     assert cluster.holder == ""
     assert cluster.ends == []
     assert "this replica cannot work and gives the lease up: not watched for" in caplog.text
+
+
+async def test_a_replica_whose_server_has_another_version_stops_in_order_to_begin_anew(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    quick = partial(reflectors_module.Reflectors, look_seconds=0.01)
+    monkeypatch.setattr(app_module, "Reflectors", quick)
+    cluster = Cluster()
+    async with electing(cluster) as running:
+        await until(lambda: cluster.bindings)
+        cluster.minor = "38"
+        assert await running == 1
+    assert cluster.holder == ""
+    assert cluster.ends == []
+    line = "the API server is 1.38, and was 1.37: the process ends and must be started again"
+    assert line in caplog.text
 
 
 def test_a_replica_stops_within_the_grace_period_of_the_shipped_deployment() -> None:

@@ -235,6 +235,7 @@ class Scheduler:
             Mirror(state, handled=metrics.event_handled, clock=clock),
             relisted=metrics.relisted,
             versioned=self._follow_server,
+            outdated=self._begin_anew,
             devices_known=state.devices_known,
             turn=self._turn,
             clock=clock,
@@ -346,7 +347,7 @@ class Scheduler:
         self._environment.spare_mirror()
         followers = [
             self._start(self._reflectors.run()),
-            self._start(self.engine.pod_enqueuer.run()),  # counts anew what reflectors have changed
+            self._start(self.engine.pod_enqueuer.run()),  # counts anew what has changed meanwhile
         ]
         try:
             await self._lead_until_stopped()
@@ -540,8 +541,19 @@ class Scheduler:
         self._environment.end_process(self._exit_code)
 
     def _follow_server(self, version: str) -> None:
-        """Tell the engine, which is made after the reflectors that call this."""
-        self.engine.follow_server(version)
+        """Decide by the rules of the API server's version; end if that is another than before."""
+        scheduler = self.engine.scheduler
+        before = scheduler.state.server_version
+        if before or scheduler.profiles.in_force:
+            self._begin_anew(f"the API server is {version}, and was {before or 'not known'}")
+        else:
+            self.engine.follow_server(version)
+
+    def _begin_anew(self, why: str) -> None:
+        """Stop in order, because this replica has begun with what is not so any more."""
+        logger.warning("%s: the process ends and must be started again", why)
+        self._exit_code = 1
+        self._stop.set()
 
     def _compare_soon(self) -> None:
         """Compare soon: kopf has listed objects again and may have missed a deletion."""

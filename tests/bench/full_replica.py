@@ -204,12 +204,6 @@ class FullReplica:
         await asyncio.sleep(0)
         await TimeSlices().run(self.engine.pod_enqueuer.find_profiles)
 
-    async def follow_server(self, version: str) -> None:
-        """Have the reflectors tell of an API server of this version, and count pods anew."""
-        self.engine.follow_server(version)
-        await asyncio.sleep(0)
-        await TimeSlices().run(self.engine.pod_enqueuer.find_profiles)
-
     def compare(self, pods: Iterable[Pod], *, others: int) -> Coroutine[Any, Any, None]:
         """Compare the pods that wait with a list of these pods and so many others.
 

@@ -447,16 +447,6 @@ def many_gangs(r: FullReplica) -> Iterator[Work]:
     r.forget_all()
 
 
-def server_changes(r: FullReplica) -> Iterator[Work]:
-    """Have an API server of another version, where every pod is resized in place."""
-    known = r.state.server_version
-    yield r.relist(resources.POD, map(_being_resized, r.all_placed()))
-    for version in ("1.36", "1.37"):
-        yield r.follow_server(version)
-    yield r.relist(resources.POD, r.all_placed())
-    yield r.follow_server(known)
-
-
 def scrape(r: FullReplica) -> Iterator[Work]:
     """Scrape the metrics."""
     yield _call(lambda: r.metrics.exposition(""))
@@ -691,24 +681,6 @@ async def _forget_slowly(r: FullReplica) -> None:
         await asyncio.sleep(0)
 
 
-def _being_resized(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return the pod with two containers that change places, which versions count differently."""
-    amounts = {"a": ("60m", "20m"), "b": ("10m", "50m")}
-    raw["spec"]["containers"] = [
-        {"name": name, "image": "i", "resources": {"requests": {"cpu": asked}}}
-        for name, (asked, _) in amounts.items()
-    ]
-    raw["status"]["containerStatuses"] = [
-        {
-            "name": name,
-            "resources": {"requests": {"cpu": used}},
-            "allocatedResources": {"cpu": used},
-        }
-        for name, (_, used) in amounts.items()
-    ]
-    return raw
-
-
 async def _call(call: Callable[[], object]) -> None:
     call()
 
@@ -775,7 +747,6 @@ CASES: Final[tuple[Case, ...]] = (
     huge_gang,
     gated_gang,
     many_gangs,
-    server_changes,
     scrape,
     cache_dump,
     pages,

@@ -6,7 +6,6 @@ of it: v1alpha2 in 1.36, v1beta1 in 1.37.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -19,11 +18,12 @@ from controlplane.build import SERVER_PROGRAMS, built_releases, control_plane, p
 from controlplane.namespaces import create_namespace
 from controlplane.releases import Release
 from e2e.node_pool import NodePool
-from e2e.replicas import PROFILES, Replica, Replicas, eventually
+from e2e.replicas import PROFILES, Replicas, eventually
 from mooring.testing.builders import pod_group
 
 PATIENT: Final = ("--lease-duration=60", "--renew-deadline=50", "--retry-period=1")
 """The lease outlives a restart of the API server."""
+LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/mooring-system/leases/mooring"
 CLAIMS: Final = "no new claims to deallocate"
 """What kube-scheduler says of every unschedulable pod up to 1.36."""
 WITH_GROUPS: Final = [each for each in built_releases(SERVER_PROGRAMS) if each.has_pod_groups]
@@ -34,30 +34,30 @@ BEFORE_1_36: Final = [
 
 
 class Server:
-    """An API server that becomes other releases, and one scheduler that runs all the time."""
+    """An API server that becomes other releases, and one scheduler that is started again then."""
 
-    def __init__(self, plane: ControlPlane, scheduler: Replica) -> None:
+    def __init__(self, plane: ControlPlane, replicas: Replicas) -> None:
         self.plane = plane
-        self.scheduler = scheduler
-
-    def said(self, words: str) -> int:
-        """Return how often the scheduler has said this."""
-        return sum(words in record["message"] for record in self.scheduler.log())
+        self._replicas = replicas
+        self.scheduler = replicas.start(*PATIENT)
+        self.scheduler.wait_until_leads()
 
     def becomes(self, release: Release, *, groups: bool) -> None:
-        """Replace the server, and wait until the scheduler decides by the rules of the release."""
-        line = f"the API server is {release.minor}, whose rules apply"
-        before = self.said(line)
+        """Replace the server, wait until the scheduler ends for it, and start the next one."""
         flags = release.pod_group_flags()["kube-apiserver"] if groups else ()
         self.plane.replace_server(_programs(release), flags)
-        eventually(partial(self.said, line), lambda times: times > before, line)
+        assert self.scheduler.wait() == 1
+        assert self.scheduler.says(f"the API server is {release.minor}, and was ")
         with self.plane.access.client() as client:
+            lease = client.get(LEASE)
+            assert not lease["spec"].get("holderIdentity"), "it gives the lease back"
+            self.scheduler = self._replicas.start(*PATIENT)
+            self.scheduler.wait_until_leads()
             eventually(
                 lambda: client.get(f"{PROFILES}/mooring")["status"]["effective"],
                 lambda effective: effective["kubernetesVersion"] == release.minor,
                 f"the profile with the rules of {release.minor}",
             )
-        eventually(lambda: self.scheduler.get("/readyz")[0], lambda code: code == 200, "readiness")
 
     @contextmanager
     def pool(self, nodes: int) -> Iterator[NodePool]:
@@ -103,27 +103,19 @@ def _programs(release: Release) -> Path:
 if UPGRADES:
 
     @pytest.mark.parametrize(("old", "new"), UPGRADES, ids=lambda release: release.minor)
-    def test_an_upgrade_and_a_downgrade_are_followed_without_a_restart(
+    def test_an_upgrade_and_a_downgrade_are_followed_once_the_scheduler_is_started_again(
         old: Release, new: Release, tmp_path: Path
     ) -> None:
         with ControlPlane(programs=_programs(old), flags=old.pod_group_flags()) as plane:
             replica.apply_manifests(plane.access)
             with Replicas.of(plane.access, tmp_path) as replicas:
-                server = Server(plane, replicas.start(*PATIENT))
-                server.scheduler.wait_until_leads()
+                server = Server(plane, replicas)
                 server.places_a_gang(old)
                 assert CLAIMS in server.reason()
                 server.becomes(new, groups=True)
-                versions = (new.pod_group_versions[0], old.pod_group_versions[0])
-                server.scheduler.wait_until_says(
-                    "podgroups.scheduling.k8s.io ({}) is served instead of {}".format(*versions)
-                )
                 server.places_a_gang(new)
                 assert CLAIMS not in server.reason()
                 server.becomes(old, groups=False)
-                server.scheduler.wait_until_says(
-                    f"podgroups.scheduling.k8s.io ({versions[0]}) is not served any more"
-                )
                 assert CLAIMS in server.reason()
                 assert server.scheduler.terminate() == 0
 

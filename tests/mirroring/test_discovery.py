@@ -242,7 +242,6 @@ async def test_every_change_is_said_once(
         await discovery.look()
     assert caplog.messages == [
         ("poddisruptionbudgets.policy (v1) is not served any more: preemption respects no budgets"),
-        "podgroups.scheduling.k8s.io (v1beta1) is served instead of v1alpha2",
         f"podgroups.scheduling.x-k8s.io (v1alpha1) is not served any more: {BY_LABEL}",
         "poddisruptionbudgets.policy (v1) is served",
     ]

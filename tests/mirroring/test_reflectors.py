@@ -159,6 +159,7 @@ class Feeding:
         self.time = 1000.0
         self.relisted: list[str] = []
         self.versions: asyncio.Queue[str] = asyncio.Queue()
+        self.outdated: asyncio.Queue[str] = asyncio.Queue()
         self.no_devices: str | None = ""
         """Why no device can be allocated, as it was told last; "" before anything was told."""
         self.claims_then: list[str] = []
@@ -169,6 +170,7 @@ class Feeding:
             self.seen,
             relisted=self.relisted.append,
             versioned=self.versions.put_nowait,
+            outdated=self.outdated.put_nowait,
             devices_known=self._note_devices,
             clock=self._clock,
             look_seconds=LOOK_SECONDS,
@@ -371,7 +373,7 @@ async def test_a_kind_that_is_served_later_is_noticed_and_one_that_is_not_any_mo
     assert feeding.reflectors.served() == {}
 
 
-async def test_another_version_of_a_kind_takes_over_without_a_gap(
+async def test_another_version_of_a_kind_has_the_replica_begin_anew(
     streams: Streams, feeding: Feeding
 ) -> None:
     streams.served = {POD_GROUP_V1ALPHA2}
@@ -379,21 +381,9 @@ async def test_another_version_of_a_kind_takes_over_without_a_gap(
     await feeding.begin()
     await feeding.told(len(MIRRORED) + 1)
     streams.served = {POD_GROUP_V1ALPHA2, POD_GROUP}
-    streams.objects[POD_GROUP.path()] = [versioned_group("train")]
-    await feeding.told(1)
-    assert feeding.seen.names[POD_GROUP] == ["train"]
-    assert feeding.seen.names[POD_GROUP_V1ALPHA2] == ["train"]
-
-
-async def test_another_version_that_cannot_be_listed_leaves_no_definitions_in_force_unnoticed(
-    streams: Streams, feeding: Feeding
-) -> None:
-    streams.served = {POD_GROUP_V1ALPHA2}
-    await feeding.begin()
-    streams.groups_work = False
-    streams.served = {POD_GROUP_V1ALPHA2, POD_GROUP}
-    await feeding.troubled()
-    assert feeding.problem().startswith("not listed yet: podgroups.scheduling.k8s.io (")
+    why = await feeding.outdated.get()
+    assert why == "podgroups.scheduling.k8s.io (v1beta1) is served instead of v1alpha2"
+    assert feeding.reflectors.served() == {Kind.POD_GROUP: POD_GROUP_V1ALPHA2}
 
 
 @pytest.mark.parametrize("allowed", [False, True])

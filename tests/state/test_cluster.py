@@ -501,11 +501,6 @@ def test_a_pod_that_is_assumed_on_a_node_that_goes_can_be_forgotten_and_confirme
         assert not state.pods.assumed
 
 
-def follow_server(state: ClusterState, version: str) -> None:
-    state.follow_server(version)
-    state.recount()
-
-
 def test_pods_that_are_resized_count_by_the_rules_of_the_servers_version() -> None:
     """Before 1.37, two containers that change places count with the most of each."""
     amounts = {"a": ("900m", "200m"), "b": ("100m", "700m")}
@@ -526,11 +521,11 @@ def test_pods_that_are_resized_count_by_the_rules_of_the_servers_version() -> No
     state, web = cluster(node("n1")), parse_pod(raw)
     assert seen(state, raw) == [Action.ADD]
     assert cpu(state) == [1000]
-    assert actions(state, lambda: follow_server(state, "1.36")) == [Action.UPDATE]
+    assert actions(state, lambda: state.follow_server("1.36")) == [Action.UPDATE]
     assert cpu(state) == [1600]
     assert seen(state, raw) == [], "the pod is the same"
     assert cpu(state) == [1600]
-    assert actions(state, lambda: follow_server(state, "1.37")) == [Action.UPDATE]
+    assert actions(state, lambda: state.follow_server("1.37")) == [Action.UPDATE]
     assert cpu(state) == [1000]
     state.delete(Kind.POD, web.uid)
     assert cpu(state) == [0]

@@ -66,9 +66,8 @@ class _Verdict:
 
 
 class _Surroundings(NamedTuple):
-    """What of a status follows from nodes, API server and other profiles, not from the profile."""
+    """What of a status follows from nodes and other profiles, not from the profile."""
 
-    kubernetes: str | None
     over_budget: str | None
     warning: str | None
     outranked: str | None
@@ -97,7 +96,7 @@ class ProfileHandler:
         self._shown: dict[str, Mapping[str, Any]] = {}
         self._shown_versions: dict[str, str] = {}
         self._told: dict[str, _Surroundings] = {}
-        """What the last status said of nodes and API server, also where an old CRD prunes it."""
+        """What the last status said of nodes and profiles, also where an old CRD prunes it."""
         self._uncertified: dict[str, tuple[Mapping[str, Any], CertificatesInvalid]] = {}
         """The profiles that would be in force with other certificates, as they were shown."""
         self._unsettled: set[str] = set()
@@ -137,7 +136,7 @@ class ProfileHandler:
         return _merge_patch(before, self._status(name, verdict, before))
 
     def surroundings_changed(self) -> list[str]:
-        """Return the profiles whose status is outdated by nodes, API server or files as they are.
+        """Return the profiles whose status is outdated by nodes or files as they are.
 
         Those that other certificates of their extenders kept out of force are judged anew.
         """
@@ -419,11 +418,9 @@ class ProfileHandler:
         return named + (f"; and {more} more" if more > 0 else "")
 
     def _surroundings(self, name: str) -> _Surroundings:
-        """Return what the status says that follows from nodes and API server."""
-        in_force = self._profiles.in_force.get(name)
-        version = in_force.effective.kubernetes.version if in_force is not None else None
+        """Return what the status says that follows from nodes and other profiles."""
         warning, outranked = self._warning(name)[1], self._outranked(name)
-        return _Surroundings(version, self._over_budget(name), warning, outranked)
+        return _Surroundings(self._over_budget(name), warning, outranked)
 
     def _conflict(self, name: str, before: Mapping[str, Any]) -> tuple[str, str] | None:
         """Return what the status says of conflicts, in short and in full; None without one.

@@ -1,7 +1,8 @@
 """What the API server serves, and which version of Kubernetes it is.
 
 Servers differ by their version and flags, and are upgraded and downgraded under a running replica.
-So they are asked at intervals (`mooring.mirroring.reflectors`). During an upgrade several servers
+So they are asked at intervals (`mooring.mirroring.reflectors`); a replica that finds other versions
+than at its start begins anew. During an upgrade several servers
 may answer in turns: a change counts once two looks, one after the other, have found it.
 """
 
@@ -160,9 +161,8 @@ class Discovery:
             level = logging.WARNING if kind in EXPECTED or not is_new else logging.INFO
             text = "%s (%s) is not served%s%s"
             logger.log(level, text, resource, resource.version, any_more, follows)
-        elif found not in (None, before) and not (is_new and kind in EXPECTED):
-            instead = f" instead of {before.version}" if before is not None else ""
-            logger.info("%s (%s) is served%s", found, found.version, instead)
+        elif found is not None and before is None and not (is_new and kind in EXPECTED):
+            logger.info("%s (%s) is served", found, found.version)
 
     def _tell_once(self, about: str, text: str) -> None:
         if self._troubles.get(about) != text:

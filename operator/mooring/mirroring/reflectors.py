@@ -58,8 +58,6 @@ class _Served:
     ended: asyncio.Event
     """Set once the server does not serve it any more."""
     task: asyncio.Task[NoReturn]
-    takes_over: bool
-    """Whether objects that were read in another version are in force until it is listed."""
 
     @property
     def is_expected(self) -> bool:
@@ -69,7 +67,7 @@ class _Served:
     @property
     def is_listed(self) -> bool:
         """Whether its objects are in force."""
-        return self.takes_over or self.reflector.synced.is_set()
+        return self.reflector.synced.is_set()
 
     @property
     def is_waited_for(self) -> bool:
@@ -94,7 +92,7 @@ class Reflectors:
 
     `devices_known` is called with the reason for that, and with None once all are known. `relisted`
     is called with the name of each resource that had to be listed again, `versioned` with the
-    server's version.
+    server's version, `outdated` with the reason why a replica has to begin anew.
     """
 
     def __init__(
@@ -104,6 +102,7 @@ class Reflectors:
         *,
         relisted: Callable[[str], None],
         versioned: Callable[[str], None] = lambda _version: None,
+        outdated: Callable[[str], None] = lambda _why: None,
         devices_known: Callable[[str | None], None] = lambda _why_not: None,
         turn: Turn | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -117,6 +116,7 @@ class Reflectors:
         self._random = random
         self._look_seconds = look_seconds
         self._turn = turn if turn is not None else Turn(clock)
+        self._outdated = outdated
         self._devices_known = devices_known
         self._devices_logged = set[tuple[str, str]]()
         """Why which kinds are not known, as far as that was logged."""
@@ -259,9 +259,12 @@ class Reflectors:
     async def _follow(
         self, kind: Kind, resource: Resource | None, group: asyncio.TaskGroup
     ) -> None:
-        """Follow the kind as this resource, and not as another any more; None: not at all."""
-        served, takes_over = self._served.get(kind), False
-        if served is not None and served.resource != resource:
+        """Follow the kind as this resource; None: not at all, and no more if it was."""
+        served = self._served.get(kind)
+        if served is not None and resource not in (None, served.resource):
+            before = served.resource.version
+            self._outdated(f"{resource} ({resource.version}) is served instead of {before}")
+        elif served is not None and resource is None:
             served.task.cancel()
             await asyncio.wait([served.task])
             served.troubled.set()
@@ -269,10 +272,8 @@ class Reflectors:
             del self._served[kind]
             self._troubles.pop(served.resource, None)
             self._tell_of_devices()  # before claims are forgotten, and with them what is in use
-            takes_over = served.takes_over or served.reflector.synced.is_set()
-            if resource is None:
-                await self._turn.run(lambda: self._sink.relist(served.resource).apply())
-        if resource is not None and kind not in self._served:
+            await self._turn.run(lambda: self._sink.relist(served.resource).apply())
+        elif served is None and resource is not None:
             reflector = self._reflector(resource)
             self._served[kind] = _Served(
                 kind,
@@ -281,7 +282,6 @@ class Reflectors:
                 troubled=asyncio.Event(),
                 ended=asyncio.Event(),
                 task=group.create_task(reflector.run()),
-                takes_over=takes_over,
             )
 
     def _reflector(self, resource: Resource) -> Reflector:

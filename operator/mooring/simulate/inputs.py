@@ -172,14 +172,9 @@ class _Reader:
         elif is_profile(manifest):
             self.profiles.append(manifest)
         elif is_server(manifest):
-            self._follow_server(self._kubernetes or version_of(manifest))
+            self.state.follow_server(self._kubernetes or version_of(manifest))
         elif kind is None:
             self.ignored[".".join(filter(None, (manifest.kind, manifest.group)))] += 1
-
-    def _follow_server(self, version: str) -> None:
-        """Count what pods request by the rules of this version."""
-        self.state.follow_server(version)
-        self.state.recount()
 
     def _put(self, kind: Kind, manifest: Manifest, *, new: bool) -> None:
         """Take in an object that decisions read; a new one replaces the stored one of its name."""

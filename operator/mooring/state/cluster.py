@@ -91,8 +91,6 @@ class ClusterState:
         """The pods on nodes that were deleted or ended last."""
         self._server_version = ""
         self._kubernetes = rules_of_server("")
-        self._to_resize: list[Uid] = []
-        """The pods that may still count by the rules of the server's former version."""
         self._sink: EventSink = _drop
         self._undelivered: deque[tuple[ClusterEvent, ...]] = deque()
         self._holds_events = False
@@ -118,13 +116,15 @@ class ClusterState:
     def follow_server(self, version: str) -> None:
         """Have the rules of an API server of this version, such as 1.37.
 
-        What pods request that are resized in place follows when `recount` comes to them.
+        Pods that are resized in place count by them at once.
         """
         before, self._server_version = self._kubernetes, version
         self._kubernetes = rules_of_server(version)
         if self._kubernetes is not before:
-            resized = (placed.pod for placed in self.pods if placed.pod.spec.demands is not None)
-            self._to_resize = [pod.uid for pod in resized]
+            for placed in tuple(self.pods):
+                # An assumed pod counts by these rules once its watch shows it.
+                if placed.pod.spec.demands is not None and not placed.assumed:
+                    self.put(Kind.POD, placed.pod.uid, placed.pod)
 
     def devices_known(self, why_not: str | None) -> None:
         """Note that claims, slices and classes of devices are all mirrored; else why they are not.
@@ -136,26 +136,19 @@ class ClusterState:
             self._deliver((ClusterEvent(Kind.RESOURCE_SLICE, Action.UPDATE, None, None),))
 
     def recount(self) -> None:
-        """Count every pod anew after `track_pod_groups` or `follow_server`; pause after each pod.
+        """Count every pod anew after `track_pod_groups`; pause after each pod.
 
-        Nothing is left to do when it has ended, also if either is called again in between.
+        Nothing is left to do when it has ended, also if that is called again in between.
         """
-        while self.recounting:
-            for uid in self._pod_groups.recount():
-                if (placed := self.pods.get(uid)) is not None:
-                    self._pod_columns.renew(placed, self._pod_groups.number_of(uid))
-                pause()
-            while self._to_resize:
-                placed = self.pods.get(self._to_resize.pop())
-                # An assumed pod counts by the present rules once its watch shows it.
-                if placed is not None and not placed.assumed:
-                    self.put(Kind.POD, placed.pod.uid, placed.pod)
-                pause()
+        for uid in self._pod_groups.recount():
+            if (placed := self.pods.get(uid)) is not None:
+                self._pod_columns.renew(placed, self._pod_groups.number_of(uid))
+            pause()
 
     @property
     def recounting(self) -> bool:
         """Whether `recount` has something left to do."""
-        return self.pod_groups.recounting or bool(self._to_resize)
+        return self.pod_groups.recounting
 
     @property
     def kubernetes(self) -> KubernetesRules:
