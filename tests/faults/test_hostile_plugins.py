@@ -95,20 +95,12 @@ WRONG: Final[dict[str, list[Any]]] = {
 """Results that are not allowed, by method; the results of unreserve and post_bind are ignored."""
 
 
-class Unprintable(BaseException):
-    """Its text cannot be made."""
-
-    def __str__(self) -> str:
-        raise SystemExit(4)
-
-
 ERRORS: Final[list[BaseException]] = [
     ValueError("broken " + LONE_SURROGATE + "x" * 1_000_000),
     SystemExit(3),
     RecursionError("too deep"),
     MemoryError(),
     asyncio.CancelledError(),
-    Unprintable(),
 ]
 
 

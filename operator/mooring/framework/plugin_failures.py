@@ -218,7 +218,7 @@ class PluginFailures:
 def text_of(error: BaseException) -> str:
     """Return the text of an exception: one line, valid Unicode, at most 1,024 characters.
 
-    It is the name of the type if there is no text, or if making it fails.
+    It is the name of the type if there is no text.
     """
     return one_line(error) or type(error).__name__
 
@@ -240,12 +240,7 @@ def place_of(error: BaseException) -> str:
 
 def one_line(found: object) -> str:
     """Return the object as one line: valid Unicode, at most 1,024 characters, "" without text."""
-    try:
-        text = str(found)[:_MOST_CHARACTERS]
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # noqa: BLE001 - __str__ may raise anything, SystemExit too
-        return ""
+    text = str(found)[:_MOST_CHARACTERS]
     return " ".join(text.encode(errors="replace").decode().split())
 
 

@@ -107,9 +107,7 @@ __all__ = [
 _Answer = TypeVar("_Answer")
 
 _LONGEST_REASON: Final = 1024
-"""Characters of a reason, and of a text in a sort key."""
-_LONGEST_KEY: Final = 32
-"""Items of a sort key."""
+"""Characters of a reason."""
 _MOST_AMOUNT: Final = 2**63
 _BOOL: Final = np.dtype(np.bool_)
 _INT64: Final = np.dtype(np.int64)
@@ -156,14 +154,13 @@ def first_gate(pipeline: Pipeline, pod: Pod, only: str = "") -> tuple[str, Unsch
 def run_sort_key(
     pipeline: Pipeline, plugin: QueueSortPlugin, queued: QueuedPod
 ) -> tuple[int | float | str, ...]:
-    """Run `sort_key`, and make subclasses of numbers and texts in its result plain ones."""
+    """Run `sort_key` and check its result."""
     point = ExtensionPoint.QUEUE_SORT
     key = _timed(pipeline, plugin, point, plugin.sort_key, queued)
-    plain = _plain(key)
-    if plain is None:
-        expected = f"a tuple of at most {_LONGEST_KEY} numbers and short texts"
-        raise _error(pipeline, plugin, point, f"sort_key {_instead(key, expected)}")
-    return plain
+    if not _is_sort_key(key):
+        problem = f"sort_key {_instead(key, 'a tuple of numbers and texts')}"
+        raise _error(pipeline, plugin, point, problem)
+    return key
 
 
 def run_queueing_hint(
@@ -175,7 +172,7 @@ def run_queueing_hint(
 ) -> QueueingHint:
     """Run `queueing_hint` and check its result; SKIP for an event not in `events_to_register`."""
     point = ExtensionPoint.QUEUEING_HINT
-    if not _called(pipeline, plugin, point, _registers, plugin, event):
+    if (event.kind, event.action) not in plugin.events_to_register:
         return QueueingHint.SKIP
     metrics, result = pipeline.metrics, "Error"
     began = metrics.clock()
@@ -241,8 +238,7 @@ def run_resource_requests(
     """Run `resource_requests` and check its result: amounts from 0 on, by resource."""
     point = FILTER
     amounts = _measured(pipeline, plugin, point, plugin.resource_requests, state)
-    # Looking at the items runs code of the plugin too.
-    if not _called(pipeline, plugin, point, _are_amounts, amounts):
+    if not _are_amounts(amounts):
         expected = "a mapping of resources to amounts from 0 on"
         problem = f"resource_requests {_instead(amounts, expected)}"
         raise _error(pipeline, plugin, point, problem)
@@ -268,7 +264,7 @@ def run_score_key(pipeline: Pipeline, plugin: KeyedScorePlugin, pod: Pod) -> Has
 
 
 def _hashed(method: Callable[[Pod], Hashable], pod: Pod) -> Hashable:
-    """Return the key; looking at it runs code of the plugin too."""
+    """Return the key; raise TypeError if it cannot be hashed."""
     key = method(pod)
     hash(key)
     return key
@@ -546,10 +542,6 @@ def _wrong_reason(reason: object, most: int | None = _LONGEST_REASON) -> str:
     return ""
 
 
-def _registers(plugin: EnqueueExtensions, event: ClusterEvent) -> bool:
-    return (event.kind, event.action) in plugin.events_to_register
-
-
 def _are_amounts(amounts: object) -> bool:
     """Return whether this is what `resource_requests` must return."""
     return isinstance(amounts, Mapping) and all(
@@ -558,24 +550,12 @@ def _are_amounts(amounts: object) -> bool:
     )
 
 
-def _plain(key: object) -> tuple[int | float | str, ...] | None:
-    """Return the items of a sort key as plain numbers and texts; a subclass may compare oddly.
-
-    None if the key may not be used: NaN is neither before nor after any number.
-    """
-    if not isinstance(key, tuple) or len(key) > _LONGEST_KEY:
-        return None
-    plain: list[int | float | str] = []
-    for item in key:
-        if isinstance(item, int):
-            plain.append(int.__int__(item))
-        elif isinstance(item, float) and item == item:  # noqa: PLR0124 - NaN is not
-            plain.append(float.__float__(item))
-        elif isinstance(item, str) and len(item) <= _LONGEST_REASON:
-            plain.append(str.__str__(item))
-        else:
-            return None
-    return tuple(plain)
+def _is_sort_key(key: object) -> bool:
+    """Return whether keys like this can be compared: NaN is neither before nor after a number."""
+    return isinstance(key, tuple) and all(
+        isinstance(item, int | float | str) and item == item  # noqa: PLR0124 - NaN is not
+        for item in key
+    )
 
 
 def _called(
