@@ -225,7 +225,7 @@ MUTATIONS: Final = (
         "victim-evicted-twice",
         "a pod that is being evicted is evicted and charged again for another preemptor",
         "state/evictions.py",
-        "if victim.terminating or self.evictions.evicting(victim):",
+        "if victim.terminating or self.evicting(victim):",
         "if victim.terminating:",
     ),
     Mutation(

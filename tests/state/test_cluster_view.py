@@ -7,6 +7,8 @@ import numpy as np
 from mooring.model.events import Kind
 from mooring.model.pod import Uid, parse_pod
 from mooring.state.cluster_view import ClusterView
+from mooring.state.evictions import Evictions
+from mooring.state.nominations import Nominations
 from mooring.testing.builders import (
     cluster,
     namespace,
@@ -78,17 +80,17 @@ def test_other_objects_are_found_by_kind_and_key() -> None:
     assert CLUSTER.namespace_labels("unknown") == {}
 
 
-def test_nominations_and_evictions_have_no_method_that_writes() -> None:
-    """A plugin that reads them cannot change them."""
+def test_what_plugins_know_of_nominations_and_evictions_has_no_method_that_writes() -> None:
+    """Their types say so; `ClusterState` knows the same objects by types that write."""
     reads = {"get", "rows", "on", "below", "at", "reservation_at", "reserved"}
-    assert _public(CLUSTER.nominations) == reads
+    assert _public(Nominations) == reads
     reads = {"evicting", "among", "awaits_victims"}
     reads |= {"matching_budgets", "budgets_of_many", "disruptions_allowed"}
     reads |= {"refused", "exhausted_budget", "has_ageing"}
-    assert _public(CLUSTER.evictions) == reads
+    assert _public(Evictions) == reads
 
 
-def _public(view: object) -> set[str]:
+def _public(view: type) -> set[str]:
     return {name for name in dir(view) if not name.startswith("_")}
 
 

@@ -30,16 +30,16 @@ def nominated(*priorities: int, row: int) -> NominationsWriter:
 def test_a_pod_is_nominated_to_one_row_at_a_time() -> None:
     writer = nominated(10, row=1)
     writer.put(parse_pod(pod("p10", priority=10)), 2)
-    assert (len(writer.nominations), writer.nominations.rows()) == (1, [2])
+    assert (len(writer), writer.rows()) == (1, [2])
 
 
 def test_only_others_of_at_least_the_priority_count() -> None:
-    nominations = nominated(1, 5, 9, row=3).nominations
+    nominations = nominated(1, 5, 9, row=3)
     assert [p.name for p in nominations.at(3, 5, uid_of("p9"))] == ["p5"]
 
 
 def test_those_of_lower_priority_are_found_by_their_row() -> None:
-    nominations = nominated(1, 5, 9, row=3).nominations
+    nominations = nominated(1, 5, 9, row=3)
     assert [p.name for p in nominations.below(3, 5)] == ["p1"]
     assert nominations.below(4, 5) == []
     assert nominations.below(None, 5) == []
@@ -51,7 +51,7 @@ def test_a_dropped_nomination_leaves_nothing_behind() -> None:
     writer.put(parse_pod(pod("new", cpu="1")), 0)
     assert writer.drop(uid_of("new")) is not None
     assert writer.drop(uid_of("new")) is None
-    assert writer.nominations.rows() == []
+    assert writer.rows() == []
     assert columns.rows.tolist() == [-1]
 
 
@@ -88,15 +88,15 @@ def test_a_withdrawn_nomination_is_an_event_like_the_deletion_of_a_pod() -> None
 def test_a_nominated_pod_does_not_count_for_one_that_ends_before_its_node_is_free() -> None:
     writer = NominationsWriter(MutablePodColumns(PodTable()))
     writer.put(parse_pod(pod("g0", priority=1)), 1, reserved(priority=1, backfill_until=100.0))
-    assert [p.name for p in writer.nominations.at(1, 0, None, ends=101.0)] == ["g0"]
-    assert writer.nominations.at(1, 0, None, ends=100.0) == []
+    assert [p.name for p in writer.at(1, 0, None, ends=101.0)] == ["g0"]
+    assert writer.at(1, 0, None, ends=100.0) == []
 
 
 def test_a_reservation_keeps_out_only_pods_of_lower_priority_than_the_group() -> None:
     writer = NominationsWriter(columns := MutablePodColumns(PodTable()))
     writer.put(parse_pod(pod("g0", cpu="1", priority=9)), 1, reserved(priority=5))
     for priority, kept in ((4, ["g0"]), (5, [])):
-        assert [p.name for p in writer.nominations.at(1, priority, None)] == kept
+        assert [p.name for p in writer.at(1, priority, None)] == kept
         counts, _ = columns.nominated_demand(["cpu"], priority, Uid("other"), 2)
         assert counts.tolist() == [0, len(kept)]
 

@@ -317,7 +317,7 @@ class WhatIfRunner:
             used = chosen[pod.key]
             group = None
             if used is not None and used.group_policy is not None:
-                group = writer.groups.of(pod)
+                group = writer.of(pod)
             unit = units.setdefault(pod.key if group is None else group.key, _Unit([], used, group))
             unit.pods.append(pod)
         return list(units.values())

@@ -41,9 +41,9 @@ from mooring.pausing import pause
 from mooring.state.devices.cards import Cards
 from mooring.state.devices.devices import Devices
 from mooring.state.dynamic_resources.dynamic_resources import DynamicResourcesWriter
-from mooring.state.evictions import EvictionsWriter
+from mooring.state.evictions import Evictions, EvictionsWriter
 from mooring.state.nodes import NodeTable
-from mooring.state.nominations import NominationsWriter
+from mooring.state.nominations import Nominations, NominationsWriter
 from mooring.state.objects import Objects
 from mooring.state.pod_columns import MutablePodColumns, PodColumns
 from mooring.state.pod_groups import GROUP_KINDS, PodGroups, PodGroupsWriter
@@ -75,14 +75,14 @@ class ClusterState:
         self.devices = Devices(self.nodes, self.pods)
         self.dynamic_resources = DynamicResourcesWriter(self.objects)
         self._pod_groups = PodGroupsWriter(self.pods)
-        self.pod_groups: PodGroups = self._pod_groups.groups
+        self.pod_groups: PodGroups = self._pod_groups
         self._pod_columns = MutablePodColumns(self.pods)
         self._arrivals = count()
         self.pod_columns: PodColumns = self._pod_columns
         self._nominations = NominationsWriter(self._pod_columns)
-        self.nominations = self._nominations.nominations
+        self.nominations: Nominations = self._nominations
         self._evictions = EvictionsWriter(self.objects, self.pods, self._pod_columns)
-        self.evictions = self._evictions.evictions
+        self.evictions: Evictions = self._evictions
         self._on_unknown_nodes: dict[str, dict[str, PlacedPod]] = {}
         """The pods whose node does not exist, by the node's name, then by their uid."""
         self._ended: BoundedCache[Uid, Uid] = BoundedCache(

@@ -91,11 +91,9 @@ class _Records:
 class Evictions:
     """What decisions read: which pods are being evicted, and what budgets still allow."""
 
-    __slots__ = ("_objects", "_records")
-
-    def __init__(self, objects: Objects, records: _Records) -> None:
+    def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self._records = records
+        self._records = _Records()
 
     def evicting(self, pod: Pod) -> bool:
         """Return whether this scheduler is evicting the pod, which is still on its node."""
@@ -193,15 +191,13 @@ def _needed(budgets: list[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionB
     return [] if pod.phase == "Pending" or is_allowed else budgets
 
 
-class EvictionsWriter:
-    """Keeps the records that `evictions` reads; only ClusterState has one."""
+class EvictionsWriter(Evictions):
+    """The evictions as they are written; only ClusterState has them."""
 
     def __init__(self, objects: Objects, pods: PodTable, columns: MutablePodColumns) -> None:
-        self._objects = objects
+        super().__init__(objects)
         self._pods = pods
         self._columns = columns
-        self._records = _Records()
-        self.evictions = Evictions(objects, self._records)
 
     def begin(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
         """Let the preemptor wait for those of the victims that are on a node, and for no others.
@@ -214,7 +210,7 @@ class EvictionsWriter:
         for victim in self._on_nodes(victims):
             self._records.awaited_by.setdefault(victim.uid, {})[preemptor.uid] = preemptor
             self._records.victims.setdefault(preemptor.uid, set()).add(victim.uid)
-            if victim.terminating or self.evictions.evicting(victim):
+            if victim.terminating or self.evicting(victim):
                 continue
             selecting = self._records.selecting(self._objects, victim)
             budgets = [each for each in selecting if victim.name not in each.disrupted_pods]

@@ -43,11 +43,9 @@ class Nominee(NamedTuple):
 class Nominations:
     """What decisions read: every nominated pod has one row."""
 
-    __slots__ = ("_by_row", "_by_uid")
-
-    def __init__(self, by_uid: dict[Uid, Nominee], by_row: dict[int, dict[Uid, Pod]]) -> None:
-        self._by_uid = by_uid
-        self._by_row = by_row
+    def __init__(self) -> None:
+        self._by_uid: dict[Uid, Nominee] = {}
+        self._by_row: dict[int, dict[Uid, Pod]] = {}
 
     def __iter__(self) -> Iterator[Nominee]:
         return iter(tuple(self._by_uid.values()))
@@ -96,17 +94,15 @@ class Nominations:
         return [each for each in self._by_uid.values() if each.reservation is not None]
 
 
-class NominationsWriter:
-    """Keeps the nominations that `nominations` reads; only ClusterState has one.
+class NominationsWriter(Nominations):
+    """The nominations as they are written; only ClusterState has them.
 
     The requests of nominated pods are in the pod columns, marked as nominated.
     """
 
     def __init__(self, columns: MutablePodColumns) -> None:
+        super().__init__()
         self._columns = columns
-        self._by_uid: dict[Uid, Nominee] = {}
-        self._by_row: dict[int, dict[Uid, Pod]] = {}
-        self.nominations = Nominations(self._by_uid, self._by_row)
 
     def put(self, pod: Pod, row: int, reservation: Reservation | None = None) -> None:
         """Nominate the pod to the row, and to no other; see Nominee."""

@@ -335,12 +335,11 @@ class _Member:
     declared: DeclaredByPod | None
 
 
-class PodGroupsWriter:
-    """Keeps the groups up to date; used by `ClusterState` only."""
+class PodGroupsWriter(PodGroups):
+    """The groups as they are written; used by `ClusterState` only."""
 
     def __init__(self, pods: PodTable) -> None:
-        self.groups = PodGroups()
-        self._groups = self.groups._groups  # noqa: SLF001 - the writing half of PodGroups
+        super().__init__()
         self._pods = pods
         self._unscheduled: dict[Uid, Pod] = {}
         self.unscheduled: Mapping[Uid, Pod] = MappingProxyType(self._unscheduled)
@@ -368,17 +367,17 @@ class PodGroupsWriter:
 
         A pod that is known counts as before until it changes, or until `recount` has come to it.
         """
-        if formats != self.groups._formats:  # noqa: SLF001 - see above
-            self.groups._formats = formats  # noqa: SLF001 - see above
+        if formats != self._formats:
+            self._formats = formats
             uids = [placed.pod.uid for placed in self._pods]
-            self.groups._to_recount = [*uids, *self._unscheduled]  # noqa: SLF001 - see above
+            self._to_recount = [*uids, *self._unscheduled]
 
     def recount(self) -> Iterator[Uid]:
         """Count the pods that are left anew; yield the uid of each that was.
 
         Other changes may come between two of them, and other formats.
         """
-        while left := self.groups._to_recount:  # noqa: SLF001 - see above
+        while left := self._to_recount:
             uid = left.pop()
             placed = self._pods.get(uid)
             pod = placed.pod if placed is not None else self._unscheduled.get(uid)
@@ -388,7 +387,7 @@ class PodGroupsWriter:
 
     def _counts_as_named(self, pod: Pod) -> bool:
         """Return whether the pod counts in the group that it names, and declares the same."""
-        key, form = self.groups.named_by(pod)
+        key, form = self.named_by(pod)
         member = self._members.get(pod.uid)
         if member is None or key is None:
             return member is None and key is None
@@ -428,7 +427,7 @@ class PodGroupsWriter:
     def attach(self, placed: PlacedPod) -> None:
         """Count the pod on its node, or count it anew; `detach` is the exact reverse."""
         uid = placed.pod.uid
-        if uid in self._members or self.groups.key_of(placed.pod) is not None:
+        if uid in self._members or self.key_of(placed.pod) is not None:
             self._placed[uid] = placed
             self._count(uid)
 
@@ -457,11 +456,11 @@ class PodGroupsWriter:
             self._note(member.group)
         placed = self._placed.get(uid)
         pod = placed.pod if placed is not None else self._unscheduled.get(uid)
-        key, form = (None, None) if pod is None else self.groups.named_by(pod)
+        key, form = (None, None) if pod is None else self.named_by(pod)
         if pod is not None and key is not None:
             declared = DeclaredByPod.by(pod, form) if form is not None else None
             group = self._group(key)
-            group._add(pod, placed, declared)  # noqa: SLF001 - see above
+            group._add(pod, placed, declared)  # noqa: SLF001 - its writer
             self._members[uid] = _Member(group, pod, declared)
             self._note(group)
         else:
@@ -473,11 +472,11 @@ class PodGroupsWriter:
         """Note that the group has changed."""
         if self._changed is not None:
             self._changed[group.key] = None
-        definition, groups = group.definition, self.groups
+        definition = group.definition
         whole = definition is not None and definition.disruption_mode is DisruptionMode.POD_GROUP
         whole = whole and group.scheduled_pods_count > 0
-        _index(groups._with_surplus, group, applies=bool(group.minimum and group.surplus))  # noqa: SLF001 - see above
-        _index(groups._disrupted_whole, group, applies=whole)  # noqa: SLF001 - see above
+        _index(self._with_surplus, group, applies=bool(group.minimum and group.surplus))
+        _index(self._disrupted_whole, group, applies=whole)
 
     def _group(self, key: GroupKey) -> PodGroupState:
         group = self._groups.get(key)
