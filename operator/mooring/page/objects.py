@@ -3,7 +3,6 @@
 They are read with Mooring's rights, so the caller first asks whether the user has the same right.
 """
 
-import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -17,6 +16,7 @@ from mooring.kube.resources import POD, Resource
 from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, text
 from mooring.model.pod import Uid
+from mooring.page.turns import TrialsBusy, Turns
 
 __all__ = ["NotReadError", "ObjectClient", "PodObjects"]
 
@@ -35,9 +35,8 @@ _MOST_CHARACTERS: Final = 1024
 """Of an event's message, which is what the API server allows in new events."""
 _MOST_OF_FIELD: Final = 253
 """Characters of any other field of an event."""
-_AT_ONCE: Final = 2
-_MOST_WAITING: Final = 8
-"""Requests that wait while others are worked on."""
+_MOST_AT_ONCE: Final = 10
+"""Requests that wait or are worked on."""
 _SECONDS: Final = 10.0
 
 
@@ -74,8 +73,7 @@ class PodObjects:
     def __init__(self, client: ObjectClient, uid_of: Callable[[str], Uid | None]) -> None:
         self._client = client
         self._uid_of = uid_of
-        self._slots = asyncio.Semaphore(_AT_ONCE)
-        self._waiting = 0
+        self._turns = Turns(_SECONDS, most=_MOST_AT_ONCE)
 
     async def pod(self, namespace: str, name: str) -> dict[str, Any]:
         """Return the pod without its managed fields.
@@ -121,21 +119,18 @@ class PodObjects:
         """Wait for a turn, and bound how long all of it takes; errors become `NotReadError`."""
         if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
             raise NotReadError(400, "this is no name of a pod")
-        if self._waiting >= _AT_ONCE + _MOST_WAITING:
-            raise NotReadError(503, "others read objects; try again in some seconds")
-        self._waiting += 1
         try:
-            async with asyncio.timeout(_SECONDS), self._slots:
+            async with self._turns.turn("try again in some seconds"):
                 yield
         except NotFoundError:
             raise NotReadError(404, f"there is no pod {namespace}/{name} any more") from None
         except ForbiddenError as error:
             raise NotReadError(503, explain(error)) from None
-        except (ApiError, ManifestError, TimeoutError):
+        except TrialsBusy as busy:
+            raise NotReadError(503, str(busy)) from None
+        except (ApiError, ManifestError):
             why = "the API server gives no answer that can be read; try again in some seconds"
             raise NotReadError(503, why) from None
-        finally:
-            self._waiting -= 1
 
 
 def _event(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,10 +18,13 @@ class TrialsBusy(Exception):  # noqa: N818 - an answer, and no error of ours
 
 
 class Turns:
-    """The turns of the requests of one kind, each of which may take so many seconds."""
+    """The turns of the requests of one kind, each of which may take so many seconds.
 
-    def __init__(self, seconds: float = _SECONDS) -> None:
-        self._seconds = seconds
+    At `most` so many requests wait or are worked on.
+    """
+
+    def __init__(self, seconds: float = _SECONDS, most: int = _MOST_WAITING) -> None:
+        self._seconds, self._most = seconds, most
         self._one_at_a_time = asyncio.Lock()
         self._waiting = 0
 
@@ -34,7 +37,7 @@ class Turns:
         Raises:
             TrialsBusy: if others wait already, or if it takes too long.
         """
-        if self._waiting >= _MOST_WAITING:
+        if self._waiting >= self._most:
             raise TrialsBusy("other requests are worked on; try again in some seconds")
         self._waiting += 1
         try:
