@@ -125,14 +125,6 @@ TOOLS_MODULE = GoModule(
     # Rules are evaluated without the clients of every cloud's service discovery.
     flags=(*_FLAGS, "-ldflags=-s -w", "-tags=remove_all_sd"),
 )
-DESCHEDULER_MODULE = GoModule(
-    "descheduler",
-    HERE / "descheduler",
-    {"descheduler": "sigs.k8s.io/descheduler/cmd/descheduler"},
-    target="bench SUITE=descheduling",
-    about="some minutes",
-    flags=(*_FLAGS, "-ldflags=-s -w"),
-)
 
 
 def programs_folder(
