@@ -783,6 +783,27 @@ async def test_other_tasks_run_while_the_values_of_rules_are_evaluated(
     assert max(after - before for before, after in pairwise(turns)) <= 10, "a slice of 2 ms"
 
 
+async def test_after_a_long_attempt_a_pod_of_another_namespace_is_next(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each evaluation of the rule takes a second by the clock."""
+    passed, run = 0.0, Program.run
+
+    def slow(program: Program, variables: Any, *limits: int) -> Any:
+        nonlocal passed
+        passed += 1.0
+        return run(program, variables, *limits)
+
+    monkeypatch.setattr(Program, "run", slow)
+    rules = [{"name": "own", "filter": "pod.labels.own.matches('^[a-z0-9]+$')"}]
+    engine = Engine(client, node("a"), clock=lambda: passed, rules=rules)
+    engine.pending(*(pod(f"slow-{n}", labels={"own": f"x{n}"}) for n in range(3)))
+    engine.pending(pod("plain", namespace="other", labels={"own": "x0"}))
+    with engine.running():
+        await until(lambda: len(bindings.made) >= 2)
+    assert [name for name, _ in bindings.made[:2]] == ["slow-0", "plain"]
+
+
 async def test_an_attempt_that_evaluates_for_too_long_ends_with_a_reason_and_others_go_on(
     client: ApiClient, bindings: Bindings
 ) -> None:

@@ -836,6 +836,30 @@ def test_a_postponed_pod_is_not_popped_before_its_time_and_has_not_been_tried(
     assert queued.attempts == 1
 
 
+def test_after_a_long_attempt_pods_of_other_namespaces_come_first(queue: SchedulingQueue) -> None:
+    for number, (namespace, name) in enumerate([("a", "1"), ("a", "2"), ("a", "3"), ("b", "x")]):
+        queue.add(make_pod(name, namespace=namespace), pipeline(), float(number))
+    popped(queue, 4.0)
+    queue.attempted("a", 1.0, 5.0)
+    assert popped(queue, 5.0).pod.key == "b/x"
+    assert queue.pop(5.9) is None, "they rest as long as the attempt took"
+    assert popped(queue, 6.0).pod.key == "a/2"
+
+
+def test_a_namespace_rests_only_where_others_wait_and_after_long_attempts(
+    queue: SchedulingQueue,
+) -> None:
+    for number, (namespace, name) in enumerate([("a", "1"), ("a", "2"), ("a", "3"), ("b", "x")]):
+        queue.add(make_pod(name, namespace=namespace), pipeline(), float(number))
+    popped(queue, 4.0)
+    queue.attempted("a", 0.05, 4.05)
+    assert popped(queue, 4.05).pod.key == "a/2"
+    queue.remove(uid_of("x", "b"), 4.1)
+    queue.add(make_pod("low", namespace="b", priority=-1), pipeline(), 4.2)
+    queue.attempted("a", 1.0, 5.1)
+    assert popped(queue, 5.1).pod.key == "a/3", "a pod of lower priority waits"
+
+
 def test_each_move_into_a_queue_is_counted_with_the_event_that_caused_it(
     queue: SchedulingQueue,
 ) -> None:

@@ -172,7 +172,10 @@ class SchedulingLoop:
         if goes_on := self._extender_attempts.ready and self._may_bind():
             await self._extender_attempts.go_on()
         if (queued := self._pop(now)) is not None:
+            began = self._clock()
             await self._attempt(queued, slices)
+            ended = self._clock()
+            self._scheduler.queue.attempted(queued.pod.namespace, ended - began, ended)
             return True
         return goes_on or more_hints or await slices.run(partial(self._compare, slices.end))
 

@@ -53,6 +53,8 @@ UNSCHEDULABLE_TIMEOUT: Final = 300.0
 _MOST_FLUSHED: Final = 10_000
 _MOST_ENDED: Final = 500
 """Pods whose backoff has ended that one `pop` moves, some milliseconds; the next one moves more."""
+_BRIEF_SECONDS: Final = 0.05
+"""An attempt that takes no longer is no reason to rest."""
 _STATES: Final = {queue: PodState(queue.value) for queue in SubQueue}
 
 # What moves pods, as kube-scheduler's metrics name it (framework/events.go).
@@ -87,7 +89,10 @@ class SchedulingQueue:
         self._active = ActivePodsByNamespace() if namespaces_take_turns else ActivePods()
         self._backoff = PodHeap[float]()
         self._error_backoff = PodHeap[float]()
-        """Those of the former that go on if nothing else is to be done."""
+        self._active_of = Counter[tuple[int, str]]()
+        """How many active pods of each priority there are, in each namespace and ("") in all."""
+        self._resting: dict[str, float] = {}
+        """Until when a namespace gives way to others, after a long attempt about its pods."""
         self._unschedulable = UnschedulablePods(self._events, hints)
         self._tickets = count(1)
         self._counts = dict.fromkeys(SubQueue, 0)
@@ -235,6 +240,10 @@ class SchedulingQueue:
         self._flush_backoff(self._backoff, now)
         self._flush_backoff(self._error_backoff, now)
         queued = self._active.pop()
+        while queued is not None and self._gives_way(queued.pod, now):
+            queued.backoff_expiration = self._resting[queued.pod.namespace]
+            self._move_to_error_backoff(queued, now, _ATTEMPT_FAILED)
+            queued = self._active.pop()
         if queued is None:
             queued = self._backoff.pop()
             if queued is None:
@@ -244,6 +253,28 @@ class SchedulingQueue:
         self._leave(queued)
         self._enter(queued, now)
         return queued
+
+    def attempted(self, namespace: str, seconds: float, now: float) -> None:
+        """Note that an attempt about pods of a namespace took so long.
+
+        After a long one, pods of equal priority of other namespaces have the next turns for as
+        long. So nobody's pods take more than half of the time that others could use.
+        """
+        if seconds > _BRIEF_SECONDS:
+            self._resting = {name: until for name, until in self._resting.items() if until > now}
+            self._resting[namespace] = now + seconds
+
+    def _gives_way(self, pod: Pod, now: float) -> bool:
+        """Return whether the pod's namespace rests, and others have active pods like it."""
+        if self._resting.get(pod.namespace, now) <= now:
+            return False
+        own, all_of = self._active_keys(pod)
+        return self._active_of[all_of] > self._active_of[own]
+
+    def _active_keys(self, pod: Pod) -> tuple[tuple[int, str], tuple[int, str]]:
+        """Return under which keys an active pod is counted."""
+        priority = pod.spec.priority
+        return (priority, pod.namespace), (priority, "")
 
     def pop_specific(self, uid: Uid, now: float) -> QueuedPod | None:
         """Return this pod, in flight from now on (PopSpecificPod); None if gated or unknown."""
@@ -485,6 +516,8 @@ class SchedulingQueue:
         queued.times.enter(_STATES[queue], now)
         self._counts[queue] += 1
         if queue is SubQueue.ACTIVE:
+            for key in self._active_keys(queued.pod):
+                self._active_of[key] += 1
             self._active.add(queued)
         elif queue is SubQueue.UNSCHEDULABLE:
             self._unschedulable.add(queued, since)
@@ -495,6 +528,11 @@ class SchedulingQueue:
             self._counts[queued.queue] -= 1
         if queued.queue is SubQueue.UNSCHEDULABLE:
             self._unschedulable.remove(queued.pod.uid)
+        elif queued.queue is SubQueue.ACTIVE:
+            for key in self._active_keys(queued.pod):
+                self._active_of[key] -= 1
+                if not self._active_of[key]:
+                    del self._active_of[key]
         queued.queue = None
         queued.ticket = next(self._tickets)
 
