@@ -62,6 +62,15 @@ def test_the_table_has_every_case_and_the_sum_of_each_scheduler() -> None:
     ]
 
 
+def test_the_table_of_the_document_leaves_out_cases_that_passed_everywhere() -> None:
+    passed, failed = Result("passed"), Result("failed")
+    results = {"a": {LIMITS: passed, GATES: passed}, "b": {LIMITS: passed, GATES: failed}}
+    assert markdown(results, all_cases=False).splitlines()[2:] == [
+        "| SchedulerPredicates validates scheduling gates |  | passed | failed |",
+        "| **all** |  | 2 of 2 passed | 1 of 2 passed |",
+    ]
+
+
 def test_cases_that_did_not_end_alike_are_named() -> None:
     one, other = {LIMITS: Result("passed"), GATES: Result("failed", "x")}, {GATES: Result("failed")}
     assert differences(one, other) == [
