@@ -1,4 +1,4 @@
-"""The session of docs/first-minutes.md: its commands, typed after the demo, and what they print.
+"""The session of docs/quickstart.md: what its console commands print after the demo.
 
 `python -m demo.session` writes what they print into the page. `python -m demo.session --after 11`
 types them eleven minutes after the demo, and says where they print something else: some of what a
@@ -23,7 +23,7 @@ from demo.views import Narrator
 
 __all__ = ["PAGE", "commands", "differences", "play", "printed"]
 
-PAGE = replica.ROOT / "docs" / "first-minutes.md"
+PAGE = replica.ROOT / "docs" / "quickstart.md"
 COLUMNS = "100"
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

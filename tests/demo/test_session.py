@@ -1,4 +1,4 @@
-"""docs/first-minutes.md says what its commands print."""
+"""docs/quickstart.md says what the commands of its first part print."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from demo.session import PAGE, differences
 pytestmark = pytest.mark.server
 
 
-def test_the_commands_of_the_first_minutes_print_what_the_page_says() -> None:
+def test_the_commands_of_the_session_print_what_the_page_says() -> None:
     assert list(differences(PAGE.read_text())) == []

@@ -1,4 +1,4 @@
-"""Runs the commands of a page of the documents, in their order, as a reader would."""
+"""Runs the commands of a part of docs/quickstart.md, in their order, as a reader would."""
 
 import os
 import re
@@ -11,7 +11,7 @@ import replica
 from controlplane import Access
 from controlplane.processes import free_ports
 
-__all__ = ["run_page"]
+__all__ = ["run_part"]
 
 ROOT: Final = Path(__file__).parents[2]
 PORT: Final = "10259"
@@ -34,18 +34,18 @@ kubectl() {{  # `kubectl wait` ends with an error while a new CRD has no conditi
 """
 
 
-def run_page(
-    page: str, access: Access, home: Path, *, before: str = "", stand_ins: tuple[str, ...] = ()
+def run_part(
+    part: str, access: Access, home: Path, *, before: str = "", stand_ins: tuple[str, ...] = ()
 ) -> str:
-    """Run all commands of `docs/<page>` and return what they print; AssertionError if one fails.
+    """Run the commands below a heading and return what they print; AssertionError if one fails.
 
     `before` are commands that run first. The programs of `stand_ins` print their arguments and do
-    nothing else. Files are written to the folder `home`. The pages apply the component `admission`
+    nothing else. Files are written to the folder `home`. The page applies the component `admission`
     of newer releases of Kubernetes, and here that of the chosen one is applied.
     """
-    blocks = re.findall(
-        r"^```sh\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL
-    )
+    page = (ROOT / "docs" / "quickstart.md").read_text()
+    text_of_part = page.partition(f"\n## {part}\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text_of_part, re.MULTILINE | re.DOTALL)
     assert len(blocks) > 5
     programs = home / "bin"
     programs.mkdir()

@@ -32,7 +32,7 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(
     assert (done.returncode, done.stderr) == (0, "")
     html = tmp_path / "html"
     pages = {str(path.relative_to(html)) for path in html.rglob("*.html")}
-    assert {"index.html", "docs/tutorial.html", "reference/command-line.html"} <= pages
+    assert {"index.html", "docs/quickstart.html", "reference/command-line.html"} <= pages
     for path in html.rglob("*.html"):
         assert _LOADED.findall(path.read_text()) == [], path
 
@@ -48,7 +48,7 @@ def test_a_page_that_the_front_page_does_not_name_is_listed_last(tmp_path: Path)
 def test_a_broken_link_is_an_error(tmp_path: Path) -> None:
     copy = tmp_path / "root"
     stage(ROOT, copy)
-    (copy / "docs" / "tutorial.md").write_text("# Tutorial\n\n[gone](nowhere.md)\n")
+    (copy / "docs" / "quickstart.md").write_text("# Quickstart\n\n[gone](nowhere.md)\n")
     done = built(copy, tmp_path / "site")
     assert done.returncode != 0
     assert "nowhere.md" in done.stderr
