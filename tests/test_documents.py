@@ -142,18 +142,11 @@ def test_architecture_names_every_package() -> None:
     assert packages - named == set()
 
 
-def test_rules_md_shows_every_example_of_rules_as_it_is() -> None:
-    shown = [
-        document["rules"]
-        for block in _blocks("yaml")
-        if block.document.name == "rules.md"
-        for document in yaml.safe_load_all(block.text)
-        if "rules" in document
-    ]
+def test_rules_md_names_every_example_of_rules() -> None:
+    named = set(_LINK.findall((ROOT / "docs" / "rules.md").read_text()))
     examples = sorted((ROOT / "manifests" / "examples").glob("rules-*.yaml"))
-    written = [yaml.safe_load(path.read_text())["spec"]["rules"] for path in examples]
     assert len(examples) == 11
-    assert sorted(shown, key=str) == sorted(written, key=str)
+    assert {f"../manifests/examples/{path.name}" for path in examples} <= named
 
 
 def test_every_expression_in_the_text_of_rules_md_is_one() -> None:
