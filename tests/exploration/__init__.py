@@ -1,1 +1,1 @@
-"""Runs the queue and the group cycle through every order of events in a small world."""
+"""Runs the engine through every order of events in a small world."""

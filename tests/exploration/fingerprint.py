@@ -98,9 +98,8 @@ def attributes(value: object) -> dict[str, Any]:
 class Fingerprint:
     """Makes fingerprints at one moment (`now`); pods' times are compared with those of `queue`."""
 
-    def __init__(self, queue: SchedulingQueue, now: float, *, whole: bool = False) -> None:
+    def __init__(self, queue: SchedulingQueue, now: float) -> None:
         self.now = now
-        self._whole = whole
         stamps = sorted({queued.timestamp for queued in queue})
         self._ranks = {stamp: rank for rank, stamp in enumerate(stamps)}
         self._first_event = attributes(queue)["_events"].start
@@ -223,8 +222,7 @@ class Fingerprint:
         told = [self.of(v) for name, v in attributes(queued).items() if name not in left_out]
         backoff = max(self._time(queued.backoff_expiration), 0)
         told += [self._ranks.get(queued.timestamp, -1), waits, backoff]
-        if self._whole:
-            told.append(self._time(queued.initial_attempt_timestamp))
+        told.append(self._time(queued.initial_attempt_timestamp))
         return tuple(told)
 
     @staticmethod

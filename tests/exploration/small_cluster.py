@@ -24,9 +24,11 @@ from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
 from mooring.testing.builders import node, pod
 
-__all__ = ["REGISTRY", "SmallCluster", "Stored", "StoredNode"]
+__all__ = ["ASSIGNED", "KOPF", "REGISTRY", "SmallCluster", "Stored", "StoredNode"]
 
 REGISTRY: Final = Registry(SHIPPED, {})
+KOPF: Final = "kopf"
+ASSIGNED: Final = "the watch of assigned pods"
 _PLUGINS: Final[dict[str, Any]] = {
     "multiPoint": {
         "disabled": [{"name": "*"}],
@@ -110,7 +112,7 @@ def _parsed_node(stored: StoredNode) -> Node:
 class SmallCluster:
     """What the API server has, the events that may befall it, and the rules for every world.
 
-    `events` is how many events there may be in all. Subclasses say how the program is told.
+    `events` is how many events there may be in all. `EngineWorld` says how the program is told.
     """
 
     scheduler: SchedulerState
@@ -134,12 +136,8 @@ class SmallCluster:
 
     # What the program is told
 
-    def tell_pending(self, what: str, tell: Callable[[], object]) -> None:
-        """Have kopf tell of a pod without a node."""
-        raise NotImplementedError
-
-    def tell_assigned(self, what: str, tell: Callable[[], object]) -> None:
-        """Have the reflector of assigned pods tell."""
+    def tell(self, stream: str, what: str, tell: Callable[[], object]) -> None:
+        """Have kopf, or the watch of assigned pods, tell."""
         raise NotImplementedError
 
     # What happens
@@ -185,14 +183,13 @@ class SmallCluster:
         self.events -= 1
 
     def pod_created(self, name: str) -> None:
-        """Create the pod of this name, which is as large as the largest."""
-        self.befall(name)
-        self.create(Stored(name, 0, self.largest))
+        """Create the pod of this name."""
+        raise NotImplementedError
 
     def create(self, stored: Stored) -> None:
         """Create the pod."""
         self.pods[stored.name] = stored
-        self.tell_pending(f"{stored.uid} came", lambda: self.enqueuer.pending(stored.parsed))
+        self.tell(KOPF, f"{stored.uid} came", lambda: self.enqueuer.pending(stored.parsed))
 
     def pod_deleted(self, name: str) -> None:
         """Delete the pod of this name."""
@@ -205,10 +202,10 @@ class SmallCluster:
         uid = stored.uid
         self.gone.add(uid)
         if stored.node is None:
-            self.tell_pending(f"{uid} went", lambda: self.enqueuer.gone(uid))
+            self.tell(KOPF, f"{uid} went", lambda: self.enqueuer.gone(uid))
         else:
             state = self.scheduler.state
-            self.tell_assigned(f"{uid} went", lambda: state.delete(Kind.POD, uid))
+            self.tell(ASSIGNED, f"{uid} went", lambda: state.delete(Kind.POD, uid))
 
     def pod_replaced(self, name: str) -> None:
         """Delete the pod of this name, and create the next one of it."""
@@ -221,14 +218,14 @@ class SmallCluster:
         """Change the labels of a pod without a node."""
         self.befall(name)
         stored = self.pods[name] = replace(self.pods[name], label="yes")
-        self.tell_pending(f"{stored.uid} changed", lambda: self.enqueuer.pending(stored.parsed))
+        self.tell(KOPF, f"{stored.uid} changed", lambda: self.enqueuer.pending(stored.parsed))
 
     def pod_moved(self, name: str, group: str) -> None:
         """Have the labels of a pod without a node name another group."""
         self.befall(name)
         stored = self.pods[name] = replace(self.pods[name], group=group)
         words = f"{stored.uid} is in group {group}"
-        self.tell_pending(words, lambda: self.enqueuer.pending(stored.parsed))
+        self.tell(KOPF, words, lambda: self.enqueuer.pending(stored.parsed))
 
     def bound_elsewhere(self, name: str, on: str) -> None:
         """Have another scheduler bind the pod to this node."""
@@ -240,8 +237,8 @@ class SmallCluster:
         """Bind the pod to the node, of which both watches tell."""
         stored = self.pods[name] = replace(self.pods[name], node=on)
         uid, state = stored.uid, self.scheduler.state
-        self.tell_assigned(f"{uid} is bound", lambda: state.put(Kind.POD, uid, stored.parsed))
-        self.tell_pending(f"{uid} is bound", lambda: self.enqueuer.gone(uid))
+        self.tell(ASSIGNED, f"{uid} is bound", lambda: state.put(Kind.POD, uid, stored.parsed))
+        self.tell(KOPF, f"{uid} is bound", lambda: self.enqueuer.gone(uid))
 
     def node_put(self, stored: StoredNode) -> None:
         """Add the node, or change it."""

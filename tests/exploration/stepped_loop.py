@@ -2,42 +2,33 @@
 
 import asyncio
 import heapq
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
+
+from simulation.virtual_loop import NumberedTask, VirtualLoop
 
 __all__ = ["SteppedLoop"]
 
 
-class SteppedLoop(asyncio.BaseEventLoop):
-    """Callbacks run in `settle`, in order and as many as there are; time passes in `advance`.
-
-    It has no sockets, threads or processes. Of asyncio's own loop it is what keeps callbacks and
-    timers (`_ready` and `_scheduled`), with another clock and without the waiting.
-    """
-
-    _ready: Any
-    _scheduled: Any
+class SteppedLoop(VirtualLoop):
+    """Callbacks run in `settle`, in order and as many as there are; time passes in `advance`."""
 
     def __init__(self, now: float) -> None:
-        super().__init__()
+        super().__init__(lambda: self.now, _connect)
         self.now = now
-        self.failures: list[str] = []
-        """What nobody has caught."""
         self._begun: list[asyncio.Task[Any]] = []
+        self._number = 0
         self.set_task_factory(self._begin)
-        self.set_exception_handler(self._note)
-
-    def time(self) -> float:
-        """Return the time, in seconds."""
-        return self.now
 
     def _begin(self, _: asyncio.AbstractEventLoop, coro: Any, **more: Any) -> "asyncio.Task[Any]":
-        self._begun.append(asyncio.Task(coro, loop=self, **more))
+        NumberedTask.start_counting(self._number)  # other worlds begin tasks meanwhile
+        self._number += 1
+        self._begun.append(NumberedTask(coro, loop=self, **more))
         return self._begun[-1]
 
-    def _note(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self.failures.append(f"{context.get('message')}: {context.get('exception')!r}")
+    @property
+    def failures(self) -> list[str]:
+        """What nobody has caught."""
+        return [f"{each.get('message')}: {each.get('exception')!r}" for each in self.errors]
 
     @property
     def tasks(self) -> "list[asyncio.Task[Any]]":
@@ -45,26 +36,15 @@ class SteppedLoop(asyncio.BaseEventLoop):
         self._begun = [task for task in self._begun if not task.done()]
         return self._begun
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Be the running loop inside the block."""
-        asyncio._set_running_loop(self)
-        try:
-            yield
-        finally:
-            asyncio._set_running_loop(None)
-
     def settle(self) -> None:
         """Run callbacks until none is left."""
-        with self.running():
-            while self._ready:
-                handle = self._ready.popleft()
-                if not handle.cancelled():
-                    handle._run()
+        while self.turn():
+            pass
 
     def due(self) -> list[float]:
         """Return the seconds until each timer ends, the next first."""
         self._scheduled = [timer for timer in self._scheduled if not timer.cancelled()]
+        self._timer_cancelled_count = 0
         heapq.heapify(self._scheduled)
         return sorted(timer.when() - self.now for timer in self._scheduled)
 
@@ -72,9 +52,7 @@ class SteppedLoop(asyncio.BaseEventLoop):
         """Have time pass, and the callbacks of timers run that end meanwhile."""
         until = self.now + seconds
         while (due := self.due()) and self.now + due[0] <= until:
-            timer = heapq.heappop(self._scheduled)
-            self.now = max(self.now, timer.when())
-            self._ready.append(timer)
+            self.now = max(self.now, self._scheduled[0].when())
             self.settle()
         self.now = until
 
@@ -87,3 +65,7 @@ class SteppedLoop(asyncio.BaseEventLoop):
             if self._scheduled:
                 self.advance(max(self.due(), default=0.0))
         self.close()
+
+
+async def _connect(_protocol: asyncio.BaseProtocol, host: str) -> asyncio.Transport:
+    raise ConnectionRefusedError(host)

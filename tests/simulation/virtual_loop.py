@@ -44,9 +44,9 @@ class NumberedTask(asyncio.Task[_T]):
         return self._number
 
     @classmethod
-    def start_counting(cls) -> None:
+    def start_counting(cls, at: int = 0) -> None:
         """Count from the beginning again; to be called before each run."""
-        cls._count = 0
+        cls._count = at
 
 
 class _Call(asyncio.Handle):

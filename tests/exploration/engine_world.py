@@ -1,4 +1,4 @@
-"""The whole engine in a small world, with a gang of two or three pods.
+"""The whole engine in a small world, with some pods alone or a gang of two or three.
 
 The loop, the group cycle, the bindings and all parts around them are the program's own, built by
 `build_engine`. They run on an event loop that runs when the explorer says. The API server is a
@@ -19,7 +19,14 @@ import orjson
 
 from exploration.explorer import Action, Broken
 from exploration.fingerprint import Fingerprint, attributes
-from exploration.small_cluster import REGISTRY, SmallCluster, Stored, StoredNode
+from exploration.small_cluster import (
+    ASSIGNED,
+    KOPF,
+    REGISTRY,
+    SmallCluster,
+    Stored,
+    StoredNode,
+)
 from exploration.stepped_loop import SteppedLoop
 from mooring.engine import loop
 from mooring.engine.build import Options, build_engine
@@ -36,7 +43,7 @@ from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import coscheduling_pod_group, pod_group
 
-__all__ = ["SCENARIOS", "GroupWorld", "exploring"]
+__all__ = ["SCENARIOS", "EngineWorld", "exploring"]
 
 _ONE_BACKOFF: Final = Options(initial_backoff=1.0, max_backoff=1.0, most_per_attempt=None)
 _METRICS: Final = Metrics()
@@ -47,7 +54,10 @@ _IDLE: Final = 9.0
 
 @dataclass(frozen=True)
 class Scenario:
-    """What there is at the beginning: CPUs by node, and the names of those in the gang."""
+    """What there is at the beginning: CPUs by node, and the names of those in the gang.
+
+    Without a gang, a pod and a node that come later are larger than the others.
+    """
 
     nodes: Mapping[str, int]
     members: str = "abc"
@@ -65,6 +75,8 @@ class Scenario:
 
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {
+    "alone": Scenario({"n0": 1}, members="", others="ab"),
+    "full": Scenario({"n0": 0}, members="", others="ab"),
     "fits": Scenario({"n0": 1, "n1": 1}, members="ab"),
     "waits": Scenario({"n0": 1}, members="ab"),
     "whole": Scenario({"n0": 2, "n1": 1}, minimum=3),
@@ -87,9 +99,9 @@ class _Binding:
 
 
 class _Server(ApiClient):
-    """Stands for the connection to the API server; see `GroupWorld`."""
+    """Stands for the connection to the API server; see `EngineWorld`."""
 
-    def __init__(self, world: "GroupWorld") -> None:
+    def __init__(self, world: "EngineWorld") -> None:
         self.url = "https://exploration"
         self._world = world
 
@@ -148,8 +160,8 @@ def exploring() -> Iterator[None]:
         yield
 
 
-class GroupWorld(SmallCluster):
-    """A gang g in one of the `SCENARIOS`, of which `events` things have an event.
+class EngineWorld(SmallCluster):
+    """The pods of one of the `SCENARIOS`; `events` things have an event.
 
     With `lagging`, the watches tell when the explorer says, else at once.
     """
@@ -174,15 +186,17 @@ class GroupWorld(SmallCluster):
         self.sent = set[Uid]()
         """The pods of which a Binding was ever sent."""
         self.untold: dict[str, deque[tuple[str, Callable[[], object]]]] = {
-            "kopf": deque(),
-            "the watch of assigned pods": deque(),
+            stream: deque() for stream in (KOPF, ASSIGNED)
         }
         self.loop = SteppedLoop(1000.0)
         _ERRORS.messages.clear()
         self._begin()
         for node in tuple(self.nodes.values()):
             self.put_node(node)
-        self.put_group()
+        if self.given.members:
+            self.put_group()
+        else:
+            self.largest, self.minimum = 2, None
         for each in tuple(self.pods.values()):
             self.create(each)
         self.loop.settle()
@@ -191,7 +205,7 @@ class GroupWorld(SmallCluster):
         return Stored(name, 0, 1, group, labelled=self.labelled)
 
     def _begin(self) -> None:
-        with self.loop.running():
+        with self.loop.entered():
             self.engine = build_engine(
                 _Server(self),
                 ClusterState(),
@@ -214,15 +228,8 @@ class GroupWorld(SmallCluster):
 
     # What the program is told
 
-    def tell_pending(self, what: str, tell: Callable[[], object]) -> None:
-        """Have kopf tell of a pod without a node, now or later."""
-        self._tell("kopf", what, tell)
-
-    def tell_assigned(self, what: str, tell: Callable[[], object]) -> None:
-        """Have the watch of assigned pods tell, now or later."""
-        self._tell("the watch of assigned pods", what, tell)
-
-    def _tell(self, stream: str, what: str, tell: Callable[[], object]) -> None:
+    def tell(self, stream: str, what: str, tell: Callable[[], object]) -> None:
+        """Have kopf, or the watch of assigned pods, tell now or later."""
         if self.lagging:
             self.untold[stream].append((what, tell))
         else:
@@ -237,7 +244,7 @@ class GroupWorld(SmallCluster):
 
     def take(self, action: Action) -> None:
         """Have it happen, and let the program do what it can without time or answers."""
-        with self.loop.running():
+        with self.loop.entered():
             getattr(self, action.method)(*action.args)
         self.loop.settle()
 
@@ -270,7 +277,7 @@ class GroupWorld(SmallCluster):
                 yield Action(f"the server fails to bind {uid}", "failed", (number,))
 
     def _events_of_group(self) -> Iterator[Action]:
-        if not self.events:
+        if not (self.events and self.given.members):
             return
         for each in self.pods.values():
             if each.labelled and each.node is None and each.name not in self.befallen:
@@ -289,9 +296,10 @@ class GroupWorld(SmallCluster):
     # What happens
 
     def pod_created(self, name: str) -> None:
-        """Create the pod of this name, as a member of the gang if it has three."""
+        """Create the pod of this name, as a member of the gang if there is one."""
         self.befall(name)
-        self.create(self._member(name, "g"))
+        member = self._member(name, "g")
+        self.create(member if self.given.members else Stored(name, 0, self.largest))
 
     def put_group(self) -> None:
         """Have the watch tell of the PodGroup as it is now."""
@@ -385,7 +393,7 @@ class GroupWorld(SmallCluster):
         """Have time pass, and run what housekeeping does now and then."""
         self.flushed = True
         self.loop.advance(UNSCHEDULABLE_TIMEOUT)
-        with self.loop.running():
+        with self.loop.entered():
             self.engine.loop.expire_nominations()
             self.enqueuer.flush()
 
@@ -408,7 +416,7 @@ class GroupWorld(SmallCluster):
         """
         scheduler = self.scheduler
         state = scheduler.state
-        seen = Fingerprint(scheduler.queue, self.loop.now, whole=True)
+        seen = Fingerprint(scheduler.queue, self.loop.now)
         groups = attributes(self.engine.loop)["_groups"]
         placed = [
             (p.pod.uid, p.row, p.assumed, p.announced, p.deadline is None) for p in state.pods
