@@ -1,5 +1,6 @@
 """The queue's transitions, one sentence each; tests/property/test_queue.py combines them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -333,42 +334,44 @@ def test_pods_rejected_by_other_plugins_are_tried_for_themselves(queue: Scheduli
     assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
 
 
-def test_the_next_is_tried_when_a_moved_pod_is_deleted(queue: SchedulingQueue) -> None:
-    reject(queue, "a", "b")
-    happens(queue, NODE_ADDED, 100.0)
+def deleted(queue: SchedulingQueue) -> None:
     queue.remove(uid_of("a"), 100.0)
-    assert pop_all(queue, 100.0) == ["b"]
 
 
-def test_the_next_is_tried_when_a_moved_pod_is_deleted_during_its_attempt(
-    queue: SchedulingQueue,
+def deleted_during_its_attempt(queue: SchedulingQueue) -> None:
+    popped(queue, 100.0)
+    queue.remove(uid_of("a"), 100.0)
+
+
+def tried_in_vain(queue: SchedulingQueue) -> None:
+    queue.add_after_error(popped(queue, 100.0), 100.0)
+
+
+def gated(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("a"), DEFAULT, 100.0, gated=True)
+
+
+def equal_no_more(queue: SchedulingQueue) -> None:
+    queue.add(make_pod("a", cpu=2), DEFAULT, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("becomes", "tried"),
+    [
+        (deleted, ["b"]),
+        (deleted_during_its_attempt, ["b"]),
+        (tried_in_vain, ["b"]),
+        (gated, ["b"]),
+        (equal_no_more, ["a", "b"]),
+    ],
+)
+def test_the_next_is_tried_when_a_moved_pod_does_not_stand_for_it_any_more(
+    queue: SchedulingQueue, becomes: Callable[[SchedulingQueue], None], tried: list[str]
 ) -> None:
     reject(queue, "a", "b")
     happens(queue, NODE_ADDED, 100.0)
-    popped(queue, 100.0)
-    queue.remove(uid_of("a"), 100.0)
-    assert pop_all(queue, 100.0) == ["b"]
-
-
-def test_the_next_is_tried_when_a_moved_pods_attempt_fails(queue: SchedulingQueue) -> None:
-    reject(queue, "a", "b")
-    happens(queue, NODE_ADDED, 100.0)
-    queue.add_after_error(popped(queue, 100.0), 100.0)
-    assert pop_all(queue, 100.0) == ["b"]
-
-
-def test_the_next_is_tried_when_a_moved_pod_is_equal_no_more(queue: SchedulingQueue) -> None:
-    reject(queue, "a", "b")
-    happens(queue, NODE_ADDED, 100.0)
-    queue.add(make_pod("a", cpu=2), DEFAULT, 100.0)
-    assert sorted(pop_all(queue, 100.0)) == ["a", "b"]
-
-
-def test_the_next_is_tried_when_a_moved_pod_is_gated(queue: SchedulingQueue) -> None:
-    reject(queue, "a", "b")
-    happens(queue, NODE_ADDED, 100.0)
-    queue.add(make_pod("a"), DEFAULT, 100.0, gated=True)
-    assert pop_all(queue, 100.0) == ["b"]
+    becomes(queue)
+    assert sorted(pop_all(queue, 100.0)) == tried
 
 
 def test_the_end_of_a_pod_that_was_not_moved_moves_no_other(queue: SchedulingQueue) -> None:
@@ -395,44 +398,26 @@ def test_a_gated_pod_stays_where_it_is_when_its_gates_do(queue: SchedulingQueue)
     assert queue.counts()["gated"] == 1
 
 
-def test_an_unschedulable_pod_whose_spec_changed_is_tried_again(queue: SchedulingQueue) -> None:
-    reject(queue, "web")
-    changed = make_pod("web", cpu="100m")
+@pytest.mark.parametrize(
+    "changed",
+    [
+        make_pod("web", cpu="100m"),
+        make_pod("web", labels={"app": "web"}),
+        # It may be put on reserved nodes now, as backfill.
+        make_pod("web", spec={"activeDeadlineSeconds": 60}),
+        # A rule may read the kind of its owner.
+        make_pod("web", owner={"apiVersion": "v1", "kind": "X", "name": "web", "uid": "1"}),
+        replace(make_pod("web"), claim_names={"gpu": "web-gpu"}),
+    ],
+    ids=["requests", "labels", "deadline", "owner", "claim"],
+)
+def test_an_unschedulable_pod_that_changed_is_tried_again(
+    queue: SchedulingQueue, changed: Pod
+) -> None:
+    reject(queue, "web", "api")
     queue.add(changed, DEFAULT, 100.0)
     assert popped(queue, 100.0).pod is changed
-
-
-def test_an_unschedulable_pod_whose_labels_changed_is_tried_again(queue: SchedulingQueue) -> None:
-    reject(queue, "web")
-    queue.add(make_pod("web", labels={"app": "web"}), DEFAULT, 100.0)
-    assert pop_all(queue, 100.0) == ["web"]
-
-
-def test_an_unschedulable_pod_whose_deadline_changed_is_tried_again(
-    queue: SchedulingQueue,
-) -> None:
-    """It may be put on reserved nodes now, as backfill."""
-    reject(queue, "web", "api")
-    queue.add(make_pod("web", spec={"activeDeadlineSeconds": 60}), DEFAULT, 100.0)
-    assert pop_all(queue, 100.0) == ["web"]
-
-
-def test_an_unschedulable_pod_that_has_another_owner_is_tried_again(
-    queue: SchedulingQueue,
-) -> None:
-    """A rule may read the kind of its owner."""
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1"}
-    reject(queue, "web", "api")
-    queue.add(make_pod("web", owner=owner), DEFAULT, 100.0)
-    assert pop_all(queue, 100.0) == ["web"]
-
-
-def test_an_unschedulable_pod_that_has_got_its_claim_is_tried_again(
-    queue: SchedulingQueue,
-) -> None:
-    reject(queue, "web", "api")
-    queue.add(replace(make_pod("web"), claim_names={"gpu": "web-gpu"}), DEFAULT, 100.0)
-    assert pop_all(queue, 100.0) == ["web"]
+    assert queue.pop(100.0) is None
 
 
 def test_a_pod_is_tried_after_an_event_of_its_own_that_helps(queue: SchedulingQueue) -> None:
