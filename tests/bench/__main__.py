@@ -1,32 +1,22 @@
 """The command `python -m bench`."""
 
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-import replica
+from bench.command import a_b_b_a, console, errors_in_one_line, options, progress
 from bench.figures import Comparison, Run, compare
 from bench.report import costs, runs_table, summary_table, verdict, write_json
 from bench.runs import bench_server, load_nodes, on_cores_of_its_own, run_once
 from bench.sampling import read_samples
-from bench.schedulers import Baseline, KubeScheduler, Mooring, Scheduler
+from bench.schedulers import Baseline, KubeScheduler, Mooring
 from bench.shares import shares_table
 from bench.workloads import WORKLOADS, Workload
-from controlplane import ControlPlane, ControlPlaneError
-from controlplane.progress import Progress
+from controlplane import ControlPlane
 
-WIDTH = 132
-"""Columns where the output is no terminal."""
-
-progress = Progress()
-console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-
-AT_LEAST_ONE = click.IntRange(1)
 EPILOG = "Workloads:\n\n\b\n" + "\n".join(
     f"{workload.name:15} {workload.about}" for workload in WORKLOADS.values()
 )
@@ -34,14 +24,8 @@ EPILOG = "Workloads:\n\n\b\n" + "\n".join(
 
 @click.command(epilog=EPILOG)
 @click.argument("names", nargs=-1, type=click.Choice([*WORKLOADS]), metavar="[WORKLOAD]...")
-@click.option("--rounds", type=AT_LEAST_ONE, default=1, help="How often to repeat A B B A.")
-@click.option("--scale", type=AT_LEAST_ONE, default=1, help="Divide every size by this.")
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=replica.ROOT / "build" / "bench",
-    help="Folder for the figures and Mooring's log.  [default: build/bench]",
-)
+@options
+@click.option("--scale", type=click.IntRange(1), default=1, help="Divide every size by this.")
 @click.option("--profile", is_flag=True, help="Run only Mooring, and say where its CPU goes.")
 @click.option("--no-records", is_flag=True, help="Mooring keeps no record of decisions.")
 @click.option(
@@ -63,10 +47,9 @@ def main(
     Runs every workload unless some are named, and writes the figures to build/bench/ as JSON.
     Exits with 0 if every goal is reached, else with 1.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     output.mkdir(parents=True, exist_ok=True)
     workloads = [WORKLOADS[name].scaled(scale) for name in names or WORKLOADS]
-    try:
+    with errors_in_one_line():
         if profile:
             for workload in workloads:
                 _profile(workload, output, apart=apart)
@@ -75,8 +58,6 @@ def main(
             (workload, _compare(workload, rounds, output, records=not no_records, apart=apart))
             for workload in workloads
         ]
-    except ControlPlaneError as error:
-        raise click.ClickException(str(error)) from error
     if len(results) > 1:
         console.print(summary_table(results))
     compared = costs(results)
@@ -94,8 +75,7 @@ def _compare(
         load_nodes(control_plane.access, workload)
         ours, theirs = Mooring(control_plane, log, records=records), KubeScheduler(control_plane)
         limit = Baseline(control_plane, output / f"{workload.name}-baseline.log", workload)
-        between: list[Scheduler] = [limit] if workload.devices else []
-        order: list[Scheduler] = [ours, theirs, *between, theirs, ours] * rounds
+        order = a_b_b_a(ours, theirs, rounds, *([limit] if workload.devices else []))
         for number, scheduler in enumerate(order, start=1):
             step = f"{workload.name}: run {number} of {len(order)}, {scheduler.label}"
             progress.begin(step)

@@ -5,15 +5,11 @@ Measures the scheduler's CPU a pod until it has nothing left to do, and the time
 creation to its binding, as a watch of the observer's shows it.
 """
 
-import json
-import os
-import platform
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median, quantiles
@@ -23,9 +19,16 @@ import click
 import orjson
 from rich.table import Table
 
-import replica
 from bench import objects
-from bench.__main__ import console, progress
+from bench.command import (
+    a_b_b_a,
+    console,
+    errors_in_one_line,
+    interpreter,
+    options,
+    progress,
+    write,
+)
 from bench.live_load import Load, names_of
 from bench.observer import Binds, watched_binds, watched_bound_pods
 from bench.requests import attempts_so_far, requests_so_far
@@ -35,18 +38,15 @@ from bench.schedulers import Baseline, KubeScheduler, Mooring, Scheduler
 from bench.shares import shares_table
 from bench.usage import usage_of, wait_until_idle
 from bench.workloads import SMALL_NODE, WORKLOADS, Workload
-from controlplane import ControlPlane, ControlPlaneError
+from controlplane import ControlPlane
 from controlplane.access import ADMIN
 from controlplane.namespaces import create_namespace, delete_namespace
-from controlplane.releases import chosen_release
 
 __all__ = [
     "LiveRun",
     "cpu_share",
-    "interpreter",
     "live_runs",
     "live_table",
-    "words_of",
     "write_json",
 ]
 
@@ -145,22 +145,9 @@ def live_table(runs: Sequence[LiveRun]) -> Table:
     return table
 
 
-def interpreter() -> str:
-    """Return the version of Python and where it is: one built without PGO is a quarter slower."""
-    return f"Python {platform.python_version()} of {sys.base_prefix}"
-
-
 def write_json(folder: Path, runs: Sequence[LiveRun]) -> Path:
     """Write all figures of all runs to a file; return its path."""
-    path = folder / "live.json"
-    document = {
-        "kubernetes": chosen_release().version,
-        "python": interpreter(),
-        "machine": {"cpus": os.cpu_count(), "load": os.getloadavg()},
-        "runs": [asdict(run) for run in runs],
-    }
-    path.write_text(json.dumps(document) + "\n")
-    return path
+    return write(folder / "live.json", {"runs": [asdict(run) for run in runs]})
 
 
 def _cells(runs: Sequence[LiveRun]) -> Iterator[str]:
@@ -266,16 +253,10 @@ def _watched(
     is_flag=True,
     help=f"Have pods of 1 to {MOST_CPUS} CPUs come and go on {FULL_NODES} nodes of 4: no RATE.",
 )
-@click.option("--rounds", type=click.IntRange(1), default=1, help="How often to repeat A B B A.")
+@options
 @click.option("--only-mooring", is_flag=True, help="Leave out kube-scheduler.")
 @click.option("--limit", is_flag=True, help="Measure a client that decides nothing as well.")
 @click.option("--profile", is_flag=True, help="Run only Mooring, and say where its CPU goes.")
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=replica.ROOT / "build" / "bench",
-    help="Folder for the figures and Mooring's log.  [default: build/bench]",
-)
 def main(
     rates: Sequence[float],
     seconds: float,
@@ -300,29 +281,26 @@ def main(
     With --full the pods that come and go fill all nodes, so that many wait. Exits with 1 if Mooring
     takes more than 0.6 of kube-scheduler's CPU for that.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     output.mkdir(parents=True, exist_ok=True)
     runs: list[LiveRun] = []
     workload = Workload("live", "pods one by one", goal=0.0, nodes=nodes, pods=0)
     if full:
         workload, rates = replace(workload, nodes=FULL_NODES, node=SMALL_NODE), (0.0,)
     samples = output / "live-samples.json" if profile else None
-    try:
-        with bench_server() as control_plane:
-            load_nodes(control_plane.access, workload)
-            ours: Scheduler = Mooring(control_plane, output / "live-mooring.log", samples)
-            theirs: Scheduler = KubeScheduler(control_plane)
-            order = [ours] if only_mooring or profile else [ours, theirs, theirs, ours]
-            if limit:
-                log = output / "live-baseline.log"
-                order.insert((len(order) + 1) // 2, Baseline(control_plane, log, workload))
-            for scheduler in order * rounds:
-                loads = [rate for rate in rates or RATES if rate or scheduler.decides]
-                most_cpus = MOST_CPUS if full else 0
-                runs += live_runs(control_plane, scheduler, loads, seconds, most_cpus)
-    except (ControlPlaneError, KeyboardInterrupt) as error:
-        if isinstance(error, ControlPlaneError) or not runs:
-            raise click.ClickException(str(error)) from error
+    with errors_in_one_line(), suppress(KeyboardInterrupt), bench_server() as control_plane:
+        load_nodes(control_plane.access, workload)
+        ours: Scheduler = Mooring(control_plane, output / "live-mooring.log", samples)
+        theirs: Scheduler = KubeScheduler(control_plane)
+        between = [Baseline(control_plane, output / "live-baseline.log", workload)] * limit
+        order = a_b_b_a(ours, theirs, rounds, *between)
+        if only_mooring or profile:
+            order = [ours, *between] * rounds
+        for scheduler in order:
+            loads = [rate for rate in rates or RATES if rate or scheduler.decides]
+            most_cpus = MOST_CPUS if full else 0
+            runs += live_runs(control_plane, scheduler, loads, seconds, most_cpus)
+    if not runs:
+        raise click.ClickException("no run has come to its end")
     if samples is not None:
         of_ours = [run.cpu_ms_per_pod for run in runs if run.scheduler == Mooring.label]
         cost = 1e3 * median(of_ours)

@@ -1,6 +1,5 @@
 """What a reader sees: aligned tables, and the same in JSON."""
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -10,9 +9,9 @@ from typing import Any
 
 from rich.table import Table
 
+from bench.command import write
 from bench.figures import AT_THE_LIMIT, Comparison, Run, times_the_cpu
 from bench.workloads import Workload
-from controlplane.releases import chosen_release
 
 __all__ = ["costs", "runs_table", "summary_table", "verdict", "write_json"]
 
@@ -119,16 +118,12 @@ def write_json(
 
     `apart` says that the API server and etcd had cores of their own.
     """
-    path = folder / f"{workload.name}.json"
     document = {
         "workload": _described(workload),
-        "machine": {"cpus": os.cpu_count(), "load": os.getloadavg(), "apart": apart},
-        "kubernetes": chosen_release().version,
         "runs": [_described_run(run) for run in runs],
         "comparison": result and {**asdict(result), "reached": result.reached},
     }
-    path.write_text(json.dumps(document, indent=2) + "\n")
-    return path
+    return write(folder / f"{workload.name}.json", document, apart=apart)
 
 
 def _cells(run: Run, *, evicts: bool) -> list[str]:

@@ -1,6 +1,5 @@
 """The command `python -m bench.scheduler_perf`."""
 
-import signal
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -10,14 +9,13 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-import replica
-from bench.__main__ import progress
+from bench.command import a_b_b_a, errors_in_one_line, options, progress
 from bench.scheduler_perf.reading import Workload, chosen, read_workloads
 from bench.scheduler_perf.report import Result, faults, results_table, write_json
 from bench.scheduler_perf.source import workloads_folder
 from bench.scheduler_perf.stage import PerfRun, perf_server, run_once
 from bench.schedulers import KubeScheduler, Mooring, Scheduler
-from controlplane import ControlPlane, ControlPlaneError
+from controlplane import ControlPlane
 from controlplane.releases import chosen_release
 
 WIDTH = 80
@@ -37,13 +35,7 @@ QUICK = (
 @click.option("--label", default="", help="Labels that they have, such as performance,-short.")
 @click.option("--quick", is_flag=True, help="Run five workloads of 500 and 1,000 nodes.")
 @click.option("--list", "only_list", is_flag=True, help="Only list them, with what is left out.")
-@click.option("--rounds", type=click.IntRange(1), default=1, help="How often to repeat A B B A.")
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=replica.ROOT / "build" / "bench",
-    help="Folder for the figures and Mooring's log.  [default: build/bench]",
-)
+@options
 def main(
     names: tuple[str, ...], label: str, rounds: int, output: Path, *, quick: bool, only_list: bool
 ) -> None:
@@ -53,8 +45,7 @@ def main(
     the largest workload of each test case with up to 3,000 objects is run, in about half an hour.
     Exits with 1 if one does not come to its end.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
+    with errors_in_one_line():
         workloads = read_workloads(workloads_folder(chosen_release()))
         names = QUICK if quick else names
         if unknown := [name for name in names if not chosen(workloads, [name])]:
@@ -73,8 +64,6 @@ def main(
         for result in _results([work for work in some if not work.obstacles], rounds, output):
             results.append(result)
             path = write_json(output, results, left_out)
-    except ControlPlaneError as error:
-        raise click.ClickException(str(error)) from error
     if results:
         Console(width=WIDTH).print(results_table(results))
         click.echo(f"written to {path}")
@@ -133,7 +122,7 @@ def _results(workloads: Sequence[Workload], rounds: int, output: Path) -> Iterat
             for workload in group:
                 ours = Mooring(control_plane, log)
                 theirs = KubeScheduler(control_plane, workload.configuration)
-                order: list[Scheduler] = [ours, theirs, theirs, ours] * rounds
+                order = a_b_b_a(ours, theirs, rounds)
                 runs = [_run(control_plane, workload, scheduler) for scheduler in order]
                 yield Result(workload, runs)
 

@@ -1,7 +1,5 @@
 """What a reader sees of the runs: a table that fits a terminal, and the same in JSON."""
 
-import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,11 +9,11 @@ from typing import Any, Final
 from rich import box
 from rich.table import Table
 
+from bench.command import write
 from bench.scheduler_perf.reading import Workload
 from bench.scheduler_perf.stage import PerfRun
 from bench.scheduler_perf.throughput import Throughput
 from bench.schedulers import KubeScheduler, Mooring
-from controlplane.releases import chosen_release
 
 __all__ = ["Result", "faults", "results_table", "write_json"]
 
@@ -63,15 +61,11 @@ def faults(results: Sequence[Result]) -> list[str]:
 
 def write_json(folder: Path, results: Sequence[Result], left_out: Sequence[Workload]) -> Path:
     """Write all figures to a file; return its path."""
-    path = folder / FILE
     document = {
-        "kubernetes": chosen_release().version,
-        "machine": {"cpus": os.cpu_count(), "load": os.getloadavg()},
         "workloads": [_described(result) for result in results],
         "left_out": {workload.name: workload.obstacles for workload in left_out},
     }
-    path.write_text(json.dumps(document, indent=2) + "\n")
-    return path
+    return write(folder / FILE, document)
 
 
 def _rows(result: Result) -> Iterator[Sequence[str]]:

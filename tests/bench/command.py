@@ -1,0 +1,84 @@
+"""What the commands that compare schedulers have in common: options, order, progress, files."""
+
+import json
+import os
+import platform
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+
+import replica
+from bench.schedulers import Scheduler
+from controlplane import ControlPlaneError
+from controlplane.progress import Progress
+from controlplane.releases import chosen_release
+
+__all__ = [
+    "a_b_b_a",
+    "console",
+    "errors_in_one_line",
+    "interpreter",
+    "options",
+    "progress",
+    "write",
+]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+WIDTH = 132
+"""Columns where the output is no terminal."""
+
+progress = Progress()
+console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+
+
+def options(command: _Command) -> _Command:
+    """Give a command the options `--rounds` and `--output`."""
+    output = click.option(
+        "--output",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=replica.ROOT / "build" / "bench",
+        help="Folder for the figures and Mooring's log.  [default: build/bench]",
+    )
+    about = "How often to repeat A B B A."
+    rounds = click.option("--rounds", type=click.IntRange(1), default=1, help=about)
+    return rounds(output(command))
+
+
+@contextmanager
+def errors_in_one_line() -> Iterator[None]:
+    """End the command with one line if the control plane fails, and properly on SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except ControlPlaneError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def a_b_b_a(
+    ours: Scheduler, theirs: Scheduler, rounds: int, *between: Scheduler
+) -> list[Scheduler]:
+    """Return the order of the runs, in which slow changes of the machine cancel out."""
+    return [ours, theirs, *between, theirs, ours] * rounds
+
+
+def interpreter() -> str:
+    """Return the version of Python and where it is: one built without PGO is a quarter slower."""
+    return f"Python {platform.python_version()} of {sys.base_prefix}"
+
+
+def write(path: Path, document: dict[str, Any], **machine: object) -> Path:
+    """Write the figures to a file, with what they were measured on; return its path."""
+    measured_on = {
+        "kubernetes": chosen_release().version,
+        "python": interpreter(),
+        "machine": {"cpus": os.cpu_count(), "load": os.getloadavg(), **machine},
+    }
+    path.write_text(json.dumps({**measured_on, **document}, indent=2) + "\n")
+    return path
