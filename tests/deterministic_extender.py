@@ -13,10 +13,7 @@ Under the prefix /every every node passes.
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
-from threading import Thread
+from collections.abc import Callable, Mapping
 from typing import Any
 from zlib import crc32
 
@@ -29,8 +26,6 @@ __all__ = [
     "filtered",
     "preempted",
     "prioritized",
-    "served_by_thread",
-    "serving",
 ]
 
 SEED = "extender-seed"
@@ -129,41 +124,6 @@ def application(*, delay: float = 0.0) -> web.Application:
 
 async def _healthy(_request: web.Request) -> web.Response:
     return web.Response(text="ok")
-
-
-@asynccontextmanager
-async def serving(served: web.Application, ssl_context: Any = None) -> AsyncIterator[int]:
-    """Yield the port of 127.0.0.1 on which the application is served inside."""
-    # A timeout of 0 would wait for ever for handlers that do not answer, as after a failed test.
-    runner = web.AppRunner(served, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=ssl_context)
-        await site.start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
-
-
-@contextmanager
-def served_by_thread(served: web.Application) -> Iterator[int]:
-    """Yield the port of 127.0.0.1 on which a thread serves the application inside."""
-    started: Future[tuple[int, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-    async def serve() -> None:
-        stop = asyncio.Event()
-        async with serving(served) as port:
-            started.set_result((port, asyncio.get_running_loop(), stop))
-            await stop.wait()
-
-    thread = Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    port, loop, stop = started.result(10.0)
-    try:
-        yield port
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join()
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 from aiohttp import web
 
-from deterministic_extender import serving
+from http_servers import serving
 from mooring.engine.extenders import answers as answering
 from mooring.engine.extenders.answers import Needed, NodeFailure, PodAnswers
 from mooring.model.pod import Pod, parse_pod

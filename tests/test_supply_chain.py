@@ -1,11 +1,10 @@
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
 
 import pytest
+from aiohttp import web
 
+from http_servers import answering, served_by_thread
 from supply_chain import LOCK, Pin, audit, main, pins, sbom
 
 EXAMPLE = """\
@@ -92,26 +91,15 @@ def test_every_package_of_the_sbom_is_reached_from_mooring(
 def database() -> Iterator[str]:
     """Yield a database of one advisory, about a 1.0."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked: Any = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            results = [
-                {"vulns": [{"id": "GHSA-1"}]} if query["package"]["purl"] == A.purl else {}
-                for query in asked["queries"]
-            ]
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps({"results": results}).encode())
+    async def answer(request: web.Request) -> web.Response:
+        results = [
+            {"vulns": [{"id": "GHSA-1"}]} if query["package"]["purl"] == A.purl else {}
+            for query in (await request.json())["queries"]
+        ]
+        return web.json_response({"results": results})
 
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/v1/querybatch"
-        server.shutdown()
-        thread.join()
+    with served_by_thread(answering(answer)) as port:
+        yield f"http://127.0.0.1:{port}/v1/querybatch"
 
 
 def test_an_advisory_about_a_pinned_version_is_found(database: str) -> None:

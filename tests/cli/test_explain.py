@@ -11,7 +11,7 @@ import yaml
 
 from cli.running import Running, ask, kubeconfig_of, serving
 from deciding import keep
-from kube.api_server import ApiServer, Request
+from kube.api_server import ApiServer, Objects
 from mooring.cli.explain import explain
 from mooring.framework.decision import Decision, NodeScore, PodRef, Rejection
 from mooring.model.pod import Uid, parse_pod
@@ -654,19 +654,8 @@ async def test_why_nothing_is_known_of_a_pod_is_asked_of_the_api_server(
     running: Running, name: str, said: str
 ) -> None:
     specs = {"on-a-node": {"nodeName": "n7"}, "misspelt": {"schedulerName": "moring"}}
-
-    def answered(request: Request) -> None:
-        identity = {"uid": "u", "resourceVersion": "1"}
-        last = request.path.rpartition("/")[2]
-        if last in specs:
-            request.reply({"metadata": {"name": last, **identity}, "spec": specs[last]})
-        elif last == "pods":
-            item = {"metadata": {"name": "web-1", **identity}}
-            request.reply({"metadata": {"resourceVersion": "1"}, "items": [item]})
-        else:
-            request.refuse(404, "NotFound", "not found")
-
-    async with ApiServer(answered) as server:
+    pods = {f"/pods/{each}": {**pod(each), "spec": spec} for each, spec in specs.items()}
+    async with ApiServer(Objects({**pods, "/pods": [pod("web-1")]})) as server:
         kubeconfig = running.kubeconfig(server.url)
         result = await ask(
             explain,

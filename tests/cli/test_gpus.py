@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from cli.running import ask, kubeconfig_of
 from devices.objects import gpu_node, share_pod, whole_pod
-from kube.api_server import ApiServer, Request
+from kube.api_server import ApiServer, Objects
 from mooring.__main__ import main
 from mooring.cli.gpus import gpus
 from mooring.testing.builders import api_object, node, pod
@@ -140,17 +140,8 @@ def test_a_plan_is_no_picture(file: Path) -> None:
 
 
 async def test_without_a_file_the_cluster_of_the_kubeconfig_is_read(tmp_path: Path) -> None:
-    cluster = {
-        "/api/v1/nodes": ("Node", [gpu_node("a", 2, 16)]),
-        "/api/v1/pods": ("Pod", [HELD]),
-    }
-
-    def answered(request: Request) -> None:
-        kind, items = cluster.get(request.path, ("Other", []))
-        listed = {"kind": f"{kind}List", "apiVersion": "v1", "items": items}
-        request.reply({**listed, "metadata": {"resourceVersion": "1"}})
-
-    async with ApiServer(answered) as server:
+    cluster = {"/api/v1/nodes": [gpu_node("a", 2, 16)], "/api/v1/pods": [HELD]}
+    async with ApiServer(Objects(cluster, others=True)) as server:
         kubeconfig = kubeconfig_of(tmp_path, server.url)
         result = await ask(gpus, f"--kubeconfig={kubeconfig}")
     assert result.exit_code == 0, result.output

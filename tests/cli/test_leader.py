@@ -16,7 +16,9 @@ from aiohttp import web
 
 from cli.running import AUTHORITY, Running, ask, kubeconfig_of, serving
 from deciding import keep
-from kube.api_server import ApiServer, Request
+from http_servers import answering
+from http_servers import serving as serving_app
+from kube.api_server import ApiServer, Objects
 from mooring.cli.explain import explain
 from mooring.cli.leader import (
     Following,
@@ -104,25 +106,20 @@ async def test_an_unreachable_server_is_one_line_that_says_what_to_do(
 
 @asynccontextmanager
 async def another_server(
-    handler: Callable[[web.BaseRequest], Awaitable[web.Response]], folder: Path
+    handler: Callable[[web.Request], Awaitable[web.Response]], folder: Path
 ) -> AsyncIterator[str]:
     """Serve something other than Mooring over HTTPS; yield its URL."""
     pair = AUTHORITY.server()
     (folder / "tls.pem").write_bytes(pair.certificate + pair.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "tls.pem")
-    runner = web.ServerRunner(web.Server(handler))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    try:
-        yield f"https://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with serving_app(answering(handler), context) as port:
+        yield f"https://127.0.0.1:{port}"
 
 
 @pytest.mark.parametrize("status", [200, 404, 500])
 async def test_an_answer_from_another_server_is_one_line(status: int, tmp_path: Path) -> None:
-    async def greet(_: web.BaseRequest) -> web.Response:
+    async def greet(_: web.Request) -> web.Response:
         return web.Response(text="hello", status=status)
 
     async with another_server(greet, tmp_path) as url:
@@ -148,14 +145,7 @@ async def test_without_a_leader_it_says_so(holder: str | None, running: Running)
 
 async def test_a_leader_outside_the_cluster_needs_its_address(running: Running) -> None:
     """Its lease names a host that is no pod."""
-
-    def answered(request: Request) -> None:
-        if "/leases/" in request.path:
-            request.reply(lease("host_1"))
-        else:
-            request.refuse(404, "NotFound", 'pods "host" not found')
-
-    async with ApiServer(answered) as server:
+    async with ApiServer(Objects({"/leases/mooring": lease("host_1")})) as server:
         result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(server.url)}")
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
@@ -201,7 +191,7 @@ async def test_no_credentials_go_to_a_program_with_another_certificate_than_the_
     """Another user of this machine may listen on the port of a leader that has ended."""
     seen = list[str]()
 
-    async def take(request: web.BaseRequest) -> web.Response:
+    async def take(request: web.Request) -> web.Response:
         seen.append(request.headers.get("Authorization", ""))
         return web.Response()
 
@@ -309,13 +299,8 @@ async def cluster(url: str) -> AsyncIterator[str]:
     app = web.Application()
     app.router.add_get(LEASE.path("mooring-system", "mooring"), found)
     app.router.add_get(POD.path("mooring-system", "mooring-0", "portforward"), forwarded)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with serving_app(app) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 async def test_without_an_address_it_goes_through_the_api_server(running: Running) -> None:
@@ -336,20 +321,15 @@ async def test_what_the_kubelet_says_of_the_port_is_one_line(
 
 
 async def test_without_a_lease_it_says_what_to_correct(running: Running) -> None:
-    def answer(request: Request) -> None:
-        if request.path == "/apis/scheduling.mooring.dev/v1alpha1":
-            request.reply({"resources": [{"name": "schedulingprofiles"}]})
-        else:
-            request.refuse(404, "NotFound", "no")
-
-    async with ApiServer(answer) as server:
+    served = {"resources": [{"name": "schedulingprofiles"}]}
+    async with ApiServer(Objects({"/apis/scheduling.mooring.dev/v1alpha1": served})) as server:
         result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(server.url)}")
     assert result.exit_code == 2
     assert "correct --lease-namespace and --lease-name, or give --server" in result.stderr
 
 
 async def test_without_the_right_to_the_lease_it_names_the_role(running: Running) -> None:
-    async with ApiServer(lambda request: request.refuse(403, "Forbidden", "no")) as server:
+    async with ApiServer(Objects(refused={"": (403, "no")})) as server:
         result = await ask(explain, "web", f"--kubeconfig={running.kubeconfig(server.url)}")
     assert result.exit_code == 2
     assert "the Role mooring-explain in mooring-system grants it" in result.stderr
@@ -399,7 +379,7 @@ async def test_a_watch_goes_on_with_the_next_leader(
 ) -> None:
     states = iter(["unschedulable", None, None, "bound"])
 
-    async def answer(_: web.BaseRequest) -> web.Response:
+    async def answer(_: web.Request) -> web.Response:
         state = next(states)
         if state is None:
             return web.Response(text="this replica does not lead", status=503)

@@ -8,7 +8,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from cli.running import kubeconfig_of
-from kube.api_server import ApiServer, Request
+from kube.api_server import ApiServer, Objects, Request
 from mooring.__main__ import main
 from mooring.cli import names
 
@@ -23,15 +23,6 @@ NAMES = {
 
 def item(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "uid": f"{name}-uid", "resourceVersion": "1"}}
-
-
-def answered(request: Request) -> None:
-    """Answer a list; everything else is not served."""
-    found = NAMES.get(request.path)
-    if found is None:
-        request.refuse(404, "NotFound", "the server could not find the requested resource")
-        return
-    request.reply({"metadata": {"resourceVersion": "1"}, "items": [*map(item, found)]})
 
 
 class Shell:
@@ -51,7 +42,9 @@ class Shell:
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    async with ApiServer(answered) as serving:
+    async with ApiServer(
+        Objects({path: [*map(item, found)] for path, found in NAMES.items()})
+    ) as serving:
         yield serving
 
 
@@ -116,10 +109,7 @@ async def test_of_very_many_names_the_first_are_looked_through(tmp_path: Path) -
 
 @pytest.mark.parametrize("status", [401, 403, 500])
 async def test_a_server_that_refuses_completes_nothing(tmp_path: Path, status: int) -> None:
-    def refused(request: Request) -> None:
-        request.refuse(status, "Refused", "no")
-
-    async with ApiServer(refused) as server:
+    async with ApiServer(Objects(refused={"": (status, "no")})) as server:
         assert await Shell(server.url, tmp_path).completed("explain", "web") == []
 
 

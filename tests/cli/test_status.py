@@ -1,14 +1,14 @@
 """`mooring status` says whether Mooring is installed, who leads, and what is wrong."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from cli.running import Running, ask, kubeconfig_of, serving
-from kube.api_server import ApiServer, Request
+from kube.api_server import ApiServer, Objects
 from mooring import __version__
 from mooring.cli.explain import explain
 from mooring.cli.status import status
@@ -33,26 +33,14 @@ def lease(holder: str = "mooring-0_x", *, renewed_before: float = 1.0) -> dict[s
 
 def cluster(
     *profiles: dict[str, Any], held: dict[str, Any] | None = None, installed: bool = True
-) -> Callable[[Request], None]:
-    """Return what answers as an API server with these profiles and this Lease."""
-
-    def answer(request: Request) -> None:
-        if request.path == "/version":
-            request.reply({"major": "1", "minor": "37", "gitVersion": "v1.37.2"})
-        elif request.path.endswith("/schedulingprofiles") and installed:
-            request.reply({"metadata": {"resourceVersion": "1"}, "items": list(profiles)})
-        elif "/leases/" in request.path and held is not None:
-            request.reply(held)
-        else:
-            request.refuse(404, "NotFound", "the server could not find the requested resource")
-
-    return answer
+) -> Objects:
+    """Return an API server with these profiles and this Lease."""
+    lists = {"/schedulingprofiles": [*profiles]} if installed else {}
+    return Objects({**lists, "/leases/mooring": held})
 
 
 @asynccontextmanager
-async def beside(
-    folder: Path, answer: Callable[[Request], None]
-) -> AsyncIterator[tuple[Running, list[str]]]:
+async def beside(folder: Path, answer: Objects) -> AsyncIterator[tuple[Running, list[str]]]:
     """Yield the endpoints of a leader, and the options that name them and such an API server."""
     async with serving(folder) as running, ApiServer(answer) as server:
         yield (

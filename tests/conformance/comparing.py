@@ -12,7 +12,8 @@ import yaml
 from click.testing import CliRunner
 
 from conformance.scenes.extenders import at_port
-from deterministic_extender import application, served_by_thread
+from deterministic_extender import application
+from http_servers import served_by_thread
 from mooring.cli.convert import convert
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry

@@ -14,13 +14,12 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 import replica
@@ -30,6 +29,7 @@ from controlplane.client import Client
 from controlplane.nodes import create_nodes
 from controlplane.processes import free_ports
 from e2e.replicas import Replica, Replicas, bound, create_pods, eventually, pod
+from http_servers import answering, served_by_thread
 
 ROOT = Path(__file__).parents[2]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -110,21 +110,12 @@ def _collector() -> Iterator[tuple[str, list[bytes]]]:
     """Yield an OTLP endpoint: its URL, and the requests that it gets."""
     requests: list[bytes] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            requests.append(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(200)
-            self.end_headers()
+    async def post(request: web.Request) -> web.Response:
+        requests.append(await request.read())
+        return web.Response()
 
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", requests
-        server.shutdown()
-        thread.join()
+    with served_by_thread(answering(post)) as port:
+        yield f"http://127.0.0.1:{port}", requests
 
 
 def _forward_to(port: int) -> str:

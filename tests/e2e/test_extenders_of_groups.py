@@ -15,7 +15,7 @@ from controlplane.client import Client
 from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.nodes import create_nodes
 from controlplane.releases import chosen_release
-from deterministic_extender import SEED, application, filtered, served_by_thread
+from deterministic_extender import SEED, application, filtered
 from e2e.replicas import (
     PROFILES,
     Replicas,
@@ -28,6 +28,7 @@ from e2e.replicas import (
     ready,
 )
 from extending import Answers
+from http_servers import served_by_thread
 from mooring.testing.builders import pod_group
 
 pytestmark = pytest.mark.pod_groups

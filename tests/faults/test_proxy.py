@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from faults.proxy import Proxy
 from faults.rules import Kind, Rule, RuleError
+from http_servers import answering, serving
 
 PODS = "/api/v1/pods"
 LOST = (aiohttp.ClientError, ConnectionError)
@@ -84,14 +85,9 @@ def journal() -> io.StringIO:
 @pytest.fixture
 async def server() -> AsyncIterator[tuple[Server, int]]:
     server = Server()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", server.respond)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield server, runner.addresses[0][1]
-    await server.events.put(None)
-    await runner.cleanup()
+    async with serving(answering(server.respond), cancels=True) as port:
+        yield server, port
+        await server.events.put(None)
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ import threading
 import urllib.error
 import urllib.request
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from controlplane import ControlPlane
 from controlplane.client import Client
@@ -17,6 +17,7 @@ from faults.books import Amount, PodSeen, Seen
 from faults.control import FaultProxy
 from faults.rules import Kind, Rule
 from faults.scene import Injected, Kubelets, Scene
+from http_servers import answering, served_by_thread
 
 
 def test_of_two_rules_of_a_kind_the_one_that_struck_nothing_is_a_fault(
@@ -41,30 +42,18 @@ def test_of_two_rules_of_a_kind_the_one_that_struck_nothing_is_a_fault(
 def test_kubelets_end_a_pod_though_the_api_server_refuses_while_it_is_restarted() -> None:
     left, ended = [429, 503, 403, 200], threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_DELETE(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            status = left.pop(0)
-            self.send_response(status)
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(b"{}")
-            if status == 200:
-                ended.set()
+    async def delete(request: web.Request) -> web.Response:
+        assert request.method == "DELETE"
+        status = left.pop(0)
+        if status == 200:
+            ended.set()
+        return web.json_response({}, status=status)
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            address = "127.0.0.1", server.server_port
-            with Kubelets(lambda: Client(HTTPConnection(*address))) as kubelets:
-                leaving = PodSeen("default/low", "uid-low", Amount(1), node="n", leaving=True)
-                kubelets.saw(Seen(1, 0.0, leaving))
-                assert ended.wait(60)
-        finally:
-            server.shutdown()
-            thread.join()
+    with (
+        served_by_thread(answering(delete)) as port,
+        Kubelets(lambda: Client(HTTPConnection("127.0.0.1", port))) as kubelets,
+    ):
+        leaving = PodSeen("default/low", "uid-low", Amount(1), node="n", leaving=True)
+        kubelets.saw(Seen(1, 0.0, leaving))
+        assert ended.wait(60)
     assert left == []

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 END: Final = object()
 CUT: Final = object()
 WAIT_SECONDS: Final = 60.0
+_REASONS: Final = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
 
 
 @dataclass
@@ -125,6 +126,42 @@ class ApiServer:
             return await request.perform(web_request)
         finally:
             request.gone.set()
+
+
+class Objects:
+    """A responder that only reads: it has these objects, and refuses what it is told to.
+
+    Attributes:
+        known: By the end of a path, an object or the items of a list.
+        refused: By the end of a path, the status and the message of the refusal.
+        others: Whether there is an empty list at all other paths; else they are not served.
+    """
+
+    def __init__(
+        self,
+        known: Mapping[str, object] | None = None,
+        *,
+        refused: Mapping[str, tuple[int, str]] | None = None,
+        others: bool = False,
+    ) -> None:
+        self.known = {"/version": {"major": "1", "minor": "37"}, **(known or {})}
+        self.refused = dict(refused or {})
+        self.others = others
+
+    def __call__(self, request: Request) -> None:
+        """Answer one request."""
+        for end, (status, message) in self.refused.items():
+            if request.path.endswith(end):
+                request.refuse(status, _REASONS.get(status, "Refused"), message)
+                return
+        ends = (found for end, found in self.known.items() if request.path.endswith(end))
+        found = next(ends, list[object]() if self.others else None)
+        if found is None:
+            request.refuse(404, "NotFound", "the server could not find the requested resource")
+        elif isinstance(found, list):
+            request.reply({"metadata": {"resourceVersion": "1"}, "items": found})
+        else:
+            request.reply(found)
 
 
 def status_object(code: int, reason: str, message: str, **details: str) -> dict[str, Any]:

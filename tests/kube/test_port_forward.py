@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from http_servers import answering, serving
 from kube.refusing_proxy import refusing_proxy
 from mooring.kube.config import Connection
 from mooring.kube.errors import ApiError, ForbiddenError
@@ -23,7 +24,7 @@ async def kubelet(*frames: bytes, status: int = 101) -> AsyncIterator[Connection
     async def answer(request: web.Request) -> web.StreamResponse:
         if status != 101:
             return web.Response(status=status, text="no")
-        assert request.query["ports"] == str(PORT)
+        assert (request.path, request.query["ports"]) == (PATH, str(PORT))
         stream = web.WebSocketResponse(protocols=(PROTOCOL,))
         await stream.prepare(request)
         for frame in (b"\0" + GREETING, b"\1" + GREETING, *frames):
@@ -32,15 +33,8 @@ async def kubelet(*frames: bytes, status: int = 101) -> AsyncIterator[Connection
             await stream.send_bytes(message.data)
         return stream
 
-    app = web.Application()
-    app.router.add_get(PATH, answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield Connection(f"http://127.0.0.1:{runner.addresses[0][1]}")
-    finally:
-        await runner.cleanup()
+    async with serving(answering(answer)) as port:
+        yield Connection(f"http://127.0.0.1:{port}")
 
 
 @asynccontextmanager

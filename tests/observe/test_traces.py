@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace import Tracer
 
 import mooring.observe.traces
 from deciding import keep
+from http_servers import answering, serving
 from mooring.framework.decision import Decision, PodRef
 from mooring.framework.queued_pod import PodState, StateTimes
 from mooring.model.pod import Uid
@@ -78,18 +79,9 @@ async def hanging() -> int:
 @asynccontextmanager
 async def endpoint(answer: Callable[[], Awaitable[int]] = well) -> AsyncIterator[Endpoint]:
     found = Endpoint(answer)
-    app = web.Application()
-    app.router.add_post("/v1/traces", found.post)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0]
-    found.url = f"http://{host}:{port}"
-    try:
+    async with serving(answering(found.post)) as port:
+        found.url = f"http://127.0.0.1:{port}"
         yield found
-    finally:
-        await runner.cleanup()
 
 
 class Rounds:

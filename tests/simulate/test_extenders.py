@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from deterministic_extender import served_by_thread
 from extending import Answers, extender
+from http_servers import served_by_thread
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED

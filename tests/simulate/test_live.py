@@ -1,11 +1,10 @@
 import asyncio
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kube.api_server import ApiServer, Request
+from kube.api_server import ApiServer, Objects, Request
 from mooring.kube.config import Connection
 from mooring.simulate.live import KINDS, read_cluster, save
 from mooring.simulate.manifests import InputError, Manifest, read_manifests
@@ -13,22 +12,12 @@ from mooring.simulate.server import server_object
 from mooring.testing.builders import node, pod
 
 
-def listing(*items: dict[str, Any]) -> dict[str, Any]:
-    return {"metadata": {"resourceVersion": "1"}, "items": [*items]}
-
-
-def read(answer: Any, said: list[str] | None = None) -> tuple[list[Manifest], list[str]]:
+def read(server: Objects, said: list[str] | None = None) -> tuple[list[Manifest], list[str]]:
     """Return the objects of a cluster of Kubernetes 1.36 but for its version, and the notes."""
-    (server, *found), notes = read_all(partial(_of_1_36, answer), said)
-    assert server.raw == server_object("1.36")
+    server.known["/version"] = {"major": "1", "minor": "36"}
+    (version, *found), notes = read_all(server, said)
+    assert version.raw == server_object("1.36")
     return found, notes
-
-
-def _of_1_36(answer: Any, request: Request) -> None:
-    if request.path == "/version":
-        request.reply({"major": "1", "minor": "36"})
-    else:
-        answer(request)
 
 
 def read_all(answer: Any, said: list[str] | None = None) -> tuple[list[Manifest], list[str]]:
@@ -41,13 +30,8 @@ def read_all(answer: Any, said: list[str] | None = None) -> tuple[list[Manifest]
 
 
 def test_a_version_that_the_user_may_not_read_is_a_note() -> None:
-    def answer(request: Request) -> None:
-        if request.path == "/version":
-            request.refuse(403, "Forbidden", 'User "ann" cannot get path "/version"')
-        else:
-            request.reply(listing())
-
-    found, (text,) = read_all(answer)
+    refusal = (403, 'User "ann" cannot get path "/version"')
+    found, (text,) = read_all(Objects(refused={"/version": refusal}, others=True))
     assert found == []
     assert text == (
         "the API server does not tell you its version: "
@@ -58,15 +42,16 @@ def test_a_version_that_the_user_may_not_read_is_a_note() -> None:
 def test_every_kind_is_listed_once_and_the_objects_know_what_they_are() -> None:
     paths: list[tuple[str, str]] = []
     said: list[str] = []
+    server = Objects({"/nodes": [{"metadata": {"name": "n1", "uid": "n1"}}]}, others=True)
+    server.known["/version"] = {"major": "1", "minor": "36"}
 
     def answer(request: Request) -> None:
         paths.append((request.method, request.path))
-        item = {"metadata": {"name": "n1", "uid": "n1"}}
-        request.reply(listing(item) if request.path.endswith("/nodes") else listing())
+        server(request)
 
-    (found,), notes = read(answer, said)
+    (_, found), notes = read_all(answer, said)
     once = {(kind.group, kind.kind): kind.path() for kind in reversed(KINDS)}
-    assert sorted(paths) == sorted(("GET", path) for path in once.values())
+    assert sorted(paths) == sorted(("GET", path) for path in ("/version", *once.values()))
     assert found.raw == {
         "apiVersion": "v1",
         "kind": "Node",
@@ -77,13 +62,8 @@ def test_every_kind_is_listed_once_and_the_objects_know_what_they_are() -> None:
 
 
 def test_a_kind_that_the_cluster_does_not_serve_is_a_note() -> None:
-    def answer(request: Request) -> None:
-        if request.path.endswith(("schedulingprofiles", "csistoragecapacities")):
-            request.refuse(404, "NotFound", "the server could not find the requested resource")
-        else:
-            request.reply(listing())
-
-    _, notes = read(answer)
+    missing = dict.fromkeys(("/schedulingprofiles", "/csistoragecapacities"), (404, "not found"))
+    _, notes = read(Objects(refused=missing, others=True))
     assert notes == [
         "the cluster does not serve csistoragecapacities.storage.k8s.io v1",
         "Mooring is not installed in the cluster: it has no SchedulingProfiles",
@@ -91,30 +71,20 @@ def test_a_kind_that_the_cluster_does_not_serve_is_a_note() -> None:
 
 
 def test_of_a_kind_that_not_every_cluster_has_the_first_version_that_is_served_is_read() -> None:
-    def answer(request: Request) -> None:
-        if not request.path.endswith("/podgroups"):
-            request.reply(listing())
-        elif "v1alpha2" in request.path:
-            request.reply(listing({"metadata": {"name": "g", "uid": "g"}}))
-        elif "x-k8s" in request.path:
-            request.refuse(403, "Forbidden", "no")
-        else:
-            request.refuse(404, "NotFound", "the server could not find the requested resource")
-
-    (found,), notes = read(answer)
+    group = {"metadata": {"name": "g", "uid": "g"}}
+    server = Objects({"/scheduling.k8s.io/v1alpha2/podgroups": [group]}, others=True)
+    server.refused["/scheduling.x-k8s.io/v1alpha1/podgroups"] = (403, "no")
+    for version in ("v1beta1", "v1alpha3"):
+        server.refused[f"/scheduling.k8s.io/{version}/podgroups"] = (404, "not found")
+    (found,), notes = read(server)
     assert found.raw["apiVersion"] == "scheduling.k8s.io/v1alpha2"
     assert notes == ["you may not list podgroups.scheduling.x-k8s.io: they are taken for absent"]
 
 
 def test_every_kind_that_the_user_may_not_list_is_named_in_one_line() -> None:
-    def answer(request: Request) -> None:
-        if request.path.endswith(("/nodes", "/csinodes")):
-            request.refuse(403, "Forbidden", 'User "ann" cannot list resource')
-        else:
-            request.reply(listing())
-
+    refusal = (403, 'User "ann" cannot list resource')
     with pytest.raises(InputError) as caught:
-        read(answer)
+        read(Objects(refused=dict.fromkeys(("/nodes", "/csinodes"), refusal), others=True))
     assert str(caught.value) == (
         "the API server does not let you list nodes, csinodes.storage.k8s.io "
         '(User "ann" cannot list resource); docs/simulate.md has a ClusterRole to copy'
@@ -128,11 +98,7 @@ def test_what_no_decision_reads_is_left_out() -> None:
     raw["metadata"]["managedFields"] = [{"manager": "kubectl"}]
     raw["spec"]["containers"][0] |= {"env": [{"name": "PASSWORD"}], "command": ["sh"]}
     raw["status"]["containerStatuses"] = [{"name": "c0", "imageID": "sha256:1"}]
-
-    def answer(request: Request) -> None:
-        request.reply(listing(raw) if request.path.endswith("/pods") else listing())
-
-    (found,), _ = read(answer)
+    (found,), _ = read(Objects({"/pods": [raw]}, others=True))
     assert "managedFields" not in found.raw["metadata"]
     assert found.raw["metadata"]["annotations"] == {}
     assert found.raw["spec"]["containers"][0].keys() == {"name", "image", "resources", "ports"}

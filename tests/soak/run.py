@@ -13,12 +13,13 @@ from typing import Final, Self
 
 from controlplane import ControlPlane
 from controlplane.namespaces import create_namespace
-from deterministic_extender import application, served_by_thread
+from deterministic_extender import application
 from e2e.replicas import eventually
 from faults.books import PodSeen
 from faults.cache import Standing
 from faults.rules import Rule
 from faults.scene import Injected, Member, Scene, prepare
+from http_servers import served_by_thread
 from soak.churn import Churn
 from soak.controllers import Controllers
 from soak.figures import HEADER, Happened, Life, Minute, fault_table, growth

@@ -15,7 +15,8 @@ from conformance.scenes.profiles import PROFILES, STORAGE_PROFILES
 from controlplane import ControlPlane
 from controlplane.cluster import NEEDS_CONTROLLER_MANAGER
 from controlplane.releases import chosen_release
-from deterministic_extender import application, served_by_thread
+from deterministic_extender import application
+from http_servers import served_by_thread
 from mooring.model.declared_features import (
     USER_NAMESPACES_HOST_NETWORK,
     VOLUME_BIND_MOUNT_OPTIONS,

@@ -4,13 +4,12 @@ import hashlib
 import io
 import platform
 import tarfile
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from controlplane import ControlPlaneError
 from controlplane.build import SERVER_PROGRAMS, cache_root
@@ -23,6 +22,7 @@ from controlplane.envtest import (
 )
 from controlplane.progress import Progress
 from controlplane.releases import NEWEST, RELEASES, VARIABLE, chosen_release
+from http_servers import answering, served_by_thread
 
 MINOR = f"v{chosen_release().minor}"
 
@@ -63,22 +63,14 @@ def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Releas
     found = Releases(tmp_path / "envtest.lock", b"")
     found.locks(archive())
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found.asked.append(self.path)
-            self.send_response(200 if found.content else 404)
-            self.end_headers()
-            self.wfile.write(found.content)
-
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
+    async def answer(request: web.Request) -> web.Response:
+        found.asked.append(request.path)
+        return web.Response(body=found.content, status=200 if found.content else 404)
 
     monkeypatch.setenv("MOORING_CACHE", str(tmp_path / "cache"))
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever).start()
-        monkeypatch.setenv(URL_VARIABLE, f"http://127.0.0.1:{server.server_port}/releases/")
+    with served_by_thread(answering(answer)) as port:
+        monkeypatch.setenv(URL_VARIABLE, f"http://127.0.0.1:{port}/releases/")
         yield found
-        server.shutdown()
 
 
 def downloaded(releases: Releases) -> tuple[Path | None, str]:

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from certificates import Authority, Pair
-from deterministic_extender import serving
+from http_servers import answering, serving
 from mooring.engine.extenders import client as calling
 from mooring.engine.extenders.answers import ExtenderError
 from mooring.engine.extenders.client import MOST_ANSWER, ExtenderClient, NotLeading
@@ -20,12 +20,6 @@ from mooring.policy.extender import Extender
 from mooring.policy.reading import read
 
 AUTHORITY = Authority()
-
-
-def app(handler: Any) -> web.Application:
-    served = web.Application(client_max_size=2**30)
-    served.router.add_post("/{path:.*}", handler)
-    return served
 
 
 def extender(port: int, scheme: str = "http", **fields: Any) -> Extender:
@@ -63,7 +57,7 @@ async def test_a_call_is_a_post_of_json_to_the_prefix_and_the_verb() -> None:
         return web.json_response([path, kind, (await request.read()).decode()])
 
     seen = Seen()
-    async with serving(app(handler)) as port:
+    async with serving(answering(handler)) as port:
         answer = await call(extender(port), b'{"Pod":{}}', seen)
     assert answer == b'["/x/filter", "application/json", "{\\"Pod\\":{}}"]'
     assert seen.results == {("filter", "success"): 1}
@@ -77,7 +71,7 @@ async def test_a_query_in_the_prefix_is_kept_and_user_and_password_are_basic_aut
         host, user = request.headers["Host"], request.headers.get("Authorization")
         return web.json_response([request.path_qs, host, user])
 
-    async with serving(app(handler)) as port:
+    async with serving(answering(handler)) as port:
         prefix = f"http://me:s%40cret@127.0.0.1:{port}/a%20b?x=1"
         answer = await call(read(Extender, {"urlPrefix": prefix, "filterVerb": "filter"}, ""))
     assert orjson.loads(answer) == [
@@ -95,7 +89,7 @@ async def test_connections_are_kept() -> None:
         peers.add(request.transport.get_extra_info("peername"))
         return web.json_response({})
 
-    async with serving(app(handler)) as port:
+    async with serving(answering(handler)) as port:
         client = client_of(extender(port))
         for _ in range(5):
             await client.call("filter", "filter", b"{}", bytes)
@@ -111,7 +105,7 @@ async def test_only_status_200_counts_and_redirects_are_not_followed(status: int
         paths.append(request.path)
         return web.Response(status=status, headers={"Location": "/elsewhere"})
 
-    async with serving(app(handler)) as port:
+    async with serving(answering(handler)) as port:
         with pytest.raises(ExtenderError, match=f"failed to filter: it answered with .* {status}"):
             await call(extender(port))
     assert paths == ["/x/filter"]
@@ -125,7 +119,7 @@ async def test_an_answer_that_does_not_come_in_time_is_a_timeout() -> None:
         return web.Response()
 
     seen = Seen()
-    async with serving(app(handler)) as port:
+    async with serving(answering(handler)) as port:
         with pytest.raises(ExtenderError, match=r"no answer within 0\.05 seconds"):
             await call(extender(port, httpTimeout="50ms"), seen=seen)
         hang.set()
@@ -143,7 +137,7 @@ async def test_an_answer_that_comes_byte_by_byte_is_a_timeout_too() -> None:
         except ConnectionError:
             return response
 
-    async with serving(app(handler)) as port:
+    async with serving(answering(handler)) as port:
         with pytest.raises(ExtenderError, match=r"no answer within 0\.05 seconds"):
             await call(extender(port, httpTimeout="50ms"))
 
@@ -158,7 +152,7 @@ async def test_an_answer_that_never_ends_is_cut_off() -> None:
         except ConnectionError:
             return response
 
-    async with serving(app(handler)) as port:
+    async with serving(answering(handler)) as port:
         with pytest.raises(ExtenderError, match=f"more than {MOST_ANSWER + 4} bytes"):
             await call(extender(port))
 
@@ -167,7 +161,7 @@ async def test_a_compressed_answer_is_not_unpacked() -> None:
     async def handler(_request: web.Request) -> web.Response:
         return web.Response(body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
 
-    async with serving(app(handler)) as port:
+    async with serving(answering(handler)) as port:
         assert await call(extender(port)) == b"\x1f\x8b"
 
 
@@ -175,7 +169,7 @@ async def test_a_dead_extender_is_named_with_the_cause_and_without_its_password(
     async def handler(_request: web.Request) -> web.Response:
         return web.Response()
 
-    async with serving(app(handler)) as port:
+    async with serving(answering(handler)) as port:
         pass
     found = read(Extender, {"urlPrefix": f"http://me:secret@127.0.0.1:{port}"}, "")
     with pytest.raises(ExtenderError) as failure:
@@ -190,7 +184,7 @@ async def test_a_server_that_breaks_off_is_an_error() -> None:
         request.transport.close()
         return web.Response()
 
-    async with serving(app(handler)) as port:
+    async with serving(answering(handler)) as port:
         with pytest.raises(ExtenderError, match="failed to filter"):
             await call(extender(port))
 
@@ -199,7 +193,7 @@ async def test_nothing_is_sent_when_it_may_not_be() -> None:
     async def handler(_request: web.Request) -> web.Response:
         raise AssertionError("sent")
 
-    async with serving(app(handler)) as port:
+    async with serving(answering(handler)) as port:
         client = client_of(extender(port))
         with pytest.raises(NotLeading, match="does not lead"):
             await client.call("bind", "bind", b"{}", bytes, lambda: False)
@@ -243,7 +237,7 @@ async def test_a_server_is_verified_by_the_ca_and_a_client_by_its_certificate(
         "caData": base64(AUTHORITY.certificate),
     }
     context = server_context(AUTHORITY.server(), tmp_path, trusting=AUTHORITY.certificate)
-    async with serving(app(ok), context) as port:
+    async with serving(answering(ok), context) as port:
         for given in (files, data):
             assert await call(extender(port, "https", enableHTTPS=True, tlsConfig=given)) == b"{}"
         without = {"caFile": files["caFile"]}
@@ -254,7 +248,7 @@ async def test_a_server_is_verified_by_the_ca_and_a_client_by_its_certificate(
 async def test_a_server_of_another_ca_is_refused_unless_nothing_is_verified(tmp_path: Path) -> None:
     context = server_context(Authority("other").server(), tmp_path)
     trusted = {"caData": base64(AUTHORITY.certificate)}
-    async with serving(app(ok), context) as port:
+    async with serving(answering(ok), context) as port:
         with pytest.raises(ExtenderError, match="its certificate is not trusted"):
             await call(extender(port, "https", enableHTTPS=True, tlsConfig=trusted))
         with pytest.raises(ExtenderError, match="its certificate is not trusted"):
@@ -266,7 +260,7 @@ async def test_a_server_of_another_ca_is_refused_unless_nothing_is_verified(tmp_
 async def test_the_server_name_is_what_is_verified(tmp_path: Path) -> None:
     context = server_context(AUTHORITY.server(), tmp_path)
     tls = {"caData": base64(AUTHORITY.certificate), "serverName": "extender.example"}
-    async with serving(app(ok), context) as port:
+    async with serving(answering(ok), context) as port:
         with pytest.raises(ExtenderError, match=r"extender\.example"):
             await call(extender(port, "https", enableHTTPS=True, tlsConfig=tls))
 
@@ -280,7 +274,7 @@ async def test_a_call_that_is_cancelled_is_no_error_of_the_extender() -> None:
         await end.wait()
         return web.Response()
 
-    async with serving(app(handler)) as port:
+    async with serving(answering(handler)) as port:
         calling = asyncio.create_task(call(extender(port), seen=seen))
         await arrived.wait()
         calling.cancel()
@@ -310,7 +304,7 @@ async def test_a_time_out_takes_a_place_away_and_answers_give_places_back(
         inside -= 1
         return web.json_response({})
 
-    async with serving(app(handler)) as port:
+    async with serving(answering(handler)) as port:
         client = client_of(extender(port, httpTimeout="500ms"))
 
         async def thrice(verb: str) -> list[object]:

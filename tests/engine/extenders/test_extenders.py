@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from certificates import Authority
-from deterministic_extender import serving
 from extending import Answers, GivenObjects, extender
+from http_servers import serving
 from mooring.engine.extenders.answers import Answers as Found
 from mooring.engine.extenders.answers import ExtenderError, Needed, NodeFailure, PodAnswers
 from mooring.engine.extenders.client import NotLeading
