@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime controlplane tools browser demo demo-down unit test check site man audit sbom image bench conformance dra soak lock clean release chart container
+.PHONY: help venv runtime controlplane tools browser demo demo-down near unit deep test lint check site man audit sbom image bench conformance dra soak lock clean release chart container
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
@@ -91,22 +91,49 @@ demo-down: ## stop a demo that KEEP=1 has left up
 PYTEST := $(PY) -m pytest --durations 15
 
 # A process that has done its half takes over some of the other's, so that both end together.
+PAIR := -n 2 --dist worksteal
+# `make near` and `make unit` read no folder of tests that mirrors no package.
+DEEP := $(filter-out %__pycache__ $(patsubst operator/mooring/%/,tests/%,$(wildcard operator/mooring/*/)), \
+	$(patsubst %/,%,$(wildcard tests/*/)))
+QUICK := $(PAIR) -m 'not server and not deep' --hypothesis-profile quick
+
+# Pytest ends with 5 if none of the chosen tests is for `make near`.
+near: venv ## the tests nearest to what differs from main; run it after every edit
+	@chosen=$$($(PY) -m near $(DEEP)); test -z "$$chosen" || $(PYTEST) $(QUICK) $$chosen || test $$? = 5
+
+unit: venv ## the tests that mirror source files, with few drawn examples; run it before every commit
+	$(PYTEST) $(QUICK) $(addprefix --ignore=,$(DEEP))
+
 # The site's tests build it twice, which `make check` does once.
-unit: venv ## every test that starts no control plane; run it after every edit
-	$(PYTEST) -n 2 --dist worksteal -m 'not server' --ignore tests/website
+deep: venv ## all other tests that start no control plane: simulation, exploration, properties, corpora
+	$(PYTEST) $(PAIR) -m 'deep and not server' --ignore=tests/website
 
 # Tests with servers wait more than they compute: four processes keep two cores busy. A file, whose
 # tests share servers, stays in one process; files are handed out in the order of tests/conftest.py.
 test: check controlplane tools browser container ## every test, with a real control plane; KUBERNETES=1.36
 	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder $(if $(shell $(HAS_CONTAINER_TOOLS) && echo yes),,-m 'not image')
 
-check: venv ## ruff, mypy --strict, import-linter, the site's links, audit
+# The site's links and the audit are looked at again when what they read has changed.
+SITE := build/checked/site
+SITE_READS := $(shell find requirements.lock *.md docs manifests crds tests/website operator/mooring/cli -not -path '*__pycache__*' 2>/dev/null)
+AUDIT := build/checked/audit
+
+$(SITE): $(SITE_READS) | venv
+	@$(PY) -m website
+	@mkdir -p $(@D) && touch $@
+
+$(AUDIT): $(wildcard requirements-run-otlp.lock tests/supply_chain.py) | venv
+	@$(PY) -m supply_chain audit
+	@mkdir -p $(@D) && touch $@
+
+# mypy remembers what it found in .mypy_cache. dmypy would be quicker, but it runs on when make ends.
+lint: venv
 	$(VENV)/bin/ruff check operator tests
 	$(VENV)/bin/ruff format --check operator tests
 	$(VENV)/bin/mypy operator tests
 	$(VENV)/bin/lint-imports
-	@$(PY) -m website
-	@$(PY) -m supply_chain audit
+
+check: lint $(SITE) $(AUDIT) ## ruff, mypy --strict, import-linter; if it may differ the site's links, audit
 
 site: venv ## build the documents as a site, into build/website/html
 	@$(PY) -m website

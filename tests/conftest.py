@@ -5,6 +5,7 @@ import signal
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +17,14 @@ from turn_guard import guard_turns
 
 # A busy machine is no failure: nothing is timed in tests.
 settings.register_profile("mooring", deadline=None)
+settings.register_profile("quick", max_examples=20, stateful_step_count=20, deadline=None)
 settings.load_profile("mooring")
 
 guard_turns()
 
 pytest_plugins = ["controlplane.fixtures", "time_limits"]
+
+PACKAGES = Path(__file__).parents[1] / "operator" / "mooring"
 
 STARTING = frozenset({"control_plane", "fresh_control_plane"})
 """Fixtures that start a control plane."""
@@ -79,6 +83,8 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that start servers, and put them first, the longest before the others.
 
+    Mark the tests in folders that mirror no package as deep.
+
     The short ones fill up the end of a run in several processes. Tests of Kubernetes' own PodGroups
     are left out where the chosen release has none.
     """
@@ -91,6 +97,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         fixtures = getattr(item, "fixturenames", ())
         if item.nodeid.startswith("tests/e2e/") or not STARTING.isdisjoint(fixtures):
             item.add_marker("server")
+        folders = item.nodeid.partition("::")[0].split("/")[1:-1]
+        if folders and not (PACKAGES / folders[0]).is_dir():
+            item.add_marker("deep")
     items.sort(key=_turn)
 
 

@@ -1,6 +1,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -70,7 +71,9 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
         "tools",
         "browser",
         "demo",
+        "near",
         "unit",
+        "deep",
         "test",
         "check",
         "site",
@@ -92,13 +95,20 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
 def test_a_suite_of_the_bench_is_chosen_by_name(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / "requirements.lock").touch()
-    dry = ["make", "--no-print-directory", "--dry-run", "bench"]
+    dry = ["make", "--no-print-directory", "--dry-run", f"PYTHON={sys.executable}", "bench"]
     for words, ran in (
         (["BENCH=basic"], "-m bench basic"),
         (["SUITE=scheduler_perf", "BENCH=--quick"], "-m bench.scheduler_perf --quick"),
     ):
         said = subprocess.check_output([*dry, *words], cwd=tmp_path, text=True)
         assert said.splitlines()[-1].endswith(ran)
+
+
+def test_unit_reads_only_folders_of_tests_that_mirror_a_package() -> None:
+    command = ["make", "--dry-run", f"PYTHON={sys.executable}", "unit"]
+    words = subprocess.check_output(command, cwd=ROOT, text=True).splitlines()[-1].split()
+    assert {"--ignore=tests/simulation", "--ignore=tests/e2e"} <= set(words)
+    assert "--ignore=tests/engine" not in words
 
 
 def bare(folder: Path) -> dict[str, str]:
@@ -171,7 +181,7 @@ def test_where_the_programs_are_the_image_is_tested_too(tmp_path: Path) -> None:
         (tools / name).write_text("#!/bin/sh\necho 0\n")
         (tools / name).chmod(0o755)
     environment = {"PATH": f"{tools}:{os.environ['PATH']}"}
-    command = ["make", "--dry-run", "test"]
+    command = ["make", "--dry-run", f"PYTHON={sys.executable}", "test"]
     planned = subprocess.check_output(command, cwd=tmp_path, env=environment, text=True)
     assert "not image" not in planned.splitlines()[-1]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import LONGEST
+from near import mirror
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "operator" / "mooring"
@@ -31,11 +32,6 @@ REGISTRIES = [
 """Written in parts, for this file is searched too."""
 
 
-def _mirror(source: Path) -> Path:
-    relative = source.relative_to(SOURCE)
-    return TESTS / relative.parent / f"test_{relative.stem.strip('_')}.py"
-
-
 def _sources() -> list[Path]:
     return [path for path in sorted(SOURCE.rglob("*.py")) if path.name != "__init__.py"]
 
@@ -55,8 +51,8 @@ def _requirements(lock: Path) -> list[str]:
 
 
 def test_every_source_file_has_a_test_file_of_its_name() -> None:
-    mirrors = [str(_mirror(path).relative_to(ROOT)) for path in _sources()]
-    assert [mirror for mirror in mirrors if not (ROOT / mirror).exists()] == []
+    mirrors = [mirror(path.relative_to(ROOT)) for path in _sources()]
+    assert [str(path) for path in mirrors if not (ROOT / path).exists()] == []
 
 
 def test_no_test_imports_another_test_or_wires_an_engine_by_hand() -> None:

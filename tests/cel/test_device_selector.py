@@ -19,6 +19,7 @@ from mooring.model.quantity import parse_quantity
 from mooring.model.resource_slices import Version
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("minor", VERSIONS)
 def test_recorded_expressions_have_the_results_and_errors_of_kube_scheduler(
     minor: str,

@@ -45,6 +45,7 @@ def run(package: Path, *words: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("form", FORMS)
 def test_the_test_of_a_new_package_passes(form: str, tmp_path: Path) -> None:
     assert new("RackAware", "--out", str(tmp_path), *FORMS[form]).exit_code == 0
@@ -52,6 +53,7 @@ def test_the_test_of_a_new_package_passes(form: str, tmp_path: Path) -> None:
     run(tmp_path / "rack-aware", "pytest", "-q", "-p", "no:cacheprovider")
 
 
+@pytest.mark.deep
 def test_new_packages_are_formatted_and_pass_ruff_and_mypy(tmp_path: Path) -> None:
     for name, words in FORMS.items():
         out = tmp_path / name

@@ -370,6 +370,7 @@ async def test_the_pods_that_a_running_scheduler_decided_last_are_replayed_as_th
     assert "has decided no pod yet; there is nothing to replay" in none.stderr
 
 
+@pytest.mark.deep
 def test_a_comparison_of_3000_pods_on_500_nodes_takes_a_tenth_of_the_memory_it_may(
     tmp_path: Path,
 ) -> None:

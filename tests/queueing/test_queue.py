@@ -666,6 +666,7 @@ class TestNamespacesTakeTurns:
             attempts += 1
         return attempts - 3
 
+    @pytest.mark.deep
     @pytest.mark.parametrize("greedy", [10, 100_000])
     def test_the_pods_of_another_namespace_do_not_count(
         self, hints: FakeHints, greedy: int

@@ -43,14 +43,26 @@ def scenario_of(seed: int) -> Scenario:
 def failures(seeds: Sequence[int], coverage: Coverage | None = None) -> list[Outcome]:
     """Return the outcomes of these seeds in which an invariant does not hold."""
     with _calm_collector():
-        outcomes = (run(scenario_of(seed), coverage=coverage) for seed in seeds)
+        outcomes = (_outcome(seed, coverage) for seed in seeds)
         return [outcome for outcome in outcomes if outcome.broken]
 
 
-def report(outcome: Outcome, *, shrink: bool = True) -> str:
-    """Return what is wrong, the shortest history that shows it, and how to repeat it."""
+def _outcome(seed: int, coverage: Coverage | None) -> Outcome:
+    try:
+        return run(scenario_of(seed), coverage=coverage)
+    except Exception as error:
+        error.add_note(_repeating(seed))
+        raise
+
+
+def _repeating(seed: int) -> str:
+    return f"repeat it: .venv/bin/python -m simulation {seed}"
+
+
+def report(outcome: Outcome, *, shrink: bool = False) -> str:
+    """Return what is wrong and how to repeat it, and with `shrink` the shortest history."""
     seed = outcome.scenario.seed
-    lines = [f"seed {seed}: {outcome.broken}", f"repeat it: python -m simulation {seed}"]
+    lines = [f"seed {seed}: {outcome.broken}", _repeating(seed)]
     if shrink:
         found = shrunk(outcome)
         before = len(outcome.scenario.steps)
@@ -118,7 +130,7 @@ def _one(seed: int, *, log: bool, about: str) -> int:
     if not outcome.broken:
         _say(f"seed {seed}: all invariants hold; {said}")
         return 0
-    _say(f"{report(outcome)}\n{said}")
+    _say(f"{report(outcome, shrink=True)}\n{said}")
     if about:
         keep(about, shrunk(outcome).scenario)
     return 1

@@ -7,5 +7,5 @@ from simulation.__main__ import failures, report
 
 @pytest.mark.parametrize("first", range(200, 300, 20))
 def test_every_invariant_holds_for_twenty_seeds(first: int) -> None:
-    broken = failures(range(first, first + 20))
-    assert broken == [], "\n\n".join(map(report, broken))
+    broken = [report(outcome) for outcome in failures(range(first, first + 20))]
+    assert broken == [], "\n\n".join(broken)

@@ -83,6 +83,7 @@ def test_a_node_that_gets_the_row_of_one_that_reserve_rejected_may_be_chosen(
     assert by_name(deciding, placed(deciding, members, rejected)) == {"x": "new"}
 
 
+@pytest.mark.deep
 def test_what_is_found_in_slices_is_what_is_found_at_once() -> None:
     rng = random.Random(5)  # noqa: S311 - has to be repeatable
     pauses = 0

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from bench.plans import compare
 from exact_plans import (
     Amounts,
@@ -39,6 +41,7 @@ def test_the_same_seed_has_the_same_cluster() -> None:
     assert small_cluster(7) == small_cluster(7) != small_cluster(8)
 
 
+@pytest.mark.deep
 def test_plans_are_as_good_as_documented() -> None:
     """Compare plans for 40 clusters; `docs/rebalancing.md` has the figures of 300."""
     found = compare(range(40))

@@ -370,6 +370,7 @@ def like_nodes(draw: Draw, names: list[str]) -> Iterator[Object]:
             yield resource_slice("shared", where, listed, driver=NIC, pool=pool)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("number", range(24))
 def test_nodes_that_are_alike_have_the_answers_of_each(number: int) -> None:
     draw, names = Draw(f"alike/{number}"), [f"n{index}" for index in range(6)]

@@ -147,6 +147,7 @@ def _answer(selectors: Selectors, expression: str, device: Device, named: Device
         return error.text
 
 
+@pytest.mark.deep
 def test_an_attempt_ends_where_selectors_take_too_much_work_and_the_next_one_goes_on() -> None:
     numbers = range(12)
     loop = (
