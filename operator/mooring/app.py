@@ -305,7 +305,7 @@ class Scheduler:
                     known=profiles.known,
                     knows=profiles.knows,
                     gone=profiles.gone,
-                    found=self._profile_status.found,
+                    found=self._profile_status.read,
                     gone_meanwhile=profiles.departures.meanwhile,
                 ),
             ),
@@ -347,7 +347,7 @@ class Scheduler:
         self._environment.spare_mirror()
         followers = [
             self._start(self._reflectors.run()),
-            self._start(self.engine.pod_enqueuer.run()),  # counts anew what has changed meanwhile
+            self._start(self.engine.pod_enqueuer.run()),
         ]
         try:
             await self._lead_until_stopped()

@@ -7,7 +7,6 @@ from mooring.engine.profiles import Profiles
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import Unschedulable
-from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
 from mooring.policy.errors import ProfileInvalid
@@ -55,53 +54,14 @@ def of(known: Profiles, scheduler: str, namespace_name: str = "default") -> str 
     return found.profile.name if found is not None else None
 
 
-def test_another_version_of_the_server_changes_the_profiles_that_name_none() -> None:
+def test_a_profile_has_the_rules_of_the_server_unless_it_names_a_version() -> None:
     state = cluster()
     state.follow_server("1.36")
     known = Profiles(REGISTRY, handle(state))
     for name, spec in (("follows", {}), ("pinned", {"kubernetesVersion": "1.35"})):
         known.apply(api_object("SchedulingProfile", name, spec=spec))
-    before = dict(known.in_force)
-    assert {n: e.pipeline.kubernetes.version for n, e in before.items()} == {
-        "follows": "1.36",
-        "pinned": "1.35",
-    }
-    state.follow_server("1.37")
-    known.rebuild()
-    assert known.in_force["pinned"] is before["pinned"]
-    rebuilt = known.in_force["follows"]
-    assert rebuilt.pipeline.kubernetes is rebuilt.effective.kubernetes is KUBERNETES_RULES["1.37"]
-    assert rebuilt.profile is before["follows"].profile
-
-
-class FailsSince137:
-    """Cannot be built with the rules of Kubernetes 1.37."""
-
-    name = "FailsSince137"
-    depends_on_node_only = True
-
-    def __init__(self, _args: NoArgs, handle: Handle) -> None:
-        if handle.kubernetes.storage_capacity_scoring:
-            raise RuntimeError("is too old")
-
-    def pre_enqueue(self, _pod: Pod) -> Unschedulable | None:
-        return None
-
-
-def test_a_profile_that_cannot_be_built_for_the_servers_version_stays_as_it_was(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    state = cluster()
-    state.follow_server("1.36")
-    known = Profiles(Registry((*SHIPPED, FailsSince137), {}), handle(state))
-    enabled = {"multiPoint": {"enabled": [{"name": "FailsSince137"}]}}
-    before = known.apply(api_object("SchedulingProfile", "old", spec={"plugins": enabled}))
-    state.follow_server("1.37")
-    known.rebuild()
-    assert known.in_force["old"] is before
-    (line,) = (r.getMessage() for r in caplog.records if r.name == "mooring.engine.profiles")
-    assert line.startswith("profile old keeps the rules of Kubernetes 1.36: ")
-    assert "is too old" in line
+    versions = {n: e.pipeline.kubernetes.version for n, e in known.in_force.items()}
+    assert versions == {"follows": "1.36", "pinned": "1.35"}
 
 
 def test_a_profile_in_mode_shadow_takes_no_pod_and_is_found_where_no_active_one_takes_it() -> None:

@@ -783,7 +783,7 @@ async def test_a_profile_that_was_read_is_in_force_unless_a_newer_version_was_sh
     async with writing.run() as writer:
         await writer.found(profile(2, name="shown", uid="u2"))
         for name, uid in (("shown", "u2"), ("read", "u1")):
-            writer.read(profile(1, name=name, uid=uid))
+            await writer.read(profile(1, name=name, uid=uid))
         in_force = writing.shared.profiles.in_force
         generations = {name: entry.profile.generation for name, entry in in_force.items()}
         assert generations == {"shown": 2, "read": 1}

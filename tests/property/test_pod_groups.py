@@ -1,8 +1,4 @@
-"""Pod groups after random events are what counting every pod anew gives.
-
-While formats have changed and not all pods are counted anew, a pod counts by one of the formats
-that were tracked since it was counted last.
-"""
+"""Pod groups after random events are what counting every pod anew gives."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -14,13 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from driving import driven
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL, GroupFormat, GroupKey, GroupSource
-from mooring.pausing import Work
 from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import PodGroupState
 from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group
@@ -59,8 +53,6 @@ class Known:
     unscheduled: bool = False
     assumed: bool = False
     assigned: bool = False
-    may_count_by: frozenset[Formats] = frozenset()
-    """The formats that were tracked since it was counted last; with the present ones."""
 
     def parsed(self, name: str, **more: Any) -> Pod:
         site, other = self.features["site"], self.features["other"]
@@ -99,10 +91,6 @@ class Known:
         minimum: int | None = self.features["minimum"] if form == SITE else None
         return 1 if minimum is None else minimum
 
-    def may_declare(self, key: GroupKey) -> set[int]:
-        """Return the minimums that it may declare of this group."""
-        return {self.declares(f) for f in self.may_count_by if self.names(f) == key}
-
 
 def all_members(group: PodGroupState) -> list[Uid]:
     return [*group.unscheduled, *group.assumed, *group.assigned, *group.terminating]
@@ -125,10 +113,6 @@ class Groups(RuleBasedStateMachine):
         self.state.put(Kind.NODE, "n", parse_node(node("n")))
         self.model = Model()
 
-    def counted(self, known: Known) -> None:
-        """Note that the pod counts by the present formats from now on."""
-        known.may_count_by = frozenset((self.model.formats,))
-
     def known(self, which: Callable[[Known], bool]) -> list[str]:
         return sorted(name for name, pod in self.model.pods.items() if which(pod))
 
@@ -145,7 +129,6 @@ class Groups(RuleBasedStateMachine):
             known = Known(Uid(f"uid-{self.model.uids}"), given)
         known = replace(known, features={**given, "spec": known.features["spec"]}, unscheduled=True)
         self.model.pods[name] = known
-        self.counted(known)
         self.state.put_unscheduled(known.parsed(name))
 
     def pod_gone(self, name: str) -> None:
@@ -164,13 +147,11 @@ class Groups(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(self.known(lambda p: p.unscheduled and not p.assumed)))
         self.state.assume(self.model.pods[name].parsed(name), 0)
         self.model.pods[name].assumed = True
-        self.counted(self.model.pods[name])
 
     @precondition(lambda self: self.known(lambda p: p.unscheduled and p.assumed))
     @rule(data=st.data())
     def still_seen_without_a_node(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(self.known(lambda p: p.unscheduled and p.assumed)))
-        self.counted(self.model.pods[name])
         self.state.put_unscheduled(self.model.pods[name].parsed(name))
 
     @precondition(lambda self: self.known(lambda p: p.assumed))
@@ -179,7 +160,7 @@ class Groups(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(self.known(lambda p: p.assumed)))
         known = self.model.pods[name]
         self.state.forget(known.parsed(name))
-        known.assumed = False  # one that was in no group is counted when the recount comes to it
+        known.assumed = False
         if not known.unscheduled:
             del self.model.pods[name]
 
@@ -189,8 +170,6 @@ class Groups(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(self.known(lambda p: p.assumed)))
         known = self.model.pods[name]
         self.state.delete_unscheduled(known.uid)
-        if known.unscheduled:
-            self.counted(known)
         known.unscheduled = False
 
     @precondition(lambda self: self.model.pods)
@@ -204,7 +183,6 @@ class Groups(RuleBasedStateMachine):
         bound = known.parsed(name, node="n")
         self.state.put(Kind.POD, bound.uid, bound)
         known.unscheduled, known.assumed, known.assigned = False, False, True
-        self.counted(known)
 
     @precondition(lambda self: self.known(lambda p: p.assigned))
     @rule(data=st.data())
@@ -222,8 +200,6 @@ class Groups(RuleBasedStateMachine):
         replace_all(self.state, Kind.POD, values)
         for name in bound - kept:
             del self.model.pods[name]
-        for name in bound & kept:
-            self.counted(self.model.pods[name])
 
     @rule(
         kind=st.sampled_from(tuple(SOURCES)),
@@ -251,20 +227,6 @@ class Groups(RuleBasedStateMachine):
     def profiles_changed(self, formats: Formats) -> None:
         self.state.track_pod_groups(formats)
         self.model.formats = formats
-        for known in self.model.pods.values():
-            known.may_count_by |= {formats}
-
-    @precondition(lambda self: self.state.recounting)
-    @rule(steps=st.integers(1, 4))
-    def some_are_counted_anew(self, steps: int) -> None:
-        with Work(self.state.recount) as work:
-            for _ in range(steps):
-                work.advance()
-
-    @precondition(lambda self: self.state.recounting)
-    @rule()
-    def all_are_counted_anew(self) -> None:
-        assert driven(self.state.recount)[1] <= 2 * self.model.uids
 
     @precondition(lambda self: self.model.pods)
     @rule(data=st.data())
@@ -278,21 +240,14 @@ class Groups(RuleBasedStateMachine):
                 if known.assumed or known.assigned:
                     trial.remove(known.uid)
                     known.assumed = known.assigned = False
-                    if not self.state.recounting:
-                        self.counted(known)
                 else:
                     trial.add(known.parsed(name), 0)
                     known.assumed = True
-                    self.counted(known)
-                before[name].may_count_by = known.may_count_by
             self.every_group_is_as_counted_anew()
         self.model.pods = before
 
     @invariant()
     def every_group_is_as_counted_anew(self) -> None:
-        if not self.state.recounting:
-            for known in self.model.pods.values():
-                self.counted(known)
         found = {group.key: group for group in self.state.pod_groups}
         where = {uid: group.key for group in found.values() for uid in all_members(group)}
         assert len(where) == sum(len(all_members(group)) for group in found.values())
@@ -300,7 +255,7 @@ class Groups(RuleBasedStateMachine):
         for known in self.model.pods.values():
             key = where.get(known.uid)
             if known.unscheduled or known.assumed or known.assigned:
-                assert key in {known.names(formats) for formats in known.may_count_by}
+                assert key == known.names(self.model.formats)
             if key is not None and (known.unscheduled or known.assumed or known.assigned):
                 members[key].append(known)
         assert found.keys() == members.keys() | self.model.defined.keys()
@@ -327,9 +282,8 @@ class Groups(RuleBasedStateMachine):
         assert group.scheduled_pods_count == len(group.assigned) + len(group.assumed)
         minimum = group.minimum
         if key.source is GroupSource.PODS:
-            declared = [known.may_declare(key) for known in staying]
-            assert max(map(min, declared), default=0) <= minimum
-            assert minimum in (set().union(*declared) if staying else {0})
+            declared = [known.declares(self.model.formats) for known in staying]
+            assert minimum == max(declared, default=0)
         else:
             assert minimum == self.model.defined.get(key, 0)
         assert (group.definition is None) == (

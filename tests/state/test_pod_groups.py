@@ -37,11 +37,6 @@ def group(state: ClusterState, key: GroupKey = TRAIN) -> PodGroupState:
     return found
 
 
-def track(state: ClusterState, formats: tuple[GroupFormat, ...]) -> None:
-    state.track_pod_groups(formats)
-    state.recount()
-
-
 def counts(state: ClusterState, key: GroupKey = TRAIN) -> tuple[int, int, int, int]:
     """Return the numbers of unscheduled, assumed, assigned and terminating members."""
     known = group(state, key)
@@ -103,7 +98,7 @@ def test_a_bound_member_is_assigned_and_gone_when_it_is_deleted(*, gone_first: b
 def test_a_group_that_a_trial_leaves_without_members_is_the_same_one_afterwards() -> None:
     """Its number is in the pod columns, and an attempt may be about the group itself."""
     state = cluster(node("n"))
-    track(state, (SITE,))
+    state.track_pod_groups((SITE,))
     key = GroupKey(GroupSource.PODS, "default", "train")
     placed = parse_pod(pod("a", labels={SITE.name_key: "train"}, node="n"))
     state.put(Kind.POD, placed.uid, placed)
@@ -168,11 +163,11 @@ def test_groups_without_an_object_are_known_in_tracked_formats_only() -> None:
     named = {SITE.name_key: "train", str(SITE.minimum_key): "3"}
     state = cluster(node("n"), pod("a", labels=named), pod("b", annotations=named, node="n"))
     assert len(state.pod_groups) == 0
-    track(state, (SITE,))
+    state.track_pod_groups((SITE,))
     key = GroupKey(GroupSource.PODS, "default", "train")
     assert counts(state, key) == (1, 0, 1, 0)
     assert (group(state, key).minimum, group(state, key).missing) == (3, 1)
-    track(state, ())
+    state.track_pod_groups(())
     assert len(state.pod_groups) == 0
 
 
@@ -182,7 +177,7 @@ def test_a_format_may_name_a_group_by_its_object() -> None:
     state = cluster(node("n"), coscheduling_pod_group("train", 2), pod("a", labels=named))
     key = GroupKey(GroupSource.COSCHEDULING, "default", "train")
     assert counts(state, key) == (0, 0, 0, 0)
-    track(state, (older,))
+    state.track_pod_groups((older,))
     assert counts(state, key) == (1, 0, 0, 0)
     assert (group(state, key).minimum, group(state, key).missing) == (2, 1)
 
@@ -193,51 +188,26 @@ def test_a_group_of_the_same_name_in_another_format_has_what_that_declares() -> 
     labels |= {other.name_key: "train", str(other.minimum_key): "5"}
     state = cluster(node("n"), pod("a", labels=labels), pod("b", labels=labels, node="n"))
     key = GroupKey(GroupSource.PODS, "default", "train")
-    track(state, (SITE,))
+    state.track_pod_groups((SITE,))
     number = group(state, key).number
-    track(state, (other,))
+    state.track_pod_groups((other,))
     assert (group(state, key).minimum, group(state, key).number) == (5, number)
 
 
-def test_pods_count_by_the_former_formats_until_they_change_or_are_counted_anew() -> None:
+def test_pods_are_counted_by_other_labels_also_if_the_work_is_ended_in_a_pause() -> None:
     named = {SITE.name_key: "train"}
-    pods = (pod("a", labels=named), pod("b", labels=named, node="n"), pod("c", labels=named))
+    pods = (pod("a", labels=named, node="n"), pod("b", labels=named, node="n"))
     state = cluster(node("n"), *pods)
+    with Work(lambda: state.track_pod_groups((SITE,))) as work:
+        assert not work.advance()
     key = GroupKey(GroupSource.PODS, "default", "train")
-    state.track_pod_groups((SITE,))
-    assert state.pod_groups.get(key) is None
-    assert state.pod_groups.may_lack_members(parse_pod(pods[0]))
-    state.put_unscheduled(parse_pod(pods[2]))
-    assert counts(state, key) == (1, 0, 0, 0)
-    with Work(state.recount) as recount:
-        recount.advance()
-        state.track_pod_groups(())
-        assert not state.pod_groups.may_lack_members(parse_pod(pods[0]))
-        state.track_pod_groups((SITE,))
-        pauses = 0
-        while not recount.advance():
-            pauses += 1
-        recount.result()
-    assert pauses == 3
-    assert counts(state, key) == (2, 0, 1, 0)
-    assert not state.pod_groups.may_lack_members(parse_pod(pods[0]))
-
-
-def test_an_assumed_pod_that_is_seen_without_a_node_during_a_recount_counts_as_assumed() -> None:
-    web = parse_pod(pod("a", labels={SITE.name_key: "train"}))
-    state = cluster(node("n"))
-    state.put_unscheduled(web)
-    state.assume(web, 0)
-    state.track_pod_groups((SITE,))
-    state.put_unscheduled(web)
-    key = GroupKey(GroupSource.PODS, "default", "train")
-    assert counts(state, key) == (0, 1, 0, 0)
-    assert state.pod_columns.in_groups([group(state, key).number]).any()
+    assert counts(state, key) == (0, 0, 2, 0)
+    assert state.pod_columns.in_groups([group(state, key).number]).sum() == 2
 
 
 def test_a_bound_pod_may_join_and_leave_a_group_by_its_annotation() -> None:
     state = cluster(node("n"), pod("a", node="n"))
-    track(state, (SITE,))
+    state.track_pod_groups((SITE,))
     key = GroupKey(GroupSource.PODS, "default", "train")
     joined = parse_pod(pod("a", node="n", annotations={SITE.name_key: "train"}))
     state.put(Kind.POD, uid_of("a"), joined)
@@ -254,7 +224,7 @@ def test_the_highest_minimum_that_a_member_declares_counts_in_any_order() -> Non
     ]
     for order in (members, members[::-1]):
         state = cluster(*order)
-        track(state, (SITE,))
+        state.track_pod_groups((SITE,))
         assert group(state, key).minimum == 10
         state.delete_unscheduled(parse_pod(members[1]).uid)
         assert group(state, key).minimum == 3

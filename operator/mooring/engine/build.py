@@ -225,23 +225,15 @@ class Engine:
         )
 
     def follow_server(self, version: str) -> None:
-        """Decide by the rules of an API server of this version, such as 1.37, from now on.
+        """Decide by the rules of an API server of this version, such as 1.37.
 
-        Profiles that name no version are built anew, and their pods get the new pipelines as if the
-        profile had been edited.
+        To be called before any profile is in force.
         """
-        state = self.scheduler.state
-        if version == state.server_version:
-            return
-        before = state.kubernetes
-        state.follow_server(version)
+        self.scheduler.state.follow_server(version)
         if (unknown := unknown_server(version)) is not None:
             logger.warning("%s", unknown)
         else:
             logger.info("the API server is %s, whose rules apply", version)
-        if state.kubernetes is not before:
-            self.scheduler.profiles.rebuild()
-            self.pod_enqueuer.profiles_changed()
 
     def is_busy(self) -> bool:
         """Return whether pods wait to be decided, or for an API server that has fallen behind."""

@@ -46,8 +46,6 @@ _GATED_AT_ONCE: Final = 200
 """PreEnqueue plugins run again for so many pods without a pause, which takes some milliseconds."""
 _FOUND_AT_ONCE: Final = 100
 """How many pods get their profile without a pause, which takes some milliseconds."""
-_RECOUNT_SECONDS: Final = 0.5
-"""A pod is tried again after so long while the members of its group are counted anew."""
 _GROUP_EVENTS: Final = frozenset(
     (Kind.UNSCHEDULED_POD, Kind.POD_GROUP, Kind.COSCHEDULING_POD_GROUP)
 )
@@ -234,20 +232,19 @@ class PodEnqueuer:
 
         If there are many pods, `run` does it for most of them, in slices. Until then nothing is
         decided about a pod before `settle` has found its profile, so that the change holds for
-        every decision that begins from now on. Pods of groups that must be counted anew for it
-        are not decided about before all are counted.
+        every decision that begins from now on. If profiles name groups otherwise now, this counts
+        all pods anew and pauses, so that whoever calls it must have the turn.
         """
         self._scheduler.state.track_pod_groups(self._scheduler.profiles.pod_group_formats)
         self._not_gated.clear()  # pods may go to other groups without coming in again
         self._unsettle(None)
 
     def find_profiles(self) -> None:
-        """Count pods anew if they must be, then find all profiles; pause after each pod.
+        """Find all profiles, and try members of groups that have changed again.
 
-        Members of groups that have changed are tried again, too.
+        It pauses after each pod.
         """
-        while self._unsettled or self._to_admit or self._scheduler.state.recounting:
-            self._scheduler.state.recount()
+        while self._unsettled or self._to_admit:
             if self._unsettled:
                 uid, _ = self._unsettled.popitem()
                 self._find_profile(uid)
@@ -261,12 +258,8 @@ class PodEnqueuer:
         """Find the profile of a popped pod and of its group, if that is yet to be done.
 
         Return False if it may not be tried now: no profile takes it, it is gated, or its group has
-        so many members that this is yet to be done for some of them, or may lack members.
+        so many members that this is yet to be done for some of them.
         """
-        if self._scheduler.state.pod_groups.may_lack_members(queued.pod):
-            now = self._clock()
-            self._scheduler.queue.postpone(queued, now + _RECOUNT_SECONDS, now)
-            return False
         if not self._unsettled and not self._to_admit:
             return True
         group = self._scheduler.state.pod_groups.of(queued.pod)
@@ -392,10 +385,7 @@ class PodEnqueuer:
             self._scheduler.queue.try_again(other.pod.uid, self._clock())
 
     def _member_not_gated(self, group: PodGroupState) -> QueuedPod | None:
-        """Return a member without a node that is in the queue and not gated; None if there is none.
-
-        Groups that are counted anew may get members: then it is looked for each time.
-        """
+        """Return a member without a node that is in the queue and not gated, if there is one."""
         known = self._not_gated.get(group)
         if isinstance(known, QueuedPod):
             if self._first_not_gated((known.pod.uid,), group) is known:
@@ -404,8 +394,6 @@ class PodEnqueuer:
         found = self._first_not_gated(group.unscheduled if known is None else known, group)
         if found is not None:
             self._not_gated[group] = found
-        elif self._scheduler.state.recounting:
-            self._not_gated.pop(group, None)
         elif known is None:
             self._not_gated[group] = tuple(group.assumed)
         return found
@@ -623,7 +611,7 @@ class PodEnqueuer:
             for _ in range(_FOUND_AT_ONCE):
                 if work.advance():
                     break
-        if self._unsettled or self._scheduler.state.recounting:
+        if self._unsettled:
             self._is_unsettled.set()
             for in_flight in self._scheduler.queue.in_flight:
                 if in_flight.pod.uid in self._unsettled:
@@ -706,17 +694,14 @@ class PodEnqueuer:
     def _gate(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> str | None:
         """Return what keeps the pod out of the queue: the name of a PreEnqueue plugin, or "".
 
-        That is "" if the pod exceeds a limit, its group may lack members or a plugin fails, and
-        None if nothing does. If `report`, the plugin's reason is reported, except that of
-        scheduling gates, about which the API server writes the condition.
+        That is "" if the pod exceeds a limit or a plugin fails, and None if nothing does. If
+        `report`, the plugin's reason is reported, except that of scheduling gates, about which the
+        API server writes the condition.
         """
         if (limit := pod.limit_exceeded) is not None:
             queued = self._scheduler.queue.get(pod.uid)
             if queued is None or queued.pod is not pod:
                 self._failed(pod, limit)  # once for each version of the pod
-            return ""
-        if self._scheduler.state.pod_groups.may_lack_members(pod):
-            self._unsettled[pod.uid] = None  # the plugins are asked after the recount
             return ""
         try:
             held = _held_back(pod, pipeline)

@@ -1,6 +1,5 @@
 """The profiles in force, and which of them takes a pod."""
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -19,13 +18,11 @@ from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.extender import Extender
 from mooring.policy.match import ProfileMatcher, may_share_pods
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile
-from mooring.policy.resolve import ResolvedProfile, load_profile, resolve
+from mooring.policy.resolve import ResolvedProfile, load_profile
 from mooring.policy.rules.rule import missing_on_nodes
 from mooring.state.cluster_view import ClusterView
 
 __all__ = ["ActiveProfile", "CertificatesInvalid", "Profiles"]
-
-logger = logging.getLogger(__name__)
 
 _MOST_NAMED: Final = 3
 """Profiles that a message names."""
@@ -180,25 +177,6 @@ class Profiles:
             ProfileInvalid: as `build`; what was in force stays.
         """
         return self._put_in_force(self.build(profile, effective))
-
-    def rebuild(self) -> None:
-        """Build the profiles that follow the API server's version anew, because it has changed.
-
-        One whose plugins cannot be built with the other rules stays as it was.
-        """
-        server = self._handle.cluster.kubernetes
-        for entry in tuple(self._in_force.values()):
-            if entry.profile.spec.kubernetes_version is not None:
-                continue
-            try:
-                self.put(entry.profile, resolve(entry.profile.spec, self._registry, server))
-            except ProfileInvalid as error:
-                logger.warning(
-                    "profile %s keeps the rules of Kubernetes %s: %s",
-                    entry.profile.name,
-                    entry.effective.kubernetes.version,
-                    error,
-                )
 
     def remove(self, name: str) -> None:
         """Take the profile out of force, and forget what `not_in_force` said of it."""

@@ -138,7 +138,7 @@ class ObjectHandlers:
             try:
                 await slices.run(partial(plan_one_by_one, raw))
                 if raw["metadata"]["uid"] not in gone:
-                    self._profiles.read(raw)
+                    await self._profiles.read(raw)
             except Exception:
                 logger.exception("a profile is not put in force: %.300r", raw)
             await slices.pause()

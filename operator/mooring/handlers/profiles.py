@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 import orjson
@@ -469,6 +470,7 @@ class ProfileStatusWriter:
         self._handler = handler
         self._writer = writer
         self._recorder = recorder
+        self._turn = turn
         self._slices = TimeSlices(clock=clock)
         self._statuses = StatusWriter[str](
             "profiles", self._write, lanes=_LANES, turn=turn, sleep=sleep
@@ -490,21 +492,33 @@ class ProfileStatusWriter:
 
     async def found(self, raw: Mapping[str, Any]) -> None:
         """Put a profile in force as the API server has it, and have its status written."""
-        status, metadata = self._handler.applied(raw), raw["metadata"]
-        self._seen(metadata)
-        if status is not None:
-            self._statuses.note(metadata["name"])
+        if await self._apply(raw) is not None:
+            self._statuses.note(raw["metadata"]["name"])
 
-    def read(self, raw: Mapping[str, Any]) -> None:
+    async def read(self, raw: Mapping[str, Any]) -> None:
         """Put a profile in force that was read, unless it is known: then that may be newer.
 
         Its status is written when kopf shows it, or some seconds later.
         """
-        metadata = raw["metadata"]
-        if not self._handler.knows(metadata["name"], metadata["uid"]):
-            self._handler.applied(raw)
-            self._seen(metadata)
-            self._later.add(metadata["name"])
+        if await self._apply(raw, unless_known=True) is not None:
+            self._later.add(raw["metadata"]["name"])
+
+    async def _apply(
+        self, raw: Mapping[str, Any], *, unless_known: bool = False
+    ) -> dict[str, Any] | None:
+        """Put a profile in force in a turn, because pods may be counted anew for it.
+
+        Returns a merge patch of its status, None if none is to be written or it has gone meanwhile.
+        """
+        name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
+        with self._handler.departures.meanwhile() as gone:
+            async with self._turn:
+                if uid in gone or (unless_known and self._handler.knows(name, uid)):
+                    return None
+                slices = TimeSlices(clock=self._slices.clock)
+                status = await slices.run(partial(self._handler.applied, raw))
+                self._seen(raw["metadata"])
+                return status
 
     def _seen(self, metadata: Mapping[str, Any]) -> None:
         name, uid = metadata["name"], metadata["uid"]
@@ -513,7 +527,7 @@ class ProfileStatusWriter:
 
     async def gone(self, name: str, uid: str) -> None:
         """Take a profile out of force."""
-        self._handler.gone(name, uid)
+        await self._turn.run(partial(self._handler.gone, name, uid))
         self._writer.gone(name, uid)
         self._statuses.forget(name)
 

@@ -127,7 +127,6 @@ class Simulation:
         for each in profiles or [SchedulingProfile(DEFAULT_SCHEDULER, SchedulingProfileSpec())]:
             self._profiles.put(each, resolve(each.spec, registry, self.cluster.kubernetes))
         inputs.state.track_pod_groups(self._profiles.pod_group_formats)
-        inputs.state.recount()
         self._always = self.named(profile) if profile is not None else None
         self._call: Call | None = None
         self._victims: dict[str, tuple[PodRef, ...]] = {}

@@ -135,21 +135,6 @@ class ClusterState:
         if before is not None and why_not is None:
             self._deliver((ClusterEvent(Kind.RESOURCE_SLICE, Action.UPDATE, None, None),))
 
-    def recount(self) -> None:
-        """Count every pod anew after `track_pod_groups`; pause after each pod.
-
-        Nothing is left to do when it has ended, also if that is called again in between.
-        """
-        for uid in self._pod_groups.recount():
-            if (placed := self.pods.get(uid)) is not None:
-                self._pod_columns.renew(placed, self._pod_groups.number_of(uid))
-            pause()
-
-    @property
-    def recounting(self) -> bool:
-        """Whether `recount` has something left to do."""
-        return self.pod_groups.recounting
-
     @property
     def kubernetes(self) -> KubernetesRules:
         """The rules of the API server's version, which hold for what profiles share."""
@@ -352,7 +337,6 @@ class ClusterState:
         before = self._pod_groups.put_unscheduled(pod)
         if (nominee := self.nominations.get(pod.uid)) is not None:
             self._nominations.put(pod, nominee.row, nominee.reservation)
-        self._renew_group(pod.uid)
         versions = (pod,) if before is None else (pod, before)
         in_group = any(self.pod_groups.key_of(each) is not None for each in versions)
         if in_group and (before is None or _changed(before, pod)):
@@ -365,16 +349,10 @@ class ClusterState:
         Unless it is on a node, an event is delivered if it was a member of a group.
         """
         before = self._pod_groups.drop_unscheduled(uid)
-        self._renew_group(uid)
         if before is None or self.pods.get(uid) is not None:
             return
         if self.pod_groups.key_of(before) is not None:
             self._deliver((ClusterEvent(Kind.UNSCHEDULED_POD, Action.DELETE, before, None),))
-
-    def _renew_group(self, uid: Uid) -> None:
-        """Have the columns follow if a pod on a node has been counted anew by itself."""
-        if self.pod_groups.recounting and (placed := self.pods.get(uid)) is not None:
-            self._pod_columns.renew(placed, self._pod_groups.number_of(uid))
 
     def assume(self, pod: Pod, row: int) -> None:
         """Count the pod on the row in every later decision, before the API server knows of it.
@@ -592,8 +570,22 @@ class ClusterState:
         return before is not None
 
     def track_pod_groups(self, formats: tuple[GroupFormat, ...]) -> None:
-        """Find groups without an object by exactly these formats from now on; see `recount`."""
-        self._pod_groups.track(formats)
+        """Find groups without an object by exactly these formats from now on.
+
+        Every pod is counted anew, with a pause after each; the state must stand still meanwhile.
+        """
+        counted = self._pod_groups.track(formats)
+        try:
+            for pod in counted:
+                self._renew_group(pod)
+                pause()
+        finally:  # whoever is ended in a pause leaves nothing half counted
+            for pod in counted:
+                self._renew_group(pod)
+
+    def _renew_group(self, pod: Pod) -> None:
+        if (placed := self.pods.get(pod.uid)) is not None:
+            self._pod_columns.renew(placed, self._pod_groups.number_of(pod.uid))
 
     def take_changed_groups(self) -> dict[GroupKey, None]:
         """Return the pod groups that changed or went since the last call; at first all."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
@@ -247,7 +247,6 @@ class PodGroups:
     def __init__(self) -> None:
         self._groups: dict[GroupKey, PodGroupState] = {}
         self._formats: tuple[GroupFormat, ...] = ()
-        self._to_recount: list[Uid] = []
         self._with_surplus: dict[GroupKey, PodGroupState] = {}
         self._disrupted_whole: dict[GroupKey, PodGroupState] = {}
 
@@ -260,19 +259,6 @@ class PodGroups:
     def disrupted_whole(self) -> Collection[PodGroupState]:
         """The groups with members on nodes that are disrupted as a whole or not at all."""
         return self._disrupted_whole.values()
-
-    @property
-    def recounting(self) -> bool:
-        """Whether pods may still count by formats of groups that were tracked before."""
-        return bool(self._to_recount)
-
-    def may_lack_members(self, pod: Pod) -> bool:
-        """Return whether members of the pod's group may be counted elsewhere, or not at all.
-
-        That is so during a recount, for a group without an object.
-        """
-        key = self.key_of(pod) if self.recounting else None
-        return key is not None and key.source is GroupSource.PODS
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -362,28 +348,22 @@ class PodGroupsWriter(PodGroups):
         self._changed = {}
         return changed
 
-    def track(self, formats: tuple[GroupFormat, ...]) -> None:
+    def track(self, formats: tuple[GroupFormat, ...]) -> Iterator[Pod]:
         """Find groups without an object by these formats from now on; the first match counts.
 
-        A pod that is known counts as before until it changes, or until `recount` has come to it.
+        Return an iterator that counts every pod anew, and yields it.
         """
-        if formats != self._formats:
-            self._formats = formats
-            uids = [placed.pod.uid for placed in self._pods]
-            self._to_recount = [*uids, *self._unscheduled]
+        if formats == self._formats:
+            return iter(())
+        self._formats = formats
+        return self._recounted()
 
-    def recount(self) -> Iterator[Uid]:
-        """Count the pods that are left anew; yield the uid of each that was.
-
-        Other changes may come between two of them, and other formats.
-        """
-        while left := self._to_recount:
-            uid = left.pop()
-            placed = self._pods.get(uid)
-            pod = placed.pod if placed is not None else self._unscheduled.get(uid)
-            if pod is not None and not self._counts_as_named(pod):
-                self._count_anew(uid)
-            yield uid
+    def _recounted(self) -> Iterator[Pod]:
+        waiting = (pod for uid, pod in self._unscheduled.items() if self._pods.get(uid) is None)
+        for pod in chain((placed.pod for placed in self._pods), waiting):
+            if not self._counts_as_named(pod):
+                self._count_anew(pod.uid)
+            yield pod
 
     def _counts_as_named(self, pod: Pod) -> bool:
         """Return whether the pod counts in the group that it names, and declares the same."""

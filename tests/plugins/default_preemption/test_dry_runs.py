@@ -92,8 +92,6 @@ def deciding_by_labels(*objects: Raw) -> Deciding:
     """Return the cluster of these objects, in which a label names groups."""
     found = Deciding(*objects)
     found.state.track_pod_groups((GroupFormat("train"),))
-    assert found.state.recounting
-    found.state.recount()
     return found
 
 
