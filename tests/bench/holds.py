@@ -10,6 +10,7 @@ import gc
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -560,8 +561,9 @@ def shadow(r: FullReplica) -> Iterator[Work]:
     async def compare() -> None:
         for raw in raws:
             r.mirror.apply(resources.POD, "ADDED", raw)
-        while r.engine.shadow.compare(r.clock() + 0.002):  # noqa: ASYNC110 - it works, it waits not
-            await asyncio.sleep(0)
+        slices = TimeSlices()
+        while await slices.run(partial(r.engine.shadow.compare, slices.end)):
+            await slices.pause()
 
     yield compare()
     yield r.delete_profile("shadow")
