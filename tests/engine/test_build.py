@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from driving import driven
 from engines import PLUGINS, Engine
 from kube.api_server import ApiServer
 from mooring.engine.build import Options, build_engine, build_scheduler_state
@@ -18,6 +19,7 @@ from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.observe.metrics import Metrics
+from mooring.pausing import pause
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod, uid_of
 from mooring.testing.device_builders import allocated, device_claim, device_class
@@ -130,3 +132,23 @@ async def test_the_log_says_by_which_rules_pods_are_decided(
         engine.parts.follow_server("1.36")
         engine.parts.follow_server("1.39")
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+
+
+def test_what_others_do_while_a_plugin_pauses_makes_it_not_slow() -> None:
+    now = 0.0
+
+    def others_work() -> None:
+        nonlocal now
+        now += 5.0
+
+    scheduler = build_scheduler_state(
+        ClusterState(), FakeApi(), PLUGINS, metrics=Metrics(), clock=lambda: now
+    )
+    pipeline = put_profile(scheduler, registry=PLUGINS).pipeline
+
+    def call() -> float:
+        began = pipeline.failures.clock()
+        pause()
+        return pipeline.failures.clock() - began
+
+    assert driven(call, others_work, lambda: now) == (0.0, 1)

@@ -352,15 +352,14 @@ def build_scheduler_state(
     cluster, waiting = ClusterView(state), WaitingPods()
     device_metrics = metrics if metrics is not None else DeviceMetrics()
     handle = Handle(cluster, waiting, api, state, device_metrics=device_metrics)
-    failures = None
+    failures, working = None, partial(worked, clock)
     if metrics is not None:
         failures = PluginFailures(
             count=metrics.plugin_failed,
-            clock=clock,
+            clock=working,  # in a pause others work, and no plugin is slow for that
             slow_seconds=options.plugin_slow_seconds,
             timeout_seconds=options.plugin_timeout_seconds,
         )
-    working = partial(worked, clock)
     profiles = Profiles(
         registry,
         handle,
