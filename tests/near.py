@@ -18,8 +18,8 @@ from typing import Final
 __all__ = ["changed", "mirror", "nearest"]
 
 ROOT: Final = Path(__file__).parents[1]
-MOST: Final = 40
-"""Test files that run in 20 seconds on two cores. If more have changed, all of these run."""
+MOST: Final = 15
+"""So many test files are chosen; if more have changed, all of these."""
 DOCUMENTS: Final = Path("tests/test_documents.py")
 
 _IMPORT: Final = re.compile(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import pytest
 from hypothesis import assume, given, settings
 
 import strategies
@@ -229,6 +230,7 @@ def test_nothing_is_suggested_without_nodes() -> None:
     assert changes(Deciding(), pod("web")) == []
 
 
+@pytest.mark.deep
 @settings(max_examples=200)
 @given(strategies.scenarios())
 def test_every_suggestion_is_true(scenario: Scenario) -> None:
