@@ -99,7 +99,8 @@ QUICK := $(PAIR) -m 'not server and not deep' --hypothesis-profile quick
 
 # Pytest ends with 5 if none of the chosen tests is for `make near`.
 near: venv ## the tests nearest to what differs from main; run it after every edit
-	@chosen=$$($(PY) -m near $(DEEP)); test -z "$$chosen" || $(PYTEST) $(QUICK) $$chosen || test $$? = 5
+	@chosen=$$($(PY) -m near $(DEEP)) && { \
+		test -z "$$chosen" || $(PYTEST) $(QUICK) $$chosen || test $$? = 5; }
 
 unit: venv ## the tests that mirror source files, with few drawn examples; run it before every commit
 	$(PYTEST) $(QUICK) $(addprefix --ignore=,$(DEEP))
