@@ -67,7 +67,7 @@ class Marked:
     async def pre_bind(self, pod: Pod, _node: str) -> None:
         """Fail or wait for ever if the pod is marked so."""
         if pod.labels.get("does") == "fail in pre_bind":
-            raise UnprintableError
+            raise TextlessError
         if pod.labels.get("does") == "wait in pre_bind":
             await asyncio.Event().wait()
 
@@ -82,11 +82,8 @@ class Marked:
         return Wait(seconds) if pod.labels.get("does") == "wait" else None
 
 
-class UnprintableError(Exception):
-    """An error of which nothing can be said."""
-
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
+class TextlessError(Exception):
+    """An error without a text."""
 
 
 PLUGINS: Final = Registry((*SHIPPED, Marked), {})
@@ -207,10 +204,10 @@ class Bindings:
         request.reply({}, 201)
 
 
-async def until(holds: Callable[[], object]) -> None:
-    """Return as soon as it holds and no attempt pauses: what follows may use the state."""
+async def until(holds: Callable[[], object], *, in_pauses: bool = False) -> None:
+    """Return as soon as it holds; unless `in_pauses`, when what follows may use the state."""
     async with asyncio.timeout(SECONDS):
-        while somebody_pauses() or not holds():  # noqa: ASYNC110 - the parts have no event for every state
+        while (somebody_pauses() and not in_pauses) or not holds():  # noqa: ASYNC110 - the parts have no event for every state
             await asyncio.sleep(0)
 
 

@@ -105,7 +105,7 @@ def test_a_suite_of_the_bench_is_chosen_by_name(tmp_path: Path) -> None:
 
 
 def test_unit_reads_only_folders_of_tests_that_mirror_a_package() -> None:
-    command = ["make", "--dry-run", f"PYTHON={sys.executable}", "unit"]
+    command = ["make", "--no-print-directory", "--dry-run", f"PYTHON={sys.executable}", "unit"]
     words = subprocess.check_output(command, cwd=ROOT, text=True).splitlines()[-1].split()
     assert {"--ignore=tests/simulation", "--ignore=tests/e2e"} <= set(words)
     assert "--ignore=tests/engine" not in words

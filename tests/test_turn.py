@@ -92,6 +92,36 @@ async def test_a_task_that_is_cancelled_in_a_turn_of_another_is_told_after_it() 
     assert notes.done == ["ended"]
 
 
+async def test_a_task_that_is_cancelled_while_it_waits_for_the_turn_leaves_it_to_others() -> None:
+    turn, ends = Turn(), asyncio.Event()
+
+    async def asks() -> None:
+        async with turn:
+            raise AssertionError("it was cancelled before")
+
+    async def holds() -> None:
+        async with turn:
+            await ends.wait()
+
+    async with turn:
+        asking = asyncio.create_task(turn.between(asks))
+        await settle()
+        holding = asyncio.create_task(holds())
+        await settle()
+    await settle()
+    assert turn.holder is holding
+    asking.cancel()
+    await settle()
+    waiting = asyncio.create_task(turn.run(lambda: "next"))
+    await settle()
+    ends.set()
+    async with asyncio.timeout(10):
+        assert await waiting == "next"
+    await asyncio.wait([asking])
+    assert asking.cancelled()
+    assert turn.holder is None
+
+
 async def test_a_task_that_is_cancelled_before_it_begins_leaves_nothing() -> None:
     turn = Turn()
     task = asyncio.create_task(turn.between(Notes().in_steps, "never", 1))

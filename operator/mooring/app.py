@@ -46,6 +46,7 @@ from mooring.kube.status_writer import ProfileSectionWriter
 from mooring.mirroring.comparer import CacheComparer, WatchedResource
 from mooring.mirroring.mirror import Mirror
 from mooring.mirroring.reflectors import Reflectors
+from mooring.model.kubernetes_rules import rules_of_server
 from mooring.model.pod import Uid
 from mooring.observe.collector import StateCollector, largest
 from mooring.observe.decision_file import DecisionFile
@@ -543,8 +544,10 @@ class Scheduler:
     def _follow_server(self, version: str) -> None:
         """Decide by the rules of the API server's version; end if that is another than before."""
         scheduler = self.engine.scheduler
-        before = scheduler.state.server_version
-        if before or scheduler.profiles.in_force:
+        before, has_begun = scheduler.state.server_version, scheduler.profiles.in_force
+        if rules_of_server(version) is scheduler.state.kubernetes:
+            scheduler.state.follow_server(version)
+        elif before or has_begun:
             self._begin_anew(f"the API server is {version}, and was {before or 'not known'}")
         else:
             self.engine.follow_server(version)

@@ -40,13 +40,16 @@ class Turn:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.holder: asyncio.Task[Any] | None = None
         self._clock = clock
-        self._lock = asyncio.Lock()
+        self._is_taken = False
+        self._waiting = deque[asyncio.Future[None]]()
+        """Those who asked for the turn. An `asyncio.Lock` would wake one that was cancelled and,
+        because of `between`, has not been told yet: nobody had the turn then."""
         self._inbox = deque[tuple[Callable[[], object], int]]()
         self._bytes = 0
         self._is_emptied = asyncio.Event()
 
     async def __aenter__(self) -> None:
-        await self._lock.acquire()
+        await self._take()
         self.holder = asyncio.current_task()
 
     async def __aexit__(self, *_: object) -> None:
@@ -56,9 +59,28 @@ class Turn:
         self.holder = asyncio.create_task(self._empty_inbox())
         await self.until_free()  # what follows may use the state
 
+    async def _take(self) -> None:
+        if not self._is_taken:
+            self._is_taken = True
+            return
+        given = asyncio.get_running_loop().create_future()
+        self._waiting.append(given)
+        try:
+            await given
+        except BaseException:
+            if given.done() and not given.cancelled():
+                self._end()
+            raise
+
     def _end(self) -> None:
+        """Give the turn to the next one who waits for it."""
         self.holder = None
-        self._lock.release()
+        while self._waiting:
+            given = self._waiting.popleft()
+            if not given.done():
+                given.set_result(None)
+                return
+        self._is_taken = False
 
     async def _empty_inbox(self) -> None:
         """Make all calls that wait, then end the turn, which was somebody else's."""
@@ -93,7 +115,7 @@ class Turn:
 
         In another task's turn the call is left in the inbox; this waits only while that is full.
         """
-        if not self._lock.locked():
+        if not self._is_taken:
             async with self:
                 await slices.run(call)
             return
@@ -126,8 +148,8 @@ class Turn:
     async def until_free(self) -> None:
         """Wait until no other task has the turn."""
         while not self.is_free:
-            async with self._lock:
-                pass
+            await self._take()
+            self._end()
 
 
 @coroutine

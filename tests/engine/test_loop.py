@@ -509,7 +509,7 @@ async def test_the_path_of_a_pod_whose_binding_fails_has_the_error(
     assumed, failed = path_of(engine, "web")[2:]
     assert assumed == {"step": "assumed", "node": "a"}
     assert failed["step"] == "error"
-    assert failed["cause"].startswith('running PreBind plugin "Marked": UnprintableError (')
+    assert failed["cause"].startswith('running PreBind plugin "Marked": TextlessError (')
 
 
 async def test_without_memory_for_the_record_pods_are_bound_all_the_same(
@@ -586,7 +586,7 @@ async def test_an_unexpected_error_of_a_binding_leaves_nothing_assumed(
     assert len(engine.scheduler_state.state.pods) == 0
     (message,) = caplog.messages
     assert message.partition(" (engines.py:")[0] == (
-        "plugin Marked of mooring-scheduler: failed at PreBind: UnprintableError: UnprintableError"
+        "plugin Marked of mooring-scheduler: failed at PreBind: TextlessError: TextlessError"
     )
 
 

@@ -409,6 +409,25 @@ def test_a_plugin_for_groups_has_not_failed_if_it_is_cancelled_in_a_pause(
     assert not caplog.records
 
 
+@pytest.mark.parametrize("method", ["pre_filter", "filter", "pre_score", "score"])
+def test_a_plugin_has_not_failed_if_its_attempt_is_cancelled_in_a_pause(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    done = list[str]()
+
+    def pauses(_nodes: NodeView) -> None:
+        pause()
+        done.append("went on")
+
+    found = deciding(Odd, **{method: pauses})
+    with Work(lambda: found.outcome(pod())) as work:
+        assert not work.advance()
+    with pytest.raises(Interrupted):
+        work.result()
+    assert not done
+    assert not caplog.records
+
+
 def test_what_a_plugin_for_groups_raises_after_a_pause_is_its_failure() -> None:
     with pytest.raises(PluginError, match='running PostFilter plugin "Odd": broken'):
         driven(group_post_filter(after_pauses(1, ValueError("broken"))))

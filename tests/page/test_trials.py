@@ -16,6 +16,7 @@ from mooring.model.events import Kind
 from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import parse_pod
 from mooring.observe.documents import plain
+from mooring.page import trials
 from mooring.page.trials import MOST_PODS, CompareRequest, TryRequest, WhatIfRunner
 from mooring.page.turns import TrialsBusy
 from mooring.simulate.inputs import inputs_of
@@ -121,17 +122,21 @@ async def test_an_unschedulable_pod_is_told_why_and_what_would_help() -> None:
     assert first["change"] == "if it requested at most 8 of cpu instead of 64"
 
 
-async def test_what_rules_read_is_evaluated_in_as_many_trials_as_it_takes() -> None:
+@pytest.mark.parametrize("where", ["in force", "edited"])
+async def test_what_rules_read_is_evaluated_in_as_many_turns_as_it_takes(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "MOST_PER_ATTEMPT", 5_000)
     serials = (node(f"n{i}", labels={"serial": f"n{i}"}) for i in range(40))
     shared = scheduler_state(*serials, most_per_attempt=5_000)
-    rule = {"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){60}')"}
-    put_profile(shared, rules=[rule])
-    trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
-    (found,) = (await trials.tried(TryRequest(text(new(pod()))), everything))["results"]
-    assert found["node"] is None
-    assert "evaluating rule dear for the values of the nodes" in found["message"]
-    for _ in range(40):
-        (found,) = (await trials.tried(TryRequest(text(new(pod()))), everything))["results"]
+    rules = [{"name": "dear", "filter": "!node.labels.serial.matches('^x(abc){60}')"}]
+    profile = {**yaml.safe_load(PACKED), "spec": {"rules": rules}}
+    if where == "in force":
+        put_profile(shared, rules=rules)
+    runner = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
+    edited = yaml.safe_dump(profile) if where == "edited" else ""
+    wanted = TryRequest(text(new(pod())), profile_text=edited)
+    (found,) = (await runner.tried(wanted, everything))["results"]
     assert found["node"] is not None
 
 

@@ -59,7 +59,7 @@ def popped(*pods: QueuedPod) -> list[str]:
     for entry in pods:
         active.add(entry)
     names = []
-    while (first := active.pop()) is not None:
+    while (first := active.pop(0.0)) is not None:
         names.append(first.pod.name)
     return names
 
@@ -97,8 +97,8 @@ def test_a_pod_whose_ticket_changed_is_not_popped() -> None:
     active.add(gone)
     active.add(stays)
     gone.ticket = 3
-    assert active.pop() is stays
-    assert active.pop() is None
+    assert active.pop(0.0) is stays
+    assert active.pop(0.0) is None
 
 
 def test_numbers_come_before_texts() -> None:

@@ -828,8 +828,21 @@ def test_after_a_long_attempt_pods_of_other_namespaces_come_first(queue: Schedul
     popped(queue, 4.0)
     queue.attempted("a", 1.0, 5.0)
     assert popped(queue, 5.0).pod.key == "b/x"
-    assert queue.pop(5.9) is None, "they rest as long as the attempt took"
-    assert popped(queue, 6.0).pod.key == "a/2"
+    assert popped(queue, 5.5).pod.key == "a/2", "nobody else waits"
+    queue.add(make_pod("y", namespace="b"), pipeline(), 5.6)
+    assert popped(queue, 6.0).pod.key == "a/3", "it has rested as long as the attempt took"
+
+
+def test_of_two_namespaces_that_rest_the_first_pod_is_next(queue: SchedulingQueue) -> None:
+    for number in range(100):
+        for namespace in "ab":
+            queue.add(make_pod(f"p{number}", namespace=namespace), pipeline(), float(number))
+    queue.attempted("a", 1.0, 200.0)
+    queue.attempted("b", 0.1, 200.0)
+    names = [popped(queue, 200.0).pod.key for _ in range(4)]
+    assert names == ["a/p0", "b/p0", "a/p1", "b/p1"]
+    assert {popped(queue, 200.5).pod.namespace for _ in range(98)} == {"b"}
+    assert {popped(queue, 200.5).pod.namespace for _ in range(98)} == {"a"}
 
 
 def test_a_namespace_rests_only_where_others_wait_and_after_long_attempts(

@@ -171,11 +171,8 @@ class SchedulingLoop:
         more_hints = await slices.run(partial(self._run_hints, now))
         if goes_on := self._extender_attempts.ready and self._may_bind():
             await self._extender_attempts.go_on()
-        if (queued := self._pop(now)) is not None:
-            began = self._clock()
+        if (queued := await slices.run(partial(self._pop, now))) is not None:
             await self._attempt(queued, slices)
-            ended = self._clock()
-            self._scheduler.queue.attempted(queued.pod.namespace, ended - began, ended)
             return True
         return goes_on or more_hints or await slices.run(partial(self._compare, slices.end))
 
@@ -277,11 +274,15 @@ class SchedulingLoop:
         self, attempt: Attempt, answers: PodAnswers | None, slices: TimeSlices
     ) -> Needed | None:
         """Decide as `_half` does, and let other tasks run in its pauses."""
+        queue, began = self._scheduler.queue, self._clock()
         try:
             return await slices.run(partial(self._half, attempt, answers), self._attempts.go_on)
         except Interrupted:
-            self._scheduler.queue.put_back(attempt.queued, self._clock())
+            queue.put_back(attempt.queued, self._clock())
             return None
+        finally:
+            now = self._clock()
+            queue.attempted(attempt.queued.pod.namespace, now - began, now)
 
     def _is_given_up(self, attempt: Attempt) -> bool:
         """Return whether the attempt must not go on; then the pod is in a queue again, or gone."""

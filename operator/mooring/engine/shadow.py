@@ -24,6 +24,7 @@ from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.what_if import WhatIf, without_preemption
 from mooring.framework.decision import NodeScore
+from mooring.framework.evaluations import AttemptTooLongError
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.model.events import Action, ClusterEvent, Kind
@@ -169,7 +170,12 @@ class Shadow:
                 profile, bound.profile = bound.profile, None
                 if profile is None or not self._is_in_force(profile):
                     continue
-                self._keep_once_confirmed(bound, self._compared(bound.pod, bound.at, profile))
+                try:
+                    comparison = self._compared(bound.pod, bound.at, profile)
+                except AttemptTooLongError:
+                    bound.profile = profile
+                    break
+                self._keep_once_confirmed(bound, comparison)
                 if self._clock() >= until:
                     break
         self._drop_settled()
@@ -243,8 +249,12 @@ class Shadow:
             pod = self._due.popleft()
             if pod.uid in self._scheduler.without_profile:
                 profile = self._scheduler.profiles.shadow_of(pod, self._scheduler.cluster)
-                if profile is not None:
-                    self._keep(self._compared(pod, self._now(), profile))
+                try:
+                    if profile is not None:
+                        self._keep(self._compared(pod, self._now(), profile))
+                except AttemptTooLongError:
+                    self._due.appendleft(pod)
+                    return True
                 decided = True
         return decided
 
@@ -262,9 +272,15 @@ class Shadow:
                 self._due.append(pod)
 
     def _compared(self, pod: Pod, at: float, profile: ActiveProfile) -> _Comparison:
-        """Return the comparison, with the result `error` if, for example, a plugin fails."""
+        """Return the comparison, with the result `error` if, for example, a plugin fails.
+
+        Raises:
+            AttemptTooLongError: the next call goes on.
+        """
         try:
             return self._decided(pod, at, profile)
+        except AttemptTooLongError:
+            raise
         except Exception as error:
             if not isinstance(error, PluginFailed):
                 logger.exception("the shadow decision about pod %s failed", pod.key)

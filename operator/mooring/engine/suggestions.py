@@ -32,6 +32,7 @@ from mooring.engine.what_if import WhatIf, stays_on_its_node
 from mooring.framework.card_plugin import CardPlugin
 from mooring.framework.claim_report import ExplainsClaims
 from mooring.framework.decision import PodRef, TextAboutPods
+from mooring.framework.evaluations import AttemptTooLongError
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
@@ -205,9 +206,14 @@ class _Suggestions:
     ) -> Suggestion | None:
         """Return that these fit as they are, or None, with changed claims or without some pods.
 
-        Pauses after the decision.
+        Pauses after the decision, and goes on with one that takes longer than an attempt.
         """
-        rows = self._decided(members, changes, without)
+        while True:
+            try:
+                rows = self._decided(members, changes, without)
+                break
+            except AttemptTooLongError:
+                pause()
         examples = tuple(map(self._cluster.nodes.name, rows[:EXAMPLES].tolist()))
         pause()
         return Suggestion("as it is", 0.0, rows, examples, members) if len(rows) else None

@@ -26,6 +26,7 @@ __all__ = [
     "MOST_PER_ATTEMPT",
     "UNITS_PER_COUNT",
     "UNITS_PER_POD",
+    "AttemptTooLongError",
     "Cost",
     "Evaluation",
     "Evaluations",
@@ -44,6 +45,10 @@ UNITS_PER_COUNT: Final = 500
 """Units for beginning a count of pods, or going on with it."""
 UNITS_PER_POD: Final = 20
 """Units for looking at equivalent pods, and counting them."""
+
+
+class AttemptTooLongError(PluginFailed):
+    """An attempt has done as much as one may; what it has found out is kept for the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +137,10 @@ class Evaluations:
         """Begin an attempt, or another thing to find out, about a pod or a group of `members`."""
         self._left = self._most + _MOST_PER_MEMBER * members
 
+    def begin_hint(self) -> None:
+        """Begin a queueing hint, which is not worth much: if it takes long, the pod is tried."""
+        self._left = min(self._most, MOST_FOR_POD)
+
     def spend(self, units: int) -> None:
         """Charge the attempt with units for what has been found out, and is kept."""
         self._left -= units
@@ -142,10 +151,10 @@ class Evaluations:
         To be called before something that takes long. `doing` says what the attempt does.
 
         Raises:
-            PluginFailed: it has; the next attempt goes on.
+            AttemptTooLongError: it has; the next attempt goes on.
         """
         if self._left <= 0:
-            raise PluginFailed(
+            raise AttemptTooLongError(
                 f"{doing} takes longer than one attempt may; the next attempt goes on from there"
             )
         pause()
@@ -156,7 +165,7 @@ class Evaluations:
         A selector may select most pods of a cluster, and each of them may have other labels.
 
         Raises:
-            PluginFailed: that is more than one attempt may do.
+            AttemptTooLongError: that is more than one attempt may do.
         """
         for pods, key in wanted:
             while not cluster.is_counted(pods, key):

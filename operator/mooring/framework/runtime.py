@@ -568,8 +568,6 @@ def _called(
     """Call the method; record what it raises as a failure of the plugin."""
     try:
         return method(*arguments)
-    except Interrupted:
-        raise
     except BaseException as error:
         raise _failed(pipeline, plugin, point, error) from error
 
@@ -660,5 +658,7 @@ def _error(pipeline: Pipeline, plugin: Plugin, point: ExtensionPoint, problem: s
 def _failed(
     pipeline: Pipeline, plugin: Plugin, point: ExtensionPoint, error: BaseException
 ) -> PluginFailed:
+    if isinstance(error, Interrupted):
+        raise error
     pipeline.metrics.failed(point)
     return pipeline.failures.error(pipeline.blamed(plugin.name, point), error)

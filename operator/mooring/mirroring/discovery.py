@@ -2,8 +2,8 @@
 
 Servers differ by their version and flags, and are upgraded and downgraded under a running replica.
 So they are asked at intervals (`mooring.mirroring.reflectors`); a replica that finds other versions
-than at its start begins anew. During an upgrade several servers
-may answer in turns: a change counts once two looks, one after the other, have found it.
+than at its start begins anew. During an upgrade several servers may answer in turns. So two looks
+in a row must find that a kind is served, or is not any more, and ten that it has another version.
 """
 
 import logging
@@ -24,6 +24,10 @@ EXPECTED: Final[Mapping[Kind, Resource]] = {
     kind: resource for resource, kind in MIRRORED.items() if resource.group
 }
 """What every API server serves, unless a flag forbids it; the core group cannot be left out."""
+_LOOKS: Final = 2
+_LOOKS_AT_VERSION: Final = 10
+"""Looks in a row that must find a change. A replica that ends during an upgrade of several servers
+could find the former version at its start and end again."""
 _VERSIONS: Final[Mapping[Kind, tuple[Resource, ...]]] = {
     **{kind: (resource,) for kind, resource in EXPECTED.items()},
     **{
@@ -60,8 +64,8 @@ class Discovery:
         self._versioned = versioned
         self._version: str | None = None
         self._served: dict[Kind, Resource | None] = {}
-        self._seen_once: dict[Kind | None, object] = {}
-        """The changes that the last look was the first to find, by kind; None: of the version."""
+        self._changes: dict[Kind | None, tuple[object, int]] = {}
+        """What the last looks have found that is new, and how many; None: of the version."""
         self._troubles: dict[str, str] = {}
 
     @property
@@ -144,11 +148,13 @@ class Discovery:
         return True
 
     def _counts(self, about: Kind | None, found: object, known: object) -> bool:
-        """Return whether an answer counts: it is the known one, or the second in a row like it."""
-        again = about in self._seen_once and self._seen_once.pop(about) == found
-        if found == known or again:
+        """Return whether an answer counts: it is the known one, or so many in a row are like it."""
+        before, times = self._changes.pop(about, (found, 0))
+        times = times + 1 if before == found else 1
+        is_version = found is not None and known is not None
+        if found == known or times >= (_LOOKS_AT_VERSION if is_version else _LOOKS):
             return True
-        self._seen_once[about] = found
+        self._changes[about] = found, times
         return False
 
     def _note(self, kind: Kind, found: Resource | None) -> None:

@@ -24,7 +24,7 @@ from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.what_if import WhatIf, held_back, stays_on_its_node, without_preemption
 from mooring.framework.decision import PodRef
-from mooring.framework.evaluations import MOST_PER_ATTEMPT
+from mooring.framework.evaluations import MOST_PER_ATTEMPT, AttemptTooLongError
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
 from mooring.framework.registry import Registry
@@ -356,12 +356,19 @@ class WhatIfRunner:
     async def _of_unit(self, unit: "_Unit", what_if: WhatIf, nodes: int) -> list[DecisionInFull]:
         """Return the decisions about a unit.
 
+        An edited profile has nothing evaluated yet, which may take more turns than one.
+
         Raises:
             PluginError: a plugin fails.
         """
-        if unit.group is not None and unit.pipeline is not None:
-            return await self._group(unit, unit.pipeline, unit.group, what_if)
-        return [await self._scheduler.turn.run(partial(self._decide, unit, what_if, nodes))]
+        slices = TimeSlices(0.0, rest=REST, clock=self._clock)
+        while True:
+            try:
+                if unit.group is not None and unit.pipeline is not None:
+                    return await self._group(unit, unit.pipeline, unit.group, what_if)
+                return [await self._scheduler.turn.run(partial(self._decide, unit, what_if, nodes))]
+            except AttemptTooLongError:
+                await slices.pause()
 
     def _replaced(self, keys: Iterable[str]) -> Iterator[Uid]:
         """Yield the uids of the cluster's pods of these names."""

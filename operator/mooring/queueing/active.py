@@ -12,6 +12,7 @@ from mooring.framework.plugin import by_priority
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.runtime import run_sort_key
+from mooring.pausing import pause
 from mooring.queueing.heap import PodHeap
 
 __all__ = ["ActivePods", "ActivePodsByNamespace"]
@@ -25,27 +26,63 @@ class _Order(NamedTuple):
 
 
 class ActivePods:
-    """Pods to be scheduled; a pod whose ticket changed after it was added has left."""
+    """Pods to be scheduled; a pod whose ticket changed after it was added has left.
+
+    A namespace that rests has heaps of its own, so that the pods of others are found at once.
+    """
 
     def __init__(self) -> None:
-        self._heaps: dict[str, PodHeap[tuple[Any, ...]]] = {}
+        self._heaps: dict[tuple[str, str], PodHeap[tuple[Any, ...]]] = {}
+        """By the QueueSort plugin, and the namespace or ""."""
+        self._rests: dict[str, float] = {}
+        """Until when namespaces rest."""
+
+    def rest(self, namespace: str, until: float, now: float) -> None:
+        """Have pods of equal priority of other namespaces come before those of this one."""
+        with_heaps = {name for _, name in self._heaps}
+        self._rests = {
+            name: end for name, end in self._rests.items() if end > now or name in with_heaps
+        }
+        self._rests[namespace] = until
 
     def add(self, queued: QueuedPod) -> None:
         """Add the pod at the place that its QueueSort plugin gives it."""
         plugin, key = self._order(queued)
-        self._heaps.setdefault(plugin, PodHeap()).push(key, queued)
+        namespace = queued.pod.namespace if queued.pod.namespace in self._rests else ""
+        self._heaps.setdefault((plugin, namespace), PodHeap()).push(key, queued)
 
-    def pop(self) -> QueuedPod | None:
+    def pop(self, now: float) -> QueuedPod | None:
         """Remove and return the first pod; None if there is none."""
-        if len(self._heaps) == 1:
+        if len(self._heaps) == 1 and not self._rests:
             (heap,) = self._heaps.values()
             return heap.pop()
-        firsts = [
-            (by_priority(first[1]), number, heap)
-            for number, heap in enumerate(self._heaps.values())
-            if (first := heap.first()) is not None
-        ]
-        return min(firsts)[2].pop() if firsts else None
+        while (place := self._first(now)) is not None:
+            namespace, heap = place
+            found = heap.pop()
+            if found is None or namespace or found.pod.namespace not in self._rests:
+                return found
+            self.add(found)  # to the heap of its namespace, which began to rest meanwhile
+            pause()
+        return None
+
+    def _first(self, now: float) -> tuple[str, PodHeap[tuple[Any, ...]]] | None:
+        """Return the heap whose first pod is next, and its namespace; forget those that are empty.
+
+        Of pods of the highest priority, those come first that do not rest.
+        """
+        best: tuple[int, bool, float] | None = None
+        chosen: tuple[str, PodHeap[tuple[Any, ...]]] | None = None
+        for place, heap in tuple(self._heaps.items()):
+            _, namespace = place
+            rests = self._rests.get(namespace, now) > now
+            if (first := heap.first()) is None:
+                if namespace and not rests:
+                    del self._heaps[place]
+                continue
+            priority, since = by_priority(first[1])
+            if best is None or (priority, rests, since) < best:
+                best, chosen = (priority, rests, since), (namespace, heap)
+        return chosen
 
     def _order(self, queued: QueuedPod) -> _Order:
         """Return the plugin and its key for the pod; priority and time if the plugin fails."""
@@ -75,14 +112,17 @@ class ActivePodsByNamespace:
             pods = namespaces[queued.pod.namespace] = ActivePods()
         pods.add(queued)
 
-    def pop(self) -> QueuedPod | None:
+    def rest(self, namespace: str, until: float, now: float) -> None:
+        """Do nothing: namespaces take turns whatever their attempts take."""
+
+    def pop(self, now: float) -> QueuedPod | None:
         """Remove and return the first pod of the namespace whose turn it is; None without any."""
         while self._by_priority:
             priority = max(self._by_priority)
             namespaces = self._by_priority[priority]
             while namespaces:
                 namespace, pods = next(iter(namespaces.items()))
-                queued = pods.pop()
+                queued = pods.pop(now)
                 if queued is not None:
                     namespaces.move_to_end(namespace)
                     return queued

@@ -89,10 +89,6 @@ class SchedulingQueue:
         self._active = ActivePodsByNamespace() if namespaces_take_turns else ActivePods()
         self._backoff = PodHeap[float]()
         self._error_backoff = PodHeap[float]()
-        self._active_of = Counter[tuple[int, str]]()
-        """How many active pods of each priority there are, in each namespace and ("") in all."""
-        self._resting: dict[str, float] = {}
-        """Until when a namespace gives way to others, after a long attempt about its pods."""
         self._unschedulable = UnschedulablePods(self._events, hints)
         self._tickets = count(1)
         self._counts = dict.fromkeys(SubQueue, 0)
@@ -239,11 +235,7 @@ class SchedulingQueue:
             return None
         self._flush_backoff(self._backoff, now)
         self._flush_backoff(self._error_backoff, now)
-        queued = self._active.pop()
-        while queued is not None and self._gives_way(queued.pod, now):
-            queued.backoff_expiration = self._resting[queued.pod.namespace]
-            self._move_to_error_backoff(queued, now, _ATTEMPT_FAILED)
-            queued = self._active.pop()
+        queued = self._active.pop(now)
         if queued is None:
             queued = self._backoff.pop()
             if queued is None:
@@ -261,20 +253,7 @@ class SchedulingQueue:
         long. So nobody's pods take more than half of the time that others could use.
         """
         if seconds > _BRIEF_SECONDS:
-            self._resting = {name: until for name, until in self._resting.items() if until > now}
-            self._resting[namespace] = now + seconds
-
-    def _gives_way(self, pod: Pod, now: float) -> bool:
-        """Return whether the pod's namespace rests, and others have active pods like it."""
-        if self._resting.get(pod.namespace, now) <= now:
-            return False
-        own, all_of = self._active_keys(pod)
-        return self._active_of[all_of] > self._active_of[own]
-
-    def _active_keys(self, pod: Pod) -> tuple[tuple[int, str], tuple[int, str]]:
-        """Return under which keys an active pod is counted."""
-        priority = pod.spec.priority
-        return (priority, pod.namespace), (priority, "")
+            self._active.rest(namespace, now + seconds, now)
 
     def pop_specific(self, uid: Uid, now: float) -> QueuedPod | None:
         """Return this pod, in flight from now on (PopSpecificPod); None if gated or unknown."""
@@ -516,8 +495,6 @@ class SchedulingQueue:
         queued.times.enter(_STATES[queue], now)
         self._counts[queue] += 1
         if queue is SubQueue.ACTIVE:
-            for key in self._active_keys(queued.pod):
-                self._active_of[key] += 1
             self._active.add(queued)
         elif queue is SubQueue.UNSCHEDULABLE:
             self._unschedulable.add(queued, since)
@@ -528,11 +505,6 @@ class SchedulingQueue:
             self._counts[queued.queue] -= 1
         if queued.queue is SubQueue.UNSCHEDULABLE:
             self._unschedulable.remove(queued.pod.uid)
-        elif queued.queue is SubQueue.ACTIVE:
-            for key in self._active_keys(queued.pod):
-                self._active_of[key] -= 1
-                if not self._active_of[key]:
-                    del self._active_of[key]
         queued.queue = None
         queued.ticket = next(self._tickets)
 

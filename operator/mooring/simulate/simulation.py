@@ -200,7 +200,7 @@ class Simulation:
                 active.add(queued)
                 waiting[pod.key] = queued
                 chosen.append(profile)
-        while (first := active.pop()) is not None:
+        while (first := active.pop(0.0)) is not None:
             if waiting.pop(first.pod.key, None) is None:
                 continue  # it was decided about with its group
             group = group_of(first.pod, first.pipeline, self.cluster)

@@ -411,7 +411,8 @@ async def test_nothing_is_assumed_when_the_scheduler_stops_while_it_decides_abou
     engine = Engine(client, *(node(n) for n in "abc"), pod_group("g", 3), clock=ticking())
     engine.pending(*members("g", 3, ports=(80,)))
     run = asyncio.create_task(engine.loop.run())
-    await until(lambda: not engine.scheduler_state.queue.counts()[SubQueue.ACTIVE])
+    queue = engine.scheduler_state.queue
+    await until(lambda: not queue.counts()[SubQueue.ACTIVE], in_pauses=True)
     engine.loop.halt()
     await run
     assert not engine.scheduler_state.state.pods.assumed
@@ -623,7 +624,7 @@ async def test_other_tasks_run_while_victims_for_a_group_are_searched_for(
 ) -> None:
     engine = preempting(client)
     with engine.running():
-        await until(lambda: paused.pauses > 2)
+        await until(lambda: paused.pauses > 2, in_pauses=True)
         assert not bindings.deleted
         paused.goes_on = True
         await until(lambda: bindings.deleted == ["victim"])
@@ -644,7 +645,7 @@ async def test_a_group_whose_minimum_is_lowered_is_tried_again(
         if paused.goes_on:
             await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 2)
         else:
-            await until(lambda: paused.pauses)
+            await until(lambda: paused.pauses, in_pauses=True)
         engine.scheduler_state.turn.post(lambda: set_minimum(engine, 1))
         paused.goes_on = True
         await until(lambda: len(bindings.made) == 1)

@@ -220,7 +220,7 @@ class GroupCycle:
     async def _decide(self, attempt: _GroupAttempt, slices: TimeSlices) -> Sequence[Needed]:
         """Decide about the members, or return what is needed from extenders first."""
         metrics, profile = attempt.pipeline.metrics, attempt.pipeline.profile
-        outer = metrics.begin_attempt()
+        outer, began = metrics.begin_attempt(), self._clock()
         metrics.begin_decision()
         attempt.pipeline.evaluations.begin_attempt(len(attempt.members))
         try:
@@ -234,6 +234,8 @@ class GroupCycle:
         finally:
             metrics.end_decision(profile, of="podgroup")
             metrics.end_attempt(outer)
+            now = self._clock()
+            self._scheduler.queue.attempted(attempt.group.key.namespace, now - began, now)
         return ()
 
     def _binding_of(self, group: PodGroupState) -> GroupBinding | None:

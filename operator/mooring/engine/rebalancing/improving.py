@@ -11,6 +11,7 @@ from mooring.engine.rebalancing.estimates import Estimate, estimates
 from mooring.engine.rebalancing.movable import created_anew
 from mooring.engine.rebalancing.plan import Move, Step
 from mooring.engine.rebalancing.planning import NOWHERE_ELSE, Planning
+from mooring.framework.evaluations import AttemptTooLongError
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.pod import Pod
 from mooring.pausing import pause
@@ -114,6 +115,8 @@ def _compared(planning: Planning, pod: Pod) -> Compared | None:
     planning.budget.spend(1)
     try:
         found = compared(pod, planning.pipeline, planning.what_if, planning.trial)
+    except AttemptTooLongError:
+        return None
     except PluginFailed:
         planning.refuse(pod, _FAILED)
         return None

@@ -32,6 +32,7 @@ from mooring.engine.rebalancing.running_step import PassedOver, RunningStep, Sto
 from mooring.engine.rebalancing.under_way import Result, UnderWay, about
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import PodRef, TextAboutPods
+from mooring.framework.evaluations import AttemptTooLongError
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.kube.errors import ApiError, DisruptionBudgetError, KubeError, NotWantedError, explain
 from mooring.kube.recorder import EventRecorder, ObjectRef
@@ -342,7 +343,8 @@ class ProfileRebalancing:
     def _begins(self, running: RunningStep, begun: Sequence[UnderWay]) -> bool:
         """Begin the moves if they are possible now, and return whether they are.
 
-        If they are not, they may be when the moves before them have ended.
+        If they are not, they may be when the moves before them have ended. If it takes too long
+        to find out, the next call goes on.
 
         Raises:
             Stopped: They are not, and no move before them is under way.
@@ -350,7 +352,10 @@ class ProfileRebalancing:
         parts, moves = self._parts, [each.move for each in begun]
         self._check_going_on()
         self._check_unchanged(running, moves)
-        why = running.why_not(moves, parts.rests.resting())
+        try:
+            why = running.why_not(moves, parts.rests.resting())
+        except AttemptTooLongError:
+            return False
         if why is None:
             running.hold_room()
             for each in begun:

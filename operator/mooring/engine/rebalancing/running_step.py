@@ -21,6 +21,7 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.what_if import WhatIf, without_preemption
 from mooring.framework.card_plugin import assign_devices
 from mooring.framework.decision import TextAboutPods
+from mooring.framework.evaluations import AttemptTooLongError
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.model.node import Node
 from mooring.model.pod import Pod
@@ -114,6 +115,9 @@ class RunningStep:
         """Return why these moves, the next ones, are not to be made now; None if they are.
 
         Pods and controllers of the uids in `resting` are left alone.
+
+        Raises:
+            AttemptTooLongError: the next call goes on.
         """
         look = self._look(resting)
         for move in moves:
@@ -122,6 +126,8 @@ class RunningStep:
                 return about(f"{{}} {refusal}", move.pod)
         try:
             return self._why_in_vain(moves, look)
+        except AttemptTooLongError:
+            raise
         except PluginFailed as failed:
             return text_of(failed)
 
@@ -301,6 +307,7 @@ class _Look:
 
     def put(self, trial: Trial, pod: Pod, row: int) -> None:
         """Add the pod on the row, with devices."""
+        self.movable.pipeline.evaluations.begin_attempt()
         trial.add(pod, row)
         assign_devices(self.movable.pipeline.reserve, pod, row)
 

@@ -24,7 +24,14 @@ class Budget:
         evaluations: What one attempt may do; None where nothing else waits for it.
     """
 
-    __slots__ = ("_evaluations", "_least_on_node", "_left", "_left_on_node", "_steps_on_node")
+    __slots__ = (
+        "_evaluations",
+        "_least_on_node",
+        "_left",
+        "_left_before",
+        "_left_on_node",
+        "_steps_on_node",
+    )
 
     def __init__(
         self,
@@ -33,14 +40,19 @@ class Budget:
         least_on_node: int = 0,
         evaluations: Evaluations | None = None,
     ) -> None:
-        self._left = steps
+        self._left = self._left_before = steps
         self._left_on_node = self._steps_on_node = steps_on_node
         self._least_on_node = least_on_node
         self._evaluations = evaluations
 
     def begin_node(self) -> None:
         """Begin to count the steps of the next node."""
+        self._left_before = self._left
         self._left_on_node = min(self._steps_on_node, max(self._left, self._least_on_node))
+
+    def undo_node(self) -> None:
+        """Do not count the steps of this node: its search has not ended, and begins anew."""
+        self._left = self._left_before
 
     def work(self, units: int) -> None:
         """Charge the attempt with work, in the units of `Evaluations`."""

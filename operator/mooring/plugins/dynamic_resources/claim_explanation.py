@@ -12,7 +12,7 @@ from mooring.framework.claim_report import (
     ExcludedDevices,
     RequestReport,
 )
-from mooring.framework.plugin_failures import PluginFailed
+from mooring.framework.evaluations import AttemptTooLongError
 from mooring.model.pod import Pod
 from mooring.model.resource_claims import PodClaim, ResourceClaim
 from mooring.model.wording import plural
@@ -147,7 +147,7 @@ def devices_excluded(
             totals.add(allocator.explain(node.name, node.labels, nodes.pools(row)), count)
         except AllocationError as failed:
             error = error or failed.text[:_MOST_CHARACTERS]
-        except PluginFailed:
+        except AttemptTooLongError:
             break
         seen += count
     reports = [
@@ -164,7 +164,10 @@ def devices_to_free(
     classes: NodeClasses,
     allocator: Allocator,
 ) -> Iterator[tuple[int, int]]:
-    """Yield the rows where devices that are freed may help, and how many must be, at least."""
+    """Yield the rows where devices that are freed may help, and how many must be, at least.
+
+    There are fewer if an attempt has no time for all.
+    """
     numbers, first = np.unique(classes.numbers[rows], return_index=True)
     for number, index in [*zip(numbers.tolist(), first.tolist(), strict=True)][:_MOST_CLASSES]:
         node = cluster.node(int(rows[index]))
@@ -174,6 +177,8 @@ def devices_to_free(
             asked = allocator.explain(node.name, node.labels, nodes.pools(int(rows[index])))
         except AllocationError:
             continue
+        except AttemptTooLongError:
+            return
         lacking = _lacking(asked)
         if lacking is not None:
             alike = rows[classes.numbers[rows] == number]

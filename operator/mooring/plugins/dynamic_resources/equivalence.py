@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from mooring.framework.evaluations import Evaluations
+from mooring.framework.evaluations import AttemptTooLongError, Evaluations
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.node import Node
 from mooring.model.resource_claims import Allocation, DeviceId, ResourceClaim
@@ -691,6 +691,9 @@ class EquivalentNodes:
                 if not error.on_node:
                     raise AllocationError(_said_of(claims, searches.claims, error.text)) from None
                 result = error
+            except AttemptTooLongError:
+                searches.budget.undo_node()
+                raise
             score = sum(map(score_of, claims, result)) if isinstance(result, list) else 0
             known.put(number, result, searches.moves, score)
             searches.budget.pause()

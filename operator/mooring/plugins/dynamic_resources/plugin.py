@@ -206,7 +206,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             for positions, waiting in claims.on_nodes(nodes):
                 self._evaluations.begin_attempt()
                 classes = self._nodes.classes(self._cluster, waiting)
-                allocator = self._allocator(waiting, Budget())
+                allocator = self._allocator(waiting, Budget(evaluations=self._evaluations))
                 found += devices_to_free(
                     rows[positions], self._cluster, self._nodes, classes, allocator
                 )

@@ -128,7 +128,7 @@ class Rules:
         nodes = self._changed_nodes(pod, event, cluster)
         if not len(nodes):
             return QueueingHint.SKIP
-        self._evaluations.begin_attempt()
+        self._evaluations.begin_hint()
         return queue_if(self.filter(pod, nodes, None).any())
 
     def _is_about(self, pod: Pod, event: ClusterEvent) -> bool:
