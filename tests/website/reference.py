@@ -113,11 +113,11 @@ def with_settings(page: str) -> str:
 
 
 def _row(setting: "Field[Any]") -> str:
-    """Return the row of a setting: its flag, its variable, its default and what it means."""
+    """Return the row of a setting: its flag, its default and what it means."""
     name, default = setting.name.replace("_", "-"), setting.default
     flag = f"`--{name}` / `--no-{name}`" if isinstance(default, bool) else f"`--{name}`"
     written = f"`{default}`" if isinstance(default, str) else "none"
     if isinstance(default, int | float):
         written = str(default).lower() if isinstance(default, int) else f"{default:g}"
     text = setting.metadata["text"]
-    return f"| {flag} | `MOORING_{setting.name.upper()}` | {written} | {text} |\n"
+    return f"| {flag} | {written} | {text} |\n"
