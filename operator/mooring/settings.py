@@ -123,7 +123,9 @@ class RunSettings:
         "below `/a/`.",
     )
     log_level: str = _setting(
-        "info", "The least severe messages that are logged.", click.Choice(LEVELS)
+        "info",
+        "The least severe messages that are logged: `debug`, `info`, `warning` or `error`.",
+        click.Choice(LEVELS),
     )
     log_format: str = _setting(
         "text",
