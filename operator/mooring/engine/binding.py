@@ -1,4 +1,8 @@
-"""Binds an assumed pod: the end of its wait at Permit, PreBind, Bind and PostBind."""
+"""Binds an assumed pod: the end of its wait at Permit, PreBind, Bind and PostBind.
+
+Whoever calls a binding off cancels its task, so that the pod is unreserved at once, wherever it
+waits. A Binding that was sent cannot be taken back: nothing calls it off, and its answer counts.
+"""
 
 import asyncio
 import logging

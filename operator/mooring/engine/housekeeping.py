@@ -1,4 +1,8 @@
-"""Periodic work of the scheduler."""
+"""Periodic work of the scheduler.
+
+A binding that the watch has not shown after a minute is looked up, because the watch may never show
+it: the API server also binds a pod that has just ended, and neither watch of pods tells of that.
+"""
 
 import asyncio
 import logging

@@ -221,10 +221,8 @@ class PodGroupPostFilterPlugin(PostFilterPlugin, Protocol):
     def pod_group_post_filter(self, state: PodGroupPostFilterState) -> GroupPreemption:
         """Return a nomination of all members, or why the plugin has none.
 
-        It pauses where it calls `state.place`, or `mooring.pausing.pause` at the head of a loop: no
-        trial of its own may be open there. If nodes or members are not what they were after a
-        pause, an exception ends it and the method runs again; and so it is if the members do not
-        fit on the nominated nodes once the victims are gone.
+        It pauses in `state.place`, and where it calls `mooring.pausing.pause` at the head of a
+        loop. The cluster does not change meanwhile.
         """
 
 

@@ -1,4 +1,7 @@
-"""Writes the statuses of objects: of each the newest alone, until it is written or refused."""
+"""Writes the statuses of objects: of each the newest alone, until it is written or refused.
+
+Each kind of object has a few workers of its own, so that no kind holds up another or the bindings.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """Plans which running pods of one profile to move.
 
 The planner changes nothing. It makes each move in a trial on the live state, in which all moves
-before it are made, by the decision that the profile would make today.
+before it are made, by the decision that the profile would make today. It leaves out PostFilter,
+because plans preempt nobody; pods that an extender cares for, because it calls none; and nodes that
+are cordoned, not ready or tainted by the node controller, because drains move their pods.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -1,4 +1,8 @@
-"""The claims of a pod: which they are, and whether the pod can be scheduled with them at all."""
+"""The claims of a pod: which they are, and whether the pod can be scheduled with them at all.
+
+Members of a group use what one of them holds. The first at PreBind writes the allocation, and the
+others add their reservations.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
