@@ -206,6 +206,22 @@ async def test_what_is_delivered_may_pause_and_others_have_no_turn_then() -> Non
     assert notes.done == ["began", "ended", "other0"]
 
 
+async def test_what_comes_while_the_turn_is_handed_over_is_done_soon() -> None:
+    """A task in `between` that waits until nobody has the turn gets it for a moment."""
+    turn, notes = Turn(), Notes()
+
+    async def deliver() -> None:
+        await turn.deliver(notes.note("told"), 0, TimeSlices())
+
+    async with turn:
+        waiting = asyncio.create_task(turn.between(notes.in_steps, "step", 1))
+        await settle()
+    await deliver()
+    await waiting
+    await settle()
+    assert sorted(notes.done) == ["step0", "told"]
+
+
 async def test_a_full_inbox_holds_up_whoever_delivers() -> None:
     turn, notes, slices = Turn(), Notes(), TimeSlices()
 

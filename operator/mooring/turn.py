@@ -115,7 +115,7 @@ class Turn:
 
         In another task's turn the call is left in the inbox; this waits only while that is full.
         """
-        if not self._is_taken:
+        if self.holder is None:
             async with self:
                 await slices.run(call)
             return

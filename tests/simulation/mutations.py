@@ -413,7 +413,7 @@ MUTATIONS: Final = (
         "changed-in-an-attempt",
         "what a watch tells is taken over in the middle of an attempt",
         "turn.py",
-        "        if not self._is_taken:\n            async with self:\n"
+        "        if self.holder is None:\n            async with self:\n"
         "                await slices.run(call)\n            return\n",
         "        await slices.run(call)\n        return\n",
     ),
