@@ -26,6 +26,7 @@ VARIES: Final = (
     (re.compile(r"Kubernetes 1\.\d+"), "Kubernetes 1.N"),
     (re.compile(r"no new claims to deallocate, "), ""),  # until 1.36
     (re.compile(r" from \S+ namespace"), ""),  # what a newer kubectl says
+    (re.compile(r"^reading .*\n", re.MULTILINE), ""),  # what a busy machine shows meanwhile
     (re.compile(r" +"), " "),  # columns are as wide as the ages in them
 )
 
