@@ -37,12 +37,8 @@ class ActivePods:
         self._rests: dict[str, float] = {}
         """Until when namespaces rest."""
 
-    def rest(self, namespace: str, until: float, now: float) -> None:
+    def rest(self, namespace: str, until: float) -> None:
         """Have pods of equal priority of other namespaces come before those of this one."""
-        with_heaps = {name for _, name in self._heaps}
-        self._rests = {
-            name: end for name, end in self._rests.items() if end > now or name in with_heaps
-        }
         self._rests[namespace] = until
 
     def add(self, queued: QueuedPod) -> None:
@@ -53,10 +49,12 @@ class ActivePods:
 
     def pop(self, now: float) -> QueuedPod | None:
         """Remove and return the first pod; None if there is none."""
+        if self._rests:
+            self._rests = {name: until for name, until in self._rests.items() if until > now}
         if len(self._heaps) == 1 and not self._rests:
             (heap,) = self._heaps.values()
             return heap.pop()
-        while (place := self._first(now)) is not None:
+        while (place := self._first()) is not None:
             namespace, heap = place
             found = heap.pop()
             if found is None or namespace or found.pod.namespace not in self._rests:
@@ -65,7 +63,7 @@ class ActivePods:
             pause()
         return None
 
-    def _first(self, now: float) -> tuple[str, PodHeap[tuple[Any, ...]]] | None:
+    def _first(self) -> tuple[str, PodHeap[tuple[Any, ...]]] | None:
         """Return the heap whose first pod is next, and its namespace; forget those that are empty.
 
         Of pods of the highest priority, those come first that do not rest.
@@ -74,7 +72,7 @@ class ActivePods:
         chosen: tuple[str, PodHeap[tuple[Any, ...]]] | None = None
         for place, heap in tuple(self._heaps.items()):
             _, namespace = place
-            rests = self._rests.get(namespace, now) > now
+            rests = namespace in self._rests
             if (first := heap.first()) is None:
                 if namespace and not rests:
                     del self._heaps[place]
@@ -112,7 +110,7 @@ class ActivePodsByNamespace:
             pods = namespaces[queued.pod.namespace] = ActivePods()
         pods.add(queued)
 
-    def rest(self, namespace: str, until: float, now: float) -> None:
+    def rest(self, namespace: str, until: float) -> None:
         """Do nothing: namespaces take turns whatever their attempts take."""
 
     def pop(self, now: float) -> QueuedPod | None:

@@ -253,7 +253,7 @@ class SchedulingQueue:
         long. So nobody's pods take more than half of the time that others could use.
         """
         if seconds > _BRIEF_SECONDS:
-            self._active.rest(namespace, now + seconds, now)
+            self._active.rest(namespace, now + seconds)
 
     def pop_specific(self, uid: Uid, now: float) -> QueuedPod | None:
         """Return this pod, in flight from now on (PopSpecificPod); None if gated or unknown."""
