@@ -1,6 +1,7 @@
 """One replica as a whole, against a small API server; with a cluster worth the name: tests/e2e."""
 
 import asyncio
+import logging
 import os
 import re
 import signal
@@ -439,6 +440,25 @@ async def test_a_leader_that_cannot_work_gives_the_lease_up(
     assert cluster.holder == ""
     assert cluster.ends == []
     assert "this replica cannot work and gives the lease up: not watched for" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("minor", "line"),
+    [
+        ("37", "the API server is 1.37, whose rules apply"),
+        ("36", "the API server is 1.36, whose rules apply"),
+        ("99", "1.99"),
+    ],
+)
+async def test_a_replica_says_at_its_start_by_which_rules_it_decides(
+    minor: str, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Cluster()
+    cluster.minor = minor
+    with caplog.at_level(logging.INFO):
+        async with electing(cluster):
+            await until(lambda: cluster.bindings)
+    assert line in caplog.text
 
 
 async def test_a_replica_whose_server_has_another_version_stops_in_order_to_begin_anew(

@@ -542,12 +542,11 @@ class Scheduler:
         self._environment.end_process(self._exit_code)
 
     def _follow_server(self, version: str) -> None:
-        """Decide by the rules of the API server's version; end if that is another than before."""
+        """Decide by the rules of the API server's version; end if they are others than before."""
         scheduler = self.engine.scheduler
         before, has_begun = scheduler.state.server_version, scheduler.profiles.in_force
-        if rules_of_server(version) is scheduler.state.kubernetes:
-            scheduler.state.follow_server(version)
-        elif before or has_begun:
+        is_other = rules_of_server(version) is not scheduler.state.kubernetes
+        if is_other and (before or has_begun):
             self._begin_anew(f"the API server is {version}, and was {before or 'not known'}")
         else:
             self.engine.follow_server(version)

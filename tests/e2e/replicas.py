@@ -117,9 +117,9 @@ class Replica:
         os.kill(self._program.pid, signal.SIGTERM)
         return self.wait()
 
-    def wait(self) -> int | None:
-        """Return the exit code once it has ended."""
-        return self._program.wait(WAIT_SECONDS)
+    def wait(self, seconds: float = WAIT_SECONDS) -> int | None:
+        """Return the exit code once it has ended, after so many seconds at most."""
+        return self._program.wait(seconds)
 
     def kill(self) -> None:
         """Kill the process in the middle of whatever it does."""

@@ -31,6 +31,8 @@ UPGRADES: Final = [*pairwise(WITH_GROUPS)]
 BEFORE_1_36: Final = [
     each for each in built_releases(SERVER_PROGRAMS) if each.mutating_admission_policy == "v1beta1"
 ]
+_NOTICED_SECONDS = 240.0
+"""Ten looks at the API server, 15 seconds apart, and the end of the process."""
 
 
 class Server:
@@ -46,7 +48,7 @@ class Server:
         """Replace the server, wait until the scheduler ends for it, and start the next one."""
         flags = release.pod_group_flags()["kube-apiserver"] if groups else ()
         self.plane.replace_server(_programs(release), flags)
-        assert self.scheduler.wait() == 1
+        assert self.scheduler.wait(_NOTICED_SECONDS) == 1
         assert self.scheduler.says(f"the API server is {release.minor}, and was ")
         with self.plane.access.client() as client:
             lease = client.get(LEASE)
@@ -102,6 +104,7 @@ def _programs(release: Release) -> Path:
 # Of a release that is not built there is no test, so that none is skipped.
 if UPGRADES:
 
+    @pytest.mark.timeout(900)  # it waits twice until another version has been seen ten times
     @pytest.mark.parametrize(("old", "new"), UPGRADES, ids=lambda release: release.minor)
     def test_an_upgrade_and_a_downgrade_are_followed_once_the_scheduler_is_started_again(
         old: Release, new: Release, tmp_path: Path

@@ -227,7 +227,7 @@ class Engine:
     def follow_server(self, version: str) -> None:
         """Decide by the rules of an API server of this version, such as 1.37.
 
-        To be called before any profile is in force.
+        To be called before any profile is in force, or if the rules stay the same.
         """
         self.scheduler.state.follow_server(version)
         if (unknown := unknown_server(version)) is not None:
