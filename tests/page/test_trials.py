@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -431,8 +432,9 @@ async def test_a_node_may_go_when_a_group_has_got_it() -> None:
     trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
 
     async def last(namespaces: Iterable[str]) -> frozenset[str]:
-        """Delete the node when the trial pauses, which it does after the decision."""
-        asyncio.get_running_loop().call_soon(shared.state.delete, Kind.NODE, "b")
+        """Delete the node, as a watch does, when the trial pauses after the decision."""
+        delete = partial(shared.state.delete, Kind.NODE, "b")
+        asyncio.get_running_loop().call_soon(shared.turn.post, delete)
         return frozenset(namespaces)
 
     manifests = text(gang("train", 1), pod("m0", cpu="6", labels={GROUP: "train"}))
