@@ -133,18 +133,21 @@ class CacheComparer:
         listing = await self._client.list_all(
             compared.resource, selectors=compared.selectors, metadata_only=True
         )
-        listed = {item["metadata"]["uid"]: item["metadata"] for item in listing.items}
+        slices = TimeSlices(clock=self._clock)  # there may be 100,000 of them
+        listed = dict[str, Mapping[str, Any]]()
+        for item in listing.items:
+            listed[item["metadata"]["uid"]] = item["metadata"]
+            await slices.pause()
         self._in_doubt[compared.resource] = in_flight.difference(listed)
-        slices = TimeSlices(0.0, clock=self._clock)
-        await slices.pause()
-        missed = [(key, uid) for uid, key in known.items() if uid not in listed]
-        for key, uid in missed:
-            compared.gone(key, uid)
-            await slices.pause()  # each takes as long as a small decision
+        missed = 0
+        for uid, key in known.items():
+            if uid not in listed:
+                compared.gone(key, uid)
+                missed += 1
+            await slices.pause()
         if missed:
-            one = len(missed) == 1
-            what = compared.resource.kind.lower() if one else compared.resource
-            logger.info("%d %s had gone unnoticed", len(missed), what)
+            what = compared.resource.kind.lower() if missed == 1 else compared.resource
+            logger.info("%d %s had gone unnoticed", missed, what)
         versions = self._unusable.get(compared.resource, {})
         self._unusable[compared.resource] = {u: v for u, v in versions.items() if u in listed}
         if unknown := await self._unknown(compared, listed):
@@ -162,7 +165,7 @@ class CacheComparer:
             known = compared.knows(_key(compared.resource, metadata), uid)
             if not known and unusable.get(uid) != metadata["resourceVersion"]:
                 found[uid] = metadata
-            await slices.pause()  # there may be 100,000 of them
+            await slices.pause()
         return found
 
     async def _hand_over(
@@ -173,8 +176,11 @@ class CacheComparer:
         Otherwise objects that become unknown again each time would keep the others from their turn.
         """
         found, last = 0, self._last_read.get(compared.resource, "")
-        by_key = {_key(compared.resource, metadata): metadata for metadata in unknown}
-        await asyncio.sleep(0)  # of 100,000 objects, this step and the next take long each
+        slices, by_key = TimeSlices(clock=self._clock), dict[str, Mapping[str, Any]]()
+        for metadata in unknown:
+            by_key[_key(compared.resource, metadata)] = metadata
+            await slices.pause()
+        await asyncio.sleep(0)  # of 100,000 objects, the next step takes long
         for key in nsmallest(MOST_FETCHED, by_key, key=lambda key: (key <= last, key)):
             metadata = by_key[key]
             self._last_read[compared.resource] = key
