@@ -13,6 +13,7 @@ from mooring.engine.groups.search import Assignment, SearchedMembers
 from mooring.engine.groups.trials import TrialSearch
 from mooring.framework.diagnosis import Diagnosis
 from mooring.model.pod import Pod, Uid
+from mooring.pausing import pause
 from mooring.state.columns import IntArray
 
 __all__ = ["GroupSearch"]
@@ -41,13 +42,16 @@ class GroupSearch:
         The state is as before afterwards. Once the budget is spent, hardly anything is tried.
         """
         members, extended = self.searched.members, self.searched.extended
+        pause()  # there may be 50,000 members
         specs = len({(pod.spec, extended.get(pod.uid)) for pod in members})
         if specs > _MOST_SPECS:
             what = "specs or answers of extenders" if extended else "specs"
             cause = f"its members have {specs} different {what}, and at most {_MOST_SPECS} can be"
             return Assignment({}, len(members), 0, cause=f"{cause} placed together")
+        pause()
         with self.searched.trial() as trial:
             counted = self.counting.all_counted()
+            pause()
             allowed = self.searched.allowed(candidates)
             if counted is None:
                 return self._trials.place(allowed, trial)

@@ -20,6 +20,7 @@ from mooring.framework.post_filter import (
 )
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
+from mooring.pausing import pause
 from mooring.plugins.default_preemption.candidates import split_by_budgets
 from mooring.plugins.default_preemption.victims import (
     leaves_for,
@@ -66,12 +67,15 @@ class _Unit:
 def preempt_for_group(state: PodGroupPostFilterState) -> GroupPreemption:
     """Return the victims without which the group fits, and its nodes; or why there are none."""
     cluster, limits = state.cluster, state.limits
+    pause()  # there may be 50,000 members
     definition = state.group.definition
     never = definition is not None and definition.preempts is False
     if never or not all(pod.spec.preempts for pod in state.members):
         return NotEligible(_NEVER)
+    pause()
     if _awaits_victims(state):
         return NotEligible(_TERMINATING)
+    pause()
     units = sorted(_potential(state), key=lambda unit: unit.importance)[-_MOST_UNITS:]
     evictions, strict = cluster.evictions, limits.strict
     split = split_by_budgets(
@@ -114,6 +118,7 @@ def _awaits_victims(state: PodGroupPostFilterState) -> bool:
     cluster, waiting = state.cluster, state.group.unscheduled
     if any(map(cluster.evictions.awaits_victims, waiting.values())):
         return True
+    pause()
     nominees = map(cluster.nominations.get, waiting)
     rows = {nominee.row for nominee in nominees if nominee is not None}
     there = (placed.pod for row in rows for placed in cluster.pods_on(row))
