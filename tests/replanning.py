@@ -6,13 +6,11 @@ from typing import Any, Final
 
 from deciding import Deciding
 from mooring.engine.groups.budget import SearchBudget
-from mooring.engine.rebalancing.movable import Movable
 from mooring.engine.rebalancing.plan import Plan
 from mooring.engine.rebalancing.planner import Planner
 from mooring.engine.rebalancing.planning import Planning
 from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.result_cache import ResultCache
-from mooring.engine.what_if import WhatIf
 from mooring.framework.decision import PodRef
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
@@ -69,11 +67,15 @@ class Replanning(Deciding):
 
     def planning(self, budget: SearchBudget | None = None) -> Planning:
         """Return what the searches of one plan share; all pods are of the profile."""
-        pipeline, budget = self.pipeline, budget or SearchBudget(MANY)
-        what_if = WhatIf(self.cluster, ResultCache(self.state.nodes))
-        movable = Movable(self.section, self.cluster, pipeline, (), lambda: NOW)
-        trial = PlanTrial(what_if, pipeline)
-        return Planning(what_if, pipeline, trial, budget, movable, self.section, lambda _: True)
+        trial = PlanTrial(
+            self.cluster,
+            ResultCache(self.state.nodes),
+            self.pipeline,
+            self.section,
+            now=lambda: NOW,
+            budget=budget or SearchBudget(MANY),
+        )
+        return Planning(trial, lambda _: True)
 
     def plan(self, only_for: PodRef | GroupKey | None = None, **arguments: Any) -> Plan:
         """Return the plan; the arguments are those of the planner."""

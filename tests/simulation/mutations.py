@@ -261,7 +261,7 @@ MUTATIONS: Final = (
         "moves-not-checked",
         "rebalancing does not look again whether a move is of use yet",
         "engine/rebalancing/running_step.py",
-        "return self._why_in_vain(moves, look)",
+        "return self._why_in_vain(trial, moves)",
         "return None",
     ),
     Mutation(

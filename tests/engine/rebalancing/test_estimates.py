@@ -3,8 +3,8 @@
 import pytest
 
 from devices.objects import gpu_node, share_pod
-from mooring.engine.rebalancing.comparing import compared
 from mooring.engine.rebalancing.estimates import Estimate, estimates
+from mooring.engine.rebalancing.improving import compared
 from mooring.testing.builders import node
 from replanning import Replanning, owned
 
@@ -13,10 +13,8 @@ ON_SSD = {"disk": "ssd"}
 
 def estimated(replanning: Replanning) -> list[Estimate] | None:
     """Return the estimates for all pods."""
-    planning = replanning.planning()
     pods = [placed.pod for placed in replanning.state.pods]
-    with planning.trial:
-        return estimates(pods, planning.pipeline, planning.what_if)
+    return estimates(replanning.planning().trial, pods)
 
 
 def test_estimates_by_nodes_alone_are_what_decisions_say() -> None:
@@ -28,14 +26,13 @@ def test_estimates_by_nodes_alone_are_what_decisions_say() -> None:
     found = estimated(replanning)
     assert found is not None
     assert sum(len(each.pods) for each in found) == 9
-    planning = replanning.planning()
-    with planning.trial:
-        for estimate in found:
-            assert (estimate.exact, estimate.suspect) == (True, False)
-            for each in estimate.pods:
-                better = compared(each, planning.pipeline, planning.what_if, planning.trial)
-                assert estimate.gain == (better.gain if better is not None else estimate.gain)
-                assert (better is not None) == (estimate.gain > 0) or estimate.gain == 0
+    trial = replanning.planning().trial
+    for estimate in found:
+        assert (estimate.exact, estimate.suspect) == (True, False)
+        for each in estimate.pods:
+            better = compared(trial, each)
+            assert estimate.gain == (better.gain if better is not None else estimate.gain)
+            assert (better is not None) == (estimate.gain > 0) or estimate.gain == 0
 
 
 @pytest.mark.parametrize("over", [True, False])

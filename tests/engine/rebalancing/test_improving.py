@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from mooring.engine.rebalancing.improving import Compared, compared
 from mooring.policy.rebalancing import Goal
-from mooring.testing.builders import node, pod, service
+from mooring.testing.builders import node, pod, service, uid_of
 from replanning import Replanning, moves, owned
 
 ON_SSD = {"disk": "ssd"}
@@ -18,6 +19,51 @@ def near(**labels: str) -> dict[str, Any]:
 
 def required(kind: str, term: dict[str, Any]) -> dict[str, Any]:
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def found(replanning: Replanning) -> Compared | None:
+    """Return the comparison of the pod "web"."""
+    placed = replanning.cluster.pod(uid_of("web"))
+    assert placed is not None
+    return compared(replanning.planning().trial, placed.pod)
+
+
+def test_a_pod_on_the_best_node_is_not_compared() -> None:
+    assert found(Replanning(node("a"), owned("web", node="a"))) is None
+
+
+def test_both_nodes_are_scored_without_the_pod() -> None:
+    replanning = Replanning(
+        node("a", cpu="4"),
+        node("b", cpu="4"),
+        owned("web", cpu="2", memory="1Gi", node="a"),
+        owned("other", cpu="1", memory="1Gi", node="a"),
+    )
+    better = found(replanning)
+    assert better is not None
+    assert (better.move.source, better.move.target, better.violation) == ("a", "b", "")
+    assert better.gain == better.scores[0] - better.scores[1] > 0
+
+
+def test_a_node_that_rejects_its_pod_is_a_violation_with_or_without_another_node() -> None:
+    pods = owned("web", node="a", node_selector={"disk": "ssd"})
+    why = "NodeAffinity: node(s) didn't match Pod's node affinity/selector"
+    nowhere = found(Replanning(node("a"), node("b"), pods))
+    assert nowhere is not None
+    assert (nowhere.move.target, nowhere.violation) == ("", why)
+    for count in (1, 2):
+        ssd = (node(f"s{n}", labels={"disk": "ssd"}) for n in range(count))
+        elsewhere = found(Replanning(node("a"), *ssd, pods))
+        assert elsewhere is not None
+        assert elsewhere.move.target.startswith("s")
+        assert (elsewhere.violation, elsewhere.gain) == (why, 0)
+
+
+def test_a_pod_on_a_node_that_is_drained_is_not_compared() -> None:
+    pods = owned("web", node="a", node_selector={"disk": "ssd"})
+    ssd = node("b", labels={"disk": "ssd"})
+    assert found(Replanning(node("a", unschedulable=True), ssd, pods)) is None
+    assert found(Replanning(node("a"), ssd, pods)) is not None
 
 
 def test_a_pod_is_moved_from_a_node_that_its_node_selector_rejects_by_now() -> None:

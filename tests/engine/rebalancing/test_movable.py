@@ -6,10 +6,23 @@ from typing import Any
 
 import pytest
 
-from mooring.engine.rebalancing.movable import Movable, created_anew, labels_anew
+from mooring.engine.rebalancing.movable import (
+    Movable,
+    created_anew,
+    labels_anew,
+    left_to_others,
+)
 from mooring.model.node import HOSTNAME, ZONE, parse_node
 from mooring.model.pod import parse_pod
-from mooring.testing.builders import namespace, node, pdb, pod, pod_group, uid_of
+from mooring.testing.builders import (
+    namespace,
+    node,
+    pdb,
+    pod,
+    pod_group,
+    toleration,
+    uid_of,
+)
 from mooring.testing.device_builders import allocated, device_claim
 from mooring.testing.storage_builders import pvc
 from replanning import NOW, Replanning, owned
@@ -188,3 +201,14 @@ def test_a_pod_created_anew_is_as_its_template_and_on_no_node() -> None:
     assert (anew.uid, anew.spec, anew.owner) == (web.uid, web.spec, web.owner)
     elsewhere = replace(here, labels={ZONE: "y"})
     assert labels_anew(web, elsewhere) == web.labels
+
+
+def test_taints_of_the_node_controller_are_left_to_it_unless_tolerated() -> None:
+    web = parse_pod(pod("web"))
+    tolerant = parse_pod(pod("web", tolerations=[toleration("node.kubernetes.io/role")]))
+    tainted = parse_node(node("a", taints=["node.kubernetes.io/role=x:NoSchedule"]))
+    assert left_to_others(tainted, web)
+    assert not left_to_others(tainted, tolerant)
+    assert left_to_others(parse_node(node("a", unschedulable=True)), tolerant)
+    assert left_to_others(parse_node(node("a", conditions={"Ready": "False"})), tolerant)
+    assert not left_to_others(parse_node(node("a", taints=["dedicated=x:NoSchedule"])), web)

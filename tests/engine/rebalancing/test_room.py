@@ -6,7 +6,7 @@ import pytest
 
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.rebalancing.plan import Move
-from mooring.engine.rebalancing.room import Room, RoomSearch, carry_out
+from mooring.engine.rebalancing.room import Room, RoomSearch
 from mooring.model.node import ZONE
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, uid_of
@@ -18,7 +18,7 @@ def room(
 ) -> Room | None:
     """Return the room that is found for the pod."""
     planning = replanning.planning()
-    with planning.trial:
+    with planning.trial.undone():
         found = RoomSearch(planning, **about).room(parse_pod(wanted), most)
         assert len(planning.trial) == 0
         return found
@@ -90,15 +90,15 @@ def test_room_is_made_where_a_pod_keeps_another_away() -> None:
 def test_moves_are_made_in_the_trial_and_kept_as_the_plan_has_them() -> None:
     replanning = Replanning(*FULL)
     planning = replanning.planning(SearchBudget(100))
-    with planning.trial:
+    with planning.trial.undone():
         found = RoomSearch(planning).room(parse_pod(pod("new", cpu="3")), 9)
         assert found is not None
-        carry_out(planning, found.moves)
+        planning.trial.make(found.moves)
         placed = replanning.cluster.pod(uid_of("a-2"))
         assert placed is not None
         assert replanning.cluster.node_names[placed.row] == "c"
     (made,) = found.moves
-    assert made.move == Move(made.pod, "a", "c")
+    assert made == Move(made.pod, "a", "c")
 
 
 def zoned(*zones: str) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 import pytest
 
 from mooring.engine.rebalancing.plan import Move, Step
-from mooring.engine.rebalancing.under_way import Result, UnderWay, about
+from mooring.engine.rebalancing.under_way import Result, UnderWay
 from mooring.model.pod import parse_pod
 from mooring.policy.rebalancing import Goal
 from mooring.testing.builders import uid_of
@@ -36,11 +36,3 @@ def test_one_move_has_one_replacement(under_way: UnderWay) -> None:
     assert (under_way.is_for(new), under_way.is_for(leaving)) == (True, False)
     under_way.replacement = new
     assert not under_way.is_for(parse_pod(running("web-3", "b")))
-
-
-def test_a_text_about_pods_names_none_to_who_may_not_get_them() -> None:
-    pods = parse_pod(running("web-1", "a")), parse_pod(running("web-2", "b"))
-    text = about("{}, the replacement of {}, has gone", *pods)
-    assert text.text == "pod default/web-1, the replacement of pod default/web-2, has gone"
-    assert text.otherwise == "a pod, the replacement of a pod, has gone"
-    assert [each.key for each in text.pods] == ["default/web-1", "default/web-2"]

@@ -12,10 +12,9 @@ from typing import Final
 import numpy as np
 
 from mooring.engine.filtering import NodeSearch, PreFiltered
-from mooring.engine.rebalancing.comparing import left_to_others
-from mooring.engine.rebalancing.movable import created_anew
+from mooring.engine.rebalancing.movable import created_anew, left_to_others
+from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.scoring import ScoreTable, score
-from mooring.engine.what_if import WhatIf
 from mooring.framework.card_plugin import AssignsInTrials
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import Normalize
@@ -62,33 +61,26 @@ class Estimate:
     exact: bool
 
 
-def estimates(pods: Sequence[Pod], pipeline: Pipeline, what_if: WhatIf) -> list[Estimate] | None:
+def estimates(trial: PlanTrial, pods: Sequence[Pod]) -> list[Estimate] | None:
     """Return an estimate for each node of these pods, which are alike; None if none can be made.
 
     The nodes are in no particular order. Those that others take care of are left out.
     """
-    by_row, anew = _by_row(pods, what_if)
+    by_row: dict[int, list[Pod]] = {}
+    anew: Pod | None = None
+    for pod in pods:
+        placed, node = trial.cluster.pod(pod.uid), trial.node_of(pod)
+        if placed is not None and node is not None and not left_to_others(node, pod):
+            by_row.setdefault(placed.row, []).append(pod)
+            anew = anew or created_anew(pod, node)
     if anew is None:
         return []
-    rows = np.array(sorted(by_row), np.int64)
-    search = what_if.search(anew, pipeline)
+    search = trial.what_if.search(anew, trial.pipeline)
     pre_filtered = search.pre_filter()
-    if not isinstance(pre_filtered, PreFiltered) or _has_devices(pipeline, pre_filtered):
+    if not isinstance(pre_filtered, PreFiltered) or _has_devices(trial.pipeline, pre_filtered):
         return None
+    rows = np.array(sorted(by_row), np.int64)
     return _Rows(search, pre_filtered, rows).estimates(by_row)
-
-
-def _by_row(pods: Sequence[Pod], what_if: WhatIf) -> tuple[dict[int, list[Pod]], Pod | None]:
-    """Return the pods by row, and one of them as it would be created now."""
-    found: dict[int, list[Pod]] = {}
-    anew, cluster = None, what_if.cluster
-    for pod in pods:
-        placed = cluster.pod(pod.uid)
-        node = cluster.node(placed.row) if placed is not None else None
-        if placed is not None and node is not None and not left_to_others(node, pod):
-            found.setdefault(placed.row, []).append(pod)
-            anew = anew or created_anew(pod, node)
-    return found, anew
 
 
 def _has_devices(pipeline: Pipeline, pre_filtered: PreFiltered) -> bool:

@@ -5,19 +5,20 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from mooring.engine.outcome import ScheduleResult
 from mooring.engine.rebalancing.alike import AlikePods
-from mooring.engine.rebalancing.comparing import Compared, compared, violation
 from mooring.engine.rebalancing.estimates import Estimate, estimates
-from mooring.engine.rebalancing.movable import created_anew
+from mooring.engine.rebalancing.movable import created_anew, left_to_others
 from mooring.engine.rebalancing.plan import Move, Step
 from mooring.engine.rebalancing.planning import NOWHERE_ELSE, Planning
+from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.framework.evaluations import AttemptTooLongError
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.pod import Pod
 from mooring.pausing import pause
 from mooring.policy.rebalancing import Goal
 
-__all__ = ["VIOLATION_GAIN", "Candidate", "find", "improve", "improvement", "step_of", "violates"]
+__all__ = ["VIOLATION_GAIN", "Candidate", "Compared", "compared", "find", "improve", "improvement"]
 
 VIOLATION_GAIN: Final = 1_000
 _FEW: Final = 3
@@ -26,7 +27,53 @@ _MOST_PLACES: Final = 16
 """Kinds of places of alike pods at which estimates are corrected by a decision."""
 _CHECKS_PER_STEP: Final = 4
 """A filter of one node costs about a quarter of a decision."""
-_FAILED = "is one that a plugin fails for"
+_FAILED: Final = "is one that a plugin fails for"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A pod that would be placed elsewhere today.
+
+    Attributes:
+        move: The move to the node that would be chosen; its target is "" if there is none.
+        violation: Why the pod's own node would not be chosen; "" if it could be.
+        scores: The total scores of target and source, if there is no violation.
+    """
+
+    move: Move
+    violation: str = ""
+    scores: tuple[int, int] = (0, 0)
+
+    @property
+    def gain(self) -> int:
+        """By how much the total score of the target is higher."""
+        return self.scores[0] - self.scores[1]
+
+
+def compared(trial: PlanTrial, pod: Pod) -> Compared | None:
+    """Return where the pod would be placed today; None if on its node, or no better elsewhere.
+
+    Nodes that others take care of are not compared.
+
+    Raises:
+        PluginFailed: A plugin fails.
+    """
+    node, target = trial.node_of(pod), ""
+    if node is None or left_to_others(node, pod):
+        return None
+    with trial.undone():
+        trial.remove(pod)
+        outcome = trial.what_if.decide(created_anew(pod, node), trial.pipeline)
+        if isinstance(outcome, ScheduleResult):
+            target, row = outcome.node, trial.cluster.row(node.name)
+            if target == node.name or row is None:
+                return None
+            chosen, own = outcome.score_of(outcome.row), outcome.score_of(row)
+            if chosen is not None and own is not None:
+                move = Move(pod, node.name, target)
+                return Compared(move, scores=(chosen.total, own.total))
+    why = trial.violation(pod)
+    return Compared(Move(pod, node.name, target), why) if why else None
 
 
 @dataclass(order=True, slots=True)
@@ -43,26 +90,28 @@ class Candidate:
     pod: Pod = field(compare=False)
     as_of: int = field(default=-1, compare=False)
 
+    @classmethod
+    def of(cls, pod: Pod, gain: int, as_of: int = -1) -> "Candidate":
+        """Return the candidate of this gain."""
+        return cls(-gain, pod.key, pod.uid, pod, as_of)
+
 
 def find(planning: Planning, alike: AlikePods) -> list[Candidate]:
     """Return those of these pods that may gain by Violations or Spread; note who may not move.
 
     For Violations they do gain, unless they fit nowhere else.
     """
-    movable, moved = planning.movable, planning.moved
+    movable, moved = planning.trial.movable, planning.moved
     pods = [pod for pod in alike.pods if not movable.stays(pod) and pod.uid not in moved]
     planning.looked_at.update({pod.uid for pod in alike.pods}.difference(pod.uid for pod in pods))
-    reasons = {pod.uid: movable.refusal(pod) for pod in pods}
-    estimated = None
-    if len(pods) > _FEW:
-        estimated = _estimated(planning, pods)
+    estimated = _estimated(planning, pods) if len(pods) > _FEW else None
     if estimated is not None:
         candidates = _by_estimates(planning, estimated)
     else:
         candidates = _one_by_one(planning, pods)
     found = list[Candidate]()
     for candidate in candidates:
-        if (reason := reasons[candidate.pod.uid]) is None:
+        if (reason := movable.refusal(candidate.pod)) is None:
             found.append(candidate)
         else:
             planning.refuse(candidate.pod, reason)
@@ -80,41 +129,44 @@ def improve(planning: Planning, candidates: list[Candidate]) -> None:
         candidate = heappop(candidates)
         if candidate.uid in planning.moved:
             continue
-        improved = improvement(planning, candidate.pod)
-        if improved is None:
+        step, as_of = improvement(planning, candidate.pod), len(planning.moved)
+        if step is None:
             continue
-        found, gain = improved
-        if candidate.as_of != len(planning.moved) and candidates and -gain > candidates[0].cost:
-            again = _candidate(candidate.pod, gain)
-            again.as_of = len(planning.moved)
-            heappush(candidates, again)
+        if candidate.as_of != as_of and candidates and -step.gain > candidates[0].cost:
+            heappush(candidates, Candidate.of(candidate.pod, step.gain, as_of))
             continue
-        planning.trial.move(found.pod, found.anew, found.target)
-        planning.accept(step_of(found, gain))
+        planning.trial.make(step.moves)
+        planning.accept(step)
         pause()
 
 
-def improvement(planning: Planning, pod: Pod) -> tuple[Compared, int] | None:
-    """Return where the pod would be placed today, and what it gains; None if not enough.
+def improvement(planning: Planning, pod: Pod) -> Step | None:
+    """Return the step that moves the pod where it would be placed today.
 
-    A pod that fits on no other node is noted as refused.
+    None if the pod gains too little. A pod that fits on no other node is noted as refused.
     """
-    found, goals = _compared(planning, pod), planning.section.goals
-    if found is None or not found.violation:
-        gain = found.gain if found is not None and Goal.SPREAD in goals else 0
-        return (found, gain) if found and gain >= planning.section.minimum_gain else None
-    if Goal.VIOLATIONS not in goals:
+    found, section = _compared(planning, pod), planning.section
+    if found is None:
         return None
-    if not found.target:
+    if not found.violation:
+        if Goal.SPREAD not in section.goals or found.gain < section.minimum_gain:
+            return None
+        higher, lower = found.scores
+        reason = f"the total score is {higher} instead of {lower}"
+        return Step(Goal.SPREAD, (found.move,), reason, found.gain)
+    if Goal.VIOLATIONS not in section.goals:
+        return None
+    if not found.move.target:
         planning.refuse(pod, NOWHERE_ELSE)
         return None
-    return found, VIOLATION_GAIN
+    reason = f"its node does not pass {found.violation}"
+    return Step(Goal.VIOLATIONS, (found.move,), reason, VIOLATION_GAIN)
 
 
 def _compared(planning: Planning, pod: Pod) -> Compared | None:
     planning.budget.spend(1)
     try:
-        found = compared(pod, planning.pipeline, planning.what_if, planning.trial)
+        found = compared(planning.trial, pod)
     except AttemptTooLongError:
         return None
     except PluginFailed:
@@ -131,30 +183,15 @@ def _one_by_one(planning: Planning, pods: Sequence[Pod]) -> list[Candidate]:
         if planning.budget.spent:
             break
         planning.looked_at.add(pod.uid)
-        improved = improvement(planning, pod)
-        if improved is not None:
-            candidates.append(_candidate(pod, improved[1]))
+        if (step := improvement(planning, pod)) is not None:
+            candidates.append(Candidate.of(pod, step.gain))
     return candidates
-
-
-def step_of(found: Compared, gain: int) -> Step:
-    """Return the step that moves the pod there."""
-    moves = (Move(found.pod, found.source, found.target),)
-    if found.violation:
-        return Step(Goal.VIOLATIONS, moves, f"its node does not pass {found.violation}", gain)
-    higher, lower = found.scores
-    reason = f"the total score is {higher} instead of {lower}"
-    return Step(Goal.SPREAD, moves, reason, gain)
-
-
-def _candidate(pod: Pod, gain: int) -> Candidate:
-    return Candidate(-gain, pod.key, pod.uid, pod)
 
 
 def _estimated(planning: Planning, pods: Sequence[Pod]) -> list[Estimate] | None:
     planning.budget.spend(1)
     try:
-        found = estimates(pods, planning.pipeline, planning.what_if)
+        found = estimates(planning.trial, pods)
     except PluginFailed:
         return None
     pause()
@@ -169,34 +206,13 @@ def _by_estimates(planning: Planning, found: list[Estimate]) -> list[Candidate]:
     for number, estimate in enumerate(found):
         if estimate.suspect and Goal.VIOLATIONS in planning.section.goals:
             planning.budget.spend(number % _CHECKS_PER_STEP == 0)
-            if violates(planning, estimate.pods[0]):
-                candidates += [_candidate(pod, VIOLATION_GAIN) for pod in estimate.pods]
+            if planning.trial.violates(estimate.pods[0]):
+                candidates += [Candidate.of(pod, VIOLATION_GAIN) for pod in estimate.pods]
                 continue
         on_good_nodes.append(estimate)
     if Goal.SPREAD in planning.section.goals:
         candidates += _spread(planning, on_good_nodes)
     return candidates
-
-
-def violates(planning: Planning, pod: Pod) -> bool:
-    """Return whether the pod's own node rejects it."""
-
-    def found() -> bool:
-        placed = planning.cluster.pod(pod.uid)
-        node = planning.cluster.node(placed.row) if placed is not None else None
-        if placed is None or node is None:
-            return False
-        row = placed.row
-        with planning.trial.without(pod):
-            search = planning.what_if.search(created_anew(pod, node), planning.pipeline)
-            return bool(violation(search, row))
-
-    try:
-        violates = found()
-    except PluginFailed:
-        return False
-    pause()
-    return violates
 
 
 def _spread(planning: Planning, found: list[Estimate]) -> list[Candidate]:
@@ -212,7 +228,7 @@ def _spread(planning: Planning, found: list[Estimate]) -> list[Candidate]:
             errors[estimate.place] = estimate.gain - (better.gain if better is not None else 0)
         gain = estimate.gain - errors.get(estimate.place, 0)
         if gain >= least:
-            candidates += [_candidate(pod, gain) for pod in estimate.pods]
+            candidates += [Candidate.of(pod, gain) for pod in estimate.pods]
     return candidates
 
 

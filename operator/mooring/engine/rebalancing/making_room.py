@@ -6,10 +6,9 @@ from typing import Final
 
 from mooring.engine.extenders.answers import interested
 from mooring.engine.groups.decision import placements_of
-from mooring.engine.rebalancing.placing import group_decision, share_of
-from mooring.engine.rebalancing.plan import Step
+from mooring.engine.rebalancing.plan import Move, Step
 from mooring.engine.rebalancing.planning import Planning
-from mooring.engine.rebalancing.room import Placed, RoomSearch, carry_out
+from mooring.engine.rebalancing.room import RoomSearch
 from mooring.engine.what_if import held_back
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.verdicts import Unschedulable
@@ -43,7 +42,7 @@ class MakingRoom:
         found = RoomSearch(planning).room(pod, planning.moves_left)
         if found is None:
             return False
-        carry_out(planning, found.moves)
+        planning.trial.make(found.moves)
         planning.place(pod, found.node)
         if found.moves:
             planning.accept(_step(found.moves, {pod: found.node}, f"pod {pod.key} fits then"))
@@ -57,17 +56,18 @@ class MakingRoom:
         if group.incomplete is not None or len(members) < needed:
             self.said = group.incomplete or f"{len(members)} of {needed} members can be scheduled"
             return False
-        decision = group_decision(planning, group, members)
+        decision = planning.trial.group_decision(group, members)
         self.said = decision.message
-        moves: tuple[Placed, ...] | None = ()
+        moves: tuple[Move, ...] | None = ()
         if not decision.rows:
             moves = self._fewest_for(group, members, needed)
             if moves is None:
                 return False
-            carry_out(planning, moves)
-            decision = group_decision(planning, group, members)
+            mark = len(planning.trial)
+            planning.trial.make(moves)
+            decision = planning.trial.group_decision(group, members)
             if not decision.rows:
-                planning.trial.back_to(len(planning.trial) - len(moves))
+                planning.trial.back_to(mark)
                 return False
         names = planning.cluster.node_names
         nodes = {uid: names[row] for uid, row in decision.rows.items()}
@@ -81,10 +81,10 @@ class MakingRoom:
 
     def _fewest_for(
         self, group: PodGroupState, members: Sequence[Pod], needed: int
-    ) -> tuple[Placed, ...] | None:
+    ) -> tuple[Move, ...] | None:
         """Return the fewest moves after which so many members fit in one placement of the group."""
         planning, best = self.planning, None
-        placements = placements_of(group, planning.pipeline, planning.cluster)
+        placements = placements_of(group, planning.trial.pipeline, planning.cluster)
         if isinstance(placements, Unschedulable):
             return None
         names = planning.cluster.node_names
@@ -101,15 +101,15 @@ class MakingRoom:
 
     def _for_members(
         self, members: Sequence[Pod], needed: int, nodes: Collection[str] | None, most: int
-    ) -> tuple[Placed, ...] | None:
+    ) -> tuple[Move, ...] | None:
         """Return moves, at most `most`, after which so many members fit on these nodes."""
-        planning, moves = self.planning, list[Placed]()
+        planning, moves = self.planning, list[Move]()
         mark, fitting = len(planning.trial), 0
-        for pod in sorted(members, key=lambda pod: (-share_of(planning, pod), pod.uid)):
+        for pod in sorted(members, key=lambda pod: (-planning.trial.share_of(pod), pod.uid)):
             found = RoomSearch(planning).room(pod, most - len(moves), nodes)
             if found is None:
                 continue
-            carry_out(planning, found.moves)
+            planning.trial.make(found.moves)
             planning.trial.add(pod, found.node)
             moves += found.moves
             fitting += 1
@@ -121,9 +121,9 @@ class MakingRoom:
 
 def why_not(planning: Planning, pod: Pod) -> str:
     """Return why no room is made for the pod, whether it fits or not; "" if there is no reason."""
-    if (why := held_back(pod, planning.pipeline)) is not None:
+    if (why := held_back(pod, planning.trial.pipeline)) is not None:
         return why
-    if interested(planning.pipeline, pod):
+    if interested(planning.trial.pipeline, pod):
         return "an extender is asked about it, and plans ask no extender"
     if planning.cluster.is_placed(pod):
         return "it is on a node"
@@ -132,11 +132,11 @@ def why_not(planning: Planning, pod: Pod) -> str:
     return ""
 
 
-def _step(moves: Sequence[Placed], fits: Mapping[Pod, str], text: str) -> Step:
+def _step(moves: Sequence[Move], fits: Mapping[Pod, str], text: str) -> Step:
     refs = tuple(map(PodRef.of, fits))
     return Step(
         Goal.MAKE_ROOM,
-        tuple(placed.move for placed in moves),
+        tuple(moves),
         TextAboutPods(text, refs, "pods that wait fit then"),
         _FITS_GAIN * len(fits),
         fits=refs,

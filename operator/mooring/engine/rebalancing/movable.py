@@ -12,12 +12,13 @@ from mooring.model.events import Kind
 from mooring.model.node import REGION, ZONE, Node
 from mooring.model.pod import Pod
 from mooring.model.selectors import LabelSelector
+from mooring.model.taints import repelled
 from mooring.model.volumes import ClaimVolume
 from mooring.policy.match import compiled
 from mooring.policy.rebalancing import Rebalancing
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["Movable", "created_anew", "labels_anew"]
+__all__ = ["Movable", "created_anew", "labels_anew", "left_to_others"]
 
 _STATIC: Final = "kubernetes.io/config.mirror"
 _AGAINST: Final = {
@@ -28,6 +29,8 @@ _AGAINST: Final = {
 _ALWAYS_AWAITED: Final = 30
 """The grace period of pods that name none, in seconds; a move awaits the end of such a pod."""
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+_OF_THE_NODE_CONTROLLER: Final = "node.kubernetes.io/"
+"""Taints that begin so come from the node controller, the kubelet and `kubectl cordon`."""
 
 
 def labels_anew(pod: Pod, node: Node) -> Mapping[str, str]:
@@ -53,6 +56,19 @@ def created_anew(pod: Pod, node: Node) -> Pod:
         nominated_node=None,
         phase="Pending",
         extended_resource_claim=None,
+    )
+
+
+def left_to_others(node: Node, pod: Pod) -> bool:
+    """Return whether drains or the node controller take care of the pods on the node.
+
+    It is cordoned, not ready, or has a taint of theirs that the pod does not tolerate.
+    """
+    theirs = (taint for taint in node.taints if taint.key.startswith(_OF_THE_NODE_CONTROLLER))
+    return (
+        node.unschedulable
+        or node.conditions.get("Ready", "True") != "True"
+        or repelled(theirs, pod.spec.tolerations)
     )
 
 

@@ -1,13 +1,23 @@
 """A plan: which running pods to move from where to where, in which order, and what each gains."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.model.pod import Pod
 from mooring.policy.rebalancing import Goal
 
-__all__ = ["Move", "Plan", "Step"]
+__all__ = ["Move", "Plan", "Step", "Why", "about"]
+
+Why = str | TextAboutPods
+"""A reason, as a sentence without a full stop."""
+
+
+def about(text: str, *pods: Pod) -> TextAboutPods:
+    """Return the text with each `{}` replaced by a pod."""
+    whole = text.format(*(f"pod {pod.key}" for pod in pods))
+    otherwise = text.format(*("a pod" for _ in pods))
+    return TextAboutPods(whole, tuple(map(PodRef.of, pods)), otherwise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +38,8 @@ class Step:
 
     Attributes:
         goal: What the moves are for.
-        moves: At least one. Each is possible when those before it have been carried out.
+        moves: At least one. Each is possible when those before it have been carried out, and
+            those of a group when all pods have left their nodes.
         reason: What they gain, as a sentence without a full stop.
         gain: What they gain as a number, to compare steps: points of the total score for Spread,
             1,000 for each requirement that is met, pod that fits or node that is emptied.
@@ -40,12 +51,17 @@ class Step:
 
     goal: Goal
     moves: tuple[Move, ...]
-    reason: str | TextAboutPods
+    reason: Why
     gain: int
     fits: tuple[PodRef, ...] = ()
     nodes: tuple[str, ...] = ()
     emptied: tuple[str, ...] = ()
     group: str = ""
+
+    @property
+    def batches(self) -> Sequence[tuple[Move, ...]]:
+        """The moves that begin together: one after the other, or those of the whole group."""
+        return (self.moves,) if self.group else [(move,) for move in self.moves]
 
     @property
     def gain_per_move(self) -> float:
@@ -74,7 +90,7 @@ class Plan:
     pods: int = 0
     examined: int | None = None
     refused: Mapping[str, int] = field(default_factory=dict)
-    message: str | TextAboutPods = ""
+    message: Why = ""
     spent: bool = False
     position: int = 0
 

@@ -7,7 +7,6 @@ are cordoned, not ready or tainted by the node controller, because drains move t
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from typing import Final, Protocol
 
 from mooring.engine.groups.budget import SearchBudget
@@ -15,15 +14,13 @@ from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.alike import AlikePods, alike_pods
 from mooring.engine.rebalancing.improving import Candidate, find, improve
 from mooring.engine.rebalancing.making_room import MakingRoom, why_not
-from mooring.engine.rebalancing.movable import Movable
 from mooring.engine.rebalancing.packing import pack
-from mooring.engine.rebalancing.plan import Plan
+from mooring.engine.rebalancing.plan import Plan, Why
 from mooring.engine.rebalancing.planning import Planning
 from mooring.engine.rebalancing.replaying import in_order
 from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.rebalancing.whole_groups import move_groups
 from mooring.engine.result_cache import ResultCache
-from mooring.engine.what_if import WhatIf, without_preemption
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupKey
@@ -43,7 +40,6 @@ class TakesPods(Protocol):
         """Return the profile in mode Shadow that takes the pod; None if there is none."""
 
 
-_ALL_NODES: Final = 100
 _NO_ROOM: Final = "does not fit, and no moves were found that make room for it"
 _NO_PODS: Final = "no running pod is of this profile"
 _PART_FOR_MOVES: Final = 3
@@ -85,14 +81,17 @@ class Planner:
         salt: int = 0,
         position: int = 0,
     ) -> None:
-        # A place is chosen once and kept, so that all nodes are compared.
-        pipeline = replace(
-            without_preemption(entry.pipeline), percentage_of_nodes_to_score=_ALL_NODES
+        trial = PlanTrial(
+            cluster,
+            cache,
+            entry.pipeline,
+            section,
+            now=now,
+            budget=budget,
+            resting=resting,
+            salt=salt,
         )
-        what_if = WhatIf(cluster, cache, now=now, salt=salt)
-        movable = Movable(section, cluster, pipeline, resting, now)
-        trial = PlanTrial(what_if, pipeline)
-        self._planning = Planning(what_if, pipeline, trial, budget, movable, section, self._takes)
+        self._planning = Planning(trial, self._takes)
         self._cluster = cluster
         self._entry = entry
         self._profiles = profiles
@@ -104,37 +103,24 @@ class Planner:
 
         That is a pod or a group that waits. Nothing else is planned then, and nobody is preempted.
         """
-        planning = self._planning
-        if only_for is not None:
-            with planning.trial:
+        planning, pods, examined, left_out = self._planning, 0, None, False
+        with planning.trial.undone():
+            if only_for is not None:
                 message = self._room_for(only_for)
-                spent = planning.budget.spent
-                planning.steps = in_order(planning)
-            return self._plan(0, None, message, spent=spent)
-        classes = alike_pods(self._takes, self._cluster)
-        with planning.trial:
-            self._steps(classes)
-            pods, examined = sum(len(alike.pods) for alike in classes), self._examined(classes)
-            left_out = examined is not None and examined < pods and planning.moves_left > 0
+            else:
+                classes = alike_pods(self._takes, self._cluster)
+                self._steps(classes)
+                pods, examined = sum(len(alike.pods) for alike in classes), self._examined(classes)
+                left_out = examined is not None and examined < pods and planning.moves_left > 0
+                message = "" if pods else _NO_PODS
             spent = planning.budget.spent or left_out
-            planning.steps = in_order(planning)
-        return self._plan(pods, examined, "" if pods else _NO_PODS, spent=spent)
-
-    def _plan(
-        self,
-        pods: int,
-        examined: int | None,
-        message: str | TextAboutPods = "",
-        *,
-        spent: bool,
-    ) -> Plan:
-        planning = self._planning
+            steps = in_order(planning)
         return Plan(
-            steps=tuple(planning.steps),
+            steps=tuple(steps),
             pods=pods,
             examined=examined,
             refused=planning.refused,
-            message="" if planning.steps else message,
+            message="" if steps else message,
             spent=spent,
             position=self._position,
         )
@@ -172,7 +158,7 @@ class Planner:
                 groups.add(group.key)
                 room.for_group(group)
 
-    def _room_for(self, wanted: PodRef | GroupKey) -> str | TextAboutPods:
+    def _room_for(self, wanted: PodRef | GroupKey) -> Why:
         """Make room for one pod or group; return why there is no step, "" if there is one."""
         planning = self._planning
         room = MakingRoom(planning)

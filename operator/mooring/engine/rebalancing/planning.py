@@ -1,34 +1,27 @@
-"""What the searches of one plan share: the state with the moves so far, limits and refusals."""
+"""One plan while it is made: what its searches share."""
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from mooring.engine.groups.budget import SearchBudget
-from mooring.engine.rebalancing.movable import Movable
 from mooring.engine.rebalancing.plan import Step
 from mooring.engine.rebalancing.trial import PlanTrial
-from mooring.engine.what_if import WhatIf
-from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod, Uid
 from mooring.policy.rebalancing import Rebalancing
 from mooring.state.cluster_view import ClusterView
 
 __all__ = ["NOWHERE_ELSE", "Planning"]
 
-NOWHERE_ELSE = "fits on no other node"
+NOWHERE_ELSE: Final = "fits on no other node"
 
 
 @dataclass(slots=True)
 class Planning:
     """One plan while it is made; `trial` has the moves of `steps` carried out."""
 
-    what_if: WhatIf
-    pipeline: Pipeline
     trial: PlanTrial
-    budget: SearchBudget
-    movable: Movable
-    section: Rebalancing
     takes: Callable[[Pod], bool]
     """Whether a pod is of the profile."""
     steps: list[Step] = field(default_factory=list)
@@ -41,9 +34,19 @@ class Planning:
     _refused: dict[Uid, str] = field(default_factory=dict)
 
     @property
+    def section(self) -> Rebalancing:
+        """What the profile says of moves."""
+        return self.trial.movable.section
+
+    @property
     def cluster(self) -> ClusterView:
         """The state."""
-        return self.what_if.cluster
+        return self.trial.cluster
+
+    @property
+    def budget(self) -> SearchBudget:
+        """What is left of the decisions that the plan may cost."""
+        return self.trial.budget
 
     @property
     def moves_left(self) -> int:
@@ -57,7 +60,9 @@ class Planning:
 
     def may_move(self, pod: Pod) -> bool:
         """Return whether the plan may move the pod, by itself."""
-        return pod.uid not in self.moved and self.takes(pod) and self.movable.refusal(pod) is None
+        if pod.uid in self.moved or not self.takes(pod):
+            return False
+        return self.trial.movable.refusal(pod) is None
 
     def accept(self, step: Step) -> None:
         """Add a step whose moves have been made in the trial."""

@@ -26,10 +26,10 @@ from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.expected import ExpectedReplacements
 from mooring.engine.rebalancing.former import take_ended
 from mooring.engine.rebalancing.limits import Rests, is_open
-from mooring.engine.rebalancing.plan import Move, Plan, Step
+from mooring.engine.rebalancing.plan import Move, Plan, Step, Why, about
 from mooring.engine.rebalancing.record import Record, whole
-from mooring.engine.rebalancing.running_step import PassedOver, RunningStep, Stopped, Why
-from mooring.engine.rebalancing.under_way import Result, UnderWay, about
+from mooring.engine.rebalancing.running_step import PassedOver, RunningStep, Stopped
+from mooring.engine.rebalancing.under_way import Result, UnderWay
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.evaluations import AttemptTooLongError

@@ -5,17 +5,15 @@ spread rejects the pod, the pods in the way may be on other nodes: those are tri
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, combinations_with_replacement, islice
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from mooring.engine.outcome import FitError
-from mooring.engine.rebalancing.comparing import left_to_others
-from mooring.engine.rebalancing.movable import created_anew
-from mooring.engine.rebalancing.placing import best_fit, decided, fits_on, share_of
+from mooring.engine.rebalancing.movable import left_to_others
 from mooring.engine.rebalancing.plan import Move
 from mooring.engine.rebalancing.planning import Planning
 from mooring.framework.plugin_failures import PluginFailed
@@ -27,7 +25,7 @@ from mooring.pausing import pause
 from mooring.state.columns import IntArray
 from mooring.state.topology.selection import term_selector
 
-__all__ = ["Placed", "Room", "RoomSearch", "carry_out"]
+__all__ = ["Room", "RoomSearch"]
 
 _MOST_NODES: Final = 32
 """Nodes on which room is made for one pod, those first that need the fewest moves."""
@@ -40,7 +38,8 @@ _MOST_SPECS: Final = 6
 _MOST_COMBINED: Final = 2_000
 _BY_OTHERS: Final = frozenset(("InterPodAffinity", "PodTopologySpread"))
 """Filters that reject a pod because of pods on other nodes."""
-_ROWS_PER_PAUSE: Final = 16
+_ROWS_PER_STEP: Final = 16
+"""To look at so many nodes costs about as much as a decision."""
 _DEPTH: Final = 1
 """How often room is made for a pod that leaves its node to make room."""
 
@@ -49,21 +48,7 @@ class Room(NamedTuple):
     """A node for a pod, and the moves after which it fits there, in their order."""
 
     node: str
-    moves: tuple["Placed", ...]
-
-
-class Placed(NamedTuple):
-    """A pod that is moved, as it runs and as it comes back, and where to."""
-
-    pod: Pod
-    anew: Pod
-    source: str
-    target: str
-
-    @property
-    def move(self) -> Move:
-        """The move as the plan has it."""
-        return Move(self.pod, self.source, self.target)
+    moves: tuple[Move, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +73,8 @@ class RoomSearch:
 
         With `nodes` it is one of these. The trial is afterwards as it was before.
         """
-        planning, best = self.planning, None
-        name = decided(planning, pod) if nodes is None else best_fit(planning, pod, nodes)
+        planning, trial, best = self.planning, self.planning.trial, None
+        name = trial.decided(pod) if nodes is None else trial.best_fit(pod, nodes)
         if name is not None:
             return Room(name, ())
         if most <= 0 or depth < 0:
@@ -106,17 +91,14 @@ class RoomSearch:
 
     def _is_kept_by_others(self, pod: Pod) -> bool:
         """Return whether the filters reject the pod that look at pods of other nodes."""
-
-        def is_kept() -> bool:
-            outcome = self.planning.what_if.decide(pod, self.planning.pipeline)
-            if not isinstance(outcome, FitError):
-                return False
-            return not _BY_OTHERS.isdisjoint(outcome.diagnosis.plugins)
-
+        trial = self.planning.trial
         try:
-            return is_kept()
+            outcome = trial.what_if.decide(pod, trial.pipeline)
         except PluginFailed:
             return False
+        if not isinstance(outcome, FitError):
+            return False
+        return not _BY_OTHERS.isdisjoint(outcome.diagnosis.plugins)
 
     def _if_others_leave(
         self, pod: Pod, most: int, nodes: Collection[str] | None, depth: int
@@ -129,11 +111,10 @@ class RoomSearch:
                 return None
             if not all(map(planning.may_move, leaving)):
                 continue
-            mark = len(trial)
-            for each in leaving:
-                trial.remove(each)
-            node = best_fit(planning, pod, among)
-            trial.back_to(mark)
+            with trial.undone():
+                for each in leaving:
+                    trial.remove(each)
+                node = trial.best_fit(pod, among)
             if node is None:
                 continue
             for within in self._domains(pod, node):
@@ -143,29 +124,25 @@ class RoomSearch:
                     return found
         return None
 
-    def _domains(self, pod: Pod, node: str) -> list[Collection[str]]:
+    def _domains(self, pod: Pod, name: str) -> list[Collection[str]]:
         """Return where pods in the way may go: anywhere, where the pod goes, and not there."""
-        cluster, keys = self.planning.cluster, {each.topology_key for each in pod.spec.spread}
+        trial, keys = self.planning.trial, {each.topology_key for each in pod.spec.spread}
         keys |= {term.topology_key for term in pod.spec.affinity.required}
-        labels = {name: self._labels(name) for name in cluster.node_names}
-        here = [labels[node].get(key) for key in keys]
-        near = {name for name, own in labels.items() if [own.get(key) for key in keys] == here}
-        allowed = frozenset(labels if self.within is None else self.within)
+        nodes = {each: trial.node(each) for each in trial.cluster.node_names}
+        values = {
+            each: [node.labels.get(key) if node is not None else None for key in keys]
+            for each, node in nodes.items()
+        }
+        near = {each for each, own in values.items() if own == values[name]}
+        allowed = frozenset(nodes if self.within is None else self.within)
         return [allowed, allowed & near, allowed - near]
-
-    def _labels(self, name: str) -> Mapping[str, str]:
-        row = self.planning.cluster.row(name)
-        node = self.planning.cluster.node(row) if row is not None else None
-        return node.labels if node is not None else {}
 
     def _fits_after(self, pod: Pod, room: Room) -> bool:
         """Return whether the pod fits once the moves are made, which are made before it comes."""
         trial = self.planning.trial
-        mark = len(trial)
-        carry_out(self.planning, room.moves)
-        fits = fits_on(self.planning, pod, room.node)
-        trial.back_to(mark)
-        return fits
+        with trial.undone():
+            trial.make(room.moves)
+            return trial.fits_on(pod, room.node)
 
     def _in_the_way(self, pod: Pod) -> list[tuple[Pod, ...]]:
         """Return sets of pods without which another domain may take the pod, small ones first.
@@ -175,14 +152,11 @@ class RoomSearch:
         """
         planning, found = self.planning, defaultdict[Hashable, list[Pod]](list)
         for number, name in enumerate(planning.cluster.node_names):
-            if number % _ROWS_PER_PAUSE == 0:
-                planning.budget.spend(1)
-                pause()
-            row = planning.cluster.row(name)
-            node = planning.cluster.node(row) if row is not None else None
-            if row is None or node is None:
+            planning.budget.spend(number % _ROWS_PER_STEP == 0)
+            pause()
+            if (node := planning.trial.node(name)) is None:
                 continue
-            for placed in planning.cluster.pods_on(row):
+            for placed in planning.cluster.pods_of(name):
                 if not left_to_others(node, placed.pod):
                     for key in self._ways(pod, placed.pod, node):
                         found[key].append(placed.pod)
@@ -210,14 +184,11 @@ class RoomSearch:
 
     def _nodes_for(self, pod: Pod, nodes: Collection[str] | None) -> list[tuple[str, int]]:
         """Return nodes on which pods that leave may help, and how many have to leave at least."""
+        planning, trial = self.planning, self.planning.trial
         try:
-            return self._ranked(pod, nodes)
+            outcome = trial.what_if.decide(pod, trial.pipeline)
         except PluginFailed:
             return []
-
-    def _ranked(self, pod: Pod, nodes: Collection[str] | None) -> list[tuple[str, int]]:
-        planning = self.planning
-        outcome = planning.what_if.decide(pod, planning.pipeline)
         if isinstance(outcome, FitError):
             rows = outcome.diagnosis.resolvable_rows
         else:
@@ -261,12 +232,7 @@ class RoomSearch:
 
     def _sets(self, pod: Pod, node: str, size: int) -> list[tuple[Pod, ...]]:
         """Return sets of pods without which the node has enough for the pod, small pods first."""
-        planning = self.planning
-        row = planning.cluster.row(node)
-        if row is None or planning.cluster.node(row) is None:
-            return []
-        by_spec = self._movable_on(row)
-        short = _short(planning, pod, row)
+        by_spec, short = self._movable_on(node), self._short(pod, node)
         found = list[tuple[Pod, ...]]()
         combined = combinations_with_replacement([*by_spec][:_MOST_SPECS], size)
         for specs in islice(combined, _MOST_COMBINED):
@@ -277,14 +243,25 @@ class RoomSearch:
                 found.append(
                     tuple(each for spec, n in counts.items() for each in by_spec[spec][:n])
                 )
-        found.sort(key=lambda pods: sum(share_of(planning, each) for each in pods))
+        found.sort(key=lambda pods: sum(map(self.planning.trial.share_of, pods)))
         return found[:_MOST_SETS]
 
-    def _movable_on(self, row: int) -> dict[PodSpec, list[Pod]]:
-        """Return the pods of the row that may move, by spec, in a stable order."""
+    def _short(self, pod: Pod, node: str) -> dict[str, int]:
+        """Return how much of each resource the node lacks for the pod."""
+        cluster = self.planning.cluster
+        nodes = cluster.nodes.take(cluster.rows([node]))
+        free = {
+            resource: int(nodes.allocatable(resource)[0]) - nodes.requested_at(0, resource)
+            for resource in pod.spec.demand.resources
+        }
+        amounts = pod.spec.demand.resources.items()
+        return {name: amount - free[name] for name, amount in amounts if amount > free[name]}
+
+    def _movable_on(self, name: str) -> dict[PodSpec, list[Pod]]:
+        """Return the pods of the node that may move, by spec, in a stable order."""
         planning, by_spec = self.planning, dict[PodSpec, list[Pod]]()
-        node = planning.cluster.node(row)
-        pods = sorted((each.pod for each in planning.cluster.pods_on(row)), key=lambda p: p.uid)
+        node = planning.trial.node(name)
+        pods = sorted((each.pod for each in planning.cluster.pods_of(name)), key=lambda p: p.uid)
         for pod in pods:
             if node is not None and planning.may_move(pod) and not left_to_others(node, pod):
                 by_spec.setdefault(pod.spec, []).append(pod)
@@ -298,78 +275,44 @@ class RoomSearch:
         None if the pod fits not even then. Their own moves are where the policy places them, else
         where they fit best.
         """
-        trial, anew = self.planning.trial, self._anew(leaving)
-        mark = len(trial)
-        for each in leaving:
-            trial.remove(each)
-        found: list[Placed] | None = None
-        if fits_on(self.planning, pod, node) and len(anew) == len(leaving):
+        trial, more = self.planning.trial, most - len(leaving)
+        moves = trial.leaving(leaving)
+        with trial.undone():
+            for each in leaving:
+                trial.remove(each)
+            if not trial.fits_on(pod, node):
+                return None
             trial.add(pod, node)
             for by_policy in (True, False):
-                within = len(trial)
-                left = most - len(leaving)
-                found = self._placed(anew, left, depth, by_policy=by_policy)
-                trial.back_to(within)
+                with trial.undone():
+                    found = self._placed(moves, more, depth, by_policy=by_policy)
                 if found is not None:
-                    break
-        trial.back_to(mark)
-        return None if found is None else Room(node, tuple(found))
-
-    def _anew(self, leaving: Iterable[Pod]) -> list[Placed]:
-        """Return the pods as they come back, each on its node; those without one are left out."""
-        cluster, found = self.planning.cluster, list[Placed]()
-        for pod in leaving:
-            placed = cluster.pod(pod.uid)
-            node = cluster.node(placed.row) if placed is not None else None
-            if node is not None:
-                found.append(Placed(pod, created_anew(pod, node), node.name, node.name))
-        return found
+                    return Room(node, tuple(found))
+        return None
 
     def _placed(
-        self,
-        leaving: Sequence[Placed],
-        more: int,
-        depth: int,
-        *,
-        by_policy: bool,
-    ) -> list[Placed] | None:
+        self, leaving: Sequence[Move], more: int, depth: int, *, by_policy: bool
+    ) -> list[Move] | None:
         """Return the moves of pods that have left their nodes, with at most so many others."""
-        planning, moves = self.planning, list[Placed]()
-        within = planning.cluster.node_names if self.within is None else self.within
-        for each in sorted(leaving, key=lambda each: -share_of(planning, each.pod)):
-            anew, others = each.anew, frozenset(within) - {each.source}
-            target = decided(planning, anew) if by_policy else None
+        trial, moves = self.planning.trial, list[Move]()
+        within = trial.cluster.node_names if self.within is None else self.within
+        for each in sorted(leaving, key=lambda each: -trial.share_of(each.pod)):
+            anew, others = trial.anew(each), frozenset(within) - {each.source}
+            target = trial.decided(anew) if by_policy else None
             if target not in others:
-                target = best_fit(planning, anew, others)
+                target = trial.best_fit(anew, others)
             if target is None and not by_policy and depth > 0 and more > 0:
                 room = self.room(anew, more, others, depth=depth - 1)
                 if room is not None:
-                    carry_out(planning, room.moves)
+                    trial.make(room.moves)
                     moves += room.moves
                     more -= len(room.moves)
                     target = room.node
             if target is None:
                 return None
-            planning.trial.add(anew, target)
-            moves.append(each._replace(target=target))
+            trial.add(anew, target)
+            moves.append(replace(each, target=target))
         return moves
-
-
-def carry_out(planning: Planning, moves: Iterable[Placed]) -> None:
-    """Make the moves in the trial."""
-    for placed in moves:
-        planning.trial.move(placed.pod, placed.anew, placed.target)
-
-
-def _short(planning: Planning, pod: Pod, row: int) -> dict[str, int]:
-    """Return how much of each resource the row lacks for the pod."""
-    nodes = planning.cluster.nodes.take(np.array([row], np.int64))
-    found = dict[str, int]()
-    for resource, amount in pod.spec.demand.resources.items():
-        free = int(nodes.allocatable(resource)[0]) - nodes.requested_at(0, resource)
-        if amount > free:
-            found[resource] = amount - free
-    return found
 
 
 def _freed(specs: Iterable[PodSpec], resource: str) -> int:

@@ -7,34 +7,22 @@ looked at again before each move, in trials on the state of now.
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
+from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.profiles import ActiveProfile
-from mooring.engine.rebalancing.comparing import violation
 from mooring.engine.rebalancing.expected import place_uid
-from mooring.engine.rebalancing.movable import Movable, created_anew
-from mooring.engine.rebalancing.plan import Move, Step
-from mooring.engine.rebalancing.under_way import UnderWay, about
+from mooring.engine.rebalancing.plan import Move, Step, Why, about
+from mooring.engine.rebalancing.trial import PlanTrial
+from mooring.engine.rebalancing.under_way import UnderWay
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.engine.what_if import WhatIf, without_preemption
-from mooring.framework.card_plugin import assign_devices
-from mooring.framework.decision import TextAboutPods
 from mooring.framework.evaluations import AttemptTooLongError
 from mooring.framework.plugin_failures import PluginFailed, text_of
-from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.policy.rebalancing import Goal, Rebalancing
-from mooring.state.cluster import Trial
-from mooring.state.columns import IntArray
 
-__all__ = ["PassedOver", "RunningStep", "Stopped", "Why"]
-
-Why = str | TextAboutPods
-"""A reason, as a sentence without a full stop."""
-_ALL_NODES: Final = 100
-"""The percentage of nodes that is looked at: that a node was found once must not hide another."""
+__all__ = ["PassedOver", "RunningStep", "Stopped"]
 
 
 class Stopped(Exception):  # noqa: N818 - the text says why, and nothing need be wrong
@@ -119,13 +107,13 @@ class RunningStep:
         Raises:
             AttemptTooLongError: the next call goes on.
         """
-        look = self._look(resting)
+        trial = self._trial(resting)
         for move in moves:
-            refusal = look.movable.refusal(move.pod, with_group=bool(self.step.group))
+            refusal = trial.movable.refusal(move.pod, with_group=bool(self.step.group))
             if refusal is not None:
                 return about(f"{{}} {refusal}", move.pod)
         try:
-            return self._why_in_vain(moves, look)
+            return self._why_in_vain(trial, moves)
         except AttemptTooLongError:
             raise
         except PluginFailed as failed:
@@ -133,10 +121,10 @@ class RunningStep:
 
     def unreached(self) -> Why | None:
         """Return what is not as the step was to make it, once its moves have ended."""
-        look = self._look(())
+        trial = self._trial(())
         try:
-            with look.what_if.trial() as trial:
-                return self._why_missed(look, trial)
+            with trial.undone():
+                return self._why_missed(trial)
         except PluginFailed as failed:
             return text_of(failed)
 
@@ -176,151 +164,107 @@ class RunningStep:
             if pod is not None and state.pods.get(pod.uid) is None
         ]
 
-    def _look(self, resting: Collection[str]) -> "_Look":
-        cluster = self.scheduler.cluster
-        pipeline = without_preemption(self.entry.pipeline)
-        what_if = WhatIf(cluster, ResultCache(self.scheduler.state.nodes), now=self.now)
-        return _Look(what_if, Movable(self.section, cluster, pipeline, resting, self.now))
+    def _trial(self, resting: Collection[str]) -> PlanTrial:
+        return PlanTrial(
+            self.scheduler.cluster,
+            ResultCache(self.scheduler.state.nodes),
+            self.entry.pipeline,
+            self.section,
+            now=self.now,
+            budget=SearchBudget(),
+            resting=resting,
+        )
 
-    def _why_in_vain(self, moves: Sequence[Move], look: "_Look") -> Why | None:
+    def _why_in_vain(self, trial: PlanTrial, moves: Sequence[Move]) -> Why | None:
         """Return why the next moves are not possible, or what the step is for is not reached.
 
         They must be possible beside those that are under way. In the end these have been made as
         well, and the ones that follow.
         """
-        step, what_if = self.step, look.what_if
-        with what_if.trial() as trial:
-            if (why := look.why_impossible(trial, moves)) is not None:
+        step = self.step
+        with trial.undone():
+            if (why := trial.why_impossible(moves)) is not None:
                 return why
-        if (why := self._why_no_gain(look)) is not None:
+        if (why := self._why_no_gain(trial)) is not None:
             return why
-        with what_if.trial() as trial:
+        with trial.undone():
             for each in self.begun:
                 if each.result is None:
-                    look.end(trial, each)
+                    _end(trial, each)
             if step.fits or step.emptied:
-                with what_if.trial() as without:
-                    if self._why_missed(look, without) is None:
+                with trial.undone():
+                    if self._why_missed(trial) is None:
                         return "what it is for is reached without it"
             following = step.moves[len(self.begun) + len(moves) :]
             for batch in (moves, *((move,) for move in following)):
-                if (why := look.why_impossible(trial, batch)) is not None:
+                if (why := trial.why_impossible(batch)) is not None:
                     return why
-            return self._why_missed(look, trial)
+            return self._why_missed(trial)
 
-    def _why_no_gain(self, look: "_Look") -> Why | None:
+    def _why_no_gain(self, trial: PlanTrial) -> Why | None:
         """Return which pods are moved for their own good and gain nothing; None if there are none.
 
         Of a group that is moved whole, one member has to gain.
         """
-        step = self.step
-        if step.goal not in (Goal.VIOLATIONS, Goal.SPREAD) or any(
-            look.gains(step.goal, move) for move in step.moves
-        ):
+        moves = self.step.moves
+        if self.step.goal is Goal.VIOLATIONS:
+            gains = any(trial.violation(move.pod) for move in moves)
+        else:
+            gains = self.step.goal is not Goal.SPREAD or self._scores_more(trial, moves[0])
+        if gains:
             return None
-        move = step.moves[0]
-        return about(f"{{}} gains nothing on node {move.target} any more", move.pod)
+        why = f"{{}} gains nothing on node {moves[0].target} any more"
+        return about(why, moves[0].pod)
 
-    def _why_missed(self, look: "_Look", trial: Trial) -> Why | None:
+    def _scores_more(self, trial: PlanTrial, move: Move) -> bool:
+        """Return whether the target has a higher score by now, by the least gain or more."""
+        with trial.undone():
+            trial.remove(move.pod)
+            outcome = trial.what_if.decide(trial.anew(move), trial.pipeline)
+            if not isinstance(outcome, ScheduleResult):
+                return True
+            rows = trial.cluster.rows([move.target, move.source]).tolist()
+            there, own = map(outcome.score_of, rows)
+        if there is None or own is None:
+            return False
+        return there.total - own.total >= self.section.minimum_gain
+
+    def _why_missed(self, trial: PlanTrial) -> Why | None:
         """Return what the step is for and the trial has not reached; None if it has all.
 
         Pods of the step that terminate are regarded as gone.
         """
-        cluster = look.what_if.cluster
         for move in self.step.moves:
-            if cluster.evictions.evicting(move.pod):
-                trial.remove(move.pod.uid)
+            if trial.cluster.evictions.evicting(move.pod):
+                trial.remove(move.pod)
         for ref in self.step.fits:
             trial.withdraw(place_uid(ref.uid))
         for pod, node in self._waiting():
             trial.withdraw(pod.uid)
-            row = cluster.row(node)
-            if row is None or row not in look.feasible_rows(pod):
+            if not trial.fits(pod, node):
                 return about(f"{{}} does not fit on node {node} once the moves are made", pod)
-            look.put(trial, pod, row)
+            trial.add(pod, node)
         for node in self.step.emptied:
-            if not look.is_empty(node):
+            if not _is_empty(trial, node):
                 return f"node {node} is not empty once the moves are made"
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What moves would do to the state of now, tried in trials."""
+def _end(trial: PlanTrial, under_way: UnderWay) -> None:
+    """Have a move that is under way end in the trial, with the replacement on its target."""
+    replacement, place = under_way.replacement, under_way.place
+    trial.remove(under_way.move.pod)
+    for kept in filter(None, (place, replacement)):
+        trial.withdraw(kept.uid)
+    is_placed = replacement is not None and trial.cluster.is_placed(replacement)
+    if place is not None and not is_placed:
+        trial.add(place, under_way.move.target)
 
-    what_if: WhatIf
-    movable: Movable
 
-    def why_impossible(self, trial: Trial, moves: Sequence[Move]) -> Why | None:
-        """Make these moves together in the trial; return why that is impossible, None if it is not.
-
-        A pod fits beside those that are nominated to its target.
-        """
-        for move in moves:
-            trial.remove(move.pod.uid)
-        for move in moves:
-            row, source = self.what_if.cluster.row(move.target), self._node(move.source)
-            if row is None or source is None:
-                return f"node {move.target if row is None else move.source} has gone"
-            new = created_anew(move.pod, source)
-            if row not in self.feasible_rows(new):
-                return about(f"{{}} does not fit on node {move.target} any more", move.pod)
-            self.put(trial, new, row)
-        return None
-
-    def end(self, trial: Trial, under_way: UnderWay) -> None:
-        """Have a move that is under way end in the trial, with the replacement on its target."""
-        cluster, replacement, place = self.what_if.cluster, under_way.replacement, under_way.place
-        trial.remove(under_way.move.pod.uid)
-        if place is not None:
-            trial.withdraw(place.uid)
-        if replacement is not None:
-            trial.withdraw(replacement.uid)
-        row = cluster.row(under_way.move.target)
-        is_placed = replacement is not None and cluster.pod(replacement.uid) is not None
-        if row is not None and place is not None and not is_placed:
-            self.put(trial, place, row)
-
-    def gains(self, goal: Goal, move: Move) -> bool:
-        """Return whether the pod gains by the move what the goal asks for."""
-        cluster, what_if = self.what_if.cluster, self.what_if
-        target, here = cluster.row(move.target), cluster.row(move.source)
-        node = self._node(move.source)
-        if target is None or here is None or node is None:
-            return True  # why it is impossible is said of the move
-        new, pipeline = created_anew(move.pod, node), self.movable.pipeline
-        with what_if.trial() as trial:
-            trial.remove(move.pod.uid)
-            if goal is Goal.VIOLATIONS:
-                return bool(violation(what_if.search(new, pipeline), here))
-            all_nodes = replace(pipeline, percentage_of_nodes_to_score=_ALL_NODES)
-            outcome = what_if.decide(new, all_nodes)
-        if not isinstance(outcome, ScheduleResult):
-            return True
-        there, own = outcome.score_of(target), outcome.score_of(here)
-        least = self.movable.section.minimum_gain
-        return there is not None and own is not None and there.total - own.total >= least
-
-    def feasible_rows(self, pod: Pod) -> IntArray:
-        """Return the rows on which the pod fits in the trial that is open."""
-        return self.what_if.feasible_rows(pod, self.movable.pipeline)
-
-    def put(self, trial: Trial, pod: Pod, row: int) -> None:
-        """Add the pod on the row, with devices."""
-        self.movable.pipeline.evaluations.begin_attempt()
-        trial.add(pod, row)
-        assign_devices(self.movable.pipeline.reserve, pod, row)
-
-    def is_empty(self, node: str) -> bool:
-        """Return whether only pods that belong to the node, or leave it, are on it or will be."""
-        cluster = self.what_if.cluster
-        row = cluster.row(node)
-        if row is None:
-            return True
-        here = (placed.pod for placed in cluster.pods_on(row))
-        stay = (pod for pod in here if not pod.terminating and not self.movable.stays(pod))
-        return not any(True for _ in stay) and not cluster.nominations.on(row)
-
-    def _node(self, name: str) -> Node | None:
-        row = self.what_if.cluster.row(name)
-        return self.what_if.cluster.node(row) if row is not None else None
+def _is_empty(trial: PlanTrial, node: str) -> bool:
+    """Return whether only pods that belong to the node, or leave it, are on it or will be."""
+    if (row := trial.cluster.row(node)) is None:
+        return True
+    here = (placed.pod for placed in trial.cluster.pods_on(row))
+    stay = any(not pod.terminating and not trial.movable.stays(pod) for pod in here)
+    return not stay and not trial.cluster.nominations.on(row)

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mooring.engine.rebalancing.plan import Move, Step
-from mooring.framework.decision import PodRef, TextAboutPods
+from mooring.engine.rebalancing.plan import Move, Step, Why
 from mooring.model.pod import Pod, Uid
 
-__all__ = ["Result", "UnderWay", "about"]
+__all__ = ["Result", "UnderWay"]
 
 
 class Result(StrEnum):
@@ -53,7 +52,7 @@ class UnderWay:
     replacement: Pod | None = None
     changed: bool = False
     result: Result | None = None
-    why: str | TextAboutPods = ""
+    why: Why = ""
 
     @property
     def owner(self) -> str:
@@ -69,7 +68,7 @@ class UnderWay:
         is_moved = self.result is Result.MOVED and self.replacement is not None
         return self.replacement.uid if is_moved and self.replacement else self.owner
 
-    def end(self, result: Result, why: str | TextAboutPods = "") -> None:
+    def end(self, result: Result, why: Why = "") -> None:
         """Note how the move has ended."""
         self.result, self.why = result, why
 
@@ -85,10 +84,3 @@ class UnderWay:
             return False
         owner = leaving.owner
         return owner is None or owner.kind != "StatefulSet" or pod.name == leaving.name
-
-
-def about(text: str, *pods: Pod) -> TextAboutPods:
-    """Return the text with each `{}` replaced by a pod."""
-    whole = text.format(*(f"pod {pod.key}" for pod in pods))
-    otherwise = text.format(*("a pod" for _ in pods))
-    return TextAboutPods(whole, tuple(map(PodRef.of, pods)), otherwise)

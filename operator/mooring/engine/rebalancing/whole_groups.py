@@ -1,15 +1,14 @@
 """Moves pod groups whole, for Violations: if the node of a member rejects it by now."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from mooring.engine.rebalancing.improving import VIOLATION_GAIN, violates
-from mooring.engine.rebalancing.movable import created_anew
-from mooring.engine.rebalancing.placing import decided_group
+from mooring.engine.rebalancing.improving import VIOLATION_GAIN
 from mooring.engine.rebalancing.plan import Move, Step
 from mooring.engine.rebalancing.planning import NOWHERE_ELSE, Planning
 from mooring.framework.decision import PodRef, TextAboutPods
-from mooring.model.pod import Pod, Uid
+from mooring.model.pod import Pod
 from mooring.policy.rebalancing import Goal
 from mooring.state.pod_groups import PodGroupState
 
@@ -34,7 +33,7 @@ def move_groups(planning: Planning) -> None:
         for pod in members:
             planning.looked_at.add(pod.uid)
             planning.budget.spend(1)
-            if violates(planning, pod):
+            if planning.trial.violates(pod):
                 violating.append(pod)
         if violating:
             _move(planning, group, members, violating)
@@ -50,24 +49,20 @@ def _move(
     if len(members) > planning.moves_left:
         return
     trial = planning.trial
-    mark, sources, anew = len(trial), dict[Uid, str](), list[Pod]()
-    for pod in members:
-        placed = planning.cluster.pod(pod.uid)
-        node = planning.cluster.node(placed.row) if placed is not None else None
-        if node is not None:
-            sources[pod.uid] = node.name
-            anew.append(created_anew(pod, node))
+    mark, leaving = len(trial), trial.leaving(members)
+    anew = [trial.anew(move) for move in leaving]
     for pod in members:
         trial.remove(pod)
-    nodes = decided_group(planning, group, anew)
-    if len(nodes) < len(members) or len(anew) < len(members):
+    targets = trial.decided_group(group, anew)
+    if len(targets) < len(members):
         trial.back_to(mark)
         for pod in violating:
             planning.refuse(pod, NOWHERE_ELSE)
         return
     for pod in anew:
-        trial.add(pod, nodes[pod.uid])
-    planning.accept(_step(group, members, sources, nodes, len(violating)))
+        trial.add(pod, targets[pod.uid])
+    moves = tuple(replace(each, target=targets[each.pod.uid]) for each in leaving)
+    planning.accept(_step(group, moves, len(violating)))
 
 
 def _refusal(planning: Planning, group: PodGroupState, members: Sequence[Pod]) -> str | None:
@@ -75,23 +70,15 @@ def _refusal(planning: Planning, group: PodGroupState, members: Sequence[Pod]) -
     if group.unscheduled or group.assumed or group.terminating:
         return _NOT_WHOLE
     for pod in members:
-        if (why := planning.movable.refusal(pod, with_group=True)) is not None:
+        if (why := planning.trial.movable.refusal(pod, with_group=True)) is not None:
             return why
     return _BUDGET if planning.cluster.evictions.exhausted_budget(members) else None
 
 
-def _step(
-    group: PodGroupState,
-    members: Sequence[Pod],
-    sources: Mapping[Uid, str],
-    nodes: Mapping[Uid, str],
-    violating: int,
-) -> Step:
-    moves = tuple(Move(pod, sources[pod.uid], nodes[pod.uid]) for pod in members)
+def _step(group: PodGroupState, moves: tuple[Move, ...], violating: int) -> Step:
     how_many = "the node of 1 member does" if violating == 1 else f"the nodes of {violating} do"
     otherwise = f"{how_many} not pass the filters any more"
-    text = f"group {group.key}: {otherwise}"
-    refs = tuple(map(PodRef.of, members))
-    reason = TextAboutPods(text, refs, otherwise)
+    refs = tuple(PodRef.of(move.pod) for move in moves)
+    reason = TextAboutPods(f"group {group.key}: {otherwise}", refs, otherwise)
     gain = VIOLATION_GAIN * violating
     return Step(Goal.VIOLATIONS, moves, reason, gain, group=str(group.key))
