@@ -13,6 +13,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -95,7 +96,7 @@ class Replica:
         self.wait_until_says("leading:")
         eventually(lambda: self.get("/readyz")[0], lambda status: status == 200, "readiness")
 
-    @property
+    @cached_property
     def url(self) -> str:
         """Where its endpoints are, once they are served."""
         [address] = eventually(self._addresses, bool, "an open port")

@@ -1,7 +1,6 @@
 """Profiles are applied, changed, broken and deleted while Mooring runs."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -10,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from bench.loader import create
 from bench.observer import watched_binds
 from bench.requests import requests_so_far
 from controlplane.client import ApiError
 from controlplane.nodes import create_nodes
 from e2e.conftest import Cluster
 from e2e.node_pool import NodePool
-from e2e.replicas import PROFILES, eventually, pod, pods, profile, ready
+from e2e.replicas import PROFILES, create_pods, eventually, pod, pods, profile, ready
 
 ROOT = Path(__file__).parents[2]
 
@@ -304,7 +302,7 @@ def test_two_profiles_that_may_match_the_same_pods_say_so_in_both_statuses_and_e
 
     def events(name: str) -> list[Raw]:
         found = client.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
-        return [e for e in found if (e["regarding"]["name"], e["reason"]) == (name, "Conflicted")]
+        return [e for e in found if e["reason"] == "Conflicted" and e["regarding"]["name"] == name]
 
     tested.apply(match=match)
     client.post(PROFILES, profile(other, match=match))
@@ -316,8 +314,11 @@ def test_two_profiles_that_may_match_the_same_pods_say_so_in_both_statuses_and_e
     eventually(lambda: conflict(pool.name), lambda text: not text, "the end of the conflict")
 
 
-PODS = 5_000
 CHANGES = 100
+PODS_PER_CHANGE = 5
+PODS = CHANGES * PODS_PER_CHANGE
+BEHIND = 50
+"""So many pods wait at most when the next change comes: each change meets pods on their way."""
 POLICIES = 5
 """Generation g of the profile admits the nodes of policy g modulo this alone."""
 
@@ -350,55 +351,42 @@ def generations_in_force(cluster: Cluster, profile: str) -> set[int]:
     }
 
 
-@contextmanager
-def decision_records(cluster: Cluster, namespace: str) -> Iterator[dict[str, Raw]]:
-    """Yield the records of the namespace's pods that are decided inside, as far as seen."""
-    records: dict[str, Raw] = {}
-    over = threading.Event()
-
-    def read() -> None:
-        while not over.wait(0.05):
-            _, text = cluster.scheduler.get(f"/debug/decisions?namespace={namespace}")
-            records.update((record["pod"], record) for record in json.loads(text)["decisions"])
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        yield records
-    finally:
-        over.set()
-        reader.join()
+def latest_decisions(cluster: Cluster, namespace: str) -> dict[str, Raw]:
+    """Return the records of the namespace's pods that were decided last, a hundred at most."""
+    _, text = cluster.scheduler.get(f"/debug/decisions?namespace={namespace}")
+    return {record["pod"]: record for record in json.loads(text)["decisions"]}
 
 
 def test_a_hundred_profile_changes_during_a_drain_lose_and_double_nothing(
     pool: NodePool, cluster: Cluster
 ) -> None:
-    """Bindings begin with the profile, which is deleted and made again on the way.
+    """Pods come all the time. The profile comes with the first, and is deleted and made again.
 
     Each generation admits other nodes than the one before, so that a pod's node shows which
     generations may have decided about it.
     """
     path, names = f"{PROFILES}/{pool.name}", [f"p{number}" for number in range(PODS)]
     policies = create_nodes_of_policies(pool)
-    waiting = (pod(name, cpu="10m", scheduler=pool.name) for name in names)
-    create(cluster.access, ((f"/api/v1/namespaces/{pool.name}/pods", raw) for raw in waiting))
     bindings = requests_so_far(cluster.access)
-    with (
-        watched_binds(cluster.access, pool.name, names) as binds,
-        decision_records(cluster, pool.name) as records,
-    ):
+    records: dict[str, Raw] = {}
+    with watched_binds(cluster.access, pool.name, names) as binds:
         generation = 0
-        for number in range(CHANGES):
-            so_many = number * PODS // CHANGES
-            eventually(lambda: len(binds.times), so_many.__le__, f"{so_many} bound pods")
-            if number == CHANGES // 2:
+        for begin in range(0, PODS, PODS_PER_CHANGE):
+            coming = names[begin : begin + PODS_PER_CHANGE]
+            waiting = (pod(name, cpu="10m", scheduler=pool.name) for name in coming)
+            create_pods(pool.client, pool.name, *waiting)
+            if begin == PODS // 2:
                 pool.client.delete(path)
                 generation = 0
             generation += 1
             made = profile(pool.name, **only_nodes_of(str(generation % POLICIES)))
             change = pool.client.patch if generation > 1 else pool.client.post
             change(path if generation > 1 else PROFILES, made)
+            enough = begin + PODS_PER_CHANGE - BEHIND
+            eventually(lambda: len(binds.times), enough.__le__, f"{enough} bound pods")
+            records |= latest_decisions(cluster, pool.name)
         assert binds.wait(60.0), "pods are lost"
+    records |= latest_decisions(cluster, pool.name)
     placed = pool.bound()
     assert placed.keys() == set(names)
     added = requests_so_far(cluster.access) - bindings
@@ -407,7 +395,7 @@ def test_a_hundred_profile_changes_during_a_drain_lose_and_double_nothing(
     }
     in_force = generations_in_force(cluster, pool.name)
     decided = [record for record in records.values() if record["node"]]
-    assert len(decided) > PODS // 2, "the poll saw too few decisions to say anything"
+    assert len(decided) > PODS // 2, "too few decisions were seen to say anything"
     for record in decided:
         made = record["profileGeneration"]
         assert made in in_force
