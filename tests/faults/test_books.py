@@ -1,9 +1,10 @@
 """What the auditor says about histories that a test makes up."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -33,6 +34,9 @@ from faults.books import (
 from faults.claims import ClaimSeen, claims_of
 
 Raw = Mapping[str, Any]
+
+LONG_AGO: Final = -math.inf
+"""Times of the monotonic clock count from the machine's start, which may be minutes ago."""
 
 
 class History:
@@ -245,7 +249,7 @@ def test_a_write_after_the_lease_was_anothers_is_told() -> None:
     history = History().add(LeaseSeen("mooring", "l", "one")).later(10)
     history.add(LeaseSeen("mooring", "l", "two"))
     before, after = history.now - 5, history.now + 5
-    leads = write(lease, 0.0, holder="one")
+    leads = write(lease, LONG_AGO, holder="one")
     in_time, late = write("/pods/a", before), write("/pods/b", after)
     assert history.verdict(one=[leads, in_time]).unauthorised == ()
     assert len(history.verdict(one=[leads, in_time, late]).unauthorised) == 1
@@ -263,7 +267,7 @@ def test_a_write_by_who_has_just_taken_the_lease_is_not_told() -> None:
     assert history.verdict(two=[asked, write("/pods/a", early)]).unauthorised == ()
     refused = write(lease, takes, 409, holder="two")
     assert len(history.verdict(two=[refused, write("/pods/a", early)]).unauthorised) == 1
-    refused = write(lease, 0.0, 409, holder="two")
+    refused = write(lease, LONG_AGO, 409, holder="two")
     journal = [refused, write("/pods/a", takes - 1), asked]
     assert len(history.verdict(two=journal).unauthorised) == 1
     held_up = {**asked, "received": takes - 2, "at": takes}
@@ -274,7 +278,7 @@ def test_a_write_by_who_has_just_taken_the_lease_is_not_told() -> None:
 def test_a_replica_without_the_lease_may_ask_who_reads_its_endpoints() -> None:
     lease = "/apis/coordination.k8s.io/v1/namespaces/x/leases/mooring"
     history = History().add(LeaseSeen("mooring", "l", "one")).later(10)
-    leads = write(lease, 0.0, holder="one")
+    leads = write(lease, LONG_AGO, holder="one")
     asks = write("/apis/authorization.k8s.io/v1/subjectaccessreviews", history.now, 201)
     assert history.verdict(one=[leads], two=[asks]).unauthorised == ()
 
@@ -284,7 +288,7 @@ def test_a_stall_is_the_longest_time_without_a_binding_while_a_pod_waits() -> No
     begun = history.now
     history.later(9.0).add(seen("a", node="n"))
     verdict = history.verdict()
-    assert verdict.longest_stall(0.0, history.now + 100) == pytest.approx(10.0)
+    assert verdict.longest_stall(LONG_AGO, history.now + 100) == pytest.approx(10.0)
     assert verdict.longest_stall(begun + 4, history.now) == pytest.approx(6.0)
 
 
@@ -293,7 +297,7 @@ def test_a_wait_ends_with_the_last_binding_also_right_after_another_event() -> N
     bound = Seen(len(history.events), history.now + 0.1, seen("a", node="n"), deleted=False)
     history.events.append(bound)
     history.later(60.0).add(node_seen("m", cpu=600))
-    assert history.verdict().longest_stall(0.0, history.now) == pytest.approx(10.0)
+    assert history.verdict().longest_stall(LONG_AGO, history.now) == pytest.approx(10.0)
 
 
 def gpu_node_seen() -> NodeSeen:
