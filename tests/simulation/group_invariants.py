@@ -11,7 +11,7 @@ from simulation.actors.faults import Faults
 from simulation.actors.groups import Groups, group_of
 from simulation.actors.plugins import Plugins
 from simulation.scenario import NAMESPACE
-from simulation.state_invariants import engines
+from simulation.state_invariants import engine_of
 from simulation.storage import Change, Raw
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes(
     namespace, name = sent.path.split("/")[4], sent.path.split("/")[6]
     raw = world.server.storage.get(POD, name, namespace)
     group = group_of(raw) if raw is not None else None
-    engine = dict(engines(world)).get(sent.identity)
+    engine = engine_of(world, sent.identity)
     if group is None or engine is None:
         return None
     now, uid = world.timeline.now, raw["metadata"]["uid"] if raw is not None else ""

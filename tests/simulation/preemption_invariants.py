@@ -22,7 +22,7 @@ from simulation.api_server import EPOCH
 from simulation.cluster_books import LATE_SECONDS, known_pods, known_versions
 from simulation.constraints import Surroundings, keeps_away, refusal, skews
 from simulation.scenario import ACME
-from simulation.state_invariants import engines
+from simulation.state_invariants import engine_of, engines
 from simulation.storage import Change, Raw
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _victim(world: "World", sent: "Sent") -> Raw | None:
 
 def no_eviction_is_sent_that_a_budget_forbids(world: "World", sent: "Sent") -> str | None:
     """Check the budgets of the pod, in all versions that the replica may know."""
-    raw, engine = _victim(world, sent), dict(engines(world)).get(sent.identity)
+    raw, engine = _victim(world, sent), engine_of(world, sent.identity)
     if raw is None or engine is None or sent.what != "evict":
         return None
     known = engine.scheduler.state.pods.get(Uid(raw["metadata"]["uid"]))
@@ -130,7 +130,7 @@ def no_pod_is_evicted_a_second_time(world: "World", sent: "Sent") -> str | None:
 
 def own_evictions_are_charged(world: "World", sent: "Sent") -> str | None:
     """Check that a replica counts an eviction that it sends for the budgets of the pod."""
-    raw, engine = _victim(world, sent), dict(engines(world)).get(sent.identity)
+    raw, engine = _victim(world, sent), engine_of(world, sent.identity)
     if raw is None or engine is None or not raw["metadata"].get("labels"):
         return None
     state = engine.scheduler.state
@@ -153,7 +153,7 @@ def own_evictions_are_charged(world: "World", sent: "Sent") -> str | None:
 
 def no_budget_is_charged_for_a_pod_that_stays(world: "World", sent: "Sent") -> str | None:
     """Check that a replica charges a budget for pods that it is evicting, or that have left."""
-    engine = dict(engines(world)).get(sent.identity)
+    engine = engine_of(world, sent.identity)
     if engine is None:
         return None
     state = engine.scheduler.state
@@ -171,7 +171,7 @@ def no_preemption_has_more_victims_than_its_profile_allows(
     world: "World", sent: "Sent"
 ) -> str | None:
     """Count the pods that leave for the pod for which this one leaves, and for no other one."""
-    engine = dict(engines(world)).get(sent.identity)
+    engine = engine_of(world, sent.identity)
     if engine is None:
         return None
     records, known = engine.scheduler.state.evictions._records, world.removals.evicted_for
@@ -206,7 +206,7 @@ def whoever_has_pods_evicted_is_nominated(world: "World", sent: "Sent") -> str |
     It may be any node for a group, whose victims need not be on its nodes, and for a victim whose
     group is disrupted as a whole.
     """
-    raw, engine = _victim(world, sent), dict(engines(world)).get(sent.identity)
+    raw, engine = _victim(world, sent), engine_of(world, sent.identity)
     if raw is None or engine is None:
         return None
     victim, nominations = PodSeen.read(raw), engine.scheduler.state.nominations
@@ -282,7 +282,7 @@ def nobody_takes_the_room_of_a_nominated_pod(world: "World", change: Change) -> 
 
     They were nominated by the same replica some time before it decided, and still are.
     """
-    engine = dict(engines(world)).get(change.by)
+    engine = engine_of(world, change.by)
     if change.what != "bind" or engine is None:
         return None
     pod, state = PodSeen.read(change.object), engine.scheduler.state

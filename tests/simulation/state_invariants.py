@@ -43,14 +43,24 @@ def engines(world: "World") -> Iterator[tuple[str, Engine]]:
     One whose attempt pauses is left out: a trial may be open.
     """
     for replica in world.replicas.values():
-        engine = _engine(replica)
-        if engine is not None and engine.scheduler.turn.holder is None:
+        if (engine := engine_of(world, replica.identity)) is not None:
             yield replica.identity, engine
+
+
+def engine_of(world: "World", identity: str) -> Engine | None:
+    """Return the engine of the replica with this identity, if `engines` would yield it."""
+    for replica in world.replicas.values():
+        if replica.identity == identity:
+            engine = _engine(replica)
+            paused = engine is not None and engine.scheduler.turn.holder is not None
+            return None if paused else engine
+    return None
 
 
 def leader(world: "World") -> tuple[str, Engine] | None:
     """Return the engine of the replica that holds the lease, if it runs and no attempt pauses."""
-    return next((found for found in engines(world) if found[0] == world.books.holder), None)
+    engine = engine_of(world, world.books.holder)
+    return (world.books.holder, engine) if engine is not None else None
 
 
 def _engine(replica: "Replica") -> Engine | None:

@@ -21,7 +21,7 @@ from mooring.model.storage import BIND_COMPLETED, SELECTED_NODE
 from simulation.actors.volumes import DRIVER
 from simulation.cluster_books import LATE_SECONDS, kept_for_others, known_pods
 from simulation.scenario import NAMESPACE
-from simulation.state_invariants import engines
+from simulation.state_invariants import engine_of, engines
 from simulation.storage import Change, Raw
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def no_volume_is_held_for_a_pod_that_is_not_bound(world: "World") -> str | None:
 
 def no_volume_is_held_for_a_pod_that_is_queued(world: "World", sent: "Sent") -> str | None:
     """Check what the replica that sends this assumes of volumes: nothing between two attempts."""
-    engine = dict(engines(world)).get(sent.identity)
+    engine = engine_of(world, sent.identity)
     if engine is None:
         return None
     scheduler = engine.scheduler
