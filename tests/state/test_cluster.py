@@ -11,6 +11,7 @@ from mooring.model.node import REGION, ZONE, parse_node
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import GroupKey, GroupSource, Reservation
+from mooring.pausing import Work
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import CREATED, cluster, namespace, node, pod, uid_of
 from relists import replace_all
@@ -472,6 +473,18 @@ def test_pods_are_on_their_node_while_it_exists_whichever_comes_first() -> None:
     assert {placed.pod.name for placed in state.pods_of("n1")} == {"early", "late"}
     state.put(Kind.NODE, "n1", parse_node(node("n1")))
     assert cpu(state)[state.nodes.row_of["n1"]] == 3000
+
+
+def test_a_node_can_be_deleted_again_after_its_deletion_was_ended_in_a_pause() -> None:
+    state = cluster(node("n1"), *(pod(name, node="n1", cpu="1") for name in "abc"))
+    with Work(lambda: state.delete(Kind.NODE, "n1")) as deletion:
+        assert not deletion.advance()
+    state.delete(Kind.NODE, "n1")
+    assert cpu(state)[state.nodes.unknown_row] == 3000
+    assert {placed.row for placed in state.pods} == {state.nodes.unknown_row}
+    for placed in tuple(state.pods):
+        state.delete(Kind.POD, placed.pod.uid)
+    assert not any(cpu(state))
 
 
 def test_a_node_comes_and_goes_whose_pods_request_more_than_an_int64_holds() -> None:

@@ -31,6 +31,7 @@ from mooring.framework.queued_pod import PodState, StateTimes
 from mooring.model.names import Names
 from mooring.model.pod import Uid
 from mooring.observe.documents import HIDDEN, dumps, fields_of, name_of
+from mooring.pausing import pause
 
 __all__ = [
     "DEFAULT_LIMIT",
@@ -712,6 +713,7 @@ class DecisionLog:
 
     def _shrink(self) -> None:
         while self.bytes > self.limit and len(self):
+            pause()  # decisions that thousands of paths share are freed with the last of these
             if self._ended:
                 self._drop(next(iter(self._ended)))
             elif self._live:

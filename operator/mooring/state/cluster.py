@@ -739,8 +739,8 @@ class ClusterState:
     def _move(self, pods: Iterable[PlacedPod], row: int) -> None:
         """Count the pods on another row, because their node has come or gone.
 
-        They were on one row, too. That is one step however many they are, so it changes no more
-        than the row, and what they request is moved as one sum.
+        They were on one row, too. This changes no more than the row, and what they request is moved
+        as one sum. It pauses after each pod; the state must stand still meanwhile.
         """
         moved = tuple(pods)
         if not moved:
@@ -748,16 +748,25 @@ class ClusterState:
         before = moved[0].row
         self.devices.detach_all(moved)
         self.nodes.move_pods([placed.pod for placed in moved], before, row)
-        for placed in moved:
-            pod = placed.pod
-            self._leave_unknown_node(placed)
-            self.storage.remove_pod(before, pod)
-            self.storage.add_pod(row, pod)
-            self.topology.move(placed.equivalent, before, row)
-            self.pods.move(placed, row)
-            self._pod_columns.move(placed)
-            self._enter_unknown_node(placed)
-        self.devices.attach_all(moved)
+        left = iter(moved)
+        try:
+            for placed in left:
+                self._move_one(placed, row)
+                pause()
+        finally:  # whoever is ended in a pause leaves nothing half moved
+            for placed in left:
+                self._move_one(placed, row)
+            self.devices.attach_all(moved)
+
+    def _move_one(self, placed: PlacedPod, row: int) -> None:
+        before, pod = placed.row, placed.pod
+        self._leave_unknown_node(placed)
+        self.storage.remove_pod(before, pod)
+        self.storage.add_pod(row, pod)
+        self.topology.move(placed.equivalent, before, row)
+        self.pods.move(placed, row)
+        self._pod_columns.move(placed)
+        self._enter_unknown_node(placed)
 
     def _attach(self, placed: PlacedPod, arrival: int | None = None) -> None:
         """Add the pod to every table and count; `_detach` is the exact reverse.

@@ -325,7 +325,9 @@ class NodeTable:
         """Note the ports that the pod uses on the row; nobody asks for those of no node."""
         for port in () if self.is_unknown(row) else pod.spec.host_ports:
             rows = self.host_ports.setdefault((port.protocol, port.port), {})
-            rows.setdefault(row, Counter())[port.ip] += 1
+            if row not in rows:
+                rows[row] = Counter()
+            rows[row][port.ip] += 1
 
     def _free_ports(self, row: int, pod: Pod) -> None:
         for port in () if self.is_unknown(row) else pod.spec.host_ports:

@@ -14,6 +14,7 @@ import numpy as np
 
 from mooring.model.selectors import Requirement
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
+from mooring.pausing import pause
 from mooring.state.columns import IntArray
 from mooring.state.storage.best_fit import NO_POSITION, BestFitIndex
 from mooring.state.storage.node_affinities import check_node_affinity
@@ -145,6 +146,7 @@ def choices(
     made: list[Choice] = []
     taken: dict[str, _Taken] = {}
     for claim in claims:
+        pause()
         prebound = [v for v in storage.with_claim_ref(claim) if _matches(v, claim)]
         if prebound:
             matching = check_node_affinity(nodes, prebound[0].node_affinity)

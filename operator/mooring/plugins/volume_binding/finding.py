@@ -12,6 +12,7 @@ from mooring.model.events import Kind
 from mooring.model.migration import migrated_affinity
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from mooring.model.volumes import CSI_DRIVERS, Disk
+from mooring.pausing import pause
 from mooring.plugins.volume_binding.choice import Choice, choices
 from mooring.state.cluster_view import ClusterView
 from mooring.state.storage.node_affinities import check_node_affinity
@@ -117,6 +118,7 @@ def _check_bound(
     """Add to `conflicts` the first conflict of a bound claim on each node."""
     undecided = np.ones(len(nodes), np.bool_)
     for claim in claims:
+        pause()
         volume = cluster.storage.volume(claim.volume_name)
         if volume is None:
             conflicts[undecided] |= PV_NOT_EXIST
@@ -147,6 +149,7 @@ def _check_provisions(
     undecided = np.ones(len(nodes), np.bool_)
     classes: dict[str, _Provisioner] = {}
     for claim, where in without_volume:
+        pause()
         wanted = where & undecided
         if not wanted.any():
             continue

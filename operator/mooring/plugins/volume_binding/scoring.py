@@ -11,6 +11,7 @@ import numpy as np
 
 from mooring.model.events import Kind
 from mooring.model.storage import PersistentVolumeClaim, StorageClass
+from mooring.pausing import pause
 from mooring.plugins.volume_binding.finding import UnboundClaims, find_choices, tracked_size
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -68,6 +69,7 @@ def _usage_by_class(
     by_class: dict[str, _ClassUsage] = defaultdict(lambda: _ClassUsage(len(nodes)))
     static = np.zeros(len(nodes), np.bool_)
     for choice in found.choices:
+        pause()
         there = choice.found
         if there.any():
             usage = by_class[choice.claim.storage_class]
@@ -75,6 +77,7 @@ def _usage_by_class(
             usage.capacity[there] += choice.sizes[choice.chosen[there]]
             static |= there
     for claim, where in found.left:
+        pause()
         storage_class: StorageClass = cluster.objects(Kind.STORAGE_CLASS)[claim.storage_class]
         size = tracked_size(claim, storage_class, cluster)
         if size is None:

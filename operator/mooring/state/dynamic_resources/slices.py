@@ -11,6 +11,7 @@ from typing import Final
 from mooring.model.events import Kind
 from mooring.model.resource_slices import Device, DeviceTaintRule, ResourceSlice
 from mooring.model.taints import Taint
+from mooring.pausing import pause
 from mooring.state.objects import Objects
 
 __all__ = ["ResourceSlices"]
@@ -78,6 +79,7 @@ class ResourceSlices:
         for each in self._mirrored.values():
             if any(rule is not None and _may_select(rule, each) for rule in rules):
                 self.slice_changed(each.name, each)
+            pause()
 
     def _with_rules(self, each: ResourceSlice) -> ResourceSlice:
         """Return the slice with the taints of all rules, in the order of the rules' names."""
