@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from extending import GivenObjects
-from mooring.engine.assumed import AssumedPod, assume_reserve_and_permit
+from mooring.engine.assumed import assume_reserve_and_permit
 from mooring.engine.binding import bind
 from mooring.engine.extenders.extenders import Extenders
+from mooring.engine.scheduler_state import AssumedPod, Attempt
 from mooring.framework.verdicts import Skip, Unschedulable, Wait
 from mooring.model.events import Action, ClusterEvent
 from mooring.model.pod import Pod, parse_pod
@@ -88,7 +89,12 @@ class Stage:
         chosen: dict[str, Any] = none | {point: tuple(steps) for point, steps in points.items()}
         distributions = {step.name: "acme" for steps in points.values() for step in steps}
         pipeline = replace(self.profile.pipeline, **chosen, distributions=distributions)
-        return assume_reserve_and_permit(queued, row, pipeline, self.scheduler_state, now=0.0)
+        attempt = Attempt(pipeline, 0.0, {WEB.uid: queued})
+        (assumed,) = assume_reserve_and_permit(
+            attempt, {WEB.uid: row}, self.scheduler_state, now=0.0
+        )
+        self.scheduler_state.state.announce(WEB)
+        return assumed
 
     async def bind(self, attempted: AssumedPod) -> None:
         """Bind it as the loop does: by a task of its own."""

@@ -9,8 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kube.api_server import ApiServer, Request
 from mooring.engine.assumed import PodRejected
-from mooring.engine.attempts import Attempt, Attempts
+from mooring.engine.attempts import Attempts
 from mooring.engine.pod_status_reporter import PodStatusReporter
+from mooring.engine.scheduler_state import Attempt
 from mooring.framework.queued_pod import SubQueue
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
@@ -44,9 +45,15 @@ class Stage:
         self.attempts = Attempts(
             self.scheduler, self.reports, self.metrics, lambda: 1.0, lambda: 130.0
         )
-        self.attempt = Attempt(queued, pipeline, 0.0)
+        self.queued, self.attempt = queued, Attempt(pipeline, 0.0, {WEB.uid: queued})
         self._requests = requests
         self._written: list[str] = []
+
+    def unschedulable(self) -> None:
+        """End the attempt without a node."""
+        self.attempts.unschedulable(
+            self.attempt, self.queued, frozenset({"NodeResourcesFit"}), "no"
+        )
 
     def counted(self) -> dict[str, float]:
         """Count the attempts that have ended, by result."""
@@ -82,10 +89,10 @@ async def stage() -> AsyncIterator[Stage]:
 
 async def test_a_pod_whose_attempt_fails_backs_off_without_its_nomination(stage: Stage) -> None:
     stage.scheduler.state.nominate(WEB, "a")
-    assert stage.attempts.nominated_node(stage.attempt) == "a"
-    stage.attempts.fail(stage.attempt, "the plugin is broken")
-    assert stage.attempts.nominated_node(stage.attempt) is None
-    assert stage.attempt.queued.queue is SubQueue.BACKOFF
+    assert stage.attempts.nominated_node(WEB) == "a"
+    stage.attempts.fail(stage.attempt, stage.queued, "the plugin is broken")
+    assert stage.attempts.nominated_node(WEB) is None
+    assert stage.queued.queue is SubQueue.BACKOFF
     assert stage.counted() == {"error": 1}
     assert await stage.is_reported()
 
@@ -95,33 +102,33 @@ async def test_a_scheduler_that_stops_writes_nothing_about_a_rejected_pod(
     stage: Stage, *, halted: bool
 ) -> None:
     stage.attempts.halted = halted
-    stage.attempts.reject(stage.attempt, REJECTED)
-    assert stage.attempt.queued.queue is SubQueue.UNSCHEDULABLE
-    assert stage.attempt.queued.unschedulable_plugins == {"Gang"}
+    stage.attempts.reject(stage.attempt, stage.queued, REJECTED)
+    assert stage.queued.queue is SubQueue.UNSCHEDULABLE
+    assert stage.queued.unschedulable_plugins == {"Gang"}
     assert stage.counted() == {"unschedulable": 1}
     assert await stage.is_reported() is not halted
 
 
 async def test_nothing_is_written_about_a_rejected_pod_that_was_deleted(stage: Stage) -> None:
     stage.queue.remove(WEB.uid, 0.0)
-    stage.attempts.reject(stage.attempt, REJECTED)
+    stage.attempts.reject(stage.attempt, stage.queued, REJECTED)
     assert not await stage.is_reported()
 
 
 async def test_nothing_is_written_about_a_pod_that_fails_after_it_has_left(stage: Stage) -> None:
     """A plugin that binds may take too long although its Binding was carried out."""
     stage.queue.remove(WEB.uid, 0.0)
-    stage.attempts.fail(stage.attempt, "the plugin took too long")
+    stage.attempts.fail(stage.attempt, stage.queued, "the plugin took too long")
     assert stage.counted() == {"error": 1}
     assert not await stage.is_reported()
 
 
 async def test_a_pod_has_left_when_it_was_deleted_or_is_on_a_node(stage: Stage) -> None:
-    assert not stage.attempts.has_left(stage.attempt)
+    assert not stage.attempts.has_left(stage.queued)
     stage.scheduler.state.put(Kind.POD, WEB.uid, parse_pod(pod("web", node="a")))
-    assert stage.attempts.has_left(stage.attempt)
+    assert stage.attempts.has_left(stage.queued)
     assert stage.queue.get(WEB.uid) is None, "its attempt has ended"
-    assert stage.attempts.has_left(stage.attempt)
+    assert stage.attempts.has_left(stage.queued)
 
 
 def rejected_beside(stage: Stage, raw: dict[str, Any], **preemption: Any) -> Pod:
@@ -145,16 +152,16 @@ async def test_a_pod_is_tried_again_when_a_lesser_one_has_run_for_long_enough(
 ) -> None:
     young = pod("young", node="a", priority=-1, started=started)
     rejected_beside(stage, young, minRuntimeSeconds=60)
-    stage.attempts.unschedulable(stage.attempt, frozenset({"NodeResourcesFit"}), "no")
+    stage.unschedulable()
     assert flushed(stage, retried - 0.1) == 0
     assert flushed(stage, retried) == 1
-    assert stage.attempt.queued.flushed is (retried > 300)
+    assert stage.queued.flushed is (retried > 300)
 
 
 async def test_a_young_pod_that_is_no_lesser_one_has_no_pod_tried_again(stage: Stage) -> None:
     young = pod("young", node="a", started="1970-01-01T00:01:40Z")
     rejected_beside(stage, young, minRuntimeSeconds=60)
-    stage.attempts.unschedulable(stage.attempt, frozenset({"NodeResourcesFit"}), "no")
+    stage.unschedulable()
     assert flushed(stage, 300.9) == 0
 
 
@@ -164,7 +171,7 @@ async def test_a_strict_pod_is_tried_again_when_a_refusal_counts_no_more(
 ) -> None:
     low = rejected_beside(stage, pod("low", node="a", priority=-1), disruptionBudgets=budgets)
     stage.scheduler.state.eviction_refused(low, by_budget=False)
-    stage.attempts.unschedulable(stage.attempt, frozenset({"NodeResourcesFit"}), "no")
+    stage.unschedulable()
     assert flushed(stage, 60.9) == 0
     assert flushed(stage, 61.0) == retried
 
@@ -176,5 +183,5 @@ async def test_a_strict_pod_is_tried_again_when_a_charge_counts_no_more(stage: S
     low = pod("low", node="a", priority=-1, labels={"app": "low"})
     gone = rejected_beside(stage, low, disruptionBudgets="Strict")
     state.begin_evictions(OTHER, [gone])
-    stage.attempts.unschedulable(stage.attempt, frozenset({"NodeResourcesFit"}), "no")
+    stage.unschedulable()
     assert flushed(stage, 61.0) == 1

@@ -1,6 +1,6 @@
 """The whole engine in a small world, with some pods alone or a gang of two or three.
 
-The loop, the group cycle, the bindings and all parts around them are the program's own, built by
+The loop, the attempts, the bindings and all parts around them are the program's own, built by
 `build_engine`. They run on an event loop that runs when the explorer says. The API server is a
 model: it says when it carries a Binding out and when its answer comes, and each watch tells when
 the explorer says.
@@ -28,9 +28,8 @@ from exploration.small_cluster import (
     StoredNode,
 )
 from exploration.stepped_loop import SteppedLoop
-from mooring.engine import loop
+from mooring.engine import schedule_one
 from mooring.engine.build import Options, build_engine
-from mooring.engine.groups import cycle
 from mooring.framework.queued_pod import SubQueue
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, ConflictError, NotFoundError, ServerError, UnansweredError
@@ -153,8 +152,7 @@ def exploring() -> Iterator[None]:
     """
     logger = logging.getLogger("mooring")
     with ExitStack() as patches:
-        for module in (cycle, loop):
-            patches.enter_context(mock.patch.object(module, "tie_break_seed", return_value=0))
+        patches.enter_context(mock.patch.object(schedule_one, "tie_break_seed", return_value=0))
         logger.addHandler(_ERRORS)
         patches.callback(logger.removeHandler, _ERRORS)
         yield
@@ -394,7 +392,7 @@ class EngineWorld(SmallCluster):
         self.flushed = True
         self.loop.advance(UNSCHEDULABLE_TIMEOUT)
         with self.loop.entered():
-            self.engine.loop.expire_nominations()
+            self.engine.loop.schedule_one.expire_nominations()
             self.enqueuer.flush()
 
     # What is true
@@ -417,7 +415,7 @@ class EngineWorld(SmallCluster):
         scheduler = self.scheduler
         state = scheduler.state
         seen = Fingerprint(scheduler.queue, self.loop.now)
-        groups = attributes(self.engine.loop)["_groups"]
+        one = attributes(self.engine.loop.schedule_one)
         placed = [
             (p.pod.uid, p.row, p.assumed, p.announced, p.deadline is None) for p in state.pods
         ]
@@ -426,7 +424,7 @@ class EngineWorld(SmallCluster):
             for g in scheduler.cluster.pod_groups
         ]
         nominated = [(n.pod.uid, n.row) for n in state.nominations]
-        parts = [attributes(groups)[name] for name in ("_reservation", "_backoffs", "_calling")]
+        parts = [one[name] for name in ("_reservation", "_backoffs", "_calling")]
         binding = list(scheduler.being_bound.items()), list(scheduler.in_pre_bind)
         outside = [
             [(s.uid, s.node, s.label, s.group) for s in self.pods.values()],
@@ -435,7 +433,7 @@ class EngineWorld(SmallCluster):
             [[what for what, _ in untold] for untold in self.untold.values()],
             (self.minimum, self.groups, self.events, self.flushed, self.others_bind),
             (sorted(self.befallen), sorted(self.sent), sorted(scheduler.without_profile)),
-            (sorted(state.nodes.row_of.items()), attributes(self.engine.loop)["_start"]),
+            (sorted(state.nodes.row_of.items()), one["_start"]),
         ]
         timers = [seen.of(self.loop.now + due) for due in self.loop.due()]
         tasks = [seen.frames(task.get_coro()) for task in self.loop.tasks]

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mooring.engine.attempts import Attempt
+from mooring.engine.scheduler_state import Attempt
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod
 from mooring.model.node import Node
@@ -66,7 +66,6 @@ _WALKED: Final = (
     "mooring.queueing.",
     "mooring.engine.groups.",
     "mooring.engine.group_binding",
-    "mooring.engine.attempts",
     "mooring.engine.assumed",
     "mooring.engine.scheduler_state",
     "mooring.model.",

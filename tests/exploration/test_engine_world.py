@@ -9,8 +9,8 @@ import pytest
 
 from exploration.engine_world import SCENARIOS, EngineWorld, exploring
 from exploration.explorer import Explored, explore
+from mooring.engine import assumed
 from mooring.engine.assumed import assume_and_reserve
-from mooring.engine.groups import plan
 from mooring.engine.groups.reservation import GroupReservation
 from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.framework.queued_pod import QueuedPod
@@ -143,7 +143,7 @@ FAULTS: dict[str, tuple[str, Any, str, Callable[..., Any], str]] = {
     ),
     "a member that is called off is not forgotten": (
         "fits",
-        plan,
+        assumed,
         "assume_and_reserve",
         never_forgets,
         "was deleted, and is still on a node",

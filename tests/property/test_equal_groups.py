@@ -3,7 +3,7 @@
 What fits is found by trying every placement, and not by the queue or the search for nodes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, count, product
 
@@ -11,13 +11,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from mooring.engine.assumed import assume_and_reserve
 from mooring.engine.groups.decision import GroupDecision
 from mooring.engine.groups.members import GroupBackoffs, group_of, take_members
-from mooring.engine.groups.plan import GroupPlanner, reserve_members
+from mooring.engine.groups.plan import place_group
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.events import Kind
-from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import parse_pod_group
 from mooring.testing.builders import node, pod, pod_group, uid_of
 from scheduler_states import put_profile, scheduler_state, silent_pod_enqueuer
@@ -173,11 +174,18 @@ class EqualGroups(RuleBasedStateMachine):
                 group = group_of(queued.pod, self.pipeline, self.scheduler.cluster)
                 assert group is not None
                 if not self.backoffs.postpone(group, queued, self.scheduler, self.now):
-                    yield self.attempt(take_members(group, queued, self.scheduler, self.now))
+                    taken = take_members(group, queued, self.scheduler, self.now)
+                    yield self.attempt([*taken.values()])
             elif self.queue.counts()[SubQueue.BACKOFF]:
                 self.now += 11.0
             else:
                 return
+
+    def assume(self, rows: Mapping[Uid, int]) -> None:
+        for uid, row in rows.items():
+            queued = self.queue.get(uid)
+            assert queued is not None
+            assume_and_reserve(queued.pod, row, self.pipeline, self.state)
 
     def attempt(self, members: list[QueuedPod]) -> bool:
         group = group_of(members[0].pod, self.pipeline, self.scheduler.cluster)
@@ -186,14 +194,8 @@ class EqualGroups(RuleBasedStateMachine):
         pods = [member.pod for member in members]
 
         if group.incomplete is None:
-            plan = GroupPlanner(
-                group, pods, self.pipeline, self.scheduler.cluster, self.cache, seed=0
-            ).plan()
-            if isinstance(plan, GroupDecision):
-                decision = plan
-            else:
-                reserve_members(plan, self.pipeline, self.state)
-                decision = plan.decision
+            about = self.pipeline, self.scheduler.cluster, self.cache
+            decision = place_group(group, pods, *about, self.assume, seed=0)
         for member in members:
             if (row := decision.rows.get(member.pod.uid)) is None:
                 member.decided_by_specs = decision.by_specs

@@ -14,6 +14,7 @@ from mooring.engine.assumed import assume_reserve_and_permit
 from mooring.engine.cycle import decide
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.result_cache import ResultCache
+from mooring.engine.scheduler_state import Attempt
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.events import Kind
 from mooring.model.objects import identity, parse_object
@@ -121,7 +122,10 @@ class World:
         if not isinstance(outcome, ScheduleResult):
             scheduler.queue.add_unschedulable(queued, outcome.diagnosis.plugins, 0.0)
             return True
-        assumed = assume_reserve_and_permit(queued, outcome.row, pipeline, scheduler, now=0.0)
+        attempt = Attempt(pipeline, 0.0, {came.uid: queued})
+        rows = {came.uid: outcome.row}
+        (assumed,) = assume_reserve_and_permit(attempt, rows, scheduler, now=0.0)
+        scheduler.state.announce(came)
         if came.volumes:
             assumed.undo.close()  # its binding fails
             scheduler.queue.add_after_error(queued, 0.0)

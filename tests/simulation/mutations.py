@@ -175,7 +175,7 @@ MUTATIONS: Final = (
     Mutation(
         "confirmation-unlimited",
         "a pod that is bound and never shown stays assumed",
-        "engine/binding.py",
+        "engine/schedule_one.py",
         "        scheduler.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)\n",
         "",
     ),

@@ -5,27 +5,25 @@ whatever happened: there is no other rollback.
 """
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Final
 
 from mooring.engine.group_binding import GroupBinding
-from mooring.engine.scheduler_state import SchedulerState
+from mooring.engine.scheduler_state import AssumedPod, Attempt, SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import ExtensionPoint, one_line
-from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.runtime import run_permit, run_reserve, run_unreserve, status_of
 from mooring.framework.verdicts import Unschedulable, Wait
 from mooring.framework.waiting_pods import WaitingPods
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
+from mooring.pausing import pause
 from mooring.state.cluster import ClusterState
 
 __all__ = [
-    "AssumedPod",
     "PodRejected",
     "assume_and_reserve",
     "assume_reserve_and_permit",
-    "permit",
     "unreserve",
 ]
 
@@ -36,13 +34,12 @@ _LONGEST_WAIT_SECONDS: Final = 15 * 60.0
 class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
     """A Reserve or Permit plugin rejected the pod on the chosen node."""
 
-    def __init__(self, plugin: str, reason: str, node: str, pod: Pod | None = None) -> None:
+    def __init__(self, plugin: str, reason: str, node: str, pod: Pod) -> None:
         super().__init__(reason)
         self.plugin = plugin
         self.reason = reason
         self.node = node
         self.pod = pod
-        """The pod; None if it was rejected after the decision about it had ended."""
 
     @property
     def message(self) -> str:
@@ -50,54 +47,36 @@ class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
         return f"0/1 nodes are available: 1 {self.reason}."
 
 
-@dataclass(slots=True, eq=False)
-class AssumedPod:
-    """An assumed pod, and the stack that unreserves and forgets it."""
-
-    queued: QueuedPod
-    pod: Pod
-    node: str
-    pipeline: Pipeline
-    undo: ExitStack
-    permitted: "asyncio.Future[None] | None" = None
-    together: GroupBinding | None = None
-    """The binding of the group that the pod was assumed with, if any."""
-    sampled: bool = False
-    """Whether each call of a plugin in this attempt is measured."""
-
-    def failed(self, reason: str) -> None:
-        """Tell the group that the pod was assumed with, if any, that it will not be bound."""
-        if self.together is not None:
-            self.together.failed(f"member {self.pod.key} failed: {reason}")
-
-    def ended(self, bound: Pod | None) -> None:
-        """Tell the group that the binding has ended; only the first call counts.
-
-        `bound` is the pod if it is bound, else None.
-        """
-        together, self.together = self.together, None
-        if together is not None:
-            together.ended(bound, self.pipeline)
-
-
 def assume_reserve_and_permit(
-    queued: QueuedPod, row: int, pipeline: Pipeline, scheduler: SchedulerState, *, now: float
-) -> AssumedPod:
-    """Assume the pod on the row, reserve it, and run Permit, which may have it wait.
+    attempt: Attempt,
+    rows: Mapping[Uid, int],
+    scheduler: SchedulerState,
+    *,
+    now: float,
+    together: GroupBinding | None = None,
+) -> list[AssumedPod]:
+    """Assume these members of an attempt on their rows, reserve them, and run Permit.
+
+    That is done for all of them or for none, in this order: one may fit only beside another that
+    comes before it. Permit may have a pod wait. No event about them is delivered.
 
     Raises:
-        PodRejected: by a Reserve or Permit plugin; the pod is forgotten and unreserved again, and
-            no event about it was delivered.
+        PodRejected: by a Reserve or Permit plugin; all are forgotten and unreserved again.
         PluginFailed: if one of them fails; the same.
     """
-    pod, state = queued.pod, scheduler.state
-    with assume_and_reserve(pod, row, pipeline, state) as undo:
-        assumed = AssumedPod(queued, pod, state.nodes.names[row], pipeline, undo)
-        assumed.sampled = pipeline.metrics.sampled
-        assumed.permitted = permit(assumed, scheduler.waiting, now)
-        state.announce(pod)
-        assumed.undo = undo.pop_all()
-    return assumed
+    pipeline, state, found = attempt.pipeline, scheduler.state, list[AssumedPod]()
+    with ExitStack() as undo:
+        for uid, row in rows.items():
+            if found:
+                pause()
+            queued = attempt.members[uid]
+            stack = undo.enter_context(assume_and_reserve(queued.pod, row, pipeline, state))
+            node = state.nodes.names[row]
+            found.append(AssumedPod(attempt, queued, queued.pod, node, stack, together))
+        for one in found:
+            one.permitted = _permit(one, scheduler.waiting, now)
+        undo.pop_all()
+    return found
 
 
 def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterState) -> ExitStack:
@@ -129,9 +108,9 @@ def unreserve(pipeline: Pipeline, pod: Pod, node: str) -> None:
             run_unreserve(pipeline, plugin, pod, node)
 
 
-def permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.Future[None] | None":
+def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.Future[None] | None":
     """Return None if every Permit plugin agrees at once, else a future of the end of the wait."""
-    pod, node, pipeline = assumed.pod, assumed.node, assumed.pipeline
+    pod, node, pipeline = assumed.pod, assumed.node, assumed.attempt.pipeline
     pending: dict[str, float] = {}
     with pipeline.metrics.extension_point(ExtensionPoint.PERMIT, pipeline.profile) as point:
         for plugin in pipeline.permit:
@@ -155,7 +134,7 @@ def permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.Fu
             # The plugin chose both, and the queue and the API server must be able to use them.
             known = isinstance(plugin, str) and plugin in pipeline.distributions
             reason = one_line(rejection.reason)
-            permitted.set_exception(PodRejected(plugin if known else "", reason, node))
+            permitted.set_exception(PodRejected(plugin if known else "", reason, node, pod))
 
     waiting.enter(pod, node, pending, now, decided)
     assumed.undo.callback(_leave_permit, permitted, waiting, pod)

@@ -1,41 +1,25 @@
-"""Attempts to schedule pods, and what is noted and reported when one ends without a bound pod."""
+"""What is noted and reported when an attempt ends for a pod, alone or in a group."""
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 
 from mooring.engine.assumed import PodRejected
 from mooring.engine.pod_status_reporter import PodScheduledReason, PodStatusReporter
-from mooring.engine.scheduler_state import SchedulerState
-from mooring.framework.pipeline import Pipeline
+from mooring.engine.scheduler_state import Attempt, SchedulerState
 from mooring.framework.queued_pod import QueuedPod
+from mooring.model.pod import Pod
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import Step
 from mooring.state.evictions import OLDER_SECONDS
 
-__all__ = ["Attempt", "Attempts"]
-
-
-@dataclass(slots=True, eq=False)
-class Attempt:
-    """One attempt: when it began and how long deciding took, in seconds.
-
-    It keeps the pipeline that the pod had when it began, even if the pod gets another meanwhile.
-    """
-
-    queued: QueuedPod
-    pipeline: Pipeline
-    began: float
-    took: float = 0.0
-    binding: bool = False
-    """Whether a task binds the pod; it says how the attempt ends."""
+__all__ = ["Attempts"]
 
 
 class Attempts:
-    """Ends attempts about pods, alone or in a group: counts them, and puts pods back in a queue."""
+    """Ends attempts for pods that are not bound: counts them, and puts the pods back in a queue."""
 
     def __init__(
         self,
@@ -64,31 +48,32 @@ class Attempts:
     def fail(
         self,
         attempt: Attempt,
+        queued: QueuedPod,
         message: str,
         reason: PodScheduledReason = PodScheduledReason.SCHEDULER_ERROR,
     ) -> None:
-        """End the attempt in an error, and the pod's nomination too, as in kube-scheduler.
+        """End the attempt in an error for this pod, and its nomination too, as in kube-scheduler.
 
         Nothing is written about a pod that has left the queue: it may be bound although a plugin
         that binds took too long, and no watch would tell later that the report can be forgotten.
         """
         self.count(attempt, "error")
-        scheduler, pod, now = self._scheduler, attempt.queued.pod, self._clock()
+        scheduler, pod, now = self._scheduler, queued.pod, self._clock()
         scheduler.decisions.note(pod.uid, Step.ERROR, now, cause=message)
         scheduler.state.withdraw(pod.uid)
-        scheduler.queue.add_after_error(attempt.queued, now)
-        if scheduler.queue.get(pod.uid) is attempt.queued:
+        scheduler.queue.add_after_error(queued, now)
+        if scheduler.queue.get(pod.uid) is queued:
             self._reports.error(pod, message, reason)
 
-    def reject(self, attempt: Attempt, rejection: PodRejected) -> None:
-        """End the attempt about a pod that a Reserve or Permit plugin rejected.
+    def reject(self, attempt: Attempt, queued: QueuedPod, rejection: PodRejected) -> None:
+        """End the attempt for a pod that a Reserve or Permit plugin rejected.
 
         A scheduler that stops has rejected those at Permit itself, and the next one decides anew:
         nothing is written about them, because it would ask a cluster autoscaler for nodes. The same
         is true of a pod that has left the queue, because it was deleted or no profile takes it.
         """
         self.count(attempt, "unschedulable")
-        queued, queue, now = attempt.queued, self._scheduler.queue, self._clock()
+        queue, now = self._scheduler.queue, self._clock()
         plugins, cause = [*filter(None, (rejection.plugin,))], rejection.reason
         decisions = self._scheduler.decisions
         decisions.note(queued.pod.uid, Step.REJECTED, now, plugins=plugins, cause=cause)
@@ -96,20 +81,23 @@ class Attempts:
         if not self.halted and queue.get(queued.pod.uid) is queued:
             self._reports.unschedulable(queued.pod, rejection.message)
 
-    def unschedulable(self, attempt: Attempt, plugins: frozenset[str], message: str) -> None:
+    def unschedulable(
+        self, attempt: Attempt, queued: QueuedPod, plugins: frozenset[str], message: str
+    ) -> None:
         """Put the pod among the unschedulable ones, which these plugins rejected, and report it."""
-        queued, now = attempt.queued, self._clock()
-        retry_at = now + self._spared_seconds(attempt)
+        self.count(attempt, "unschedulable")
+        now = self._clock()
+        retry_at = now + self._spared_seconds(attempt, queued)
         self._scheduler.queue.add_unschedulable(queued, plugins, now, retry_at)
-        self._reports.unschedulable(queued.pod, message, self.nominated_node(attempt))
+        self._reports.unschedulable(queued.pod, message, self.nominated_node(queued.pod))
 
-    def _spared_seconds(self, attempt: Attempt) -> float:
+    def _spared_seconds(self, attempt: Attempt, queued: QueuedPod) -> float:
         """Return how soon preemption may find a victim that a limit of the profile spares now.
 
         Infinity if there is none. No event tells that a pod has run for long enough, nor that a
         refusal of the Eviction API or the charge of a budget counts no more.
         """
-        spec, limits = attempt.queued.pod.spec, attempt.pipeline.preemption
+        spec, limits = queued.pod.spec, attempt.pipeline.preemption
         cluster, least, seconds = self._scheduler.cluster, limits.min_runtime_seconds, inf
         if least and spec.preempts:
             columns, now = cluster.pod_columns, self._now()
@@ -122,17 +110,17 @@ class Attempts:
             seconds = min(seconds, OLDER_SECONDS)
         return seconds
 
-    def nominated_node(self, attempt: Attempt) -> str | None:
+    def nominated_node(self, pod: Pod) -> str | None:
         """Return the name of the node that the pod is nominated to."""
-        nominee = self._scheduler.state.nominations.get(attempt.queued.pod.uid)
+        nominee = self._scheduler.state.nominations.get(pod.uid)
         return self._scheduler.state.nodes.names[nominee.row] if nominee is not None else None
 
-    def has_left(self, attempt: Attempt) -> bool:
+    def has_left(self, queued: QueuedPod) -> bool:
         """Return whether the pod was deleted, has no profile any more, or is on a node.
 
         Nothing is reported about it. If it is still in flight, its attempt has ended.
         """
-        queue, queued = self._scheduler.queue, attempt.queued
+        queue = self._scheduler.queue
         if queue.get(queued.pod.uid) is not queued:
             return True
         if self._scheduler.cluster.is_placed(queued.pod):

@@ -5,7 +5,6 @@ waits. A Binding that was sent cannot be taken back: nothing calls it off, and i
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import (
     AbstractContextManager,
@@ -17,34 +16,22 @@ from contextlib import (
 from functools import partial
 from typing import Any, Final
 
-from mooring.engine.assumed import AssumedPod, PodRejected
-from mooring.engine.attempts import Attempt, Attempts
 from mooring.engine.extenders.answers import ExtenderError, interested
 from mooring.engine.extenders.extenders import Extenders
-from mooring.engine.group_binding import CalledOff, GroupBinding
-from mooring.engine.pod_status_reporter import PodScheduledReason, PodStatusReporter, failure_reason
-from mooring.engine.scheduler_state import BindingUnderWay, SchedulerState
+from mooring.engine.group_binding import GroupBinding
+from mooring.engine.pod_status_reporter import PodScheduledReason, failure_reason
+from mooring.engine.scheduler_state import AssumedPod, SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import Plugin
-from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed, text_of
+from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed
 from mooring.framework.plugin_metrics import Measured, Status
-from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.framework.registry import SHIPPED_WITH
 from mooring.framework.runtime import check_async, status_of
 from mooring.framework.verdicts import SKIP
 from mooring.kube.errors import KubeError, NotFoundError, explain
 from mooring.model.pod import Pod
-from mooring.observe.metrics import Metrics
-from mooring.observe.records import Step
 
-__all__ = ["BindingCycle", "BindingFailed", "after_binding", "bind"]
-
-logger = logging.getLogger(__name__)
-
-_CONFIRMATION_SECONDS: Final = 60.0
-"""How long the watch may take to show a pod bound; then the API server is asked."""
-_CANCELLED_SECONDS: Final = 1.0
-"""How long bindings that are cancelled may take to undo what they did."""
+__all__ = ["BindingFailed", "after_binding", "bind"]
 
 _TO_END_SECONDS: Final = 0.5
 """How long a cancelled call of a plugin may take to end before it is left alone."""
@@ -68,163 +55,6 @@ class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is 
         self.condition = condition
 
 
-class BindingCycle:
-    """Binds each assumed pod in a task of its own.
-
-    `wake` is called when one has ended that others may have waited for: another pod may be popped
-    now if `waits` is set, a pod that is not bound is tried again, and so may its group be.
-    """
-
-    def __init__(
-        self,
-        scheduler: SchedulerState,
-        attempts: Attempts,
-        *,
-        extenders: Extenders,
-        reports: PodStatusReporter,
-        metrics: Metrics,
-        wake: Callable[[], None],
-        clock: Callable[[], float],
-    ) -> None:
-        self._scheduler = scheduler
-        self._attempts = attempts
-        self._extenders = extenders
-        self._reports = reports
-        self._metrics = metrics
-        self.waits = False
-        """Whether the loop waits for the end of a binding."""
-        self._wake = wake
-        self._clock = clock
-        self._decisions = scheduler.decisions
-        self._tasks: set[asyncio.Task[bool]] = set()
-
-    def __len__(self) -> int:
-        """Return how many pods are on their way from a decision to a bound pod."""
-        return len(self._tasks)
-
-    @property
-    def requesting(self) -> int:
-        """How many bindings have a request in flight; those at Permit or PreBind have none."""
-        return len(self._tasks) - len(self._scheduler.waiting) - len(self._scheduler.in_pre_bind)
-
-    def begin(self, attempt: Attempt, assumed: AssumedPod, now: float) -> None:
-        """Begin the task that binds the assumed pod."""
-        attempt.binding = True
-        queued = attempt.queued
-        self._scheduler.queue.assumed(queued, now)
-        waiting = self._scheduler.waiting.get(assumed.pod.uid)
-        if assumed.permitted is None or waiting is None:
-            queued.times.enter(PodState.BINDING, now)
-        else:
-            queued.times.enter(PodState.PERMIT, now)
-            uid, node, plugins = assumed.pod.uid, assumed.node, [*waiting.pending]
-            self._decisions.note(uid, Step.WAITING_AT_PERMIT, now, node=node, plugins=plugins)
-        if assumed.permitted is not None:
-            assumed.permitted.add_done_callback(partial(self._permitted, queued, now))
-        under_way = self._scheduler.being_bound[assumed.pod.uid] = BindingUnderWay(assumed.together)
-        task = asyncio.create_task(self._scheduler.turn.between(self._bind, attempt, assumed))
-        self._tasks.add(task)
-        task.add_done_callback(partial(self._ended, assumed, under_way))
-
-    async def finish(self, seconds: float) -> None:
-        """End all bindings, those at Permit at once; cancel what takes more than `seconds`."""
-        for waiting in self._scheduler.waiting:
-            self._scheduler.waiting.reject(waiting.pod.uid, "", "the scheduler is stopping")
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=seconds)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late, timeout=_CANCELLED_SECONDS)
-
-    def _permitted(
-        self, queued: QueuedPod, since: float, permitted: "asyncio.Future[None]"
-    ) -> None:
-        now = self._clock()
-        rejected = permitted.cancelled() or permitted.exception() is not None
-        result = "Unschedulable" if rejected else "Success"
-        self._metrics.permit_waited(result, now - since)
-        if not rejected and queued.times.state is PodState.PERMIT:
-            queued.times.enter(PodState.BINDING, now)
-
-    def _ended(
-        self, assumed: AssumedPod, under_way: BindingUnderWay, task: "asyncio.Task[bool]"
-    ) -> None:
-        self._tasks.discard(task)
-        bound = not task.cancelled() and task.exception() is None and task.result()
-        pod, being_bound = assumed.pod, self._scheduler.being_bound
-        if being_bound.get(pod.uid) is under_way:  # else the next attempt has begun
-            del being_bound[pod.uid]
-        unknown = self._attempts.halted and task.cancelled()
-        if under_way.left_watch and not bound and not unknown:
-            self._decisions.gone(pod.uid, self._clock())
-        assumed.ended(pod if bound else None)
-        if self.waits or not bound or under_way.together is not None:
-            self._wake()
-
-    async def _bind(self, attempt: Attempt, assumed: AssumedPod) -> bool:
-        """Bind the pod, or put it in a queue again; return whether it is bound."""
-        attempts, pod = self._attempts, assumed.pod
-        try:
-            self._reports.forget(pod.uid)
-            await bind(assumed, self._scheduler, self._extenders, self._reports.written)
-        except PodRejected as rejection:
-            assumed.failed(rejection.message)
-            attempts.reject(attempt, rejection)
-        except CalledOff as called_off:
-            self._called_off(attempt, str(called_off))
-        except BindingFailed as failure:
-            assumed.failed(str(failure))
-            if failure.gone:
-                self._gone(attempt)
-            else:
-                attempts.fail(attempt, str(failure), failure.condition)
-        except asyncio.CancelledError:
-            assumed.undo.close()
-            assumed.failed("its binding was called off")
-            self._scheduler.queue.add_after_error(attempt.queued, self._clock())
-            raise
-        except Exception as error:
-            logger.exception("binding pod %s failed", pod.key)
-            assumed.undo.close()
-            assumed.failed(text_of(error))
-            attempts.fail(attempt, text_of(error))
-        else:
-            self._bound(attempt, assumed)
-            await after_binding(assumed)
-            return True
-        return False
-
-    def _bound(self, attempt: Attempt, assumed: AssumedPod) -> None:
-        scheduler, queued, pod, now = self._scheduler, attempt.queued, assumed.pod, self._clock()
-        scheduler.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)
-        scheduler.queue.done(queued, now)
-        self._decisions.bound(pod.uid, assumed.node, now)
-        self._reports.scheduled(pod, assumed.node)
-        self._attempts.count(attempt, "scheduled")
-        seconds = now - queued.initial_attempt_timestamp
-        self._metrics.pod_bound(queued.attempts, seconds, flushed=queued.flushed)
-        assumed.ended(pod)  # its group may be tried again during PostBind
-
-    def _gone(self, attempt: Attempt) -> None:
-        pod, now = attempt.queued.pod, self._clock()
-        self._scheduler.queue.done(attempt.queued, now)
-        self._scheduler.state.delete_unscheduled(pod.uid)  # the watch may have missed its end
-        self._decisions.gone(pod.uid, now)
-        self._reports.forget(pod.uid)
-
-    def _called_off(self, attempt: Attempt, reason: str) -> None:
-        """End the attempt of a member, because others of the group failed.
-
-        A scheduler that stops calls off the members at Permit and writes nothing about them,
-        because its successor decides about them anew.
-        """
-        if self._attempts.halted:
-            self._scheduler.queue.add_after_error(attempt.queued, self._clock())
-        else:
-            self._attempts.fail(attempt, reason)
-
-
 async def bind(
     assumed: AssumedPod,
     scheduler: SchedulerState,
@@ -243,7 +73,7 @@ async def bind(
         BindingFailed: a PreBind or Bind plugin, or the extender, failed, or the pod has gone.
         CalledOff: too many other members of the pod's group failed.
     """
-    pod, pipeline, together = assumed.pod, assumed.pipeline, assumed.together
+    pod, together = assumed.pod, assumed.together
     with assumed.undo:
         if assumed.permitted is not None:
             with _its_group_may_call_off(assumed):
@@ -255,7 +85,7 @@ async def bind(
             await _bind_once(assumed, scheduler, extenders)
         else:
             await _bind_together(assumed, scheduler, extenders, reported, together)
-        pipeline.api.annotate(pod, {})
+        assumed.attempt.pipeline.api.annotate(pod, {})
         assumed.undo.pop_all()
 
 
@@ -281,7 +111,7 @@ async def _bind_together(
 
 async def _pre_bind(assumed: AssumedPod) -> None:
     with _measured(assumed, ExtensionPoint.PRE_BIND):
-        for plugin in assumed.pipeline.pre_bind:
+        for plugin in assumed.attempt.pipeline.pre_bind:
             await _run(assumed, plugin, ExtensionPoint.PRE_BIND, plugin.pre_bind)
 
 
@@ -290,7 +120,7 @@ async def _bind_once(assumed: AssumedPod, scheduler: SchedulerState, extenders: 
 
     The pod is bound, too, if the plugins fail, and a Binding that one of them has sent is accepted.
     """
-    if assumed.pipeline.extenders and await _bound_by_extender(assumed, extenders):
+    if assumed.attempt.pipeline.extenders and await _bound_by_extender(assumed, extenders):
         return
     wanted = partial(_is_wanted, assumed.together)
     async with scheduler.at_bind.attempt(assumed.pod, assumed.node, wanted) as attempt:
@@ -310,7 +140,7 @@ def _is_wanted(together: GroupBinding | None) -> bool:
 async def _run_bind_plugins(assumed: AssumedPod) -> None:
     """Run the Bind plugins until one has bound the pod."""
     with _measured(assumed, ExtensionPoint.BIND):
-        for binder in assumed.pipeline.bind:
+        for binder in assumed.attempt.pipeline.bind:
             if await _run(assumed, binder, ExtensionPoint.BIND, binder.bind) is not SKIP:
                 return
     raise BindingFailed("no bind plugin took the pod; check the profile's bind plugins")
@@ -318,7 +148,7 @@ async def _run_bind_plugins(assumed: AssumedPod) -> None:
 
 async def _bound_by_extender(assumed: AssumedPod, extenders: Extenders) -> bool:
     try:
-        caring = interested(assumed.pipeline, assumed.pod)
+        caring = interested(assumed.attempt.pipeline, assumed.pod)
         return await extenders.bind(caring, assumed.pod, assumed.node)
     except ExtenderError as error:
         raise BindingFailed(f"{_bind_prefix(ExtensionPoint.BIND)}{error}") from error
@@ -327,13 +157,13 @@ async def _bound_by_extender(assumed: AssumedPod, extenders: Extenders) -> bool:
 async def after_binding(assumed: AssumedPod) -> None:
     """Run the PostBind plugins; their failures are only recorded."""
     with _measured(assumed, ExtensionPoint.POST_BIND):
-        for plugin in assumed.pipeline.post_bind:
+        for plugin in assumed.attempt.pipeline.post_bind:
             with suppress(BindingFailed):
                 await _run(assumed, plugin, ExtensionPoint.POST_BIND, plugin.post_bind)
 
 
 def _measured(assumed: AssumedPod, point: ExtensionPoint) -> Measured:
-    return assumed.pipeline.metrics.extension_point(point, assumed.pipeline.profile)
+    return assumed.attempt.pipeline.metrics.extension_point(point, assumed.attempt.pipeline.profile)
 
 
 @contextmanager
@@ -374,8 +204,8 @@ async def _run(
     method: Callable[[Pod, str], Awaitable[object]],
 ) -> object:
     """Return what `_called` returns; the call is measured if the attempt is."""
-    metrics = assumed.pipeline.metrics
-    if not assumed.sampled:
+    metrics = assumed.attempt.pipeline.metrics
+    if not assumed.attempt.sampled:
         return await _called(assumed, plugin, point, method)
     began, status = metrics.clock(), Status.ERROR
     try:
@@ -402,7 +232,7 @@ async def _called(
         BindingFailed: if it fails. An error of the API server is not a failure of the plugin. Only
             at Bind, where the pod itself is written, "not found" means that the pod has gone.
     """
-    pipeline = assumed.pipeline
+    pipeline = assumed.attempt.pipeline
     call = _checked(pipeline, plugin, point, method, assumed.pod, assumed.node)
     try:
         if pipeline.distributions.get(plugin.name) == SHIPPED_WITH:

@@ -29,6 +29,7 @@ from mooring.engine.rebalancing.plan import Plan
 from mooring.engine.rebalancing.profile_rebalancing import MakePlan, Parts
 from mooring.engine.rebalancing.rebalancer import Rebalancer
 from mooring.engine.result_cache import ResultCache
+from mooring.engine.schedule_one import ScheduleOne
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.shadow import Shadow
 from mooring.framework.evaluations import MOST_PER_ATTEMPT
@@ -180,18 +181,20 @@ class Engine:
         )
 
     def _new_loop(self, work: asyncio.Event, outside: _Environment) -> SchedulingLoop:
-        return SchedulingLoop(
+        schedule_one = ScheduleOne(
             self.scheduler,
-            reports=self.reports,
-            metrics=self.metrics,
-            preemptions=self.preemptions,
-            shadow=self.shadow,
             extenders=self.extenders,
+            preemptions=self.preemptions,
+            reports=self.reports,
             group_reports=self.group_reports,
+            metrics=self.metrics,
             settle=self.pod_enqueuer.settle,
-            work=work,
+            wake=work.set,
             clock=outside.clock,
             now=outside.now,
+        )
+        return SchedulingLoop(
+            self.scheduler, schedule_one, work=work, shadow=self.shadow, clock=outside.clock
         )
 
     def _new_rebalancer(self, outside: _Environment) -> Rebalancer:
@@ -218,7 +221,7 @@ class Engine:
             outside.client,
             flush=self.pod_enqueuer.flush,
             report=self.pod_enqueuer.report,
-            expire_nominations=self.loop.expire_nominations,
+            expire_nominations=self.loop.schedule_one.expire_nominations,
             unbound=self.pod_enqueuer.pending,
             clock=outside.clock,
             sleep=outside.sleep,

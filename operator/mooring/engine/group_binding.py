@@ -9,11 +9,10 @@ as the group is not called off.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final, TypeVar
 
-from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
 from mooring.state.pod_groups import PodGroupState
 
@@ -40,24 +39,10 @@ class GroupBinding:
     when this is made; if that becomes impossible, the others are called off. The minimum may be
     raised until the first of them is bound. Members that come later join until all have ended, so
     that none is bound if the others are not.
-
-    `on_called_off` is called with the reason when the others are called off, and `on_half_bound`
-    when all have ended then, with the members that are bound and the pipeline of the last one.
     """
 
-    def __init__(
-        self,
-        group: PodGroupState,
-        members: int = 0,
-        *,
-        on_called_off: Callable[[PodGroupState, str], object] = lambda _group, _reason: None,
-        on_half_bound: Callable[
-            [PodGroupState, Pipeline, Sequence[Pod]], object
-        ] = lambda _group, _pipeline, _bound: None,
-    ) -> None:
+    def __init__(self, group: PodGroupState, members: int = 0) -> None:
         self.group = group
-        self._on_called_off = on_called_off
-        self._on_half_bound = on_half_bound
         self._others = group.scheduled_pods_count
         self._left = members
         """Members that are bound or may still be."""
@@ -71,7 +56,8 @@ class GroupBinding:
         self.called_off: str | None = None
         """Why the members that are not bound are called off; None if they are not."""
         self._unfinished = members
-        self._bound = list[Pod]()
+        self.bound = list[Pod]()
+        """The members that are bound."""
 
     @property
     def over(self) -> bool:
@@ -156,13 +142,11 @@ class GroupBinding:
                 self._check()  # perhaps it has failed because it was not sent any more
             raise
 
-    def ended(self, bound: Pod | None, pipeline: Pipeline) -> None:
-        """Note that a member with this pipeline is bound, or (None) will not be."""
+    def ended(self, bound: Pod | None) -> None:
+        """Note that a member is bound, or (None) will not be."""
         self._unfinished -= 1
         if bound is not None:
-            self._bound.append(bound)
-        if self.over and self.called_off is not None:
-            self._on_half_bound(self.group, pipeline, self._bound)
+            self.bound.append(bound)
 
     def failed(self, reason: str) -> None:
         """Note that a member will not be bound; the text is one line for users."""
@@ -175,7 +159,6 @@ class GroupBinding:
             self._needed = max(self._needed, self.group.minimum - self._others)
         if self._left < self._needed and self.called_off is None:
             self.called_off = reason
-            self._on_called_off(self.group, reason)
             # Not at once: a task that runs now would be cancelled where it waits next.
             asyncio.get_running_loop().call_soon(self._call_off_some)
 

@@ -1,23 +1,31 @@
 """The state of the scheduler that the parts of the engine share."""
 
+import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 from mooring.engine.at_bind import AtBind
 from mooring.engine.departures import Departures
+from mooring.engine.extenders.answers import Answers
 from mooring.engine.group_binding import GroupBinding
 from mooring.engine.profiles import Profiles
+from mooring.framework.pipeline import Pipeline
+from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod, Uid
+from mooring.model.pod_group import PodGroup
 from mooring.observe.records import DecisionLog
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
+from mooring.state.pod_groups import PodGroupState
 from mooring.turn import Turn
 
 __all__ = [
-    "BindingUnderWay",
+    "AssumedPod",
+    "Attempt",
     "SchedulerState",
     "cache_sizes",
     "configuration",
@@ -25,17 +33,63 @@ __all__ = [
 
 
 @dataclass(slots=True, eq=False)
-class BindingUnderWay:
-    """A binding that has not ended.
+class Attempt:
+    """One attempt about a pod, or about the members of a group that were in the queue.
 
-    `together` is the binding of the group that the pod was assumed with, if any.
+    It keeps the pipeline that all of them had when it began (at `began`, in seconds), even if they
+    get another meanwhile. Deciding took `took` seconds for each. `sampled` says whether each call
+    of a plugin is measured.
+
+    `members` are in flight: this attempt has to end for them, and no task binds them yet. `answers`
+    are those of extenders, if any is called. `definition` is what was required of the group when
+    this began.
+    """
+
+    pipeline: Pipeline
+    began: float
+    members: dict[Uid, QueuedPod]
+    group: PodGroupState | None = None
+    definition: PodGroup | None = None
+    answers: Answers | None = None
+    took: float = 0.0
+    sampled: bool = False
+
+    @property
+    def first(self) -> QueuedPod:
+        """The pod, or the member of the group that was popped first."""
+        return next(iter(self.members.values()))
+
+    @property
+    def pods(self) -> list[Pod]:
+        """The pods as they are now."""
+        return [queued.pod for queued in self.members.values()]
+
+
+@dataclass(slots=True, eq=False)
+class AssumedPod:
+    """A pod between the decision and the end of its binding.
+
+    `pod` is what was assumed; the queued pod may get a newer version. `undo` unreserves and forgets
+    it. `permitted` is done when its wait at Permit is over, if it waits. `together` is the binding
+    of the group that it was assumed with, if any, until its own has ended.
 
     `left_watch`: the pod left its watch when a Binding of it may have been sent. The watch may be
     faster than the answer, which tells whether the pod is bound or gone.
     """
 
+    attempt: Attempt
+    queued: QueuedPod
+    pod: Pod
+    node: str
+    undo: ExitStack
     together: GroupBinding | None = None
+    permitted: "asyncio.Future[None] | None" = None
     left_watch: bool = False
+
+    def failed(self, reason: str) -> None:
+        """Tell the group that the pod was assumed with, if any, that it will not be bound."""
+        if self.together is not None:
+            self.together.failed(f"member {self.pod.key} failed: {reason}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +105,7 @@ class SchedulerState:
     """Pods that no profile takes, by uid; a profile that takes them may come later."""
     in_pre_bind: dict[Uid, Callable[[], object]] = field(default_factory=dict)
     """By the pod's uid, what cancels its binding: from PreBind on, while no Binding is sent."""
-    being_bound: dict[Uid, BindingUnderWay] = field(default_factory=dict)
+    being_bound: dict[Uid, AssumedPod] = field(default_factory=dict)
     """The last binding of each assumed pod, by the pod's uid, if it has not ended."""
     at_bind: AtBind = field(default_factory=AtBind)
     """The attempts for which plugins may bind pods at this moment."""

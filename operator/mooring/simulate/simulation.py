@@ -1,8 +1,10 @@
 """Run the scheduling engine without a cluster: one decision for every pending pod."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -11,7 +13,7 @@ from mooring.engine.extenders.answers import Answers, ExtenderError, Needed, int
 from mooring.engine.groups.calls import needed_about
 from mooring.engine.groups.decision import GroupDecision, preempt_for_group
 from mooring.engine.groups.members import group_of
-from mooring.engine.groups.plan import GroupPlanner, reserve_members
+from mooring.engine.groups.plan import place_group
 from mooring.engine.outcome import FitError, Outcome, decision_of
 from mooring.engine.profiles import ActiveProfile, Profiles
 from mooring.engine.result_cache import ResultCache
@@ -22,7 +24,7 @@ from mooring.framework.post_filter import GroupNomination
 from mooring.framework.queued_pod import QueuedPod, StateTimes
 from mooring.framework.registry import Registry
 from mooring.framework.verdicts import PluginError
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.resolve import resolve
 from mooring.queueing.active import ActivePods
@@ -236,16 +238,16 @@ class Simulation:
         try:
             if message is None:
                 answers = self._answers_about(members, pipeline)
-                planner = GroupPlanner(
+                decision = place_group(
                     group,
                     members,
                     pipeline,
                     self.cluster,
                     self.cache,
+                    partial(self._assume_members, members, pipeline),
                     seed=seed,
                     answers=answers,
                 )
-                decision = self._place_group(planner, pipeline)
             if self._preempts and decision.tries and not decision.rows:
                 decision = self._preempt_for_group(
                     group, members, pipeline, decision, seed, answers
@@ -266,21 +268,21 @@ class Simulation:
             self._call(needed, pipeline, answers, self.cluster)
         return answers
 
-    def _place_group(self, planner: GroupPlanner, pipeline: Pipeline) -> GroupDecision:
-        """Assume the members that get nodes; return the decision."""
-        while True:
-            plan = planner.plan()
-            if isinstance(plan, GroupDecision):
-                return plan
-            try:
-                reserve_members(plan, pipeline, self._state)
-            except PodRejected as rejection:
-                planner.rejected(rejection)
-            else:
-                for uid in plan.decision.rows:
-                    if (placed := self._state.pods.get(uid)) is not None:
-                        self._state.settle_claims(placed.pod)
-                return plan.decision
+    def _assume_members(
+        self, members: list[Pod], pipeline: Pipeline, rows: Mapping[Uid, int]
+    ) -> None:
+        """Assume these members of a group on their rows, or none of them.
+
+        Raises:
+            PodRejected: by a Reserve plugin.
+        """
+        pods = {pod.uid: pod for pod in members}
+        with ExitStack() as undo:
+            for uid, row in rows.items():
+                undo.enter_context(assume_and_reserve(pods[uid], row, pipeline, self._state))
+            undo.pop_all()
+        for uid in rows:
+            self._state.settle_claims(pods[uid])
 
     def _preempt_for_group(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 from deciding import Deciding
 from driving import driven
 from mooring.engine.extenders.answers import Answers, Needed
-from mooring.engine.groups.calls import lost, needed_about
+from mooring.engine.groups.calls import needed_about
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import node, pod
 
@@ -32,18 +32,15 @@ class Calls:
             self.answers,
         )
 
-    def needed(self, group: list[Pod]) -> list[Needed]:
-        return [*needed_about(group, *self.about)]
+    def needed(self, group: list[Pod], *, again: bool = False) -> list[Needed]:
+        return [*needed_about(group, *self.about, again=again)]
 
-    def all_pass(self, group: list[Pod]) -> int:
+    def all_pass(self, group: list[Pod], *, again: bool = False) -> int:
         """Let all nodes that are sent pass; return how many members are asked about."""
-        needed = self.needed(group)
+        needed = self.needed(group, again=again)
         for each in needed:
             self.answers.put(each, each.nodes, {}, {})
         return len(needed)
-
-    def lost(self, group: list[Pod]) -> bool:
-        return lost(group, *self.about)
 
 
 def test_extenders_are_asked_about_each_of_equal_members_some_at_a_time() -> None:
@@ -77,24 +74,24 @@ def test_members_that_no_extender_filters_or_scores_are_passed_over() -> None:
 
 def test_members_whose_passed_nodes_were_taken_are_asked_about_again_a_few_times() -> None:
     calls = Calls(*(node(f"n{i}", cpu="1") for i in range(6)))
-    group, again = members(2, cpu="1"), list[bool]()
+    group, again = members(2, cpu="1"), list[int]()
+    calls.all_pass(group)
     for number in range(5):
-        assert calls.all_pass(group) == 2
         calls.deciding.place(pod(f"other-{number}", cpu="1"), f"n{number}")
-        again.append(calls.lost(group))
-    assert again == [True, True, True, True, False]
+        assert calls.all_pass(group) == 0
+        again.append(calls.all_pass(group, again=True))
+    assert again == [2, 2, 2, 2, 0]
 
 
 def test_members_whose_passed_nodes_all_fit_are_not_asked_about_again() -> None:
     calls, group = Calls(node("a"), node("b")), members(2, cpu="1")
     calls.all_pass(group)
     calls.deciding.place(pod("other", cpu="1"), "a")
-    assert not calls.lost(group)
-    assert calls.needed(group) == []
+    assert calls.needed(group, again=True) == []
 
 
 def test_members_with_requirements_of_their_own_are_looked_at_in_slices() -> None:
     calls = Calls(node("a"))
     group = [parse_pod(pod(f"w{i}", cpu=f"{i + 1}m")) for i in range(5)]
     assert driven(partial(calls.all_pass, group)) == (5, 5)
-    assert driven(partial(calls.lost, group)) == (False, 5)
+    assert driven(partial(calls.all_pass, group, again=True)) == (0, 10)

@@ -5,7 +5,7 @@ pass the filters that regard a node by itself: affinity to pods, topology spread
 left to the decision, which runs all filters again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -20,20 +20,33 @@ from mooring.pausing import pause
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray
 
-__all__ = ["lost", "needed_about"]
+__all__ = ["needed_about"]
 
 _MOST_AT_A_TIME: Final = 128
 """Members that extenders are called about before the attempt begins anew, in case it is over."""
 
 
 def needed_about(
-    members: Iterable[Pod],
+    members: Sequence[Pod],
     pipeline: Pipeline,
     cluster: ClusterView,
     cache: ResultCache,
     answers: Answers,
+    *,
+    again: bool = False,
 ) -> Sequence[Needed]:
-    """Return what is needed about the next members that extenders filter or score nodes for."""
+    """Return what is needed about the next members that extenders filter or score nodes for.
+
+    With `again`, answers are forgotten first if a node that passed fits no more. That is done a few
+    times in one attempt.
+    """
+    for pod in members if again else ():
+        known = answers.about(pod)
+        if known.nodes is not None and known.rounds < MOST_ROUNDS:
+            rows = known.nodes.asked.rows_in(cluster)[known.nodes.codes == 0]
+            if (rows < 0).any() or not _fits(pod, pipeline, cluster, cache)[rows].all():
+                known.nodes = None
+        pause()
     needed = list[Needed]()
     for pod in members:
         if answers.lack(pod) and _is_filtered_or_scored(pod, pipeline):
@@ -45,28 +58,6 @@ def needed_about(
                 break
         pause()
     return needed
-
-
-def lost(
-    members: Iterable[Pod],
-    pipeline: Pipeline,
-    cluster: ClusterView,
-    cache: ResultCache,
-    answers: Answers,
-) -> bool:
-    """Forget answers of which a node that passed fits no more; return whether there are any.
-
-    That is done a few times in one attempt.
-    """
-    any_lost = False
-    for pod in members:
-        known = answers.about(pod)
-        if known.nodes is not None and known.rounds < MOST_ROUNDS:
-            rows = known.nodes.asked.rows_in(cluster)[known.nodes.codes == 0]
-            if (rows < 0).any() or not _fits(pod, pipeline, cluster, cache)[rows].all():
-                known.nodes, any_lost = None, True
-        pause()
-    return any_lost
 
 
 def _is_filtered_or_scored(pod: Pod, pipeline: Pipeline) -> bool:

@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 
 from mooring.engine.extenders.answers import Answers, OnRows, interested
-from mooring.engine.groups.agreement import disagreement
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.placement import GroupSearch
 from mooring.engine.groups.search import (
@@ -40,6 +39,7 @@ from mooring.framework.runtime import (
 )
 from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import Unschedulable
+from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupSource
 from mooring.model.resources import amount_text
@@ -48,7 +48,14 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["DomainTried", "GroupDecision", "decide_group", "placements_of", "preempt_for_group"]
+__all__ = [
+    "DomainTried",
+    "GroupDecision",
+    "decide_group",
+    "disagreement",
+    "placements_of",
+    "preempt_for_group",
+]
 
 _MOST_SUCCESSES: Final = 16
 """Placements that take the whole group and are compared by their scores."""
@@ -134,6 +141,40 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecisi
     if chosen is None and (progress := _short_of(group, pipeline, tried, len(placements))):
         return replace(decision, message=f"{progress}; {decision.message}")
     return decision
+
+
+def disagreement(
+    group: PodGroupState, pods: Iterable[Pod], kubernetes: KubernetesRules
+) -> str | None:
+    """Return in which way these members or those on nodes differ from the group; None if in none.
+
+    See validatePodGroup in kube-scheduler's schedule_one_podgroup.go.
+    """
+    definition = group.definition
+    if definition is None or group.key.source is not GroupSource.KUBERNETES:
+        return None
+    if not kubernetes.group_members_agree:
+        return None
+    priority, preempts = definition.priority or 0, definition.preempts
+    whose = " as the pod group's preemption policy" if preempts is not None else ""
+    on_nodes = (placed.pod for placed in chain(group.assumed.values(), group.assigned.values()))
+    for spec in dict.fromkeys(pod.spec for pod in chain(pods, on_nodes)):
+        if spec.priority != priority:
+            return (
+                "all pods in a single pod group should have the same priority as the pod group's "
+                f"priority, got {spec.priority} and {priority}"
+            )
+        preempts = spec.preempts if preempts is None else preempts
+        if spec.preempts is not preempts:
+            return (
+                f"all pods in a single pod group should have the same preemption policy{whose}, "
+                f"got {_policy(spec.preempts)} and {_policy(preempts)}"
+            )
+    return None
+
+
+def _policy(spec_preempts: object) -> str:
+    return "PreemptLowerPriority" if spec_preempts else "Never"
 
 
 def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:

@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.queued_pod import QueuedPod, SubQueue
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupKey, PodGroup
 from mooring.pausing import pause
 from mooring.state.cluster_view import ClusterView
@@ -37,31 +37,27 @@ def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupStat
 
 
 def take_members(
-    group: PodGroupState,
-    queued: QueuedPod,
-    scheduler: SchedulerState,
-    now: float,
-) -> list[QueuedPod]:
+    group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
+) -> dict[Uid, QueuedPod]:
     """Take the members from the queue: this one first, then the others of its profile.
 
     They are in the order of priority, then age. Gated members stay where they are. If this is
     cancelled in a pause, what was taken is put back.
     """
-    members = [queued]
+    others = list[QueuedPod]()
     try:
-        pause()
         for other in tuple(_others(group, queued, scheduler)):
+            pause()
             member = scheduler.queue.pop_specific(other.pod.uid, now)
             if member is not None:
-                members.append(member)
-            pause()
+                others.append(member)
+        pause()
     except BaseException:
-        for member in members:
+        for member in (queued, *others):
             scheduler.queue.put_back(member, now)
         raise
-    others = members[1:]
     others.sort(key=lambda m: (-m.pod.spec.priority, m.initial_attempt_timestamp))
-    return [queued, *others]
+    return {member.pod.uid: member for member in (queued, *others)}
 
 
 def has_same_requirements(group: PodGroupState, before: PodGroup | None) -> bool:

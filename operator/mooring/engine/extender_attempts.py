@@ -4,16 +4,14 @@ import asyncio
 import heapq
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Final, TypeAlias
+from typing import Final
 
 from mooring.engine.extenders.answers import Answers, ExtenderError, Needed
 from mooring.engine.extenders.extenders import Extenders
-from mooring.framework.pipeline import Pipeline
+from mooring.engine.scheduler_state import Attempt
 from mooring.framework.plugin_failures import text_of
-from mooring.framework.queued_pod import QueuedPod
 from mooring.state.cluster_view import ClusterView
 
 __all__ = ["ExtenderAttempts"]
@@ -23,21 +21,12 @@ logger = logging.getLogger(__name__)
 MOST_ATTEMPTS: Final = 64
 """Attempts of one profile that are under way; the others begin when one of these ends."""
 
-Decide: TypeAlias = Callable[[Answers], Awaitable[Sequence[Needed]]]
-"""Decides with these answers; returns what is still needed, and nothing once the attempt ends."""
-
-
-@dataclass(slots=True, eq=False)
-class _Attempt:
-    pipeline: Pipeline
-    decide: Decide
-    answers: Answers = field(default_factory=Answers)
-
 
 class ExtenderAttempts:
     """Runs attempts about pods and groups that an extender cares for.
 
-    The loop decides, by `go_on`, and the extenders are called in tasks of their own. So a slow
+    The loop decides in those that `pop` returns, says by `decided` what it still needs, and the
+    extenders are called in tasks of their own. So a slow
     extender of one profile delays no other profile, and no pod that it does not care for.
     """
 
@@ -48,10 +37,10 @@ class ExtenderAttempts:
         self._cluster = cluster
         self._wake = wake
         self._numbers = count()
-        self._waiting: dict[str, list[tuple[int, int, _Attempt]]] = {}
+        self._waiting: dict[str, list[tuple[int, int, Attempt]]] = {}
         """By profile the attempts that have not begun, by priority, then as in the queue."""
         self._under_way: dict[str, int] = {}
-        self._ready = deque[_Attempt]()
+        self._ready = deque[Attempt]()
         self._tasks = set[asyncio.Task[None]]()
 
     @property
@@ -59,27 +48,27 @@ class ExtenderAttempts:
         """Whether an attempt begins, or begins anew because the extenders have answered."""
         return bool(self._ready)
 
-    def add(self, first: QueuedPod, decide: Decide) -> None:
-        """Begin the attempt about this pod in flight, or its group, when it is its turn."""
-        pipeline, priority = first.pipeline, first.pod.spec.priority
-        waiting = self._waiting.setdefault(pipeline.profile, [])
-        heapq.heappush(waiting, (-priority, next(self._numbers), _Attempt(pipeline, decide)))
-        self._begin(pipeline.profile)
+    def add(self, attempt: Attempt) -> None:
+        """Begin the attempt when it is its turn, without any answer."""
+        attempt.answers = Answers()
+        profile, priority = attempt.pipeline.profile, attempt.first.pod.spec.priority
+        waiting = self._waiting.setdefault(profile, [])
+        heapq.heappush(waiting, (-priority, next(self._numbers), attempt))
+        self._begin(profile)
 
-    async def go_on(self) -> None:
-        """Decide in the attempt that has been ready for longest, and call extenders if it must."""
-        attempt = self._ready.popleft()
-        needed: Sequence[Needed] = ()
-        try:
-            needed = await attempt.decide(attempt.answers)
-        finally:
-            if not needed:
-                self._under_way[attempt.pipeline.profile] -= 1
-                self._begin(attempt.pipeline.profile)
+    def pop(self) -> Attempt:
+        """Return the attempt that has been ready for longest."""
+        return self._ready.popleft()
+
+    def decided(self, attempt: Attempt, needed: Sequence[Needed]) -> None:
+        """Call the extenders about what the attempt needs; if that is nothing, it has ended."""
         if needed:
             task = asyncio.create_task(self._call(attempt, needed))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        else:
+            self._under_way[attempt.pipeline.profile] -= 1
+            self._begin(attempt.pipeline.profile)
 
     async def cancel(self, seconds: float) -> None:
         """Give up all attempts, and wait so many seconds at most until their calls have ended."""
@@ -97,13 +86,14 @@ class ExtenderAttempts:
         if not number:
             del self._waiting[profile], self._under_way[profile]
 
-    async def _call(self, attempt: _Attempt, needed: Sequence[Needed]) -> None:
+    async def _call(self, attempt: Attempt, needed: Sequence[Needed]) -> None:
+        answers = attempt.answers or Answers()
         try:
-            await self._extenders.answer(needed, attempt.pipeline, attempt.answers, self._cluster)
+            await self._extenders.answer(needed, attempt.pipeline, answers, self._cluster)
         except ExtenderError as error:
-            attempt.answers.failure = str(error)
+            answers.failure = str(error)
         except Exception as error:
             logger.exception("calling the extenders failed")
-            attempt.answers.failure = text_of(error)
+            answers.failure = text_of(error)
         self._ready.append(attempt)
         self._wake()

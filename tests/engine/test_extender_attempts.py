@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from extending import GivenObjects
-from mooring.engine.extenders import extender_attempts
-from mooring.engine.extenders.answers import Answers, ExtenderError, Needed
-from mooring.engine.extenders.extender_attempts import Decide, ExtenderAttempts
+from mooring.engine import extender_attempts
+from mooring.engine.extender_attempts import ExtenderAttempts
+from mooring.engine.extenders.answers import ExtenderError, Needed
 from mooring.engine.extenders.extenders import Extenders
-from mooring.framework.queued_pod import QueuedPod
+from mooring.engine.scheduler_state import Attempt
 from mooring.model.pod import Pod
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, pod
@@ -42,21 +42,21 @@ class Stage:
 
     def add(self, name: str, priority: int = 0, plugins: Any = PLUGINS) -> None:
         queued = queued_pod(pod(name, priority=priority), plugins)
-        self.attempts.add(queued, self._decide(queued))
+        self.attempts.add(Attempt(plugins, 0.0, {queued.pod.uid: queued}))
 
-    def _decide(self, queued: QueuedPod) -> Decide:
-        async def decide(answers: Answers) -> Sequence[Needed]:
-            if answers.failure or not answers.lack(queued.pod):
-                self.decided.append(f"{queued.pod.name} {answers.failure}".strip())
-                return ()
-            return (Needed(queued.pod, ("n1",)),)
-
-        return decide
+    def _decide(self, attempt: Attempt) -> Sequence[Needed]:
+        answers, pod = attempt.answers, attempt.first.pod
+        assert answers is not None
+        if answers.failure or not answers.lack(pod):
+            self.decided.append(f"{pod.name} {answers.failure}".strip())
+            return ()
+        return (Needed(pod, ("n1",)),)
 
     async def run(self) -> None:
         """Decide until no attempt is ready."""
         while self.attempts.ready:
-            await self.attempts.go_on()
+            attempt = self.attempts.pop()
+            self.attempts.decided(attempt, self._decide(attempt))
         for _ in range(5):  # so that the calls begin
             await asyncio.sleep(0)
 
