@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from typing import Any, Final
 
 import orjson
@@ -42,9 +42,11 @@ from mooring.time_slices import TimeSlices
 __all__ = [
     "BOUND",
     "CASES",
+    "WAIT_BOUND",
     "WALK_BOUND",
     "Case",
     "Hold",
+    "Wait",
     "hostile_pod",
     "longest_hold",
 ]
@@ -52,9 +54,15 @@ __all__ = [
 BOUND: Final = 0.1
 """CPU seconds that no step of a task may take."""
 
+WAIT_BOUND: Final = 1.5
+"""CPU seconds that an ordinary pod of another namespace may wait behind a pod made to be slow."""
+
 WALK_BOUND: Final = 0.5
 """CPU seconds that a walk of the collector over its oldest generation may take."""
 _OLDEST: Final = 2
+
+_ordinary = count()
+"""Numbers of the pods that come beside a case."""
 
 Work = Coroutine[Any, Any, object]
 Case = Callable[[FullReplica], Iterator[Work]]
@@ -125,6 +133,37 @@ async def longest_hold(work: Work, clock: Callable[[], float] = time.process_tim
         loop.set_task_factory(None)
         gc.callbacks.remove(walks)
     return replace(longest, walk=walks.longest())
+
+
+class Wait:
+    """How long ordinary pods of a namespace of their own wait beside other work.
+
+    Attributes:
+        seconds: The longest wait, in CPU seconds of all threads.
+    """
+
+    def __init__(
+        self, replica: FullReplica, clock: Callable[[], float] = time.process_time
+    ) -> None:
+        self.seconds = 0.0
+        self._replica = replica
+        self._clock = clock
+
+    async def beside(self, work: Work) -> None:
+        """Do the work; one pod comes just after its beginning, and is decided about."""
+        r, key = self._replica, f"calm/pod-{next(_ordinary)}"
+        doing = asyncio.create_task(work)
+        await asyncio.sleep(0)
+        (ordinary,) = r.wait([pod(key.partition("/")[2], namespace="calm", cpu="1m", spec=_MINE)])
+        came = self._clock()
+        is_decided = partial(r.scheduler.decisions.of, key)
+        while not is_decided():
+            if doing.done():
+                await r.schedule(is_decided)
+            await asyncio.sleep(0)
+        self.seconds = max(self.seconds, self._clock() - came)
+        await doing
+        r.engine.pod_enqueuer.gone(ordinary.uid)
 
 
 def relist_pods(r: FullReplica) -> Iterator[Work]:

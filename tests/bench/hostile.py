@@ -4,7 +4,8 @@ By default 5,000 nodes with 150,000 pods. For each case of `bench.holds`, `bench
 `bench.pod_holds`, and each pod made to be slow, prints the longest step of a task, by CPU time;
 fails if one is beyond its bound. Walks of the garbage collector over its oldest generation, which
 may come in any case, are left out of the steps and have a line of their own. Every pod that is made
-to be slow is at a limit of `mooring.model.limits`, so no pod that is scheduled is larger.
+to be slow is at a limit of `mooring.model.limits`, so no pod that is scheduled is larger. Beside
+each of these an ordinary pod of another namespace comes; how long it waits is printed and bounded.
 """
 
 import asyncio
@@ -18,7 +19,17 @@ import click
 
 from bench.device_holds import DEVICE_CASES
 from bench.full_replica import PODS_PER_NODE, FullReplica
-from bench.holds import BOUND, CASES, WALK_BOUND, Hold, hostile_pod, longest_hold
+from bench.holds import (
+    BOUND,
+    CASES,
+    WAIT_BOUND,
+    WALK_BOUND,
+    Case,
+    Hold,
+    Wait,
+    hostile_pod,
+    longest_hold,
+)
 from bench.pod_holds import POD_CASES
 from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import Pod, parse_pod
@@ -29,6 +40,7 @@ __all__ = ["hostile_pods", "measure"]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _HOST = "kubernetes.io/hostname"
+_WAIT = "Behind a pod that is made to be slow: the longest wait"
 _WALK = "Whatever is done: the longest walk over the collector's oldest generation"
 
 
@@ -68,24 +80,32 @@ def hostile_pods() -> Mapping[str, Pod]:
     }
 
 
-async def measure(nodes: int, *words: str) -> list[tuple[str, Hold]]:
-    """Return what was done and the longest hold of each case.
+async def measure(nodes: int, *words: str) -> list[tuple[str, Hold, float]]:
+    """Return for each case what was done, the longest hold, and for how long a pod waited beside.
 
     With words, only cases are tried whose description has one of them.
     """
-    replica, found = FullReplica(nodes), list[tuple[str, Hold]]()
-    hostile = (hostile_pod(what, each) for what, each in hostile_pods().items())
-    for case in (*CASES, *DEVICE_CASES, *POD_CASES, *hostile):
+    replica, found = FullReplica(nodes), list[tuple[str, Hold, float]]()
+    slow_pods = [*POD_CASES, *(hostile_pod(what, each) for what, each in hostile_pods().items())]
+    for case in (*CASES, *DEVICE_CASES, *slow_pods):
         what = (case.__doc__ or "").strip().split(".\n")[0].rstrip(".")
         if words and not any(word in what for word in words):
             continue
-        holds = [await longest_hold(work) for work in case(replica)]
-        longest = max(holds, key=lambda hold: hold.seconds)
-        longest = replace(longest, walk=max(hold.walk for hold in holds))
-        found.append((what, longest))
+        longest, waited = await _measured(replica, case, has_company=case in slow_pods)
+        found.append((what, longest, waited))
         _show(what, longest, BOUND)
+        if waited > WAIT_BOUND:
+            click.echo(f"{'':4}an ordinary pod of another namespace waits for {waited:.1f} s")
     await replica.client.close()
     return found
+
+
+async def _measured(replica: FullReplica, case: Case, *, has_company: bool) -> tuple[Hold, float]:
+    wait, holds = Wait(replica), list[Hold]()
+    for work in case(replica):
+        holds.append(await longest_hold(wait.beside(work) if has_company else work))
+    longest = max(holds, key=lambda hold: hold.seconds)
+    return replace(longest, walk=max(hold.walk for hold in holds)), wait.seconds
 
 
 def _all_pods_but(number: int, key: str) -> dict[str, Any]:
@@ -119,12 +139,14 @@ def _main(nodes: int, *words: str) -> None:
     click.echo(f"{'':84}{'ms':>8} {'bound':>6}")
     logging.disable(logging.ERROR)  # no API server takes what is written
     found = asyncio.run(measure(nodes, *words))
-    over = [what for what, hold in found if hold.seconds > BOUND]
+    over = [what for what, hold, _ in found if hold.seconds > BOUND]
     if over:
         click.echo(f"{len(over)} of {len(found)} hold the event loop for more than the bound")
-    walk = max((hold.walk for _, hold in found), default=0.0)
+    walk = max((hold.walk for _, hold, _ in found), default=0.0)
     _show(_WALK, Hold(walk, "garbage collection"), WALK_BOUND)
-    sys.exit(bool(over) or walk > WALK_BOUND)
+    waited = max((seconds for _, _, seconds in found), default=0.0)
+    _show(_WAIT, Hold(waited, "an ordinary pod of another namespace"), WAIT_BOUND)
+    sys.exit(bool(over) or walk > WALK_BOUND or waited > WAIT_BOUND)
 
 
 if __name__ == "__main__":

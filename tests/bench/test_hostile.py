@@ -12,6 +12,7 @@ from bench.holds import (
     BOUND,
     CASES,
     Case,
+    Wait,
     hostile_pod,
     longest_hold,
 )
@@ -93,5 +94,17 @@ async def test_a_walk_over_the_oldest_generation_is_not_part_of_a_step() -> None
 
 async def test_cases_are_chosen_by_words(capsys: pytest.CaptureFixture[str]) -> None:
     found = await measure(NODES, "Scrape")
-    assert [what for what, _ in found] == ["Scrape the metrics"]
+    assert [what for what, _, _ in found] == ["Scrape the metrics"]
     assert f"{1000 * BOUND:.0f}" in capsys.readouterr().out
+
+
+async def test_an_ordinary_pod_of_another_namespace_waits_behind_slow_pods_for_a_while() -> None:
+    replica = FullReplica(NODES)
+    clock = Clock()
+    wait = Wait(replica, clock)
+    (case,) = [case for case in HOSTILE if "an ordinary pod" in (case.__doc__ or "")]
+    for work in case(replica):
+        await wait.beside(work)
+    assert 0.0 < wait.seconds < 1.0
+    assert not replica.scheduler.queue.uids()
+    await replica.client.close()
