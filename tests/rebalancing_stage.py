@@ -67,8 +67,14 @@ class Stage:
         examined: How many pods a plan looks at until its decisions are spent; None: at all.
     """
 
-    def __init__(self, client: ApiClient, *objects: Raw, **section: Any) -> None:
-        self.clock = VirtualClock()
+    def __init__(
+        self,
+        client: ApiClient,
+        *objects: Raw,
+        clock: VirtualClock | None = None,
+        **section: Any,
+    ) -> None:
+        self.clock = clock or VirtualClock()
         self.steps: list[Step] = []
         self.plans = 0
         self.breaks = False

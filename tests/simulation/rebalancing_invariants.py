@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from mooring.engine.rebalancing.expected import place_of
+from mooring.engine.rebalancing.under_way import place_of
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
 from simulation.actors.rebalancing import MOVED
 from simulation.state_invariants import engines

@@ -23,11 +23,11 @@ from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import ActiveProfile, Profiles
-from mooring.engine.rebalancing.expected import ExpectedReplacements
 from mooring.engine.rebalancing.limits import Rests
 from mooring.engine.rebalancing.plan import Plan
 from mooring.engine.rebalancing.profile_rebalancing import MakePlan, Parts
 from mooring.engine.rebalancing.rebalancer import Rebalancer
+from mooring.engine.rebalancing.under_way import ExpectedReplacements
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.schedule_one import ScheduleOne
 from mooring.engine.scheduler_state import SchedulerState

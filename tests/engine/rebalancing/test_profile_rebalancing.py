@@ -19,8 +19,19 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.timestamps import rfc3339
 from mooring.model.events import Kind
+from mooring.pausing import pause_now
 from mooring.testing.builders import pdb, pod, uid_of
-from rebalancing_stage import OWNER, PROFILE, UID, Api, Stage, running, until, working
+from rebalancing_stage import (
+    OWNER,
+    PROFILE,
+    UID,
+    WAIT_SECONDS,
+    Api,
+    Stage,
+    running,
+    until,
+    working,
+)
 
 NAME = "default-scheduler"
 OTHER = {**OWNER, "name": "db", "uid": "rs-db"}
@@ -338,6 +349,46 @@ async def test_nothing_is_evicted_once_the_profile_has_changed(stage: Stage, api
                 break
             await asyncio.sleep(0)
         assert stage.message == "the profile has changed"
+    assert api.evicted == []
+
+
+class PausingClock(VirtualClock):
+    """Pauses whoever reads it in work that may pause, as long as it `pauses`."""
+
+    pauses = reads = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paused = asyncio.Event()
+
+    def __call__(self) -> float:
+        """Return the time."""
+        if self.pauses and not self.reads:
+            self.reads = True  # a pause reads it too
+            pause_now()
+            self.paused.set()
+            self.reads = False
+        return super().__call__()
+
+
+async def test_nothing_is_kept_for_a_move_whose_profile_changes_as_its_turn_ends(
+    connected: ApiClient, api: Api
+) -> None:
+    """The profile's work is cancelled while it waits for the end of the turn of its move."""
+    clock, held = PausingClock(), list[Request]()
+    stage, api.held = Stage(connected, running("web-1", "a"), clock=clock), held
+    async with executing(stage, api, *steps(stage, "web-1")) as plan:
+        await until(stage, lambda: held)
+        api.held, clock.pauses = None, True
+        held[0].reply(PROFILE)
+        async with asyncio.timeout(WAIT_SECONDS):
+            await clock.paused.wait()
+        assert not stage.scheduler.turn.is_free
+        stage.scheduler.turn.post(partial(stage.put_profile, mode="Plan"))
+        await clock.advance(LOOK_SECONDS)  # it is looked for other profiles once the turn is free
+        clock.pauses = False
+        await plan.look()
+        assert (stage.nominated(), len(stage.expected)) == ({}, 0)
     assert api.evicted == []
 
 

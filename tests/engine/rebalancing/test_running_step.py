@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from mooring.engine.rebalancing.expected import place_uid
 from mooring.engine.rebalancing.plan import Move
 from mooring.engine.rebalancing.record import whole
-from mooring.engine.rebalancing.running_step import RunningStep
-from mooring.engine.rebalancing.under_way import Result, UnderWay
+from mooring.engine.rebalancing.running_step import PassedOver, RunningStep
+from mooring.engine.rebalancing.under_way import Result, UnderWay, place_uid
 from mooring.framework.queued_pod import SubQueue
 from mooring.kube.client import ApiClient
 from mooring.model.events import Kind
@@ -82,7 +81,11 @@ def of(
 def in_vain(step: RunningStep, *, count: int = 1, resting: Collection[str] = ()) -> str | None:
     """Return why so many next moves of the step are not made."""
     moves = step.step.moves[len(step.begun) :][:count]
-    why = step.changed(moves) or step.why_not(moves, resting)
+    try:
+        step.check_unchanged(moves)
+        why = step.why_not(moves, resting)
+    except PassedOver as passed_over:
+        why = passed_over.why
     return whole(why) if why is not None else None
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from mooring.engine.rebalancing.movable import labels_anew
+from mooring.engine.rebalancing.plan import owner_of
 from mooring.model.node import REGION, ZONE, Node
 from mooring.model.pod import Pod
 from mooring.pausing import pause
@@ -15,9 +16,8 @@ from mooring.state.cluster_view import ClusterView
 
 __all__ = ["AlikePods", "alike_pods"]
 
-_PODS_PER_PAUSE: Final = 64
 _MOST_TOGETHER: Final = 2_000
-"""Pods of a class that are looked at in one step."""
+"""Pods of a class that one plan looks at together."""
 
 _Labels = dict[tuple[int, str | None, str | None], Hashable]
 
@@ -40,10 +40,8 @@ def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[Alike
     """
     classes: dict[Hashable, tuple[list[int], list[Pod]]] = {}
     labels: _Labels = {}
-    # A copy, because pods change in pauses; it also keeps alive what is known by its id.
-    for number, pod in enumerate(tuple(cluster.pod_columns.pods)):
-        if number % _PODS_PER_PAUSE == 0:
-            pause()
+    for pod in cluster.pod_columns.pods:
+        pause()
         placed = cluster.pod(pod.uid) if pod is not None else None
         if pod is None or placed is None or placed.pod is not pod:
             continue  # a nominated pod has a slot too
@@ -53,9 +51,8 @@ def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[Alike
             numbers.append(_number(pod.uid))
             pods.append(pod)
     found = list[AlikePods]()
-    for number, members in enumerate(classes.values()):
-        if number % _PODS_PER_PAUSE == 0:
-            pause()
+    for members in classes.values():
+        pause()
         found += _in_order(*members)
     order = np.argsort(np.array([each.position for each in found], np.int64), kind="stable")
     return [found[index] for index in order.tolist()]
@@ -82,8 +79,7 @@ def _key(pod: Pod, node: Node, labels: _Labels) -> Hashable:
     known = labels.get(shared)
     if known is None:
         known = labels[shared] = frozenset(labels_anew(pod, node).items())
-    owner = pod.owner.uid if pod.owner is not None else ""
-    return pod.spec, owner, known, pod.longest_run
+    return pod.spec, owner_of(pod), known, pod.longest_run
 
 
 def _number(uid: str) -> int:

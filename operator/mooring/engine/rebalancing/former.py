@@ -1,13 +1,13 @@
 """The moves that a former leader began, of which the profile's status tells."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from mooring.engine.scheduler_state import SchedulerState
+from mooring.engine.rebalancing.plan import owner_of
 from mooring.model.pod import Pod, Uid
+from mooring.pausing import pause
 from mooring.policy.status import MoveBegun
-from mooring.time_slices import TimeSlices
+from mooring.state.cluster import ClusterState
 
 __all__ = ["FormerMove", "take_ended"]
 
@@ -21,31 +21,36 @@ were new before a move for its replacement.
 
 @dataclass(frozen=True, slots=True)
 class FormerMove:
-    """A move that a former leader began: the pod, its controller and until when it is awaited.
+    """A move that a former leader began, as the status shows it, and until when it is awaited.
 
     `began` is in seconds since the epoch, `until` by the monotonic clock.
     """
 
-    pod: Uid
-    owner: str
+    shown: MoveBegun
     began: float
     until: float
-    shown: MoveBegun
+
+    @property
+    def owner(self) -> str:
+        """The uid of the pod's controller."""
+        return self.shown.owner
 
     def may_end_with(self, pod: Pod) -> bool:
         """Return whether this pod may be the replacement.
 
         A pod of another namespace names a controller that is not its own.
         """
-        owner, namespace = pod.owner, self.shown.pod.partition("/")[0]
-        if owner is None or owner.uid != self.owner or pod.namespace != namespace:
+        owner, shown = pod.owner, self.shown
+        if owner is None or owner.uid != shown.owner:
             return False
-        is_named = owner.kind != "StatefulSet" or pod.key == self.shown.pod
-        return is_named and pod.uid != self.pod and pod.created >= self.began - _SKEW
+        if pod.namespace != shown.pod.partition("/")[0]:
+            return False
+        is_named = owner.kind != "StatefulSet" or pod.key == shown.pod
+        return is_named and pod.uid != shown.uid and pod.created >= self.began - _SKEW
 
 
-async def take_ended(
-    moves: list[FormerMove], known: set[str], scheduler: SchedulerState, clock: Callable[[], float]
+def take_ended(
+    moves: list[FormerMove], known: set[str], state: ClusterState, now: float
 ) -> list[str]:
     """Take those of the moves away that have ended or whose time is over; return what rests.
 
@@ -53,21 +58,20 @@ async def take_ended(
     each move: that is its replacement, whose uid is returned. If its time is over before, it is the
     uid of the controller. No pod in `known` is a replacement; those that are found get there.
     """
-    owners, pods = {each.owner for each in moves}, scheduler.state.pods
-    of_owners, slices = list[Uid](), TimeSlices(clock=clock)
-    for placed in tuple(pods):
-        if placed.pod.owner is not None and placed.pod.owner.uid in owners:
-            of_owners.append(placed.pod.uid)
-        await slices.pause()
-    now = [placed for placed in map(pods.get, of_owners) if placed is not None]
-    ready = [p.pod for p in now if not p.assumed and p.pod.ready and not p.pod.terminating]
-    found, late = list[str](), clock()
+    owners = {each.owner for each in moves}
+    ready, found = list[Pod](), list[str]()
+    for placed in state.pods:
+        pause()
+        pod = placed.pod
+        is_ready = pod.ready and not placed.assumed and not pod.terminating
+        if is_ready and owner_of(pod) in owners:
+            ready.append(pod)
     for former in tuple(moves):
         new = (p.uid for p in ready if p.uid not in known and former.may_end_with(p))
-        evicted = pods.get(former.pod)
+        evicted = state.pods.get(Uid(former.shown.uid))
         if evicted is not None and not evicted.pod.terminating:
             moves.remove(former)  # it was not evicted
-        elif (rests := next(new, former.owner)) != former.owner or late >= former.until:
+        elif (rests := next(new, former.owner)) != former.owner or now >= former.until:
             moves.remove(former)
             known.add(rests)
             found.append(rests)

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Final
 
 from mooring.engine.extenders.answers import interested
+from mooring.engine.rebalancing.plan import owner_of
 from mooring.engine.what_if import stays_on_its_node
 from mooring.framework.pipeline import Pipeline
 from mooring.model.events import Kind
@@ -152,7 +153,7 @@ class Movable:
 
     def _of_its_decision(self, pod: Pod) -> str | None:
         """Return why the pod is left alone though it may be moved at another time or place."""
-        if self.resting and (pod.uid in self.resting or _owner_uid(pod) in self.resting):
+        if self.resting and (pod.uid in self.resting or owner_of(pod) in self.resting):
             return "was moved, or could not be, a short time ago"
         if self.now() - pod.created < self.section.pods.minimum_age_seconds:
             return "is younger than pods.minimumAgeSeconds"
@@ -184,7 +185,3 @@ class Movable:
     @cached_property
     def _namespaces(self) -> LabelSelector:
         return compiled(self.section.pods.namespace_selector)
-
-
-def _owner_uid(pod: Pod) -> str:
-    return pod.owner.uid if pod.owner is not None else ""

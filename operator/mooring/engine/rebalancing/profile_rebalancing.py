@@ -23,13 +23,12 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import ActiveProfile
-from mooring.engine.rebalancing.expected import ExpectedReplacements
 from mooring.engine.rebalancing.former import take_ended
 from mooring.engine.rebalancing.limits import Rests, is_open
-from mooring.engine.rebalancing.plan import Move, Plan, Step, Why, about
+from mooring.engine.rebalancing.plan import Move, Plan, Step, Why, about, owner_of
 from mooring.engine.rebalancing.record import Record, whole
 from mooring.engine.rebalancing.running_step import PassedOver, RunningStep, Stopped
-from mooring.engine.rebalancing.under_way import Result, UnderWay
+from mooring.engine.rebalancing.under_way import ExpectedReplacements, Result, UnderWay
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.evaluations import AttemptTooLongError
@@ -182,7 +181,8 @@ class ProfileRebalancing:
         parts, former = self._parts, self.record.former
         known = set(parts.rests.resting())  # replacements of moves that have ended before
         while former:
-            for uid in await take_ended(former, known, parts.scheduler, parts.clock):
+            state, now = parts.scheduler.state, parts.clock()
+            for uid in await self._in_turn(partial(take_ended, former, known, state, now)):
                 parts.rests.rest(uid, self._limits.rest_seconds)
             if former:
                 await parts.sleep(_FORMER_SECONDS)
@@ -196,7 +196,7 @@ class ProfileRebalancing:
                 await parts.sleep(LOOK_SECONDS)
             resting, position = parts.rests.resting(), record.position
             make_plan = partial(parts.make_plan, self.entry, section, resting, position)
-            plan = await parts.scheduler.turn.run(make_plan)
+            plan = await self._in_turn(make_plan)
         record.position = plan.position
         record.publish(plan, section)
         return plan
@@ -206,12 +206,11 @@ class ProfileRebalancing:
         section, record = self._section, self.record
         if section.mode != "Apply" or self.entry.profile.spec.mode != "Active" or not plan.steps:
             return
+        self._stopped = self._passed_over = None
         try:
-            await self._take_all(plan)
-            await self._in_turn(self._settle)
-            while self._steps:
+            await self._take_all(plan.steps)
+            while not await self._in_turn(self._settled):
                 await self._parts.sleep(LOOK_SECONDS)
-                await self._in_turn(self._settle)
         finally:
             for running in self._steps:
                 running.give_room(to_pods=False)
@@ -221,15 +220,14 @@ class ProfileRebalancing:
         if stopped and stopped.warns:
             self._warn(stopped.why)
 
-    async def _take_all(self, plan: Plan) -> None:
+    async def _take_all(self, steps: Sequence[Step]) -> None:
         """Take the steps one after the other, until the plan is stopped."""
-        self._stopped = self._passed_over = None
         begin_by = self._parts.clock() + max(self._section.interval_seconds, _SHORTEST_LIFE)
         try:
-            for step in plan.steps:
+            for step in steps:
                 await self._take(step, begin_by)
         except Stopped as stopped:
-            await self._in_turn(self._settle)  # an ended move may have stopped it before
+            await self._in_turn(self._settled)  # an ended move may have stopped it before
             self._stopped = self._stopped or stopped
 
     async def _take(self, step: Step, begin_by: float) -> None:
@@ -238,7 +236,7 @@ class ProfileRebalancing:
         running = RunningStep(step, self.entry, self._section, parts.scheduler, parts.now)
         self._steps.append(running)
         try:
-            for moves in (step.moves,) if step.group else ((m,) for m in step.moves):
+            for moves in step.batches:
                 # The rest of a step follows its first move.
                 await self._begin(running, moves, math.inf if running.begun else begin_by)
         except PassedOver as why:
@@ -252,41 +250,39 @@ class ProfileRebalancing:
         Raises:
             Stopped: They cannot be carried out.
         """
-        parts, record = self._parts, self.record
+        parts, under_way = self._parts, self.record.under_way
         self._check_size(running.step, moves)
-        self._check_unchanged(running, moves)
+        running.check_unchanged(moves)
         await self._until_allowed(moves)
         if parts.clock() >= begin_by:
             raise Stopped("the cluster has changed since the plan was made: a new one follows")
         begun = {move.pod.uid: UnderWay(move, running.step, parts.now()) for move in moves}
-        record.under_way |= begun
+        under_way |= begun
         try:
             await self._write_down()
             while not await self._in_turn(partial(self._begins, running, [*begun.values()])):
                 await parts.sleep(LOOK_SECONDS)
-        except BaseException:
-            for uid in begun:
-                del record.under_way[uid]
-            raise
-        for each in begun.values():
-            _in_task(parts.scheduler.turn.between(self._move, each), parts.moves)
+        finally:
+            for uid, each in begun.items():
+                if each.place is None:
+                    del under_way[uid]
 
     def _check_size(self, step: Step, moves: Sequence[Move]) -> None:
+        """Raise PassedOver if no more time would make the limits allow so many moves at once."""
         limits, count = self._limits, len(moves)
-        if count > limits.moves_at_a_time:
-            name = f"limits.movesAtATime is {limits.moves_at_a_time}"
-        elif max(_by_owner(moves).values()) > limits.moves_at_a_time_per_workload:
-            name = f"limits.movesAtATimePerWorkload is {limits.moves_at_a_time_per_workload}"
-        elif count > limits.moves_per_hour:
-            name = f"limits.movesPerHour is {limits.moves_per_hour}"
-        else:
-            return
-        why = f"has {count} members to be moved together, and {name}"
-        raise PassedOver(_about(moves, f"group {step.group} {why}", f"a group {why}"))
-
-    def _check_unchanged(self, running: RunningStep, moves: Sequence[Move]) -> None:
-        if (why := running.changed(moves)) is not None:
-            raise PassedOver(why)
+        for name, most, wanted in (
+            ("movesAtATime", limits.moves_at_a_time, count),
+            (
+                "movesAtATimePerWorkload",
+                limits.moves_at_a_time_per_workload,
+                max(_by_owner(moves).values()),
+            ),
+            ("movesPerHour", limits.moves_per_hour, count),
+        ):
+            if wanted > most:
+                why = f"has {count} members to be moved together, and limits.{name} is {most}"
+                text, otherwise = f"group {step.group} {why}", f"a group {why}"
+                raise PassedOver(_about(moves, text, otherwise))
 
     async def _until_allowed(self, moves: Sequence[Move]) -> None:
         """Wait until limits and disruption budgets allow these moves.
@@ -304,19 +300,18 @@ class ProfileRebalancing:
             if self.record.used_of_hour + len(moves) > limits.moves_per_hour:
                 most = plural(limits.moves_per_hour, "pod")
                 raise Stopped(f"at most {most} an hour may be moved")
-            if not self._may_begin(moves):
-                until = parts.clock() + BUDGET_SECONDS
-            else:
+            waits, budget = not self._may_begin(moves), None
+            if not waits:
                 evictions = parts.scheduler.state.evictions
                 budget = evictions.exhausted_budget(move.pod for move in moves)
                 if budget is None:
                     return
-                if self._is_under_way:
-                    until = parts.clock() + BUDGET_SECONDS
-                elif parts.clock() >= until:
-                    why = "allows no eviction"
-                    named = f"disruption budget {budget} {why}"
-                    raise PassedOver(_about(moves, named, f"a disruption budget {why}"))
+            if waits or self._is_under_way:
+                until = parts.clock() + BUDGET_SECONDS
+            elif parts.clock() >= until:
+                why = "allows no eviction"
+                named = f"disruption budget {budget} {why}"
+                raise PassedOver(_about(moves, named, f"a disruption budget {why}"))
             await parts.sleep(LOOK_SECONDS)
 
     def _may_begin(self, moves: Sequence[Move]) -> bool:
@@ -344,25 +339,27 @@ class ProfileRebalancing:
         """Begin the moves if they are possible now, and return whether they are.
 
         If they are not, they may be when the moves before them have ended. If it takes too long
-        to find out, the next call goes on.
+        to find out, the next call goes on. Each move has a task of its own from now on, which ends
+        it also if this profile's work is cancelled.
 
         Raises:
             Stopped: They are not, and no move before them is under way.
         """
         parts, moves = self._parts, [each.move for each in begun]
         self._check_going_on()
-        self._check_unchanged(running, moves)
+        running.check_unchanged(moves)
         try:
             why = running.why_not(moves, parts.rests.resting())
         except AttemptTooLongError:
             return False
+        if why is not None and not self._is_under_way:
+            raise PassedOver(why)
         if why is None:
             running.hold_room()
             for each in begun:
                 parts.expected.keep(each)
                 running.begun.append(each)
-        elif not self._is_under_way:
-            raise PassedOver(why)
+                _in_task(parts.scheduler.turn.between(self._move, each), parts.moves)
         return why is None
 
     async def _in_turn(self, call: Callable[[], _T]) -> _T:
@@ -371,7 +368,7 @@ class ProfileRebalancing:
 
     def _check_going_on(self) -> None:
         """Raise what has stopped the plan, or the step that is being begun."""
-        self._settle()
+        self._settled()
         if stopped := self._stopped or self._steps[-1].why:
             raise stopped
         if not self._is_in_force():
@@ -379,8 +376,8 @@ class ProfileRebalancing:
         if not is_open(self._section.windows, self._parts.now()):
             raise Stopped("it is outside of the windows for moves")
 
-    def _settle(self) -> None:
-        """Note which moves have ended, and end the steps that are over.
+    def _settled(self) -> bool:
+        """Note which moves have ended, and end the steps that are over; return whether all are.
 
         Pods get the room that was made for them. The step waits for the pods that made it to leave
         their nodes, but not without an end.
@@ -397,6 +394,7 @@ class ProfileRebalancing:
                 running.until = now + self._limits.replacement_seconds
             elif running.why is not None or now >= running.until or running.is_left:
                 self._end(running)
+        return not self._steps
 
     def _end(self, running: RunningStep) -> None:
         """End a step: give room to its pods if it has reached what it was for."""
@@ -529,7 +527,7 @@ def _in_task(work: Coroutine[Any, Any, _T], tasks: set[asyncio.Task[_T]]) -> asy
 
 def _by_owner(moves: Sequence[Move]) -> Counter[str]:
     """Return how many of the pods are of each controller, by its uid."""
-    return Counter(move.pod.owner.uid if move.pod.owner is not None else "" for move in moves)
+    return Counter(owner_of(move.pod) for move in moves)
 
 
 def _about(moves: Sequence[Move], text: str, otherwise: str) -> TextAboutPods:

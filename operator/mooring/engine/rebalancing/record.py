@@ -214,9 +214,7 @@ class Record:
         for begun in status.under_way[:_MOST_UNDER_WAY]:
             ago = self._seconds_since(begun.time)
             until = self.clock() + limits.replacement_seconds - ago
-            self.former.append(
-                FormerMove(Uid(begun.uid), begun.owner, self.now() - ago, until, begun)
-            )
+            self.former.append(FormerMove(begun, self.now() - ago, until))
         for ended in status.last_moves[-_MOST_LAST:]:
             rests.rest(ended.uid, limits.rest_seconds - self._seconds_since(ended.time))
             self._ended += 1

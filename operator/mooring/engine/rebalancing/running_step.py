@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.profiles import ActiveProfile
-from mooring.engine.rebalancing.expected import place_uid
 from mooring.engine.rebalancing.plan import Move, Step, Why, about
 from mooring.engine.rebalancing.trial import PlanTrial
-from mooring.engine.rebalancing.under_way import UnderWay
+from mooring.engine.rebalancing.under_way import UnderWay, place_uid
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.evaluations import AttemptTooLongError
@@ -77,15 +76,18 @@ class RunningStep:
         evicting = self.scheduler.state.evictions.evicting
         return not self.step.fits or not any(evicting(move.pod) for move in self.step.moves)
 
-    def changed(self, moves: Sequence[Move]) -> Why | None:
-        """Return what of these moves is not as it was planned; None if all is.
+    def check_unchanged(self, moves: Sequence[Move]) -> None:
+        """Check that these moves are as they were planned.
 
-        A pod that is moved may have changed, or no pod waits for the room any more.
+        Raises:
+            PassedOver: A pod that is moved has changed, or no pod waits for the room any more.
         """
         fits = self.step.fits
         if fits and not any(ref.uid in self.scheduler.state.unscheduled for ref in fits):
-            return "what it makes room for waits no more"
-        return next((why for move in moves if (why := self._why_not_moved(move.pod))), None)
+            raise PassedOver("what it makes room for waits no more")
+        for move in moves:
+            if (why := self._why_not_moved(move.pod)) is not None:
+                raise PassedOver(why)
 
     def _why_not_moved(self, pod: Pod) -> Why | None:
         scheduler = self.scheduler

@@ -1,12 +1,33 @@
-"""A move that has begun, and how it ended."""
+"""Moves that have begun, and the places that are kept for their replacements.
 
-from dataclasses import dataclass
+A place is kept as preemption keeps one: by a nomination to the node, so that nobody of equal or
+lower priority takes it. Until the replacement exists, a copy of the pod that leaves is nominated,
+under a uid of its own. The replacement takes its nomination over before anything is decided about
+it, and the ordinary decision then finds this node first.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from typing import Final
 
-from mooring.engine.rebalancing.plan import Move, Step, Why
+from mooring.engine.rebalancing.movable import created_anew
+from mooring.engine.rebalancing.plan import Move, Step, Why, owner_of
+from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, Uid
+from mooring.model.pod_spec import PodSpec
+from mooring.state.cluster import ClusterState
 
-__all__ = ["Result", "UnderWay"]
+__all__ = ["ExpectedReplacements", "Result", "UnderWay", "place_of", "place_uid"]
+
+_PLACE: Final = "/replacement"
+"""What the uid of a place has behind that of the pod that leaves, or for which room is made.
+
+No object's uid has a slash.
+"""
+_NOT_COMPARED: Final = frozenset(("gates", "limit_exceeded", "demands", "memory"))
+"""Fields of a spec in which a running pod differs from a new one of its template."""
+_COMPARED: Final = tuple(each.name for each in fields(PodSpec) if each.name not in _NOT_COMPARED)
 
 
 class Result(StrEnum):
@@ -34,9 +55,10 @@ class UnderWay:
         move: The pod that leaves, and the node for which its replacement is meant.
         step: The step that the move is of.
         began: When it began, in seconds since the epoch.
-        evicted: Whether the API server has evicted the pod.
-        place: What is nominated to the node until the replacement comes; None before that.
+        place: What is nominated to the node until the replacement comes; None until the pod is
+            about to be evicted.
         others: The pods of the controller that waited for a node before.
+        evicted: Whether the API server has evicted the pod.
         replacement: The pod that came in its place, None until then.
         changed: Whether the controller makes pods of another spec by now.
         result: How the move has ended, None until then.
@@ -46,9 +68,9 @@ class UnderWay:
     move: Move
     step: Step
     began: float
-    evicted: bool = False
     place: Pod | None = None
     others: frozenset[Uid] = frozenset()
+    evicted: bool = False
     replacement: Pod | None = None
     changed: bool = False
     result: Result | None = None
@@ -57,7 +79,7 @@ class UnderWay:
     @property
     def owner(self) -> str:
         """The uid of the pod's controller; "" if it has none."""
-        return self.move.pod.owner.uid if self.move.pod.owner is not None else ""
+        return owner_of(self.move.pod)
 
     @property
     def rests(self) -> str:
@@ -65,8 +87,9 @@ class UnderWay:
 
         That is the replacement, or after any other end than planned the controller with all pods.
         """
-        is_moved = self.result is Result.MOVED and self.replacement is not None
-        return self.replacement.uid if is_moved and self.replacement else self.owner
+        if self.result is Result.MOVED and self.replacement is not None:
+            return self.replacement.uid
+        return self.owner
 
     def end(self, result: Result, why: Why = "") -> None:
         """Note how the move has ended."""
@@ -84,3 +107,95 @@ class UnderWay:
             return False
         owner = leaving.owner
         return owner is None or owner.kind != "StatefulSet" or pod.name == leaving.name
+
+
+def place_uid(uid: Uid) -> Uid:
+    """Return the uid of the place for the replacement of this pod, or for the pod itself."""
+    return Uid(f"{uid}{_PLACE}")
+
+
+def place_of(uid: Uid) -> bool:
+    """Return whether the uid is that of a place, and no pod has it."""
+    return uid.endswith(_PLACE)
+
+
+class ExpectedReplacements:
+    """Recognizes replacements as they come, and gives each the place that is kept for it."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._under_way: list[UnderWay] = []
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def keep(self, under_way: UnderWay) -> None:
+        """Keep the place on the target of the move, and expect the replacement from now on.
+
+        The place has the pod as its controller makes it again.
+        """
+        state, move = self._state, under_way.move
+        node = state.nodes.nodes[state.nodes.row_of[move.source]]
+        if node is None:
+            raise ValueError(f"node {move.source} does not exist")
+        under_way.others = frozenset(
+            pod.uid for pod in state.unscheduled.values() if owner_of(pod) == under_way.owner
+        )
+        new = created_anew(move.pod, node)
+        under_way.place = replace(new, uid=place_uid(new.uid), ready=False)
+        self._under_way.append(under_way)
+        state.nominate(under_way.place, move.target)
+
+    def forget(self, under_way: UnderWay) -> None:
+        """Expect the replacement no more, and give back what is still kept for it."""
+        self.give_back(under_way)
+        if under_way in self._under_way:
+            self._under_way.remove(under_way)
+
+    def give_back(self, under_way: UnderWay) -> None:
+        """Keep no place any more; the replacement is still expected."""
+        self._state.withdraw(place_uid(under_way.move.pod.uid))
+        replacement = under_way.replacement
+        if replacement is None or self._state.evictions.awaits_victims(replacement):
+            return  # what preemption frees for it is its own
+        nominee = self._state.nominations.get(replacement.uid)
+        target = under_way.move.target
+        if nominee is not None and self._state.nodes.names[nominee.row] == target:
+            self._state.withdraw(replacement.uid)
+
+    def arrived(self, pod: Pod) -> None:
+        """Note a pod that is shown without a node for the first time.
+
+        If it is an expected replacement, it is nominated to the node of its place.
+        """
+        if (expected := self._match(pod)) is not None:
+            self._state.pass_nomination(place_uid(expected.move.pod.uid), pod)
+
+    def on_events(self, events: Iterable[ClusterEvent]) -> None:
+        """Note replacements that are shown on a node before they were shown without one."""
+        if not self._under_way:
+            return
+        for event in events:
+            pod = event.after
+            if event.kind is not Kind.POD or event.action is not Action.ADD:
+                continue
+            placed = self._state.pods.get(pod.uid) if isinstance(pod, Pod) else None
+            if placed is None or placed.assumed:
+                continue  # an assumed pod was shown without a node
+            if (expected := self._match(placed.pod)) is not None:
+                self._state.withdraw(place_uid(expected.move.pod.uid))
+
+    def _match(self, pod: Pod) -> UnderWay | None:
+        """Return what is expected of this pod's controller; None if the pod is none of that."""
+        owner = owner_of(pod)
+        awaited = [each for each in self._under_way if owner and each.owner == owner]
+        if any(e.replacement is not None and e.replacement.uid == pod.uid for e in awaited):
+            return None
+        for expected in awaited:
+            if expected.is_for(pod):
+                running = expected.move.pod.spec
+                if all(getattr(running, name) == getattr(pod.spec, name) for name in _COMPARED):
+                    expected.replacement = pod
+                    return expected
+                expected.changed = True
+        return None
