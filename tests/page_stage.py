@@ -13,16 +13,17 @@ from typing import Any, Final
 from mooring.engine.cycle import decide
 from mooring.engine.outcome import FitError, decision_of
 from mooring.engine.rebalancing.plan import Move, Plan, Step
-from mooring.engine.rebalancing.record import Published, RebalancingReport
+from mooring.engine.rebalancing.report import RebalancingReport, plan_report
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.queued_pod import PodState
+from mooring.kube.timestamps import rfc3339
 from mooring.model.pod import parse_pod
 from mooring.observe.http import Endpoints
 from mooring.page.api import Page
 from mooring.page.queue import Queue
-from mooring.policy.rebalancing import Goal
+from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.testing.builders import node, pod, uid_of
 from mooring.testing.device_builders import (
     allocated,
@@ -76,9 +77,9 @@ def _plan(shared: SchedulerState) -> RebalancingReport:
     steps.append(Step(Goal.MAKE_ROOM, (first,), reason, 1000, fits=(waiting,)))
     refused = {"has a disruption budget that allows no eviction now": 12, f"is {LONG} {EVIL}": 1}
     found = Plan(tuple(steps), pods=2000, examined=1500, refused=refused, spent=True)
-    published = Published.of(found, HOUR)
+    published = plan_report("packed", Rebalancing(), found, rfc3339(HOUR))
     message = "the replacement of a pod was bound to another node: planned anew in 5 minutes"
-    return RebalancingReport("packed", "Apply", message, 1, 1, published.moves[1:2], published)
+    return RebalancingReport("packed", "Apply", message, 1, 1, published.steps[1:2], published)
 
 
 def _moves(shared: SchedulerState, source: str, target: str) -> Iterator[Move]:

@@ -9,7 +9,7 @@ import aiohttp
 
 from certificates import insecure
 from mooring.engine.pod_report import PodReportBuilder
-from mooring.engine.rebalancing.record import RebalancingReport
+from mooring.engine.rebalancing.report import RebalancingReport
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.handlers.profiles import ProfileHandler
 from mooring.kube.client import Listing

@@ -3,7 +3,7 @@
 from typing import Any
 
 from mooring.engine.rebalancing.plan import Move, Plan, Step
-from mooring.engine.rebalancing.report import PlanReport, plan_report
+from mooring.engine.rebalancing.report import PlanReport, plan_report, with_nodes
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.model.pod import Pod, parse_pod
 from mooring.policy.rebalancing import Goal, MoveLimits, Rebalancing
@@ -75,4 +75,4 @@ def reported(found: Plan, *goals: Goal, most_moves: int = 100) -> PlanReport:
     """Return the plan of the profile "packed" as a document about `two_nodes`."""
     limits = MoveLimits(moves_per_plan=most_moves)
     section = Rebalancing(goals=goals or (Goal.PACK,), limits=limits)
-    return plan_report("packed", section, found, two_nodes())
+    return with_nodes(plan_report("packed", section, found), two_nodes())

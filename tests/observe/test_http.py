@@ -17,7 +17,7 @@ import pytest
 
 from certificates import Authority, Pair, insecure
 from deciding import keep
-from mooring.engine.rebalancing.record import RebalancingReport, ShownMove
+from mooring.engine.rebalancing.report import MovedPod, PlannedStep, RebalancingReport
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import Decision, PodRef, TextAboutPods
 from mooring.model.access import Attributes, ReviewError, User
@@ -738,13 +738,14 @@ async def test_a_dump_that_takes_too_long_is_cut_off_and_the_next_client_has_its
 
 
 async def test_names_of_pods_that_are_moved_are_shown_to_those_who_may_get_them() -> None:
-    move = ShownMove(PodRef("team-a", "web-1", Uid("1")), "a", "b", "Pack", "why", 0, 1000)
-    report = RebalancingReport("mooring", "Plan", "1 move is planned", 0, 0, (move,))
+    move = MovedPod(PodRef("team-a", "web-1", Uid("1")), "ReplicaSet", "a", "b")
+    step = PlannedStep("Pack", "why", 1000, (move,), (), ())
+    report = RebalancingReport("mooring", "Plan", "1 move is planned", 0, 0, (step,))
     rights = Rights(ADMIN, ("ann", 'get path "/debug/rebalancing"'))
     shown = endpoints(reviews=rights, rebalancing=lambda: (report,))
     for user, name in (("admin", "team-a/web-1"), ("ann", HIDDEN)):
         async with served(shown, user=user) as client:
             async with client.get("/debug/rebalancing") as answer:
                 (found,) = (await answer.json())["profiles"]
-            assert found["underWay"][0]["pod"] == name
-            assert found["underWay"][0]["source"] == "a"
+            ((shown_move,),) = (step["moves"] for step in found["underWay"])
+            assert (shown_move["pod"], shown_move["from"]) == (name, "a")

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from mooring.engine.rebalancing.record import Published, RebalancingReport
+from mooring.engine.rebalancing.report import RebalancingReport, plan_report
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import PodRef, TextAboutPods
+from mooring.kube.timestamps import rfc3339
 from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME
 from mooring.observe.documents import HIDDEN, plain
 from mooring.page.rebalancing import PlanRequest, PlansView
-from mooring.policy.rebalancing import Goal
+from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.simulate.manifests import InputError
 from mooring.testing.builders import node, uid_of
 from pages import Rights, page, served
@@ -39,8 +40,9 @@ def state(*, section: dict[str, Any] | None = SECTION) -> SchedulerState:
 
 def report(message: str | TextAboutPods = "") -> RebalancingReport:
     step = replace(emptying("n1", "n2", "a"), group="shop/secret")
-    published = Published.of(plan(step), 0.0)
-    return RebalancingReport("default-scheduler", "Plan", message, 3, 1, published.moves, published)
+    section = Rebalancing(goals=(Goal.PACK,))
+    shown = plan_report("default-scheduler", section, plan(step), rfc3339(0.0))
+    return RebalancingReport("default-scheduler", "Plan", message, 3, 1, shown.steps, shown)
 
 
 def test_each_profile_is_shown_with_its_mode_goals_and_last_plan() -> None:
@@ -49,12 +51,12 @@ def test_each_profile_is_shown_with_its_mode_goals_and_last_plan() -> None:
     assert (profile["mode"], profile["goals"], profile["done"]) == ("Plan", ["Pack"], 3)
     shown = profile["latest"]
     assert shown["time"] == "1970-01-01T00:00:00Z"
-    assert shown["report"]["emptied"] == ["n1"]
-    (step,) = shown["report"]["steps"]
+    assert shown["emptied"] == ["n1"]
+    (step,) = shown["steps"]
     assert (step["goal"], step["gain"], step["group"]) == ("Pack", 1000, "shop/secret")
-    assert step["moves"] == [{"pod": "shop/a", "owner": "", "from": "n1", "to": "n2"}]
-    assert [each["node"] for each in shown["report"]["nodes"]] == ["n1", "n2"]
-    assert [each["after"]["pods"] for each in shown["report"]["nodes"]] == [0, 2]
+    assert step["moves"] == [{"pod": "shop/a", "owner": "ReplicaSet", "from": "n1", "to": "n2"}]
+    assert [each["node"] for each in shown["nodes"]] == ["n1", "n2"]
+    assert [each["after"]["pods"] for each in shown["nodes"]] == [0, 2]
 
 
 def test_a_pod_that_has_moved_is_not_counted_twice() -> None:
@@ -62,7 +64,7 @@ def test_a_pod_that_has_moved_is_not_counted_twice() -> None:
     (placed,) = shared.cluster.pods_of("n1")
     shared.state.put(Kind.POD, placed.pod.uid, replace(placed.pod, node_name="n2"))
     (profile,) = plain(PlansView(shared, lambda: [report()]).document())["profiles"]
-    nodes = profile["latest"]["report"]["nodes"]
+    nodes = profile["latest"]["nodes"]
     assert [each["after"]["pods"] for each in nodes] == [0, 2]
 
 
@@ -83,25 +85,25 @@ async def test_names_of_pods_are_shown_to_users_who_may_get_them() -> None:
             client.get("/ui/api/rebalancing") as answer,
         ):
             (profile,) = (await answer.json())["profiles"]
-        (step,) = profile["latest"]["report"]["steps"]
+        (step,) = profile["latest"]["steps"]
         assert [move["pod"] for move in step["moves"]] == [pod]
         assert ("shop/secret" in json.dumps(profile)) is (user == "ann")
         assert profile["message"] == text
-        assert [move["pod"] for move in profile["underWay"]] == [pod]
+        assert [move["pod"] for step in profile["underWay"] for move in step["moves"]] == [pod]
 
 
 async def test_a_plan_is_made_on_the_live_state_for_the_goals_that_are_asked_for() -> None:
     view = PlansView(state(section=None), tuple, now=lambda: LATER)
     shown = plain(await view.planned(PlanRequest("default-scheduler", (Goal.VIOLATIONS,))))
     assert shown["time"] == "2033-05-18T03:33:20Z"
-    (step,) = shown["report"]["steps"]
+    (step,) = shown["steps"]
     assert (step["goal"], len(step["moves"])) == ("Violations", 1)
 
 
 async def test_without_goals_those_of_the_profile_count() -> None:
     view = PlansView(state(), tuple, now=lambda: LATER)
     shown = plain(await view.planned(PlanRequest("default-scheduler")))
-    assert shown["report"]["goals"] == ["Pack"]
+    assert shown["goals"] == ["Pack"]
 
 
 @pytest.mark.parametrize(

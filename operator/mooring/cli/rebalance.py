@@ -28,7 +28,7 @@ from mooring.cli.names import (
     complete_profiles,
 )
 from mooring.cli.progress import Progress
-from mooring.engine.rebalancing.report import plan_report
+from mooring.engine.rebalancing.report import plan_report, with_nodes
 from mooring.framework.registry import Registry
 from mooring.pausing import Work
 from mooring.plugins import SHIPPED
@@ -204,7 +204,9 @@ def _answered(
         are = "is" if planning.placed == 1 else "are"
         note(f"{planning.placed:,} pending {fit} without any move, and {are} taken to be there")
     cluster = planning.cluster
-    reports = [plan_report(p.profile, p.section, p.plan, cluster) for p in planned]
+    reports = [
+        with_nodes(plan_report(each.profile, each.section, each.plan), cluster) for each in planned
+    ]
     if plot is not None:
         write_before_and_after(cluster, [each.plan for each in planned], plot)
     if output == "json":

@@ -4,26 +4,23 @@ Nothing is written and no pod is moved: a plan is made in trials on the live sta
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from mooring.engine.groups.budget import TURN_SECONDS, SearchBudget
 from mooring.engine.profiles import ActiveProfile
-from mooring.engine.rebalancing.record import Published, RebalancingReport, ShownMove
+from mooring.engine.rebalancing.plan import Why
 from mooring.engine.rebalancing.report import (
-    MovedPod,
     PlannedStep,
     PlanReport,
-    RefusedPods,
-    nodes_before_and_after,
+    RebalancingReport,
     plan_report,
+    with_nodes,
 )
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
-from mooring.framework.decision import TextAboutPods
 from mooring.framework.plugin import by_priority
 from mooring.framework.queued_pod import PodState
 from mooring.framework.verdicts import PluginError
@@ -31,7 +28,6 @@ from mooring.kube.timestamps import rfc3339
 from mooring.page.turns import Turns
 from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.simulate.manifests import InputError
-from mooring.state.cluster_view import ClusterView
 from mooring.time_slices import REST, TimeSlices
 
 if TYPE_CHECKING:
@@ -54,14 +50,6 @@ class PlanRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownPlan:
-    """A plan, and when it was made."""
-
-    time: str
-    report: PlanReport
-
-
-@dataclass(frozen=True, slots=True)
 class ShownProfile:
     """A profile, and what became of its moves; `mode` is None without a section `rebalancing`.
 
@@ -73,9 +61,9 @@ class ShownProfile:
     mode: str | None
     goals: tuple[str, ...]
     done: int
-    message: str | TextAboutPods
-    under_way: tuple[ShownMove, ...]
-    latest: ShownPlan | None
+    message: Why
+    under_way: tuple[PlannedStep, ...]
+    latest: PlanReport | None
 
 
 class PlansView:
@@ -111,13 +99,13 @@ class PlansView:
         mode, goals = (section.mode, tuple(section.goals)) if section is not None else (None, ())
         if report is None or section is None:
             return ShownProfile(name, mode, goals, 0, "", (), None)
-        shown = None
-        if report.plan is not None:
-            published = _published(name, section, report.plan, self._scheduler.cluster)
-            shown = ShownPlan(report.plan.time, published)
-        return ShownProfile(name, mode, goals, report.done, report.message, report.under_way, shown)
+        cluster, plan = self._scheduler.cluster, report.plan
+        latest = with_nodes(plan, cluster) if plan is not None else None
+        return ShownProfile(
+            name, mode, goals, report.done, report.message, report.under_way, latest
+        )
 
-    async def planned(self, wanted: PlanRequest) -> ShownPlan:
+    async def planned(self, wanted: PlanRequest) -> PlanReport:
         """Return a plan that is made now.
 
         Raises:
@@ -135,11 +123,12 @@ class PlansView:
             except PluginError as error:
                 raise InputError(str(error)) from None
             await rest.pause()
-            return ShownPlan(rfc3339(self._now()), report)
+            return replace(report, time=rfc3339(self._now()))
 
     def _report(self, entry: ActiveProfile, section: Rebalancing) -> PlanReport:
         plan = self._planner(entry, section).plan()
-        return plan_report(entry.profile.name, section, plan, self._scheduler.cluster)
+        report = plan_report(entry.profile.name, section, plan)
+        return with_nodes(report, self._scheduler.cluster)
 
     def _planner(self, entry: ActiveProfile, section: Rebalancing) -> "Planner":
         from mooring.engine.rebalancing.planner import Planner  # noqa: PLC0415 - few ask for plans
@@ -172,34 +161,3 @@ def _section(entry: ActiveProfile, goals: tuple[Goal, ...]) -> Rebalancing:
     for mistake in chosen.mistakes():
         raise InputError(str(mistake))
     return chosen
-
-
-def _published(
-    profile: str, section: Rebalancing, plan: Published, cluster: ClusterView
-) -> PlanReport:
-    """Return the leader's plan; nodes are as they are now, and after the moves that are left."""
-    moves = [(each.pod.uid, each.source, each.target) for each in plan.moves]
-    steps = groupby(plan.moves, lambda move: move.step)
-    return PlanReport(
-        profile=profile,
-        mode=section.mode,
-        goals=tuple(section.goals),
-        pods=plan.pods,
-        examined=plan.examined,
-        moves=len(moves),
-        more=len(moves) >= section.limits.moves_per_plan,
-        spent=plan.spent,
-        violations=sum(each.goal == Goal.VIOLATIONS for each in plan.moves),
-        emptied=plan.emptied,
-        fits=plan.fits,
-        message="",
-        steps=tuple(_step([*moves]) for _, moves in steps),
-        refused=tuple(RefusedPods(reason, pods) for reason, pods in plan.refused.items()),
-        nodes=nodes_before_and_after(cluster, moves),
-    )
-
-
-def _step(shown: Sequence[ShownMove]) -> PlannedStep:
-    moves = tuple(MovedPod(each.pod, "", each.source, each.target) for each in shown)
-    first = shown[0]
-    return PlannedStep(first.goal, first.reason, first.gain, moves, (), (), first.group)

@@ -47,7 +47,7 @@ async def test_in_mode_plan_moves_are_shown_and_none_is_carried_out(stage: Stage
         assert stage.rebalancer.planned() == {"default-scheduler": 1}
         [report] = stage.rebalancer.report()
         assert report.plan is not None
-        assert [move.pod.name for move in report.plan.moves] == ["web-1"]
+        assert [move.pod.name for step in report.plan.steps for move in step.moves] == ["web-1"]
     assert api.evicted == []
     assert api.status["message"] == "1 move is planned; mode Plan carries out none"
 

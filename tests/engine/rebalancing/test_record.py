@@ -66,7 +66,9 @@ def taken_over(status: dict[str, Any], clock: VirtualClock) -> tuple[Record, Res
 
 def test_the_status_has_the_first_ten_moves_of_the_plan_and_their_number(record: Record) -> None:
     record.publish(
-        Plan(tuple(step(f"web-{number}") for number in range(12)), refused={"why": 3}), SECTION
+        "mooring",
+        SECTION,
+        Plan(tuple(step(f"web-{number}") for number in range(12)), refused={"why": 3}),
     )
     status = record.status()
     assert (status["planned"], len(status["plan"])) == (12, 10)
@@ -165,7 +167,7 @@ def test_another_leader_leaves_all_pods_of_the_controller_alone_after_a_move_tha
 
 
 def test_the_report_has_no_names_of_pods_that_a_user_may_not_get(record: Record) -> None:
-    record.publish(Plan((step("secret"),)), SECTION)
+    record.publish("mooring", SECTION, Plan((step("secret"),)))
     begin(record, "secret")
     secret = PodRef.of(pod("secret"))
     record.message = TextAboutPods("pod default/secret has gone", (secret,), "a pod has gone")
@@ -176,11 +178,16 @@ def test_the_report_has_no_names_of_pods_that_a_user_may_not_get(record: Record)
     assert HIDDEN.encode() in hidden
 
 
+def pods(steps: list[dict[str, Any]]) -> list[str]:
+    """Return the pods that these steps of a document move."""
+    return [move["pod"] for step in steps for move in step["moves"]]
+
+
 def test_the_report_says_what_is_planned_and_under_way(record: Record) -> None:
-    record.publish(Plan((step("web-1", "web-2"),), pods=9, examined=7), SECTION)
+    record.publish("mooring", SECTION, Plan((step("web-1", "web-2"),), pods=9, examined=7))
     begin(record, "web-1")
     found = plain(record.report(SchedulingProfile("mooring", SPEC)))
     assert (found["profile"], found["mode"], found["plan"]["pods"]) == ("mooring", "Apply", 9)
-    assert [move["pod"] for move in found["plan"]["moves"]] == ["default/web-1", "default/web-2"]
-    assert [move["pod"] for move in found["underWay"]] == ["default/web-1"]
+    assert pods(found["plan"]["steps"]) == ["default/web-1", "default/web-2"]
+    assert pods(found["underWay"]) == ["default/web-1"]
     assert found["plan"]["emptied"] == ["a"]

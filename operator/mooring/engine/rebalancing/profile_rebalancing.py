@@ -198,7 +198,7 @@ class ProfileRebalancing:
             make_plan = partial(parts.make_plan, self.entry, section, resting, position)
             plan = await self._in_turn(make_plan)
         record.position = plan.position
-        record.publish(plan, section)
+        record.publish(self._name, section, plan)
         return plan
 
     async def _carry_out(self, plan: Plan) -> None:
@@ -206,7 +206,6 @@ class ProfileRebalancing:
         section, record = self._section, self.record
         if section.mode != "Apply" or self.entry.profile.spec.mode != "Active" or not plan.steps:
             return
-        self._stopped = self._passed_over = None
         try:
             await self._take_all(plan.steps)
             while not await self._in_turn(self._settled):
@@ -222,6 +221,7 @@ class ProfileRebalancing:
 
     async def _take_all(self, steps: Sequence[Step]) -> None:
         """Take the steps one after the other, until the plan is stopped."""
+        self._stopped = self._passed_over = None
         begin_by = self._parts.clock() + max(self._section.interval_seconds, _SHORTEST_LIFE)
         try:
             for step in steps:
@@ -300,12 +300,10 @@ class ProfileRebalancing:
             if self.record.used_of_hour + len(moves) > limits.moves_per_hour:
                 most = plural(limits.moves_per_hour, "pod")
                 raise Stopped(f"at most {most} an hour may be moved")
-            waits, budget = not self._may_begin(moves), None
-            if not waits:
-                evictions = parts.scheduler.state.evictions
-                budget = evictions.exhausted_budget(move.pod for move in moves)
-                if budget is None:
-                    return
+            evictions, waits = parts.scheduler.state.evictions, not self._may_begin(moves)
+            budget = evictions.exhausted_budget(move.pod for move in moves)
+            if budget is None and not waits:
+                return
             if waits or self._is_under_way:
                 until = parts.clock() + BUDGET_SECONDS
             elif parts.clock() >= until:

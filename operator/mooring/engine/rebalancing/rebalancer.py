@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 
 from mooring.engine.rebalancing.limits import Evictions
 from mooring.engine.rebalancing.profile_rebalancing import LOOK_SECONDS, Parts, ProfileRebalancing
-from mooring.engine.rebalancing.record import RebalancingReport, Record
+from mooring.engine.rebalancing.record import Record
+from mooring.engine.rebalancing.report import RebalancingReport
 from mooring.kube.status_writer import ProfileSectionWriter
 
 __all__ = ["Rebalancer"]
@@ -71,7 +72,7 @@ class Rebalancer:
     def planned(self) -> dict[str, int]:
         """Return by profile how many moves its last plan has."""
         plans = {name: work.record.plan for name, (work, _) in self._works.items()}
-        return {name: len(plan.moves) for name, plan in plans.items() if plan is not None}
+        return {name: plan.moves for name, plan in plans.items() if plan is not None}
 
     def _new_record(self) -> Record:
         return Record(self._parts.now, self._parts.clock, Evictions(self._parts.clock))

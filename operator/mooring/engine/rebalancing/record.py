@@ -1,16 +1,22 @@
 """What the rebalancing of one profile has planned and done, as documents and as its status."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from mooring.engine.rebalancing.former import FormerMove
 from mooring.engine.rebalancing.limits import HOUR, Evictions, Rests
-from mooring.engine.rebalancing.plan import Move, Plan, Step
-from mooring.engine.rebalancing.report import named_group
+from mooring.engine.rebalancing.plan import Plan, Why
+from mooring.engine.rebalancing.report import (
+    MovedPod,
+    PlannedStep,
+    PlanReport,
+    RebalancingReport,
+    plan_report,
+    planned_step,
+)
 from mooring.engine.rebalancing.under_way import Result, UnderWay
-from mooring.framework.decision import PodRef, TextAboutPods
+from mooring.framework.decision import TextAboutPods
 from mooring.kube.timestamps import rfc3339
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.fields import timestamp
@@ -26,13 +32,7 @@ from mooring.policy.status import (
     RefusedMoves,
 )
 
-__all__ = [
-    "Published",
-    "RebalancingReport",
-    "Record",
-    "ShownMove",
-    "whole",
-]
+__all__ = ["Record", "whole"]
 
 _MOST_PLANNED: Final = 10
 _MOST_REFUSED: Final = 20
@@ -41,84 +41,6 @@ _MOST_UNDER_WAY: Final = 100
 _LAST_BYTES: Final = 256 * 1024
 _LONGEST_TEXT: Final = 512
 _LONGEST_MESSAGE: Final = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class ShownMove:
-    """A move as documents show it; moves of one `step` help only together."""
-
-    pod: PodRef
-    source: str
-    target: str
-    goal: str
-    reason: str | TextAboutPods
-    step: int
-    gain: int
-    group: TextAboutPods | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A plan as documents show it."""
-
-    time: str
-    pods: int
-    spent: bool
-    moves: tuple[ShownMove, ...]
-    fits: tuple[PodRef, ...]
-    emptied: tuple[str, ...]
-    refused: Mapping[str, int]
-    examined: int | None = None
-
-    @classmethod
-    def of(cls, plan: Plan, now: float) -> "Published":
-        """Return what is shown of a plan that was made now, in seconds since the epoch."""
-        return cls(
-            time=rfc3339(now),
-            pods=plan.pods,
-            examined=plan.examined,
-            spent=plan.spent,
-            moves=tuple(
-                _shown(move, step, number, step.moves)
-                for number, step in enumerate(plan.steps)
-                for move in step.moves
-            ),
-            fits=tuple(pod for step in plan.steps for pod in step.fits),
-            emptied=tuple(node for step in plan.steps for node in step.emptied),
-            refused=dict(islice(_by_count(plan.refused), _MOST_REFUSED)),
-        )
-
-
-def _shown(move: Move, step: Step, number: int, members: Sequence[Move]) -> ShownMove:
-    return ShownMove(
-        pod=PodRef.of(move.pod),
-        source=move.source,
-        target=move.target,
-        goal=str(step.goal),
-        reason=step.reason,
-        step=number,
-        gain=step.gain,
-        group=named_group(step.group, (PodRef.of(member.pod) for member in members)),
-    )
-
-
-def _by_count(refused: Mapping[str, int]) -> Iterable[tuple[str, int]]:
-    """Return the reasons, those of most pods first."""
-    ordered = sorted(refused.items(), key=lambda item: (-item[1], item[0]))
-    return ((reason[:_LONGEST_TEXT], count) for reason, count in ordered)
-
-
-@dataclass(frozen=True, slots=True)
-class RebalancingReport:
-    """What /debug/rebalancing shows of a profile; `plan` is absent before the first one."""
-
-    profile: str
-    mode: str
-    message: str | TextAboutPods
-    done: int
-    evicted_in_last_hour: int
-    under_way: tuple[ShownMove, ...]
-    plan: Published | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -139,7 +61,7 @@ class Record:
     clock: Callable[[], float]
     evictions: Evictions
     uid: str = ""
-    message: str | TextAboutPods = ""
+    message: Why = ""
     done: int = 0
     position: int = 0
     """Where the last plan has ended, so that the next one goes on there."""
@@ -147,8 +69,8 @@ class Record:
     former: list[FormerMove] = field(default_factory=list)
     found: object = None
     """What the status said when the profile came, until that is taken over."""
-    _plan: BoundedCache[str, Published] = field(
-        default_factory=lambda: BoundedCache[str, Published](4 * 2**20)
+    _plan: BoundedCache[str, PlanReport] = field(
+        default_factory=lambda: BoundedCache[str, PlanReport](4 * 2**20)
     )
     _last: BoundedCache[int, MoveEnded] = field(
         default_factory=lambda: BoundedCache[int, MoveEnded](_LAST_BYTES)
@@ -156,7 +78,7 @@ class Record:
     _ended: int = 0
 
     @property
-    def plan(self) -> Published | None:
+    def plan(self) -> PlanReport | None:
         """The last plan, None before the first."""
         return self._plan.get("plan")
 
@@ -175,9 +97,10 @@ class Record:
         begun = sum(each.owner == owner for each in self.under_way.values())
         return begun + sum(each.owner == owner for each in self.former)
 
-    def publish(self, plan: Plan, section: Rebalancing) -> None:
+    def publish(self, profile: str, section: Rebalancing, plan: Plan) -> None:
         """Show this plan from now on, and say what it has found."""
-        self._plan.put("plan", Published.of(plan, self.now()))
+        shown = plan_report(profile, section, plan, rfc3339(self.now()))
+        self._plan.put("plan", replace(shown, message=""))
         self.message = _said(plan, section)
 
     def note(self, under_way: UnderWay) -> None:
@@ -230,15 +153,17 @@ class Record:
         plan = self.plan
         begun = [_begun(each) for each in self.under_way.values()]
         begun += [each.shown for each in self.former]
+        steps, refused = (plan.steps, plan.refused) if plan is not None else ((), ())
+        moves = [_planned(step, move) for step in steps for move in step.moves]
         status = RebalancingStatus(
             observed_time=rfc3339(self.now()),
             planned_time=plan.time if plan is not None else None,
-            planned=len(plan.moves) if plan is not None else 0,
-            plan=tuple(map(_planned, plan.moves[:_MOST_PLANNED])) if plan is not None else (),
+            planned=len(moves),
+            plan=tuple(moves[:_MOST_PLANNED]),
             done=self.done,
             refused=tuple(
-                RefusedMoves(reason=reason, count=count)
-                for reason, count in (plan.refused.items() if plan is not None else ())
+                RefusedMoves(reason=each.reason[:_LONGEST_TEXT], count=each.pods)
+                for each in refused[:_MOST_REFUSED]
             ),
             message=whole(self.message)[:_LONGEST_MESSAGE],
             evicted_in_last_hour=len(self.evictions),
@@ -256,14 +181,12 @@ class Record:
             message=self.message,
             done=self.done,
             evicted_in_last_hour=len(self.evictions),
-            under_way=tuple(
-                _shown(each.move, each.step, 0, [each.move]) for each in self.under_way.values()
-            ),
+            under_way=tuple(planned_step(each.step, each.move) for each in self.under_way.values()),
             plan=self.plan,
         )
 
 
-def _said(plan: Plan, section: Rebalancing) -> str | TextAboutPods:
+def _said(plan: Plan, section: Rebalancing) -> Why:
     """Return what is told of a plan that was just made."""
     if not plan.steps:
         if plan.spent:
@@ -285,19 +208,19 @@ def _left_out(plan: Plan) -> str:
     return f"{why}: plan for fewer goals or pods"
 
 
-def whole(text: str | TextAboutPods) -> str:
+def whole(text: Why) -> str:
     """Return the text with the names of pods, as the profile's status has them."""
     return text.text if isinstance(text, TextAboutPods) else text
 
 
-def _planned(move: ShownMove) -> PlannedMove:
+def _planned(step: PlannedStep, move: MovedPod) -> PlannedMove:
     return PlannedMove.model_validate(
         {
             "pod": move.pod.key,
-            "from": move.source,
-            "to": move.target,
-            "goal": move.goal,
-            "reason": whole(move.reason)[:_LONGEST_TEXT],
+            "from": move.from_,
+            "to": move.to,
+            "goal": step.goal,
+            "reason": whole(step.reason)[:_LONGEST_TEXT],
         }
     )
 

@@ -1,17 +1,17 @@
-"""A plan as a document: for `mooring rebalance`, the page and whoever else shows plans.
+"""A plan as a document: for `mooring rebalance`, the page, statuses and /debug/rebalancing.
 
 Pods are `PodRef`s, so that names are left out for users who may not get these pods.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from mooring.engine.rebalancing.plan import Plan, Step
+from mooring.engine.rebalancing.plan import Move, Plan, Step, Why
 from mooring.framework.decision import PodRef, TextAboutPods
-from mooring.model.pod import Pod, Uid
+from mooring.model.pod import Pod
 from mooring.model.resources import CPU, MEMORY
 from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.state.cluster_view import ClusterView
@@ -22,10 +22,11 @@ __all__ = [
     "NodeUse",
     "PlanReport",
     "PlannedStep",
+    "RebalancingReport",
     "RefusedPods",
-    "named_group",
-    "nodes_before_and_after",
     "plan_report",
+    "planned_step",
+    "with_nodes",
 ]
 
 _OTHER_GROUP: Final = "a pod group that you may not get"
@@ -46,12 +47,12 @@ class PlannedStep:
     """Moves that only help together, as `Step` has them."""
 
     goal: str
-    reason: str | TextAboutPods
+    reason: Why
     gain: int
     moves: tuple[MovedPod, ...]
     fits: tuple[PodRef, ...]
     emptied: tuple[str, ...]
-    group: str | TextAboutPods | None = None
+    group: TextAboutPods | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,8 @@ class PlanReport:
     Violations and Spread (absent without these goals), `moves` how many would move; there may be
     `more` if that is all that the profile's limits allow. If the decisions that the plan may cost
     were `spent`, not all was looked at. `message` says why there are no steps, if not because
-    nothing is to be gained. `nodes` are those that change.
+    nothing is to be gained. `nodes` are those that change, as they are when they are read.
+    `time` is when the leader or the page has made the plan.
     """
 
     profile: str
@@ -101,15 +103,31 @@ class PlanReport:
     violations: int
     emptied: tuple[str, ...]
     fits: tuple[PodRef, ...]
-    message: str | TextAboutPods
+    message: Why
     steps: tuple[PlannedStep, ...]
     refused: tuple[RefusedPods, ...]
-    nodes: tuple[NodeBeforeAndAfter, ...]
+    nodes: tuple[NodeBeforeAndAfter, ...] = ()
     examined: int | None = None
+    time: str | None = None
 
 
-def plan_report(profile: str, section: Rebalancing, plan: Plan, cluster: ClusterView) -> PlanReport:
-    """Return the plan as a document; nodes are as they are in the cluster now."""
+@dataclass(frozen=True, slots=True)
+class RebalancingReport:
+    """What /debug/rebalancing shows of a profile; `plan` is absent before the first one."""
+
+    profile: str
+    mode: str
+    message: Why
+    done: int
+    evicted_in_last_hour: int
+    under_way: tuple[PlannedStep, ...]
+    plan: PlanReport | None = None
+
+
+def plan_report(
+    profile: str, section: Rebalancing, plan: Plan, time: str | None = None
+) -> PlanReport:
+    """Return the plan as a document, without nodes."""
     refused = sorted(plan.refused.items(), key=lambda item: (-item[1], item[0]))
     return PlanReport(
         profile=profile,
@@ -124,48 +142,37 @@ def plan_report(profile: str, section: Rebalancing, plan: Plan, cluster: Cluster
         emptied=tuple(node for step in plan.steps for node in step.emptied),
         fits=tuple(pod for step in plan.steps for pod in step.fits),
         message=plan.message,
-        steps=tuple(map(_step, plan.steps)),
+        steps=tuple(map(planned_step, plan.steps)),
         refused=tuple(RefusedPods(reason, count) for reason, count in refused if count),
-        nodes=nodes_before_and_after(
-            cluster, [(m.pod.uid, m.source, m.target) for m in plan.moves]
-        ),
+        time=time,
     )
 
 
-def _step(step: Step) -> PlannedStep:
-    moves = tuple(
-        MovedPod(
-            PodRef.of(move.pod),
-            move.pod.owner.kind if move.pod.owner is not None else "",
-            move.source,
-            move.target,
-        )
-        for move in step.moves
+def planned_step(step: Step, only: Move | None = None) -> PlannedStep:
+    """Return the step as a document, with all moves or only one."""
+    moves = step.moves if only is None else (only,)
+    refs = tuple(PodRef.of(move.pod) for move in moves)
+    owners = (move.pod.owner.kind if move.pod.owner is not None else "" for move in moves)
+    shown = tuple(
+        MovedPod(ref, owner, move.source, move.target)
+        for ref, owner, move in zip(refs, owners, moves, strict=True)
     )
-    group = named_group(step.group, (move.pod for move in moves))
-    return PlannedStep(step.goal, step.reason, step.gain, moves, step.fits, step.emptied, group)
+    group = TextAboutPods(step.group, refs, _OTHER_GROUP) if step.group else None
+    return PlannedStep(step.goal, step.reason, step.gain, shown, step.fits, step.emptied, group)
 
 
-def named_group(group: str, members: Iterable[PodRef]) -> TextAboutPods | None:
-    """Return the key of a group, for those who may get its members; None for ""."""
-    return TextAboutPods(group, tuple(members), _OTHER_GROUP) if group else None
+def with_nodes(report: PlanReport, cluster: ClusterView) -> PlanReport:
+    """Return the plan with the nodes that it changes, by name, as they are in the cluster now.
 
-
-def nodes_before_and_after(
-    cluster: ClusterView, moves: Iterable[tuple[Uid, str, str]]
-) -> tuple[NodeBeforeAndAfter, ...]:
-    """Return the nodes that moves change, by name; a node that has gone since is left out.
-
-    A move is the pod's uid, its source and its target. A pod that has left its source changes
-    nothing any more.
+    A node that has gone since is left out. A pod that has left its source changes nothing any more.
     """
     coming: dict[str, list[Pod]] = {}
     leaving: dict[str, list[Pod]] = {}
-    for uid, source, target in moves:
-        placed = cluster.pod(uid)
-        is_there = placed is not None and placed.pod.node_name == source
-        coming.setdefault(target, []).extend([placed.pod] if placed and is_there else [])
-        leaving.setdefault(source, []).extend([placed.pod] if placed and is_there else [])
+    for move in (move for step in report.steps for move in step.moves):
+        placed = cluster.pod(move.pod.uid)
+        is_there = placed is not None and placed.pod.node_name == move.from_
+        coming.setdefault(move.to, []).extend([placed.pod] if placed and is_there else [])
+        leaving.setdefault(move.from_, []).extend([placed.pod] if placed and is_there else [])
     found = []
     for name in sorted({*coming, *leaving}):
         row = cluster.row(name)
@@ -174,7 +181,7 @@ def nodes_before_and_after(
             found.append(
                 NodeBeforeAndAfter(name, _use(cluster, row, {}), _use(cluster, row, change))
             )
-    return tuple(found)
+    return replace(report, nodes=tuple(found))
 
 
 def _requests(coming: Iterable[Pod], leaving: Iterable[Pod]) -> Mapping[str, int]:

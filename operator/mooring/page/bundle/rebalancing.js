@@ -81,15 +81,16 @@ function latest(profiles) {
     each.latest === null ? h("p", { class: "hint" }, "No plan has been made yet; the leading replica makes them.") : planned(each.latest)));
 }
 
-function underWay(moves) {
-  return moves.length ? h("ul", {}, moves.map((move) => h("li", {}, "under way: ", named(move.pod), " from ", nodeLink(move.source), " to ", nodeLink(move.target)))) : null;
+function underWay(steps) {
+  const moves = steps.flatMap((step) => step.moves);
+  return moves.length ? h("ul", {}, moves.map((move) => h("li", {}, "under way: ", named(move.pod), " from ", nodeLink(move.from), " to ", nodeLink(move.to)))) : null;
 }
 
-function planned({ time, report }) {
+function planned(report) {
   const moves = report.moves ? `${plural(report.moves, "move")} in ${plural(report.steps.length, "step")}` : `${report.spent ? "no move was found" : "nothing to move"}${report.message ? `: ${report.message}` : ""}`;
   return h("div", {},
     h("p", { class: "verdict" }, h("strong", {}, moves), " (",
-      h("time", { datetime: time }, new Date(time).toLocaleString()), `, ${plural(report.pods, "running pod")})`),
+      h("time", { datetime: report.time }, new Date(report.time).toLocaleString()), `, ${plural(report.pods, "running pod")})`),
     sums(report),
     report.nodes.length ? [h("h3", {}, "Nodes before and after"), nodes(report)] : null,
     report.steps.length ? [h("h3", {}, "Moves, in their order"), steps(report)] : null,
