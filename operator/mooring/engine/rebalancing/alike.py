@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from mooring.engine.rebalancing.movable import labels_anew
-from mooring.engine.rebalancing.plan import owner_of
+from mooring.engine.rebalancing.movable import labels_anew, owner_of
 from mooring.model.node import REGION, ZONE, Node
 from mooring.model.pod import Pod
 from mooring.pausing import pause

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from mooring.engine.rebalancing.plan import owner_of
+from mooring.engine.rebalancing.movable import owner_of
 from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
 from mooring.policy.status import MoveBegun

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Final
 
 from mooring.engine.extenders.answers import interested
-from mooring.engine.rebalancing.plan import owner_of
 from mooring.engine.what_if import stays_on_its_node
 from mooring.framework.pipeline import Pipeline
 from mooring.model.events import Kind
@@ -19,7 +18,7 @@ from mooring.policy.match import compiled
 from mooring.policy.rebalancing import Rebalancing
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["Movable", "created_anew", "labels_anew", "left_to_others"]
+__all__ = ["Movable", "created_anew", "labels_anew", "left_to_others", "owner_of"]
 
 _STATIC: Final = "kubernetes.io/config.mirror"
 _AGAINST: Final = {
@@ -32,6 +31,11 @@ _ALWAYS_AWAITED: Final = 30
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 _OF_THE_NODE_CONTROLLER: Final = "node.kubernetes.io/"
 """Taints that begin so come from the node controller, the kubelet and `kubectl cordon`."""
+
+
+def owner_of(pod: Pod) -> str:
+    """Return the uid of the pod's controller; "" if it has none."""
+    return pod.owner.uid if pod.owner is not None else ""
 
 
 def labels_anew(pod: Pod, node: Node) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.model.pod import Pod
 from mooring.policy.rebalancing import Goal
 
-__all__ = ["Move", "Plan", "Step", "Why", "about", "owner_of"]
+__all__ = ["Move", "Plan", "Step", "Why", "about"]
 
 Why = str | TextAboutPods
 """A reason, as a sentence without a full stop."""
@@ -18,11 +18,6 @@ def about(text: str, *pods: Pod) -> TextAboutPods:
     whole = text.format(*(f"pod {pod.key}" for pod in pods))
     otherwise = text.format(*("a pod" for _ in pods))
     return TextAboutPods(whole, tuple(map(PodRef.of, pods)), otherwise)
-
-
-def owner_of(pod: Pod) -> str:
-    """Return the uid of the pod's controller; "" if it has none."""
-    return pod.owner.uid if pod.owner is not None else ""
 
 
 @dataclass(frozen=True, slots=True)

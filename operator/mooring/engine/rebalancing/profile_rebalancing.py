@@ -25,7 +25,8 @@ from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.former import take_ended
 from mooring.engine.rebalancing.limits import Rests, is_open
-from mooring.engine.rebalancing.plan import Move, Plan, Step, Why, about, owner_of
+from mooring.engine.rebalancing.movable import owner_of
+from mooring.engine.rebalancing.plan import Move, Plan, Step, Why, about
 from mooring.engine.rebalancing.record import Record, whole
 from mooring.engine.rebalancing.running_step import PassedOver, RunningStep, Stopped
 from mooring.engine.rebalancing.under_way import ExpectedReplacements, Result, UnderWay

@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Final
 
-from mooring.engine.rebalancing.movable import created_anew
-from mooring.engine.rebalancing.plan import Move, Step, Why, owner_of
+from mooring.engine.rebalancing.movable import created_anew, owner_of
+from mooring.engine.rebalancing.plan import Move, Step, Why
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_spec import PodSpec
