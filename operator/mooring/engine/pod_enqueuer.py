@@ -579,9 +579,11 @@ class PodEnqueuer:
         is one whose profile has gone, which may have been bound before. One that is queued still
         may be on a node, too: another scheduler has bound it.
         """
-        in_flight = self.in_flight()
+        in_flight, queue = self.in_flight(), self._scheduler.queue
         known = {**self._scheduler.state.unscheduled, **self._scheduler.without_profile}
-        known.update((queued.pod.uid, queued.pod) for queued in self._scheduler.queue)
+        for uid in set(queue.uids()).difference(known):  # few of the many that are queued
+            if (queued := queue.get(uid)) is not None:
+                known[uid] = queued.pod
         return {uid: pod.key for uid, pod in known.items() if uid not in in_flight}
 
     def in_flight(self) -> set[Uid]:

@@ -44,6 +44,7 @@ from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupSource
 from mooring.model.resources import amount_text
 from mooring.model.wording import plural
+from mooring.pausing import pause
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
@@ -157,6 +158,7 @@ def disagreement(
         return None
     priority, preempts = definition.priority or 0, definition.preempts
     whose = " as the pod group's preemption policy" if preempts is not None else ""
+    pause()  # there may be 50,000 members
     on_nodes = (placed.pod for placed in chain(group.assumed.values(), group.assigned.values()))
     for spec in dict.fromkeys(pod.spec for pod in chain(pods, on_nodes)):
         if spec.priority != priority:

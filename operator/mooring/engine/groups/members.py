@@ -46,17 +46,18 @@ def take_members(
     """
     others = list[QueuedPod]()
     try:
+        pause()  # there may be 50,000 others
         for other in tuple(_others(group, queued, scheduler)):
-            pause()
             member = scheduler.queue.pop_specific(other.pod.uid, now)
             if member is not None:
                 others.append(member)
+            pause()
+        others.sort(key=lambda m: (-m.pod.spec.priority, m.initial_attempt_timestamp))
         pause()
     except BaseException:
         for member in (queued, *others):
             scheduler.queue.put_back(member, now)
         raise
-    others.sort(key=lambda m: (-m.pod.spec.priority, m.initial_attempt_timestamp))
     return {member.pod.uid: member for member in (queued, *others)}
 
 

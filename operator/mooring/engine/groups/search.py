@@ -17,6 +17,7 @@ from mooring.framework.card_plugin import assign_devices
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod, Uid
+from mooring.pausing import pause
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
@@ -106,6 +107,7 @@ class MembersTrial:
 
 def without_node(members: Sequence[Pod], cluster: ClusterView) -> list[Pod]:
     """Return the members that are on no node; another scheduler may bind some."""
+    pause()  # there may be 50,000 members
     columns = cluster.pod_columns
     return [pod for pod in members if columns.slot(pod.uid, nominated=False) is None]
 
