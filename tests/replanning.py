@@ -7,7 +7,7 @@ from typing import Any, Final
 from deciding import Deciding
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.rebalancing.plan import Plan
-from mooring.engine.rebalancing.planner import Planner
+from mooring.engine.rebalancing.planner import make_plan, takes_of
 from mooring.engine.rebalancing.planning import Planning
 from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.result_cache import ResultCache
@@ -52,34 +52,39 @@ class Replanning(Deciding):
         for each in self.waiting:
             self.state.put_unscheduled(each)
 
-    def planner(self, **arguments: Any) -> Planner:
-        """Return a planner; the arguments are its own."""
-        profiles = self.scheduler.profiles
-        (entry,) = profiles.in_force.values()
-        given: dict[str, Any] = {
-            "now": lambda: NOW,
-            "budget": SearchBudget(MANY),
-            "pending": self.waiting,
-            **arguments,
-        }
-        cache = ResultCache(self.state.nodes)
-        return Planner(self.cluster, cache, entry, profiles, self.section, **given)
-
-    def planning(self, budget: SearchBudget | None = None) -> Planning:
-        """Return what the searches of one plan share; all pods are of the profile."""
-        trial = PlanTrial(
+    def trial(self, budget: SearchBudget | None = None, **arguments: Any) -> PlanTrial:
+        """Return a trial without any change; the arguments are its own."""
+        return PlanTrial(
             self.cluster,
             ResultCache(self.state.nodes),
             self.pipeline,
             self.section,
-            now=lambda: NOW,
             budget=budget or SearchBudget(MANY),
+            **{"now": lambda: NOW, **arguments},
         )
-        return Planning(trial, lambda _: True)
 
-    def plan(self, only_for: PodRef | GroupKey | None = None, **arguments: Any) -> Plan:
-        """Return the plan; the arguments are those of the planner."""
-        return self.planner(**arguments).plan(only_for)
+    def planning(self, budget: SearchBudget | None = None) -> Planning:
+        """Return what the searches of one plan share; all pods are of the profile."""
+        return Planning(self.trial(budget), lambda _: True)
+
+    def plan(
+        self,
+        only_for: PodRef | GroupKey | None = None,
+        *,
+        pending: Sequence[Pod] | None = None,
+        position: int = 0,
+        **arguments: Any,
+    ) -> Plan:
+        """Return the plan; the other arguments are those of the trial."""
+        profiles = self.scheduler.profiles
+        (entry,) = profiles.in_force.values()
+        return make_plan(
+            self.trial(**arguments),
+            takes_of(profiles, entry, self.cluster),
+            pending=self.waiting if pending is None else pending,
+            position=position,
+            only_for=only_for,
+        )
 
     def carry_out(self, plan: Plan) -> None:
         """Have the pods of the plan on their targets, one after the other."""

@@ -147,7 +147,7 @@ def test_a_plan_leaves_the_state_as_it_was_and_the_same_state_has_the_same_plan(
     first = replanning.plan()
     assert described(replanning) == before
     assert replanning.plan() == first
-    assert driven(replanning.planner().plan)[0] == first
+    assert driven(replanning.plan)[0] == first
     assert described(replanning) == before
 
 

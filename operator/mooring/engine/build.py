@@ -27,6 +27,7 @@ from mooring.engine.rebalancing.limits import Rests
 from mooring.engine.rebalancing.plan import Plan
 from mooring.engine.rebalancing.profile_rebalancing import MakePlan, Parts
 from mooring.engine.rebalancing.rebalancer import Rebalancer
+from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.rebalancing.under_way import ExpectedReplacements
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.schedule_one import ScheduleOne
@@ -412,22 +413,24 @@ def _make_plan(
     position: int,
 ) -> Plan:
     """Make a plan of rebalancing with pauses, by the decisions that the profile makes now."""
-    from mooring.engine.rebalancing.planner import Planner  # noqa: PLC0415 - few profiles plan moves
+    from mooring.engine.rebalancing.planner import (  # noqa: PLC0415 - few profiles plan moves
+        make_plan,
+        takes_of,
+    )
 
     until = clock() + TURN_SECONDS
-    planner = Planner(
+    trial = PlanTrial(
         scheduler.cluster,
         ResultCache(scheduler.state.nodes),
-        entry,
-        scheduler.profiles,
+        entry.pipeline,
         section,
         now=now,
         budget=SearchBudget(_MOST_DECISIONS, lambda: clock() >= until),
-        pending=_unschedulable(scheduler, entry) if Goal.MAKE_ROOM in section.goals else (),
         resting=resting,
-        position=position,
     )
-    return planner.plan()
+    takes = takes_of(scheduler.profiles, entry, scheduler.cluster)
+    pending = _unschedulable(scheduler, entry) if Goal.MAKE_ROOM in section.goals else ()
+    return make_plan(trial, takes, pending=pending, position=position)
 
 
 def _unschedulable(scheduler: SchedulerState, entry: ActiveProfile) -> list[Pod]:

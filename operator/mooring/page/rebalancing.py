@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from mooring.engine.groups.budget import TURN_SECONDS, SearchBudget
 from mooring.engine.profiles import ActiveProfile
@@ -19,6 +19,7 @@ from mooring.engine.rebalancing.report import (
     plan_report,
     with_nodes,
 )
+from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.plugin import by_priority
@@ -29,9 +30,6 @@ from mooring.page.turns import Turns
 from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.simulate.manifests import InputError
 from mooring.time_slices import REST, TimeSlices
-
-if TYPE_CHECKING:
-    from mooring.engine.rebalancing.planner import Planner
 
 __all__ = ["PlanRequest", "PlansView"]
 
@@ -126,31 +124,32 @@ class PlansView:
             return replace(report, time=rfc3339(self._now()))
 
     def _report(self, entry: ActiveProfile, section: Rebalancing) -> PlanReport:
-        plan = self._planner(entry, section).plan()
-        report = plan_report(entry.profile.name, section, plan)
-        return with_nodes(report, self._scheduler.cluster)
+        from mooring.engine.rebalancing.planner import (  # noqa: PLC0415 - few ask for plans
+            make_plan,
+            takes_of,
+        )
 
-    def _planner(self, entry: ActiveProfile, section: Rebalancing) -> "Planner":
-        from mooring.engine.rebalancing.planner import Planner  # noqa: PLC0415 - few ask for plans
-
-        scheduler = self._scheduler
+        scheduler, cluster = self._scheduler, self._scheduler.cluster
         waiting = [
             queued
             for queued in scheduler.queue
             if queued.pipeline is entry.pipeline and queued.times.state is PodState.UNSCHEDULABLE
         ]
-        pending = [queued.pod for queued in sorted(waiting, key=by_priority)[:_MOST_PENDING]]
         until = self._clock() + TURN_SECONDS
-        return Planner(
-            scheduler.cluster,
+        trial = PlanTrial(
+            cluster,
             ResultCache(scheduler.state.nodes),
-            entry,
-            scheduler.profiles,
+            entry.pipeline,
             section,
             now=self._now,
             budget=SearchBudget(_MOST_DECISIONS, lambda: self._clock() >= until),
-            pending=pending,
         )
+        plan = make_plan(
+            trial,
+            takes_of(scheduler.profiles, entry, cluster),
+            pending=[queued.pod for queued in sorted(waiting, key=by_priority)[:_MOST_PENDING]],
+        )
+        return with_nodes(plan_report(entry.profile.name, section, plan), cluster)
 
 
 def _section(entry: ActiveProfile, goals: tuple[Goal, ...]) -> Rebalancing:

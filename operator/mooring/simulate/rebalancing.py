@@ -4,7 +4,7 @@ Nothing is written. Pending pods that fit are taken to be where they fit, as the
 there while nothing else changes; the others are those that room can be made for.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -12,7 +12,8 @@ from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.members import group_of
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.plan import Plan
-from mooring.engine.rebalancing.planner import Planner
+from mooring.engine.rebalancing.planner import make_plan
+from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.what_if import held_back
 from mooring.framework.decision import PodRef
@@ -142,7 +143,7 @@ class Rebalance:
 
     def plan(self, entry: ActiveProfile, section: Rebalancing) -> PlannedProfile:
         """Return the plan of the profile; it pauses, so that one can say how far it is."""
-        plan = self._planner(entry, section).plan()
+        plan = self._plan(entry, section)
         return PlannedProfile(entry.profile.name, section, plan)
 
     def plan_for(self, wanted: Wanted) -> WantedPlan:
@@ -161,18 +162,30 @@ class Rebalance:
             section = Rebalancing(goals=USUAL_GOALS)
         return section.model_copy(update={"goals": self._goals}) if self._goals else section
 
-    def _planner(self, entry: ActiveProfile, section: Rebalancing) -> Planner:
-        pending = [pod for pod in self._waiting if self._simulation.profile_of(pod) is entry]
-        return Planner(
+    def _plan(
+        self,
+        entry: ActiveProfile,
+        section: Rebalancing,
+        only_for: PodRef | GroupKey | None = None,
+    ) -> Plan:
+        simulation = self._simulation
+        is_shadow = entry.profile.spec.mode == "Shadow"
+        of = simulation.shadow_of if is_shadow else simulation.profile_of
+        trial = PlanTrial(
             self.cluster,
             ResultCache(self._inputs.state.nodes),
-            entry,
-            _Takes(self._simulation, self._attempts),
+            entry.pipeline,
             section,
             now=lambda: self._now,
             budget=SearchBudget(_MOST_STEPS),
-            pending=pending,
             salt=self._seed,
+        )
+        return make_plan(
+            trial,
+            # Pods that were pending do not run, and nobody moves them.
+            lambda pod: pod.uid not in self._attempts and of(pod) is entry,
+            pending=[pod for pod in self._waiting if simulation.profile_of(pod) is entry],
+            only_for=only_for,
         )
 
     def _plan_for_pod(self, wanted: Wanted) -> WantedPlan:
@@ -214,7 +227,7 @@ class Rebalance:
         self, wanted: Wanted, key: PodRef | GroupKey, profile: ActiveProfile, message: str
     ) -> WantedPlan:
         section = self._section(profile).model_copy(update={"goals": (Goal.MAKE_ROOM,)})
-        plan = self._planner(profile, section).plan(key)
+        plan = self._plan(profile, section, key)
         planned = PlannedProfile(profile.profile.name, section, plan)
         if not plan.steps:
             within = " before the decisions that a plan may cost were spent" if plan.spent else ""
@@ -239,23 +252,6 @@ class Rebalance:
         by_namespace = {group.key.namespace: group for group in found}
         chosen: PodGroupState = _only(wanted, by_namespace, [group.key.name for group in known])
         return chosen
-
-
-@dataclass(frozen=True, slots=True)
-class _Takes:
-    """Implements `TakesPods` of the planner: one profile may decide about all pods.
-
-    Those that were `pending` do not run, and nobody moves them.
-    """
-
-    simulation: Simulation
-    pending: Collection[Uid]
-
-    def of(self, pod: Pod, _cluster: ClusterView) -> ActiveProfile | None:
-        return self.simulation.profile_of(pod) if pod.uid not in self.pending else None
-
-    def shadow_of(self, pod: Pod, _cluster: ClusterView) -> ActiveProfile | None:
-        return self.simulation.shadow_of(pod) if pod.uid not in self.pending else None
 
 
 def _held_back(pod: Pod, profile: ActiveProfile) -> str | None:

@@ -4,41 +4,31 @@ The planner changes nothing. It makes each move in a trial on the live state, in
 before it are made, by the decision that the profile would make today. It leaves out PostFilter,
 because plans preempt nobody; pods that an extender cares for, because it calls none; and nodes that
 are cordoned, not ready or tainted by the node controller, because drains move their pods.
+
+In the end all steps are made again, in their final order.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final
 
-from mooring.engine.groups.budget import SearchBudget
-from mooring.engine.profiles import ActiveProfile
+from mooring.engine.profiles import ActiveProfile, Profiles
 from mooring.engine.rebalancing.alike import AlikePods, alike_pods
-from mooring.engine.rebalancing.improving import Candidate, find, improve
+from mooring.engine.rebalancing.improving import Candidate, find, improve, improvement
 from mooring.engine.rebalancing.making_room import MakingRoom, why_not
 from mooring.engine.rebalancing.packing import pack
-from mooring.engine.rebalancing.plan import Plan, Why
+from mooring.engine.rebalancing.plan import Move, Plan, Step, Why
 from mooring.engine.rebalancing.planning import Planning
-from mooring.engine.rebalancing.replaying import in_order
 from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.rebalancing.whole_groups import move_groups
-from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import PodRef, TextAboutPods
+from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupKey
-from mooring.policy.rebalancing import Goal, Rebalancing
+from mooring.pausing import pause
+from mooring.policy.rebalancing import Goal
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["Planner", "TakesPods"]
-
-
-class TakesPods(Protocol):
-    """Says which profile takes a pod, as `Profiles` does."""
-
-    def of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
-        """Return the profile that decides about the pod; None if there is none."""
-
-    def shadow_of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
-        """Return the profile in mode Shadow that takes the pod; None if there is none."""
-
+__all__ = ["in_final_order", "make_plan", "takes_of"]
 
 _NO_ROOM: Final = "does not fit, and no moves were found that make room for it"
 _NO_PODS: Final = "no running pod is of this profile"
@@ -46,177 +36,215 @@ _PART_FOR_MOVES: Final = 3
 _ONE_BY_ONE: Final = frozenset((Goal.VIOLATIONS, Goal.SPREAD))
 
 
-class Planner:
-    """Makes one plan of one profile.
+def takes_of(
+    profiles: Profiles, entry: ActiveProfile, cluster: ClusterView
+) -> Callable[[Pod], bool]:
+    """Return what says whether a pod is of the profile.
+
+    Of one in mode Shadow are the pods of other schedulers that it decides about for comparison.
+    """
+    of = profiles.shadow_of if entry.profile.spec.mode == "Shadow" else profiles.of
+
+    def takes(pod: Pod) -> bool:
+        found = of(pod, cluster)
+        return found is not None and found.profile.name == entry.profile.name
+
+    return takes
+
+
+def make_plan(
+    trial: PlanTrial,
+    takes: Callable[[Pod], bool],
+    *,
+    pending: Sequence[Pod] = (),
+    position: int = 0,
+    only_for: PodRef | GroupKey | None = None,
+) -> Plan:
+    """Return the plan; with `only_for` the one with the fewest moves that makes this pod fit.
+
+    That is a pod or a group that waits. Nothing else is planned then, and nobody is preempted.
 
     Args:
-        cluster: The live state.
-        cache: Results of decisions. It should serve nothing else, because plans look at all nodes.
-        entry: The profile, which takes the pods that may be moved. In mode Shadow these are the
-            pods of other schedulers that it decides about for comparison.
-        profiles: Say which profile takes a pod.
-        section: The profile's section `rebalancing`, or another.
-        now: Returns the time since the epoch, in seconds.
-        budget: What the plan may cost, in decisions about one pod. What is not
-            looked at therefore is looked at first in a plan from `Plan.position`.
+        trial: A trial of the profile, without any change yet.
+        takes: Says whether a pod is of the profile.
         pending: The unschedulable pods of the profile, those with the highest priority first.
-        resting: The uids of pods that are left alone because they are replacements of pods that
-            were moved lately; or of controllers, all of whose pods are left alone.
-        salt: Chooses among nodes of equal score, together with the pod's uid.
-        position: Where the last plan has ended.
+        position: Where the last plan has ended. What is not looked at because the budget is spent
+            is looked at first in a plan from `Plan.position`.
+        only_for: A pod or group of `pending`.
     """
-
-    def __init__(
-        self,
-        cluster: ClusterView,
-        cache: ResultCache,
-        entry: ActiveProfile,
-        profiles: TakesPods,
-        section: Rebalancing,
-        *,
-        now: Callable[[], float],
-        budget: SearchBudget,
-        pending: Sequence[Pod] = (),
-        resting: Collection[str] = frozenset(),
-        salt: int = 0,
-        position: int = 0,
-    ) -> None:
-        trial = PlanTrial(
-            cluster,
-            cache,
-            entry.pipeline,
-            section,
-            now=now,
-            budget=budget,
-            resting=resting,
-            salt=salt,
-        )
-        self._planning = Planning(trial, self._takes)
-        self._cluster = cluster
-        self._entry = entry
-        self._profiles = profiles
-        self._pending = pending
-        self._position = position
-
-    def plan(self, only_for: PodRef | GroupKey | None = None) -> Plan:
-        """Return the plan; with `only_for` the one with the fewest moves that makes this pod fit.
-
-        That is a pod or a group that waits. Nothing else is planned then, and nobody is preempted.
-        """
-        planning, pods, examined, left_out = self._planning, 0, None, False
-        with planning.trial.undone():
-            if only_for is not None:
-                message = self._room_for(only_for)
-            else:
-                classes = alike_pods(self._takes, self._cluster)
-                self._steps(classes)
-                pods, examined = sum(len(alike.pods) for alike in classes), self._examined(classes)
-                left_out = examined is not None and examined < pods and planning.moves_left > 0
-                message = "" if pods else _NO_PODS
-            spent = planning.budget.spent or left_out
-            steps = in_order(planning)
-        return Plan(
-            steps=tuple(steps),
-            pods=pods,
-            examined=examined,
-            refused=planning.refused,
-            message="" if steps else message,
-            spent=spent,
-            position=self._position,
-        )
-
-    def _examined(self, classes: Sequence[AlikePods]) -> int | None:
-        """Return how many of the pods were looked at; None if the goals ask for no such look."""
-        planning = self._planning
-        if _ONE_BY_ONE.isdisjoint(planning.section.goals):
-            return None
-        return sum(pod.uid in planning.looked_at for alike in classes for pod in alike.pods)
-
-    def _steps(self, classes: Sequence[AlikePods]) -> None:
-        """Add steps for all goals."""
-        planning = self._planning
-        goals = set(planning.section.goals)
-        if Goal.MAKE_ROOM in goals:
-            self._make_room()
-        if Goal.VIOLATIONS in goals and planning.section.pods.groups == "Whole":
-            move_groups(planning)
-        if not _ONE_BY_ONE.isdisjoint(goals):
-            self._improve(classes)
-        if Goal.PACK in goals:  # last, because pods that leave their nodes may fill empty ones
-            pack(planning)
-
-    def _make_room(self) -> None:
-        """Make room for the pods and groups that wait, in the order of their priorities."""
-        room, groups = MakingRoom(self._planning), set[GroupKey]()
-        for pod in self._pending:
-            if self._planning.done:
-                return
-            group = self._cluster.pod_groups.of(pod)
-            if group is None:
-                room.for_pod(pod)
-            elif group.key not in groups:
-                groups.add(group.key)
-                room.for_group(group)
-
-    def _room_for(self, wanted: PodRef | GroupKey) -> Why:
-        """Make room for one pod or group; return why there is no step, "" if there is one."""
-        planning = self._planning
-        room = MakingRoom(planning)
-        if isinstance(wanted, GroupKey):
-            group = self._cluster.pod_groups.get(wanted)
-            if group is None:
-                return f"group {wanted} is not known"
-            fits = room.for_group(group)
-            name, refs = f"group {wanted}", tuple(map(PodRef.of, group.unscheduled.values()))
+    planning = Planning(trial, takes, pending, position)
+    pods, examined, left_out = 0, None, False
+    with trial.undone():
+        if only_for is not None:
+            message = _room_for(planning, only_for)
         else:
-            pod = next((pod for pod in self._pending if _is(pod, wanted)), None)
-            if pod is None:
-                return TextAboutPods(
-                    f"pod {wanted.key} does not wait", (wanted,), "it does not wait"
-                )
-            if why := why_not(planning, pod):
-                return TextAboutPods(f"pod {pod.key}: {why}", (wanted,), why)
-            fits = room.for_pod(pod)
-            name, refs = f"pod {pod.key}", (PodRef.of(pod),)
-        if planning.steps:
-            return ""
-        why = "fits without any move" if fits else _NO_ROOM
-        if not fits and room.said:
-            why = f"{why}: {room.said}"
-        return TextAboutPods(f"{name} {why}", refs, f"it {why}")
+            classes = alike_pods(takes, trial.cluster)
+            _find_steps(planning, classes)
+            pods, examined = sum(len(alike.pods) for alike in classes), _examined(planning, classes)
+            left_out = examined is not None and examined < pods and planning.moves_left > 0
+            message = "" if pods else _NO_PODS
+        spent = planning.budget.spent or left_out
+        steps = in_final_order(planning)
+    return Plan(
+        steps=tuple(steps),
+        pods=pods,
+        examined=examined,
+        refused=planning.refused,
+        message="" if steps else message,
+        spent=spent,
+        position=planning.position,
+    )
 
-    def _improve(self, classes: Sequence[AlikePods]) -> None:
-        """Move pods one by one until a look at all finds none, or the plan may be no longer."""
-        planning = self._planning
-        while not planning.done:
-            before = len(planning.steps)
-            candidates = self._candidates(classes)
-            improve(planning, candidates)
-            if len(planning.steps) == before:
-                return
 
-    def _candidates(self, classes: Sequence[AlikePods]) -> list[Candidate]:
-        """Return who may gain; begin where the last plan has ended, and note where this one has."""
-        planning, found = self._planning, list[Candidate]()
-        # The rest of the budget is for the moves.
-        least = planning.budget.remaining // _PART_FOR_MOVES
-        start = next((n for n, each in enumerate(classes) if each.position > self._position), 0)
-        for alike in (*classes[start:], *classes[:start]):
-            if planning.budget.remaining <= least:
-                break
-            found += find(planning, alike)
-            self._position = alike.position
-        return found
+def _examined(planning: Planning, classes: Sequence[AlikePods]) -> int | None:
+    """Return how many of the pods were looked at; None if the goals ask for no such look."""
+    if _ONE_BY_ONE.isdisjoint(planning.section.goals):
+        return None
+    return sum(pod.uid in planning.looked_at for alike in classes for pod in alike.pods)
 
-    def _takes(self, pod: Pod) -> bool:
-        """Return whether the pod is of the profile."""
-        entry, profiles = self._entry, self._profiles
-        is_shadow = entry.profile.spec.mode == "Shadow"
-        of = (
-            profiles.shadow_of(pod, self._cluster) if is_shadow else profiles.of(pod, self._cluster)
-        )
-        return of is not None and of.profile.name == entry.profile.name
+
+def _find_steps(planning: Planning, classes: Sequence[AlikePods]) -> None:
+    """Add steps for all goals."""
+    goals = set(planning.section.goals)
+    if Goal.MAKE_ROOM in goals:
+        _make_room(planning)
+    if Goal.VIOLATIONS in goals and planning.section.pods.groups == "Whole":
+        move_groups(planning)
+    if not _ONE_BY_ONE.isdisjoint(goals):
+        _improve(planning, classes)
+    if Goal.PACK in goals:  # last, because pods that leave their nodes may fill empty ones
+        pack(planning)
+
+
+def _make_room(planning: Planning) -> None:
+    """Make room for the pods and groups that wait, in the order of their priorities."""
+    room, groups = MakingRoom(planning), set[GroupKey]()
+    for pod in planning.pending:
+        if planning.done:
+            return
+        group = planning.cluster.pod_groups.of(pod)
+        if group is None:
+            room.for_pod(pod)
+        elif group.key not in groups:
+            groups.add(group.key)
+            room.for_group(group)
+
+
+def _room_for(planning: Planning, wanted: PodRef | GroupKey) -> Why:
+    """Make room for one pod or group; return why there is no step, "" if there is one."""
+    room = MakingRoom(planning)
+    if isinstance(wanted, GroupKey):
+        group = planning.cluster.pod_groups.get(wanted)
+        if group is None:
+            return f"group {wanted} is not known"
+        fits = room.for_group(group)
+        name, refs = f"group {wanted}", tuple(map(PodRef.of, group.unscheduled.values()))
+    else:
+        pod = next((pod for pod in planning.pending if _is(pod, wanted)), None)
+        if pod is None:
+            return TextAboutPods(f"pod {wanted.key} does not wait", (wanted,), "it does not wait")
+        if why := why_not(planning, pod):
+            return TextAboutPods(f"pod {pod.key}: {why}", (wanted,), why)
+        fits = room.for_pod(pod)
+        name, refs = f"pod {pod.key}", (PodRef.of(pod),)
+    if planning.steps:
+        return ""
+    why = "fits without any move" if fits else _NO_ROOM
+    if not fits and room.said:
+        why = f"{why}: {room.said}"
+    return TextAboutPods(f"{name} {why}", refs, f"it {why}")
+
+
+def _improve(planning: Planning, classes: Sequence[AlikePods]) -> None:
+    """Move pods one by one until a look at all finds none, or the plan may be no longer."""
+    while not planning.done:
+        before = len(planning.steps)
+        candidates = _candidates(planning, classes)
+        improve(planning, candidates)
+        if len(planning.steps) == before:
+            return
+
+
+def _candidates(planning: Planning, classes: Sequence[AlikePods]) -> list[Candidate]:
+    """Return who may gain; begin where the last plan has ended, and note where this one has."""
+    found = list[Candidate]()
+    # The rest of the budget is for the moves.
+    least = planning.budget.remaining // _PART_FOR_MOVES
+    start = next((n for n, each in enumerate(classes) if each.position > planning.position), 0)
+    for alike in (*classes[start:], *classes[:start]):
+        if planning.budget.remaining <= least:
+            break
+        found += find(planning, alike)
+        planning.position = alike.position
+    return found
 
 
 def _is(pod: Pod, wanted: PodRef) -> bool:
     return pod.key == wanted.key and wanted.uid in ("", pod.uid)
+
+
+def in_final_order(planning: Planning) -> list[Step]:
+    """Return the steps with those first that gain most per move, as they are in that order.
+
+    Where a step is not possible in that order, they are in the order in which they were found.
+    """
+    found = planning.steps
+    wanted = sorted(found, key=lambda step: -step.gain_per_move)
+    steps = _possible(planning, wanted)
+    if len(steps) < len(found) and wanted != found:
+        steps = _possible(planning, found)
+    return steps
+
+
+def _possible(planning: Planning, steps: Sequence[Step]) -> list[Step]:
+    """Return those steps that are possible after the ones before them."""
+    trial, done = planning.trial, list[Step]()
+    trial.back_to(0)
+    planning.moved.clear()
+    with_moves = {ref.uid for step in steps for ref in step.fits}
+    for uid, (pod, node) in planning.places.items():
+        if uid not in with_moves:
+            trial.add(pod, node)
+    for step in steps:
+        mark, again = len(trial), _made(planning, step)
+        if again is None:
+            trial.back_to(mark)
+        else:
+            planning.moved.update(move.pod.uid for move in again.moves)
+            done.append(again)
+        pause()
+    return done
+
+
+def _made(planning: Planning, step: Step) -> Step | None:
+    """Make the moves, and give the pods that fit then their places; None if that is impossible.
+
+    A pod that moves alone for its own good goes where it would be placed now.
+    """
+    trial = planning.trial
+    if step.goal in (Goal.VIOLATIONS, Goal.SPREAD) and not step.group:
+        pod = step.moves[0].pod
+        again = improvement(planning, pod) if planning.may_move(pod) else None
+        trial.make(again.moves if again is not None else ())
+        return again
+    try:
+        for moves in step.batches:
+            is_refused = any(_is_refused(planning, step, move) for move in moves)
+            if is_refused or trial.why_impossible(moves) is not None:
+                return None
+    except PluginFailed:
+        return None
+    for ref in step.fits:
+        pod, node = planning.places[ref.uid]
+        if not trial.fits_on(pod, node):
+            return None
+        trial.add(pod, node)
+    return step
+
+
+def _is_refused(planning: Planning, step: Step, move: Move) -> bool:
+    """Return whether the pod has left its node, or may not move any more."""
+    trial, node = planning.trial, planning.trial.node_of(move.pod)
+    if node is None or node.name != move.source:
+        return True
+    return trial.movable.refusal(move.pod, with_group=bool(step.group)) is not None

@@ -1,7 +1,7 @@
 """One plan while it is made: what its searches share."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,6 +24,10 @@ class Planning:
     trial: PlanTrial
     takes: Callable[[Pod], bool]
     """Whether a pod is of the profile."""
+    pending: Sequence[Pod] = ()
+    """The unschedulable pods of the profile, those with the highest priority first."""
+    position: int = 0
+    """Where the last plan has ended, and then this one."""
     steps: list[Step] = field(default_factory=list)
     moved: set[Uid] = field(default_factory=set)
     """The pods that are moved, which are moved once only."""

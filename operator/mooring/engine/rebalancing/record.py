@@ -1,5 +1,6 @@
 """What the rebalancing of one profile has planned and done, as documents and as its status."""
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -38,7 +39,6 @@ _MOST_PLANNED: Final = 10
 _MOST_REFUSED: Final = 20
 _MOST_LAST: Final = 50
 _MOST_UNDER_WAY: Final = 100
-_LAST_BYTES: Final = 256 * 1024
 _LONGEST_TEXT: Final = 512
 _LONGEST_MESSAGE: Final = 1024
 
@@ -72,10 +72,7 @@ class Record:
     _plan: BoundedCache[str, PlanReport] = field(
         default_factory=lambda: BoundedCache[str, PlanReport](4 * 2**20)
     )
-    _last: BoundedCache[int, MoveEnded] = field(
-        default_factory=lambda: BoundedCache[int, MoveEnded](_LAST_BYTES)
-    )
-    _ended: int = 0
+    _last: deque[MoveEnded] = field(default_factory=lambda: deque(maxlen=_MOST_LAST))
 
     @property
     def plan(self) -> PlanReport | None:
@@ -108,19 +105,15 @@ class Record:
         move = under_way.move
         if under_way.result is Result.MOVED:
             self.done += 1
-        self._ended += 1
-        last = MoveEnded.model_validate(
-            {
-                "pod": move.pod.key,
-                "uid": under_way.rests,
-                "from": move.source,
-                "to": move.target,
-                "result": str(under_way.result),
-                "time": rfc3339(self.now()),
-            }
-        )
-        self._last.put(self._ended, last)
-        self._last.pop(self._ended - _MOST_LAST)
+        last = {
+            "pod": move.pod.key,
+            "uid": under_way.rests,
+            "from": move.source,
+            "to": move.target,
+            "result": str(under_way.result),
+            "time": rfc3339(self.now()),
+        }
+        self._last.append(MoveEnded.model_validate(last))
 
     def restore(self, raw: object, section: Rebalancing, rests: Rests) -> None:
         """Take over what the status says that a former leader did.
@@ -140,8 +133,7 @@ class Record:
             self.former.append(FormerMove(begun, self.now() - ago, until))
         for ended in status.last_moves[-_MOST_LAST:]:
             rests.rest(ended.uid, limits.rest_seconds - self._seconds_since(ended.time))
-            self._ended += 1
-            self._last.put(self._ended, ended)
+            self._last.append(ended)
 
     def _seconds_since(self, time: str) -> float:
         """Return how long ago the time of a status is; never less than nothing."""
@@ -168,7 +160,7 @@ class Record:
             message=whole(self.message)[:_LONGEST_MESSAGE],
             evicted_in_last_hour=len(self.evictions),
             under_way=tuple(begun[:_MOST_UNDER_WAY]),
-            last_moves=tuple(self._last.values()),
+            last_moves=tuple(self._last),
         )
         return status.model_dump(mode="json", by_alias=True)
 
