@@ -67,15 +67,12 @@ class _Unit:
 def preempt_for_group(state: PodGroupPostFilterState) -> GroupPreemption:
     """Return the victims without which the group fits, and its nodes; or why there are none."""
     cluster, limits = state.cluster, state.limits
-    pause()  # there may be 50,000 members
     definition = state.group.definition
     never = definition is not None and definition.preempts is False
     if never or not all(pod.spec.preempts for pod in state.members):
         return NotEligible(_NEVER)
-    pause()
     if _awaits_victims(state):
         return NotEligible(_TERMINATING)
-    pause()
     units = sorted(_potential(state), key=lambda unit: unit.importance)[-_MOST_UNITS:]
     evictions, strict = cluster.evictions, limits.strict
     split = split_by_budgets(
@@ -115,6 +112,7 @@ def _awaits_victims(state: PodGroupPostFilterState) -> bool:
     The members that preempted then need not be those that nodes are searched for now. See
     isOngoingPreemption in podgrouppreemption.go.
     """
+    pause()  # there may be 50,000 members
     cluster, waiting = state.cluster, state.group.unscheduled
     if any(map(cluster.evictions.awaits_victims, waiting.values())):
         return True
