@@ -598,9 +598,10 @@ def shadow(r: FullReplica) -> Iterator[Work]:
     raws = [r.placed(i, name=f"s-{i}", spec=spec) for i in range(1000)]
 
     async def compare() -> None:
-        for raw in raws:
-            r.mirror.apply(resources.POD, "ADDED", raw)
         slices = TimeSlices()
+        for raw in raws:
+            await slices.run(partial(r.mirror.apply, resources.POD, "ADDED", raw))
+            await slices.pause()
         while await slices.run(partial(r.engine.shadow.compare, slices.end)):
             await slices.pause()
 
