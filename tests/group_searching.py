@@ -32,8 +32,8 @@ def search_for(
         deciding.shared,
         seed=0,
         rejected=rejected or {},
-        budget=budget,
-        extended=answers.on(deciding.cluster) if answers is not None else None,
+        budget=budget or SearchBudget(),
+        extended=answers.on(deciding.cluster) if answers is not None else {},
     )
     return GroupSearch(searched)
 

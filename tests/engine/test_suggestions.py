@@ -377,9 +377,8 @@ def test_what_is_suggested_is_true_in_a_cluster_without_these_pods() -> None:
         assert group is not None
         if "minCount" in plain(each.change):
             continue  # of the group, and not of its members
-        searched = SearchedMembers(
-            each.pods, fresh.pipeline, fresh.cluster, fresh.shared, seed=0, rejected={}
-        )
+        about = fresh.pipeline, fresh.cluster, fresh.shared
+        searched = SearchedMembers(each.pods, *about, seed=0)
         assert decide_group(group, searched).rows
 
 

@@ -187,7 +187,7 @@ class WhatIf:
         """
         seed = self.seed_of(members[0])
         searched = SearchedMembers(
-            members, pipeline, self.cluster, self.cache, seed=seed, rejected={}, budget=budget
+            members, pipeline, self.cluster, self.cache, seed=seed, budget=budget
         )
         with self.trial(without):
             pipeline.evaluations.begin_attempt(len(members))

@@ -538,7 +538,7 @@ def test_a_group_that_reserved_nodes_keep_out_says_so() -> None:
     cluster, pods = scene.scheduler.cluster, [member.pod for member in members]
     cache = ResultCache(scene.scheduler.state.nodes)
     small = [replace(one, spec=parse_pod(pod("m", cpu="2")).spec) for one in pods]
-    searched = SearchedMembers(small, scene.pipeline, cluster, cache, seed=0, rejected={})
+    searched = SearchedMembers(small, scene.pipeline, cluster, cache, seed=0)
     decision = decide_group(group, searched)
     assert not decision.rows
     assert "2 node(s) reserved for podgroup/g until 13:12 UTC" in decision.message

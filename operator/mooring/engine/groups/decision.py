@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from mooring.engine.extenders.answers import Answers, OnRows, interested
+from mooring.engine.extenders.answers import Answers, interested
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.placement import GroupSearch
 from mooring.engine.groups.search import (
@@ -262,12 +262,19 @@ def preempt_for_group(
     """
     if answers is not None and (name := _preempt_extender(members, pipeline)):
         return Unschedulable(_PREEMPT_VERB.format(name))
-    budget, waiting = SearchBudget(), without_node(members, cluster)
+    waiting = without_node(members, cluster)
     needed = max(group.minimum - group.scheduled_pods_count, 1)
-    extended = answers.on(cluster, not_sent=True) if answers is not None else {}
-    dry_run = _GroupDryRun(group, waiting, needed, pipeline, cluster, cache, seed, budget, extended)
-    answer = _run_post_filters(dry_run, pipeline, now)
-    return Unschedulable(_TOO_LONG) if budget.spent else answer
+    searched = SearchedMembers(
+        waiting[:needed],
+        pipeline,
+        cluster,
+        cache,
+        seed=seed,
+        others=waiting[needed:],
+        extended=answers.on(cluster, not_sent=True) if answers is not None else {},
+    )
+    answer = _run_post_filters(_GroupDryRun(group, searched), pipeline, now)
+    return Unschedulable(_TOO_LONG) if searched.budget.spent else answer
 
 
 def _preempt_extender(members: Sequence[Pod], pipeline: Pipeline) -> str:
@@ -294,34 +301,12 @@ def _run_post_filters(dry_run: "_GroupDryRun", pipeline: Pipeline, now: float) -
 class _GroupDryRun:
     """Places the members that a group needs, always within the placement found first."""
 
-    def __init__(
-        self,
-        group: PodGroupState,
-        members: Sequence[Pod],
-        needed: int,
-        pipeline: Pipeline,
-        cluster: ClusterView,
-        cache: ResultCache,
-        seed: int,
-        budget: SearchBudget,
-        extended: Mapping[Uid, OnRows],
-    ) -> None:
+    def __init__(self, group: PodGroupState, searched: SearchedMembers) -> None:
         self._group = group
-        self._members = tuple(members[:needed])
-        self._pipeline = pipeline
-        self._cluster = cluster
-        self._budget = budget
-        searched = SearchedMembers(
-            self._members,
-            pipeline,
-            cluster,
-            cache,
-            seed=seed,
-            rejected={},
-            budget=budget,
-            others=members[needed:],
-            extended=extended,
-        )
+        self._members = tuple(searched.members)
+        self._pipeline = searched.pipeline
+        self._cluster = searched.cluster
+        self._budget = searched.budget
         self._search = GroupSearch(searched)
         self._placement: Placement | None = None
         self._dearest = 0

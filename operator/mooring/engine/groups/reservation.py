@@ -295,7 +295,6 @@ class GroupReservation:
             self._cluster,
             self._cache,
             seed=0,
-            rejected={},
             others=pods[needed:],
             extended=answers.on(self._cluster, not_sent=True) if answers is not None else {},
         )

@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from typing import Self
 
@@ -112,6 +113,7 @@ def without_node(members: Sequence[Pod], cluster: ClusterView) -> list[Pod]:
     return [pod for pod in members if columns.slot(pod.uid, nominated=False) is None]
 
 
+@dataclass(frozen=True, eq=False)
 class SearchedMembers:
     """The members that nodes are searched for, which are on none, and how they are searched for.
 
@@ -123,32 +125,22 @@ class SearchedMembers:
     or score nodes for.
     """
 
-    def __init__(
-        self,
-        members: Sequence[Pod],
-        pipeline: Pipeline,
-        cluster: ClusterView,
-        cache: ResultCache,
-        *,
-        seed: int,
-        rejected: Mapping[str, Collection[str]],
-        budget: SearchBudget | None = None,
-        others: Sequence[Pod] = (),
-        ended: Collection[Pod] = (),
-        extended: Mapping[Uid, OnRows] | None = None,
-    ) -> None:
-        self.budget = budget or SearchBudget()
-        self.members = members
-        self.others = others
-        self.ended = ended
-        self.pipeline = pipeline
-        self.cluster = cluster
-        self.cache = cache
-        self.seed = seed
-        self.rejected = rejected
-        self.extended = extended or {}
-        self.lowest = min(members, key=lambda pod: pod.spec.priority)
+    members: Sequence[Pod]
+    pipeline: Pipeline
+    cluster: ClusterView
+    cache: ResultCache
+    _: KW_ONLY
+    seed: int
+    rejected: Mapping[str, Collection[str]] = field(default_factory=dict)
+    budget: SearchBudget = field(default_factory=SearchBudget)
+    others: Sequence[Pod] = ()
+    ended: Collection[Pod] = ()
+    extended: Mapping[Uid, OnRows] = field(default_factory=dict)
+
+    @cached_property
+    def lowest(self) -> Pod:
         """The member with the lowest priority."""
+        return min(self.members, key=lambda pod: pod.spec.priority)
 
     def trial(self) -> MembersTrial:
         """Return a trial in which no member is nominated or placed yet."""
@@ -159,18 +151,7 @@ class SearchedMembers:
 
         They are removed in its trials, which costs some 40 microseconds for each pod and trial.
         """
-        return SearchedMembers(
-            self.members,
-            self.pipeline,
-            self.cluster,
-            self.cache,
-            seed=self.seed,
-            rejected=self.rejected,
-            budget=self.budget,
-            others=self.others,
-            ended=pods,
-            extended=self.extended,
-        )
+        return replace(self, ended=pods)
 
     @property
     def extended_rejects(self) -> bool:
