@@ -60,40 +60,37 @@ class Housekeeping:
         self._client = client
         self._flush = flush
         self._report = report
-        self._expire = expire_nominations
+        self._expire_nominations = expire_nominations
         self._unbound = unbound
         self._clock = clock
         self._sleep = sleep
 
     async def run(self) -> None:
         """Work until cancelled; what takes long keeps nothing else waiting."""
+        in_slices: dict[Callable[[], object], float] = {
+            self._expire_permits: PERMIT_SECONDS,
+            self._flush: FLUSH_SECONDS,
+            self._expire_nominations: NOMINATION_SECONDS,
+            self._report: REPORT_SECONDS,
+            self._scheduler.state.grow_older: OLDER_SECONDS,
+        }
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._every(PERMIT_SECONDS, self._expire_permits))
             tasks.create_task(self._every(CONFIRMATION_SECONDS, self._settle_overdue))
-            tasks.create_task(self._every(FLUSH_SECONDS, self._flush_queue))
-            tasks.create_task(self._every(NOMINATION_SECONDS, self._expire_nominations))
-            tasks.create_task(self._every(REPORT_SECONDS, self._report_pods))
-            tasks.create_task(self._every(OLDER_SECONDS, self._grow_older))
+            for work, seconds in in_slices.items():
+                tasks.create_task(self._every(seconds, self._run, work))
 
-    async def _every(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _every(
+        self, seconds: float, work: Callable[..., Coroutine[Any, Any, None]], *args: Any
+    ) -> None:
         while True:
             await self._sleep(seconds)
-            await self._scheduler.turn.between(work)
+            await self._scheduler.turn.between(work, *args)
 
-    async def _expire_permits(self) -> None:
+    async def _run(self, work: Callable[[], object]) -> None:
+        await TimeSlices(clock=self._clock).run(work)
+
+    def _expire_permits(self) -> None:
         self._scheduler.waiting.expire(self._clock())
-
-    async def _flush_queue(self) -> None:
-        await TimeSlices(clock=self._clock).run(self._flush)
-
-    async def _expire_nominations(self) -> None:
-        self._expire()
-
-    async def _grow_older(self) -> None:
-        self._scheduler.state.grow_older()
-
-    async def _report_pods(self) -> None:
-        await TimeSlices(clock=self._clock).run(self._report)
 
     async def _settle_overdue(self) -> None:
         for pod in self._scheduler.state.overdue(self._clock()):
