@@ -68,7 +68,7 @@ class Stage:
         return tuple(placed.pod for placed in found if placed is not None)
 
     async def carry_out(self, *numbers: int, strict: bool = False) -> None:
-        self.preemptions.begin(self.queued, Nomination("a", self.victims(*numbers), strict))
+        self.preemptions.begin([self.queued], Nomination("a", self.victims(*numbers), strict))
         await self.preemptions.finish(5.0)
 
 
@@ -151,7 +151,7 @@ async def test_how_the_evictions_of_a_preemption_ended_is_told(
 async def test_the_preemptor_is_nominated_before_anything_is_written(
     stage: Stage, answers: Answers
 ) -> None:
-    stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0)))
+    stage.preemptions.begin([stage.queued], Nomination("a", stage.victims(0)))
     assert stage.scheduler.state.nominations.get(uid_of("high")) is not None
     assert stage.scheduler.state.evictions.awaits_victims(stage.preemptor)
     assert answers.requests == []
@@ -302,7 +302,7 @@ async def test_an_abandoned_preemption_leaves_the_nomination_of_a_successor_of_i
     stage: Stage, answers: Answers
 ) -> None:
     answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
-    stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0)))
+    stage.preemptions.begin([stage.queued], Nomination("a", stage.victims(0)))
     state = stage.scheduler.state
     state.withdraw(uid_of("high"))
     successor = replace(stage.preemptor, uid=Uid("successor"))
@@ -322,7 +322,7 @@ async def test_a_victim_stays_whose_turn_comes_when_no_profile_takes_the_preempt
         ApiClient(Connection(server.url), sleep=clock.sleep) as client,
     ):
         stage = Stage(client)
-        stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0), strict))
+        stage.preemptions.begin([stage.queued], Nomination("a", stage.victims(0), strict))
         for _ in range(answered):
             (await server.next()).reply({})
         (await server.next()).refuse(429, "TooManyRequests", "overloaded", Retry_After="3")
@@ -341,8 +341,8 @@ async def test_every_preemptor_of_a_victim_that_stays_is_queued_again(
 ) -> None:
     answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
     other = stage.rejected(parse_pod(pod("other", cpu="1", priority=HIGH + 1)))
-    stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0)))
-    stage.preemptions.begin(other, Nomination("a", stage.victims(0)))
+    stage.preemptions.begin([stage.queued], Nomination("a", stage.victims(0)))
+    stage.preemptions.begin([other], Nomination("a", stage.victims(0)))
     await stage.preemptions.finish(5.0)
     assert stage.scheduler.state.nominations.get(uid_of("other")) is None
     assert not stage.scheduler.state.evictions.awaits_victims(other.pod)
@@ -371,7 +371,7 @@ async def test_victims_that_are_terminating_already_are_not_deleted_again(
 ) -> None:
     terminating = parse_pod(pod("low-0", cpu="1", node="a", terminating=True))
     stage.scheduler.state.put(Kind.POD, terminating.uid, terminating)
-    stage.preemptions.begin(stage.queued, Nomination("a", (terminating,)))
+    stage.preemptions.begin([stage.queued], Nomination("a", (terminating,)))
     await stage.preemptions.finish(5.0)
     assert answers.requests == []
     assert stage.scheduler.state.nominations.get(uid_of("high")) is not None
@@ -426,7 +426,7 @@ async def test_an_eviction_that_was_sent_is_waited_for_when_another_one_fails(
     answers.hold(sent, fails)
     goes, stays, _ = victims = stage.victims(0, 1, 2)
     strict = sent[0] == "POST"
-    stage.preemptions.begin(stage.queued, Nomination("a", victims, strict))
+    stage.preemptions.begin([stage.queued], Nomination("a", victims, strict))
     late, refused = await answers.held[sent], await answers.held[fails]
     await _refused(refused)
     late.reply({})
@@ -442,7 +442,7 @@ async def test_no_eviction_is_sent_once_another_one_has_failed(
 ) -> None:
     mark, fails = ("PATCH", "low-0/status"), ("DELETE", "low-1")
     answers.hold(mark, fails)
-    stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0, 1, 2)))
+    stage.preemptions.begin([stage.queued], Nomination("a", stage.victims(0, 1, 2)))
     marked = await answers.held[mark]
     await _refused(await answers.held[fails])
     marked.reply({})
@@ -463,8 +463,8 @@ async def test_every_preemptor_of_a_victim_with_an_exhausted_budget_is_queued_ag
 ) -> None:
     answers.exhausted = True
     other = stage.rejected(parse_pod(pod("other", cpu="1", priority=HIGH + 1)))
-    stage.preemptions.begin(stage.queued, Nomination("a", stage.victims(0), strict=True))
-    stage.preemptions.begin(other, Nomination("a", stage.victims(0), strict=True))
+    stage.preemptions.begin([stage.queued], Nomination("a", stage.victims(0), strict=True))
+    stage.preemptions.begin([other], Nomination("a", stage.victims(0), strict=True))
     await stage.preemptions.finish(5.0)
     assert other.queue is SubQueue.BACKOFF
     assert stage.scheduler.state.nominations.get(uid_of("other")) is None
@@ -476,7 +476,7 @@ async def test_a_victim_that_has_left_its_node_before_its_turn_is_not_deleted(
     """Its binding may have failed: the pod is queued again then, and may be bound elsewhere."""
     victim = parse_pod(pod("assumed", cpu="1"))
     stage.scheduler.state.assume(victim, 0)
-    stage.preemptions.begin(stage.queued, Nomination("a", (victim,)))
+    stage.preemptions.begin([stage.queued], Nomination("a", (victim,)))
     stage.scheduler.state.forget(victim)
     await stage.preemptions.finish(5.0)
     assert answers.requests == []
@@ -489,7 +489,7 @@ async def test_a_victim_in_pre_bind_is_called_off_and_can_be_bound_elsewhere(
     state.put(Kind.NODE, "b", parse_node(node("b", cpu="3")))
     state.assume(victim, state.nodes.row_of["a"])
     stage.scheduler.in_pre_bind[victim.uid] = lambda: state.forget(victim)
-    stage.preemptions.begin(stage.queued, Nomination("a", (victim,)))
+    stage.preemptions.begin([stage.queued], Nomination("a", (victim,)))
     await stage.preemptions.finish(5.0)
     assert answers.requests == []
     state.assume(victim, state.nodes.row_of["b"])

@@ -282,9 +282,8 @@ MUTATIONS: Final = (
         "never-nominated",
         "a pod that preempts others is not nominated",
         "engine/preemption_executor.py",
-        "        state.nominate(queued.pod, nomination.node)\n"
-        "        victims = state.begin_evictions(queued.pod, nomination.victims)\n",
-        "        victims = state.begin_evictions(queued.pod, nomination.victims)\n",
+        "                state.nominate(queued.pod, node)\n",
+        "",
     ),
     Mutation(
         "never-moved",

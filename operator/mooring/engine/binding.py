@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import (
     AbstractContextManager,
-    AsyncExitStack,
     contextmanager,
     nullcontext,
     suppress,
@@ -73,40 +72,25 @@ async def bind(
         BindingFailed: a PreBind or Bind plugin, or the extender, failed, or the pod has gone.
         CalledOff: too many other members of the pod's group failed.
     """
-    pod, together = assumed.pod, assumed.together
+    together, may_be_called_off = assumed.together, partial(_may_be_called_off, assumed, scheduler)
     with assumed.undo:
         if assumed.permitted is not None:
             with _its_group_may_call_off(assumed):
                 await assumed.permitted
+        with may_be_called_off():
+            await reported(assumed.pod)
+            if together is not None:
+                await together.all_permitted()
+            await _pre_bind(assumed)
+            if together is not None:
+                await together.all_ready()
         if together is None:
-            with _may_be_called_off(assumed, scheduler):
-                await reported(pod)
-                await _pre_bind(assumed)
             await _bind_once(assumed, scheduler, extenders)
         else:
-            await _bind_together(assumed, scheduler, extenders, reported, together)
-        assumed.attempt.pipeline.api.annotate(pod, {})
+            once = partial(_bind_once, assumed, scheduler, extenders)
+            await together.bind(once, BindingFailed, may_be_called_off)
+        assumed.attempt.pipeline.api.annotate(assumed.pod, {})
         assumed.undo.pop_all()
-
-
-async def _bind_together(
-    assumed: AssumedPod,
-    scheduler: SchedulerState,
-    extenders: Extenders,
-    reported: Callable[[Pod], Awaitable[None]],
-    together: GroupBinding,
-) -> None:
-    """Bind a member of a group when all members may be bound; see `bind`."""
-    not_sent = partial(_may_be_called_off, assumed, scheduler)
-    async with AsyncExitStack() as requests:
-        with not_sent():
-            await reported(assumed.pod)
-            await together.all_permitted()
-            await _pre_bind(assumed)
-            await together.all_ready()
-            await requests.enter_async_context(together.requests)
-        once = partial(_bind_once, assumed, scheduler, extenders)
-        await together.bind(once, BindingFailed, not_sent)
 
 
 async def _pre_bind(assumed: AssumedPod) -> None:

@@ -10,7 +10,7 @@ as the group is not called off.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from typing import Final, TypeVar
 
 from mooring.model.pod import Pod
@@ -51,8 +51,7 @@ class GroupBinding:
         """Tasks of members that can be called off; one that is called off is removed."""
         self._permitted = _Meeting()
         self._ready = _Meeting()
-        self.requests = asyncio.Semaphore(_MOST_REQUESTS)
-        """Held by a member while it is bound."""
+        self._requests = asyncio.Semaphore(_MOST_REQUESTS)
         self.called_off: str | None = None
         """Why the members that are not bound are called off; None if they are not."""
         self._unfinished = members
@@ -115,32 +114,32 @@ class GroupBinding:
         self,
         call: Callable[[], Awaitable[_Result]],
         worth_repeating: type[Exception],
-        pausing: Callable[[], AbstractContextManager[object]],
+        waiting: Callable[[], AbstractContextManager[object]],
     ) -> _Result:
         """Return the result of the call, which is repeated a few times if it raises this exception.
 
-        An exception whose `gone` is True is raised at once. `pausing` returns a context manager,
-        inside which the pause before each repetition passes.
+        An exception whose `gone` is True is raised at once. `waiting` returns a context manager,
+        inside which this waits for its turn, and before each repetition.
 
         Raises:
             CalledOff: too many others have failed, and this call has not begun.
         """
-        for pause in _PAUSES_SECONDS:
-            self._check()
-            try:
-                return await call()
-            except worth_repeating as failure:
-                if getattr(failure, "gone", False):
-                    raise
-            with pausing():
+        pauses = iter(_PAUSES_SECONDS)
+        while True:
+            async with AsyncExitStack() as request:
+                with waiting():
+                    await request.enter_async_context(self._requests)
+                self._check()
+                try:
+                    return await call()
+                except worth_repeating as failure:
+                    if getattr(failure, "gone", False):
+                        raise
+                    if (pause := next(pauses, None)) is None:
+                        self._check()  # perhaps it has failed because it was not sent any more
+                        raise
+            with waiting():
                 await asyncio.sleep(pause)
-        self._check()
-        try:
-            return await call()
-        except worth_repeating as failure:
-            if not getattr(failure, "gone", False):
-                self._check()  # perhaps it has failed because it was not sent any more
-            raise
 
     def ended(self, bound: Pod | None) -> None:
         """Note that a member is bound, or (None) will not be."""

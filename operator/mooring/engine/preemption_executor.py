@@ -62,37 +62,26 @@ class PreemptionExecutor:
         self._ended = ended
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, queued: QueuedPod, nomination: Nomination) -> int:
-        """Nominate the pod and begin to evict its victims; return how many evictions begin.
+    def begin(self, members: Sequence[QueuedPod], nomination: Nomination | GroupNomination) -> int:
+        """Nominate a pod, or the members of a group, and begin to evict the victims on all nodes.
 
-        Victims that are terminating or being evicted already are only waited for.
+        Return how many evictions begin. Victims that are terminating or being evicted already are
+        only waited for.
         """
-        state = self._scheduler.state
-        self._clear_lower(queued.pod, nomination.node)
-        state.nominate(queued.pod, nomination.node)
-        victims = state.begin_evictions(queued.pod, nomination.victims)
-        if victims:
-            self._reports.preempting(queued.pod, victims, nomination.node)
-            self._start(partial(self._evict, queued, victims, nomination))
-        return len(victims)
-
-    def begin_group(self, members: Sequence[QueuedPod], nomination: GroupNomination) -> int:
-        """Nominate the members of a group and begin to evict the victims on all their nodes."""
-        state, leader = self._scheduler.state, members[0]
+        state, leader = self._scheduler.state, members[0].pod
+        if isinstance(nomination, Nomination):
+            preemptor, nodes = "pod", {leader.uid: nomination.node}
+        else:
+            preemptor, nodes = "podgroup", {**nomination.nodes}
         for queued in members:
-            node = nomination.nodes.get(queued.pod.uid)
-            if node is not None:
+            if (node := nodes.get(queued.pod.uid)) is not None:
                 self._clear_lower(queued.pod, node)
                 state.nominate(queued.pod, node)
-        victims = state.begin_evictions(leader.pod, nomination.victims)
+        victims = state.begin_evictions(leader, nomination.victims)
         if victims:
-            nodes = sorted({victim.node_name or "" for victim in victims})
-            others = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
-            text = ", ".join(nodes[:_MOST_NODES]) + others
-            for_leader = Nomination(text, nomination.victims, nomination.strict)
-            beside = [queued.pod for queued in members[1:]]
-            self._reports.preempting(leader.pod, victims, text)
-            self._start(partial(self._evict, leader, victims, for_leader, beside))
+            self._reports.preempting(leader, victims, _nodes_of(victims))
+            evict = partial(self._evict, members, victims, preemptor, strict=nomination.strict)
+            self._start(evict)
         return len(victims)
 
     def delete_members(self, members: Sequence[Pod]) -> None:
@@ -140,32 +129,29 @@ class PreemptionExecutor:
             self._withdraw(pod)
 
     async def _evict(
-        self,
-        queued: QueuedPod,
-        victims: list[Pod],
-        nomination: Nomination,
-        beside: Sequence[Pod] | None = None,
+        self, members: Sequence[QueuedPod], victims: list[Pod], preemptor: str, *, strict: bool
     ) -> None:
-        """Evict the victims; `beside` are the pods of a group that are nominated together with it.
+        """Evict the victims for a pod, or for the members of a group that are nominated together.
 
-        None: the queued pod preempts by itself. Once an eviction has failed no more are sent, but
-        those that were sent are waited for: the API server may carry them out.
+        Once an eviction has failed no more are sent, but those that were sent are waited for: the
+        API server may carry them out.
         """
         remaining, failures = {victim.uid: victim for victim in victims}, dict[Uid, Exception]()
-        began, nominated = self._clock(), (queued.pod, *(beside or ()))
+        began, leader = self._clock(), members[0]
+        nominated = [queued.pod for queued in members]
 
         def is_wanted() -> bool:
-            return not failures and self._has_profile(queued.pod)
+            return not failures and self._has_profile(leader.pod)
 
         async def preempt(victim: Pod) -> None:
             try:
-                await self._preempt(victim, queued.pod, nomination, is_wanted)
+                await self._preempt(victim, leader.pod, is_wanted, strict=strict)
             except NotWantedError as error:
                 if not failures:  # else it was not sent because another eviction has failed
                     failures[victim.uid] = error
             except Exception as error:  # noqa: BLE001 - the eviction must not stay under way
                 failures[victim.uid] = error
-                if nomination.strict and _is_refusal(error):
+                if strict and _is_refusal(error):
                     by_budget = isinstance(error, DisruptionBudgetError)
                     self._scheduler.state.eviction_refused(victim, by_budget=by_budget)
             else:
@@ -183,7 +169,6 @@ class PreemptionExecutor:
             else:
                 result = "success"
         finally:
-            preemptor = "pod" if beside is None else "podgroup"
             self._ended(preemptor, result, self._clock() - began)
 
     def _failed(
@@ -201,7 +186,7 @@ class PreemptionExecutor:
         self._abandon(nominated, victims, why, unexpected)
 
     async def _preempt(
-        self, victim: Pod, preemptor: Pod, nomination: Nomination, wanted: Callable[[], bool]
+        self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool], *, strict: bool
     ) -> None:
         """Evict the victim, or call its binding off where it waits at Permit or PreBind.
 
@@ -216,10 +201,9 @@ class PreemptionExecutor:
             scheduler.waiting.reject(victim.uid, "DefaultPreemption", _CALLED_OFF)
         elif call_off is not None:
             call_off()
-        elif not await self._delete(victim, preemptor, wanted, strict=nomination.strict):
+        elif not await self._delete(victim, preemptor, wanted, strict=strict):
             return  # it has gone by itself, or is another pod by now
-        node = victim.node_name or nomination.node
-        by = PodRef.of(preemptor)
+        node, by = victim.node_name or "", PodRef.of(preemptor)
         self._scheduler.decisions.preempted(victim.uid, by, node, self._clock())
         self._reports.preempted(victim, preemptor, node)
 
@@ -281,6 +265,13 @@ class PreemptionExecutor:
         self._scheduler.state.withdraw(pod.uid)
         if self._scheduler.queue.get(pod.uid) is not None:  # else it is a place for no pod yet
             self._reports.nomination_cleared(pod)
+
+
+def _nodes_of(victims: Iterable[Pod]) -> str:
+    """Return the names of the nodes of some of these pods, and how many more nodes there are."""
+    nodes = sorted({victim.node_name or "" for victim in victims})
+    others = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
+    return ", ".join(nodes[:_MOST_NODES]) + others
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -257,7 +257,7 @@ class ScheduleOne:
             return ()
         if outcome.nomination is not None:
             self._metrics.preemption_attempted()
-            victims = self._preemptions.begin(queued, outcome.nomination)
+            victims = self._preemptions.begin([queued], outcome.nomination)
             self._metrics.preempted(victims, outcome.nomination.violations)
         elif not outcome.keeps_nomination:
             self._scheduler.state.withdraw(queued.pod.uid)
@@ -396,7 +396,7 @@ class ScheduleOne:
             for uid in members:
                 if (node := answer.nodes.get(uid)) is not None:
                     scheduler.decisions.nominated(uid, node, victims, now)
-            evicted = self._preemptions.begin_group([*members.values()], answer)
+            evicted = self._preemptions.begin([*members.values()], answer)
             self._metrics.pod_group_preempted(evicted, answer.violations)
             return decision, True
         if isinstance(answer, Unschedulable) and answer.reason:
@@ -447,10 +447,6 @@ class ScheduleOne:
             profile_generation=attempt.pipeline.generation,
             kubernetes_version=attempt.pipeline.kubernetes.version,
             node=node,
-            nominated_node=None,
-            victims=(),
-            scores=None,
-            rejections={},
             message=message,
         )
         self._scheduler.decisions.decided(decision, self._clock(), cause=cause or message or "")
