@@ -30,9 +30,10 @@ _SETTLE_SECONDS: Final = 20.0
 _UID: Final = re.compile(rb"^uid-(\d{4,})$")
 _WALKS: Final = 4
 """One of so many seeds walks over all objects at its end."""
-_KEPT: Final = ("._comparer._unusable[", ".shadow._", "._not_gated[")
+_KEPT: Final = ("._comparer._unusable[", ".shadow._", "._not_gated[", "._records[]._last[")
 """Where the comparison keeps uids of its last list until the next one, minutes later, where so many
-of bound pods are kept for profiles in mode Shadow as may be compared, and one pod by group."""
+of bound pods are kept for profiles in mode Shadow as may be compared, one pod by group, and the
+last fifty moves of a profile."""
 _FEW: Final = 2
 """What a task has in its hands may be left of so many pods."""
 
