@@ -19,33 +19,34 @@ from mooring.kube.errors import ConflictError, ForbiddenError, NotWantedError
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.resources import POD
 from mooring.kube.writes import PodWriter
-from mooring.model.pod import parse_pod
+from mooring.model.pod import Uid, parse_pod
 from mooring.testing.builders import pod
 
 WEB = parse_pod(pod("web"))
 LONG = 30.0
 AT_ONCE = {"Retry-After": "0"}
 Bind = Callable[..., Coroutine[Any, Any, None]]
+Attempts = dict[Uid, AtBind]
 
 
 @pytest.fixture
-def at_bind() -> AtBind:
-    return AtBind()
+def at_bind() -> Attempts:
+    return {}
 
 
 @pytest.fixture
-async def api(server: ApiServer, at_bind: AtBind) -> AsyncIterator[PluginApi]:
+async def api(server: ApiServer, at_bind: Attempts) -> AsyncIterator[PluginApi]:
     async with ApiClient(Connection(server.url)) as client:
         yield PluginApi(client, PodWriter(client), at_bind)
 
 
 @pytest.fixture
-def bind(api: PluginApi, at_bind: AtBind) -> Bind:
+def bind(api: PluginApi, at_bind: Attempts) -> Bind:
     """Return what binds the pod to node a, as long as the callable says so."""
 
     async def attempt(wanted: Callable[[], bool] = lambda: True) -> None:
-        async with at_bind.attempt(WEB, "a", wanted):
-            await api.bind(WEB, "a")
+        at_bind[WEB.uid] = AtBind("a", wanted)
+        await api.bind(WEB, "a")
 
     return attempt
 
@@ -115,18 +116,18 @@ async def test_a_binding_that_is_not_wanted_any_more_is_not_sent_or_not_sent_aga
 
 @pytest.mark.parametrize(("other", "node"), [("other", "a"), ("web", "b")])
 async def test_no_other_pod_is_bound_and_to_no_other_node_than_an_attempt_is_about(
-    server: ApiServer, api: PluginApi, at_bind: AtBind, other: str, node: str
+    server: ApiServer, api: PluginApi, at_bind: Attempts, other: str, node: str
 ) -> None:
     with pytest.raises(PluginError, match="at this moment"):
         await api.bind(WEB, "a")
-    async with at_bind.attempt(WEB, "a", lambda: True):
-        with pytest.raises(PluginError, match=f"binds pod default/{other} to node {node}"):
-            await api.bind(parse_pod(pod(other)), node)
+    at_bind[WEB.uid] = AtBind("a", lambda: True)
+    with pytest.raises(PluginError, match=f"binds pod default/{other} to node {node}"):
+        await api.bind(parse_pod(pod(other)), node)
     assert server.seen == []
 
 
 async def test_a_task_that_a_plugin_began_before_may_bind_a_pod_that_is_at_bind(
-    server: ApiServer, api: PluginApi, at_bind: AtBind
+    server: ApiServer, api: PluginApi, at_bind: Attempts
 ) -> None:
     begins = asyncio.Event()
 
@@ -135,19 +136,22 @@ async def test_a_task_that_a_plugin_began_before_may_bind_a_pod_that_is_at_bind(
         await api.bind(WEB, "a")
 
     working = asyncio.create_task(work())
-    async with at_bind.attempt(WEB, "a", lambda: True) as attempt:
-        begins.set()
-        (await server.next()).reply({}, 201)
-        await working
-        assert await attempt.is_bound()
+    attempt = at_bind[WEB.uid] = AtBind("a", lambda: True)
+    begins.set()
+    (await server.next()).reply({}, 201)
+    await working
+    assert await attempt.is_bound()
 
 
 async def test_a_scheduler_that_stops_leaves_no_binding_of_a_plugin_behind(
-    server: ApiServer, api: PluginApi, at_bind: AtBind
+    server: ApiServer, api: PluginApi, at_bind: Attempts
 ) -> None:
     async def attempt() -> None:
-        async with at_bind.attempt(WEB, "a", lambda: True):
+        at_bind[WEB.uid] = AtBind("a", lambda: True)
+        try:
             await asyncio.create_task(api.bind(WEB, "a"))
+        finally:
+            await at_bind[WEB.uid].end()
 
     def on_their_way() -> int:
         coroutines = (task.get_coro() for task in asyncio.all_tasks())
@@ -209,7 +213,7 @@ async def test_a_cluster_event_evaluates_every_predicate_again(api: PluginApi) -
 async def test_many_waits_look_again_once_after_many_changes(client: ApiClient) -> None:
     """Thousands of pods may wait for volumes, and each change of the cluster is one of hundreds."""
     clock, bound, looks = VirtualClock(), False, 0
-    api = PluginApi(client, PodWriter(client), AtBind(), sleep=clock.sleep)
+    api = PluginApi(client, PodWriter(client), {}, sleep=clock.sleep)
 
     def looked() -> bool:
         nonlocal looks
@@ -298,7 +302,7 @@ async def test_a_read_waits_until_the_server_answers(server: ApiServer) -> None:
         pauses.append(seconds)
 
     async with ApiClient(Connection(server.url)) as client:
-        api = PluginApi(client, PodWriter(client), AtBind(), sleep=sleep)
+        api = PluginApi(client, PodWriter(client), {}, sleep=sleep)
         read = asyncio.create_task(api.read("resourceclaims", "default", "c"))
         (await server.next()).refuse(500, "InternalError", "no")
         (await server.next()).reply({"metadata": {"name": "c"}})
@@ -543,7 +547,7 @@ async def test_what_is_only_tried_writes_nothing_later(client: ApiClient) -> Non
     async def write() -> None:
         written.append(True)
 
-    api = PluginApi(client, PodWriter(client), AtBind(), is_tried=lambda: tried[0])
+    api = PluginApi(client, PodWriter(client), {}, is_tried=lambda: tried[0])
     api.later(write)
     await asyncio.sleep(0)
     assert written == []
@@ -580,7 +584,7 @@ async def test_a_deletion_is_sent_until_the_server_answers(server: ApiServer) ->
         """Do not wait."""
 
     async with ApiClient(Connection(server.url)) as client:
-        api = PluginApi(client, PodWriter(client), AtBind(), sleep=at_once)
+        api = PluginApi(client, PodWriter(client), {}, sleep=at_once)
         deleting = asyncio.create_task(api.delete("resourceclaims", "default", "c", "uid-c"))
         (await server.next()).refuse(500, "InternalError", "no")
         (await server.next()).reply({})

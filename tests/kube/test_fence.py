@@ -101,9 +101,7 @@ async def events(client: ApiClient) -> AsyncIterator[EventRecorder]:
 @asynccontextmanager
 async def plugin_api(client: ApiClient) -> AsyncIterator[PluginApi]:
     """Return the API of plugins, called at Bind."""
-    at_bind = AtBind()
-    async with at_bind.attempt(WEB, "n1", lambda: True):
-        yield PluginApi(client, PodWriter(client), at_bind)
+    yield PluginApi(client, PodWriter(client), {WEB.uid: AtBind("n1", lambda: True)})
 
 
 @asynccontextmanager

@@ -30,7 +30,7 @@ from mooring.kube.errors import (
 )
 from mooring.kube.recorder import EventRecorder, ObjectRef
 from mooring.kube.writes import PodWriter
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.turn import Turn
 
 __all__ = ["PluginApi"]
@@ -69,15 +69,15 @@ _ALONE_IN: ContextVar[_Turns | None] = ContextVar("alone_in", default=None)
 class PluginApi:
     """Implements `mooring.framework.handle.Api` over one client.
 
-    `at_bind` has the attempts for which plugins may bind pods. `is_tried` returns whether what is
-    decided at this moment is only tried.
+    `at_bind` has the attempts for which plugins may bind pods, by the pod's uid. `is_tried` returns
+    whether what is decided at this moment is only tried.
     """
 
     def __init__(
         self,
         client: ApiClient,
         writer: PodWriter,
-        at_bind: AtBind,
+        at_bind: Mapping[Uid, AtBind],
         *,
         turn: Turn | None = None,
         now: Callable[[], float] = time.time,
@@ -126,7 +126,9 @@ class PluginApi:
             PluginError: no attempt of the pod is at Bind for this node.
             KubeError: see `PodWriter.bind`.
         """
-        attempt = self._at_bind.of(pod, node)
+        attempt = self._at_bind.get(pod.uid)
+        if attempt is None or attempt.node != node or not attempt.is_wanted():
+            raise PluginError(f"no attempt binds pod {pod.key} to node {node} at this moment")
         # Not removed here: a Binding that fails may be repeated. The engine takes them back.
         annotations = self._annotations.get(pod.uid)
         await attempt.send(

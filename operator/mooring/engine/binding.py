@@ -15,6 +15,7 @@ from contextlib import (
 from functools import partial
 from typing import Any, Final
 
+from mooring.engine.at_bind import AtBind
 from mooring.engine.extenders.answers import ExtenderError, interested
 from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.group_binding import GroupBinding
@@ -106,15 +107,19 @@ async def _bind_once(assumed: AssumedPod, scheduler: SchedulerState, extenders: 
     """
     if assumed.attempt.pipeline.extenders and await _bound_by_extender(assumed, extenders):
         return
-    wanted = partial(_is_wanted, assumed.together)
-    async with scheduler.at_bind.attempt(assumed.pod, assumed.node, wanted) as attempt:
-        try:
-            await _run_bind_plugins(assumed)
-        except BindingFailed:
-            if not await attempt.is_bound():
-                raise
-        else:
-            await attempt.is_bound()  # so that nothing of it is on its way any more
+    uid, attempt = assumed.pod.uid, AtBind(assumed.node, partial(_is_wanted, assumed.together))
+    scheduler.at_bind[uid] = attempt
+    try:
+        await _run_bind_plugins(assumed)
+    except BindingFailed:
+        if not await attempt.is_bound():
+            raise
+    else:
+        await attempt.is_bound()  # so that nothing of it is on its way any more
+    finally:
+        if scheduler.at_bind.get(uid) is attempt:
+            del scheduler.at_bind[uid]
+        await attempt.end()
 
 
 def _is_wanted(together: GroupBinding | None) -> bool:

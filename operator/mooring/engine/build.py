@@ -46,7 +46,7 @@ from mooring.kube.resources import Resource
 from mooring.kube.writes import PodGroupWriter, PodWriter, ProfileWriter
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.kubernetes_rules import unknown_server
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.pausing import worked
@@ -299,7 +299,7 @@ def build_engine(
     """
     metrics, turn = metrics or Metrics(), turn or Turn(clock)
     writer = PodWriter(client, random=random, sleep=sleep)
-    at_bind = AtBind()
+    at_bind: dict[Uid, AtBind] = {}
     api = PluginApi(
         client,
         writer,
@@ -342,7 +342,7 @@ def build_scheduler_state(
     api: Api,
     registry: Registry,
     *,
-    at_bind: AtBind | None = None,
+    at_bind: dict[Uid, AtBind] | None = None,
     options: Options = Options(),
     metrics: Metrics | None = None,
     decisions: DecisionLog | None = None,
@@ -385,7 +385,7 @@ def build_scheduler_state(
         queue,
         profiles,
         waiting,
-        at_bind=at_bind if at_bind is not None else AtBind(),
+        at_bind=at_bind if at_bind is not None else {},
         decisions=log,
         turn=turn if turn is not None else Turn(clock),
     )

@@ -107,8 +107,8 @@ class SchedulerState:
     """By the pod's uid, what cancels its binding: from PreBind on, while no Binding is sent."""
     being_bound: dict[Uid, AssumedPod] = field(default_factory=dict)
     """The last binding of each assumed pod, by the pod's uid, if it has not ended."""
-    at_bind: AtBind = field(default_factory=AtBind)
-    """The attempts for which plugins may bind pods at this moment."""
+    at_bind: dict[Uid, AtBind] = field(default_factory=dict)
+    """The attempts for which plugins may bind pods at this moment, by the pod's uid."""
     departures: Departures = field(default_factory=Departures)
     """The pods that were bound or deleted, for whoever reads a pod meanwhile."""
     decisions: DecisionLog = field(default_factory=DecisionLog)
