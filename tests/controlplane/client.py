@@ -13,6 +13,7 @@ from controlplane.tls import TLSConnection
 
 TIMEOUT = 30.0
 """Seconds a request may take."""
+JSON = "application/json"
 IDLE_SECONDS = 60.0
 """A connection that was idle for so long is not used again: an API server closes it after 90."""
 
@@ -32,7 +33,7 @@ class Client:
         """Make a client; without a token, the connection itself says who the user is."""
         self._connection = connection
         self._used_at = time.monotonic()
-        self._headers = {"Accept": "application/json"}
+        self._headers = {"Accept": JSON}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
 
@@ -55,11 +56,19 @@ class Client:
         self._connection.close()
 
     def request(
-        self, method: str, path: str, body: object = None, *, content_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        content_type: str = JSON,
+        accept: str = JSON,
     ) -> Any:
         """Return the decoded answer; raise ApiError when refused, OSError for a lost connection."""
         payload = None if body is None else body if isinstance(body, bytes) else json.dumps(body)
-        headers = self._headers if body is None else {**self._headers, "Content-Type": content_type}
+        headers = {**self._headers, "Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = content_type
         self._send(method, path, payload, headers)
         response = self._connection.getresponse()
         answer = response.read()
@@ -87,9 +96,9 @@ class Client:
         self._used_at = now
         self._connection.request(method, path, payload, headers)
 
-    def get(self, path: str) -> Any:
-        """Return the object or list at the path."""
-        return self.request("GET", path)
+    def get(self, path: str, *, accept: str = JSON) -> Any:
+        """Return the object or list at the path, encoded as what is accepted."""
+        return self.request("GET", path, accept=accept)
 
     def post(self, path: str, body: object) -> Any:
         """Return the created object."""

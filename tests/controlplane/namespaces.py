@@ -21,6 +21,9 @@ DELETED_AT_ONCE = 1000
 READY_SECONDS: Final = 30.0
 LOOK_AGAIN: Final = 0.05
 
+DISCOVERY: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+"""The encoding in which the server tells all its resources in two answers."""
+
 POLICY: Final = "/apis/scheduling.mooring.dev/"
 """Objects of these groups are put back if a test has changed them."""
 
@@ -85,12 +88,14 @@ def _objects(client: Client) -> Iterator[tuple[str, Raw]]:
     """Yield path and content, but for what the server adds, of each object that can be deleted."""
     for prefix, resource in _resources(client):
         version = prefix.removeprefix("/apis/").removeprefix("/api/")
-        for item in _list(client, f"{prefix}/{resource['name']}"):
+        plural, kind = resource["resource"], resource["responseKind"]["kind"]
+        for item in _list(client, f"{prefix}/{plural}"):
             metadata = item["metadata"]
-            namespace = f"/namespaces/{metadata['namespace']}" if resource["namespaced"] else ""
+            is_namespaced = resource["scope"] == "Namespaced"
+            namespace = f"/namespaces/{metadata['namespace']}" if is_namespaced else ""
             kept = {k: metadata[k] for k in ("name", "labels", "annotations") if k in metadata}
-            path = f"{prefix}{namespace}/{resource['name']}/{metadata['name']}"
-            typed = {"apiVersion": version, "kind": resource["kind"], **item, "metadata": kept}
+            path = f"{prefix}{namespace}/{plural}/{metadata['name']}"
+            typed = {"apiVersion": version, "kind": kind, **item, "metadata": kept}
             yield path, typed
 
 
@@ -115,8 +120,8 @@ def _collection(path: str) -> str:
 def _namespaced_collections(client: Client) -> Iterator[str]:
     """Yield the path of each collection in a namespace."""
     for prefix, resource in _resources(client):
-        if resource["namespaced"]:
-            yield f"{prefix}/namespaces/{{namespace}}/{resource['name']}"
+        if resource["scope"] == "Namespaced":
+            yield f"{prefix}/namespaces/{{namespace}}/{resource['resource']}"
 
 
 def _resources(client: Client) -> Iterator[tuple[str, Raw]]:
@@ -124,19 +129,17 @@ def _resources(client: Client) -> Iterator[tuple[str, Raw]]:
 
     A kind that only an alpha version serves is among them.
     """
-    groups = client.get("/apis")["groups"]
-    versions = [
-        (group["name"], f"/apis/{version['groupVersion']}")
-        for group in groups
-        for version in group["versions"]
-    ]
     seen: set[tuple[str, str]] = set()
-    for group, prefix in (("", "/api/v1"), *versions):
-        for resource in client.get(prefix)["resources"]:
-            key = group, resource["name"]
-            if {"list", "deletecollection"} <= set(resource["verbs"]) and key not in seen:
-                seen.add(key)
-                yield prefix, resource
+    for root in ("/api", "/apis"):
+        for group in client.get(root, accept=DISCOVERY)["items"]:
+            name = group["metadata"].get("name", "")
+            for version in group["versions"]:
+                prefix = "/".join(filter(None, (root, name, version["version"])))
+                for resource in version["resources"]:
+                    key = name, resource["resource"]
+                    if {"list", "deletecollection"} <= set(resource["verbs"]) and key not in seen:
+                        seen.add(key)
+                        yield prefix, resource
 
 
 def _empty(client: Client, collection: str) -> None:
