@@ -2,7 +2,7 @@
 
 import pytest
 
-from mooring.model.wording import plural
+from mooring.model.wording import listed, plural
 
 
 @pytest.mark.parametrize(
@@ -10,3 +10,9 @@ from mooring.model.wording import plural
 )
 def test_one_thing_is_in_the_singular(count: int, text: str) -> None:
     assert plural(count, "pod") == text
+
+
+def test_the_first_names_are_listed_and_the_others_counted() -> None:
+    assert listed((), 2) == ""
+    assert listed(["a", "b"], 2) == "a, b"
+    assert listed(["a", "b", "c"], 2) == "a, b and 1 more"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from mooring.model.wording import plural
+from mooring.model.wording import listed, plural
 
 __all__ = [
     "claim_lines",
@@ -195,8 +195,7 @@ def member_lines(pods: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if pod["message"]:
             by_message.setdefault(pod["message"], []).append(pod["pod"].rpartition("/")[2])
     for message, names in by_message.items():
-        more = f" and {len(names) - _MOST_NODES} more" if len(names) > _MOST_NODES else ""
-        yield f"  {', '.join(names[:_MOST_NODES])}{more}: {message}"
+        yield f"  {listed(names, _MOST_NODES)}: {message}"
 
 
 def remedy_lines(found: Mapping[str, Any]) -> Iterator[str]:

@@ -27,6 +27,7 @@ from mooring.kube.errors import (
 )
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod, Uid
+from mooring.model.wording import listed
 
 __all__ = ["PreemptionExecutor"]
 
@@ -269,9 +270,7 @@ class PreemptionExecutor:
 
 def _nodes_of(victims: Iterable[Pod]) -> str:
     """Return the names of the nodes of some of these pods, and how many more nodes there are."""
-    nodes = sorted({victim.node_name or "" for victim in victims})
-    others = f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else ""
-    return ", ".join(nodes[:_MOST_NODES]) + others
+    return listed(sorted({victim.node_name or "" for victim in victims}), _MOST_NODES)
 
 
 def _is_refusal(error: Exception) -> bool:

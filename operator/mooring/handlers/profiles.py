@@ -19,6 +19,7 @@ from mooring.kube.status_writer import RETRIED, StatusWriter
 from mooring.kube.timestamps import rfc3339
 from mooring.kube.writes import ProfileWriter
 from mooring.model.bounded_cache import BoundedCache
+from mooring.model.wording import listed
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.match import conflict_in_short, conflict_text
 from mooring.policy.profile import API_VERSION, KIND
@@ -395,10 +396,9 @@ class ProfileHandler:
         others = self._profiles.outranked_by(name)
         if not others:
             return None
-        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
         names = self._profiles.in_force[name].profile.scheduler_names
         return (
-            f"{_OUTRANKED}{', '.join(others[:_MOST_NAMED])}{more}, and takes no pods: all with "
+            f"{_OUTRANKED}{listed(others, _MOST_NAMED)}, and takes no pods: all with "
             f"schedulerName {', '.join(names)} that it selects go there"
         )
 

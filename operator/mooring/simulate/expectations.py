@@ -12,7 +12,7 @@ from mooring.framework.registry import PluginLoadError, Registry
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.selectors import parse_label_selector
-from mooring.model.wording import plural
+from mooring.model.wording import listed, plural
 from mooring.policy.errors import did_you_mean
 from mooring.simulate.controllers import CONTROLLERS, is_new
 from mooring.simulate.inputs import Inputs, inputs_of
@@ -324,5 +324,4 @@ def _quoted(name: str | None) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return (", ".join(names[:_MOST_NAMED]) or "none") + more
+    return listed(names, _MOST_NAMED) or "none"

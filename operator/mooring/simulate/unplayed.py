@@ -1,11 +1,12 @@
 """Say where a controller that a simulation does not play would change a decision."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.model.volumes import ClaimVolume
+from mooring.model.wording import listed
 from mooring.state.cluster import ClusterState
 
 __all__ = ["unplayed"]
@@ -20,14 +21,16 @@ def unplayed(
     budgets = [key for key in without_status if _selects_some(key, state)]
     if budgets:
         yield (
-            f"no disruption controller counts what budgets allow: {_named(budgets)} without "
-            "status.disruptionsAllowed allows no eviction, as for kube-scheduler"
+            "no disruption controller counts what budgets allow: "
+            f"{listed(budgets, _MOST_NAMED)} without status.disruptionsAllowed allows no eviction, "
+            "as for kube-scheduler"
         )
     claims = [*dict.fromkeys(key for pod in pending for key in _unbound(pod, state))]
     if claims:
         yield (
-            f"no volume controller binds claims: {_named(claims)} stays unbound; a claim is bound "
-            'with spec.volumeName and the annotation pv.kubernetes.io/bind-completed: "yes"'
+            f"no volume controller binds claims: {listed(claims, _MOST_NAMED)} stays unbound; a "
+            "claim is bound with spec.volumeName and the annotation "
+            'pv.kubernetes.io/bind-completed: "yes"'
         )
 
 
@@ -52,8 +55,3 @@ def _unbound(pod: Pod, state: ClusterState) -> Iterator[str]:
                 found = classes.get(claim.storage_class)
                 if found is None or not found.waits_for_consumer or claim.volume_name:
                     yield key
-
-
-def _named(keys: Sequence[str]) -> str:
-    more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
-    return ", ".join(keys[:_MOST_NAMED]) + more
