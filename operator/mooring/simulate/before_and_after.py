@@ -10,7 +10,7 @@ from mooring.engine.rebalancing.plan import Move, Plan
 from mooring.model.pod import Pod, Uid
 from mooring.model.resources import CPU, MEMORY
 from mooring.model.wording import plural
-from mooring.simulate.drawing import WIDTH, Box, Label, Shape, write_drawing
+from mooring.simulate.drawing import WIDTH, Box, Label, Shape, legend, write_drawing
 from mooring.state.cluster_view import ClusterView
 
 __all__ = ["write_before_and_after"]
@@ -160,9 +160,7 @@ def _legend(resource: str, others: int) -> Iterator[Shape]:
     if others > 0:
         said += f"; {others:,} more nodes, not drawn"
     yield Label(_LEFT, 52, said)
-    for x, colour, name in ((WIDTH - 164, _STAYS, "stays"), (WIDTH - 84, _MOVES, "moves")):
-        yield Box(x, 42, 12, 12, colour)
-        yield Label(x + 18, 52, name)
+    yield from legend(52, (164, _STAYS, "stays"), (84, _MOVES, "moves"))
 
 
 def _bar(blocks: Sequence[_Block], x: float, y: float, width: float, note: str) -> Iterator[Shape]:

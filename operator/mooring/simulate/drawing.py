@@ -3,7 +3,7 @@
 SVG is written directly, and PNG with Pillow (the extra `plot`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Final
 
 from mooring.simulate.manifests import InputError
 
-__all__ = ["TEXT", "WIDTH", "Box", "Label", "Shape", "write_drawing"]
+__all__ = ["TEXT", "WIDTH", "Box", "Label", "Shape", "legend", "write_drawing"]
 
 WIDTH: Final = 960
 """Of every drawing."""
@@ -43,6 +43,13 @@ class Label:
 
 
 Shape = Box | Label
+
+
+def legend(y: float, *entries: tuple[float, str, str]) -> Iterator[Shape]:
+    """Yield what colours mean; an entry is its place from the right, its colour and its name."""
+    for right, colour, name in entries:
+        yield Box(WIDTH - right, y - 10, 12, 12, colour)
+        yield Label(WIDTH - right + 18, y, name)
 
 
 def write_drawing(shapes: Iterable[Shape], height: float, path: str) -> None:

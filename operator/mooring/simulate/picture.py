@@ -5,7 +5,7 @@ from typing import Final
 
 from mooring.model.wording import plural
 from mooring.simulate.compare import Comparison, PoolUse
-from mooring.simulate.drawing import WIDTH, Box, Label, Shape, write_drawing
+from mooring.simulate.drawing import Box, Label, Shape, legend, write_drawing
 
 __all__ = ["write_picture"]
 
@@ -39,7 +39,7 @@ def _drawing(comparison: Comparison) -> Iterator[Shape]:
         f"{plural(comparison.pods, 'pod')}: {moved:,} would move, {lost:,} would lose their place"
     )
     yield Label(_LEFT, 28, title, 16)
-    yield from _legend()
+    yield from legend(28, (150, _OLD, "old"), (80, _NEW, "new"))
     pools = _largest(comparison)
     panels: Mapping[str, _Pairs] = {
         "Requested cpu, % of allocatable": [
@@ -60,12 +60,6 @@ def _drawing(comparison: Comparison) -> Iterator[Shape]:
         x = _LEFT + (number % 2) * (_PANEL_WIDTH + _GAP_X)
         y = _TOP + (number // 2) * (_PANEL_HEIGHT + _GAP_Y)
         yield from _panel(x, y, title, pairs, 100.0 if number < 3 else None)
-
-
-def _legend() -> Iterator[Shape]:
-    for x, colour, name in ((WIDTH - 150, _OLD, "old"), (WIDTH - 80, _NEW, "new")):
-        yield Box(x, 18, 12, 12, colour)
-        yield Label(x + 18, 28, name)
 
 
 def _largest(comparison: Comparison) -> list[tuple[str, tuple[PoolUse, PoolUse]]]:

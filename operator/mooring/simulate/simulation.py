@@ -308,10 +308,7 @@ class Simulation:
             return replace(decision, message=f"{decision.message} {answer.reason}".rstrip())
         for pod in members:
             if (node := answer.nodes.get(pod.uid)) is not None:
-                row = self._state.nodes.row_of.get(node)
-                for lower in self._state.nominations.below(row, pod.spec.priority):
-                    self._state.withdraw(lower.uid)
-                self._state.nominate(pod, node)
+                self._nominate(pod, node)
         self._state.begin_evictions(members[0], answer.victims)
         self._victims[members[0].key] = tuple(map(PodRef.of, answer.victims))
         return decision
@@ -340,7 +337,7 @@ class Simulation:
             return _rejected(PodRef.of(pod), owner_of(pod), profile, str(error))
         decision = decision_of(pod, profile.pipeline, outcome, self._most)
         if isinstance(outcome, FitError):
-            self._nominate(pod, outcome)
+            self._record(pod, outcome)
             if outcome.keeps_nomination:
                 decision = replace(decision, nominated_node=pod.nominated_node)
             return Attempt(decision, owner=owner_of(pod), reason=outcome.cause)
@@ -368,18 +365,20 @@ class Simulation:
             self._call((outcome,), pipeline, answers, self.cluster)
         return outcome
 
-    def _nominate(self, pod: Pod, outcome: FitError) -> None:
+    def _record(self, pod: Pod, outcome: FitError) -> None:
         """Record the pod's nomination and the evictions it needs, so that later pods see them."""
-        state, nomination = self._state, outcome.nomination
-        if nomination is None:
-            if not outcome.keeps_nomination:
-                state.withdraw(pod.uid)
-            return
-        row = state.nodes.row_of.get(nomination.node)
-        for lower in state.nominations.below(row, pod.spec.priority):
-            state.withdraw(lower.uid)
-        state.nominate(pod, nomination.node)
-        state.begin_evictions(pod, nomination.victims)
+        if (nomination := outcome.nomination) is not None:
+            self._nominate(pod, nomination.node)
+            self._state.begin_evictions(pod, nomination.victims)
+        elif not outcome.keeps_nomination:
+            self._state.withdraw(pod.uid)
+
+    def _nominate(self, pod: Pod, node: str) -> None:
+        """Nominate the pod to the node, and no pod of lower priority any more."""
+        row = self._state.nodes.row_of.get(node)
+        for lower in self._state.nominations.below(row, pod.spec.priority):
+            self._state.withdraw(lower.uid)
+        self._state.nominate(pod, node)
 
 
 def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
