@@ -4,6 +4,7 @@ from typing import Any
 
 from mooring.model.pod import parse_pod
 from mooring.model.resource_claims import parse_resource_claim
+from mooring.observe.documents import plain
 from mooring.simulate.devices import Devices, NodeDevice
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
@@ -35,7 +36,7 @@ def test_a_device_in_use_names_the_claim_and_all_its_pods() -> None:
     state = cluster(node("a"), resource_slice("s", ["d0", "d1"], node="a"), claim)
     held, free = devices(state)
     assert (held.state, free.state, free.holders) == ("in use", "free", ())
-    assert [holder.document() for holder in held.holders] == [
+    assert plain(held.holders) == [
         {"claim": "default/c", "pods": ["default/web", "default/db"], "adminAccess": False}
     ]
 

@@ -228,7 +228,7 @@ def _print_plans(found: Iterable[Plan], output: str) -> None:
         return
     rows = []
     for plan in found:
-        moves = ", ".join(f"{move.pod} to {move.target}" for move in plan.moves)
+        moves = ", ".join(f"{move.pod} to {move.to}" for move in plan.moves)
         how = "fits" if plan.fits else f"move {moves}" if plan.node else "no few pods would do"
         rows.append((plan.pod, plan.node or "-", how))
     if rows:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mooring.model.devices import CardFormat
+from mooring.observe.documents import plain
 from mooring.simulate.devices import Devices, NodeDevice
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
@@ -54,20 +55,7 @@ class NodeGPUs:
             "node": self.node,
             "largestShare": self.largest_share,
             "freeCards": self.free_cards,
-            "cards": [
-                {
-                    "number": card.number,
-                    "product": card.product,
-                    "memory": card.memory,
-                    "free": card.free,
-                    "freeCores": card.free_cores,
-                    "usable": card.usable,
-                    "overcommitted": card.overcommitted,
-                    "owners": list(card.owners),
-                    "guessed": list(card.guessed),
-                }
-                for card in self.cards
-            ],
+            "cards": plain(self.cards),
         }
 
 

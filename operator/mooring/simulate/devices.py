@@ -9,6 +9,7 @@ from mooring.model.node import Node
 from mooring.model.quantity import Quantity
 from mooring.model.resource_claims import DeviceId, ResourceClaim
 from mooring.model.resource_slices import Device, ResourceSlice, Version
+from mooring.observe.documents import plain
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.counters import Counters
 from mooring.plugins.dynamic_resources.pools import Inventory, Pool, node_matches, pools_of_node
@@ -33,10 +34,6 @@ class Holder:
     claim: str
     pods: tuple[str, ...]
     admin_access: bool
-
-    def document(self) -> dict[str, Any]:
-        """Return the holder as JSON."""
-        return {"claim": self.claim, "pods": list(self.pods), "adminAccess": self.admin_access}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ class NodeDevice:
                 name: {"value": value, **({} if used is None else {"consumed": used})}
                 for name, (value, used) in self.capacity.items()
             },
-            "holders": [holder.document() for holder in self.holders],
+            "holders": plain(self.holders),
         }
 
 

@@ -15,6 +15,7 @@ from mooring.engine.what_if import WhatIf
 from mooring.framework.card_plugin import assign_devices
 from mooring.model.devices import CardFormat, CardRequestError, card_request
 from mooring.model.pod import Pod, Uid
+from mooring.observe.documents import plain
 from mooring.simulate.cards import Card, NodeGPUs
 from mooring.simulate.devices import FREE, IN_USE, NodeDevice
 from mooring.simulate.inputs import Inputs
@@ -34,8 +35,8 @@ class Move:
     """A pod that would be moved from its node to another."""
 
     pod: str
-    source: str
-    target: str
+    from_: str
+    to: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,8 @@ class Plan:
 
     def document(self) -> dict[str, Any]:
         """Return the plan as JSON."""
-        moves = [{"pod": m.pod, "from": m.source, "to": m.target} for m in self.moves]
-        return {"pod": self.pod, "node": self.node, "fits": self.fits, "moves": moves}
+        about = {"pod": self.pod, "node": self.node, "fits": self.fits}
+        return {**about, "moves": plain(self.moves)}
 
 
 def plans(inputs: Inputs, profile: ActiveProfile, form: CardFormat) -> Iterator[Plan]:
