@@ -205,18 +205,22 @@ class RoomSearch:
 
     def _needed(self, pod: Pod, rows: IntArray) -> tuple[IntArray, np.typing.NDArray[np.float64]]:
         """Return how many pods must leave each row at least, and how much the rows lack."""
-        nodes, columns = self.planning.cluster.nodes, self.planning.cluster.pod_columns
+        columns, count = self.planning.cluster.pod_columns, len(self.planning.cluster.nodes)
         at = np.flatnonzero((columns.rows >= 0) & ~columns.nominated)
         fewest, lacking = np.ones(len(rows), np.int64), np.zeros(len(rows))
-        for resource, amount in pod.spec.demand.resources.items():
-            free = nodes.allocatable(resource)[rows] - nodes.requested(resource)[rows]
-            short = np.maximum(amount - free, 0)
-            largest = np.zeros(len(nodes), np.int64)
+        for resource, short in self._short(pod, rows).items():
+            largest = np.zeros(count, np.int64)
             np.maximum.at(largest, columns.rows[at], columns.requests(resource)[at])
             each = np.maximum(largest[rows], 1)
             fewest = np.maximum(fewest, -(-short // each))
-            lacking += short / max(amount, 1)
+            lacking += short / max(pod.spec.demand.resources[resource], 1)
         return fewest, lacking
+
+    def _short(self, pod: Pod, rows: IntArray) -> dict[str, IntArray]:
+        """Return by resource how much each row lacks of what the pod requests."""
+        nodes, requests = self.planning.cluster.nodes.take(rows), pod.spec.demand.resources
+        free = {each: nodes.allocatable(each) - nodes.requested(each) for each in requests}
+        return {each: np.maximum(requests[each] - free[each], 0) for each in requests}
 
     def _on(self, pod: Pod, node: str, fewest: int, most: int, depth: int) -> Room | None:
         """Return the fewest moves found after which the pod fits on this node."""
@@ -232,7 +236,8 @@ class RoomSearch:
 
     def _sets(self, pod: Pod, node: str, size: int) -> list[tuple[Pod, ...]]:
         """Return sets of pods without which the node has enough for the pod, small pods first."""
-        by_spec, short = self._movable_on(node), self._short(pod, node)
+        by_spec, rows = self._movable_on(node), self.planning.cluster.rows([node])
+        short = {name: int(each[0]) for name, each in self._short(pod, rows).items() if each[0]}
         found = list[tuple[Pod, ...]]()
         combined = combinations_with_replacement([*by_spec][:_MOST_SPECS], size)
         for specs in islice(combined, _MOST_COMBINED):
@@ -245,17 +250,6 @@ class RoomSearch:
                 )
         found.sort(key=lambda pods: sum(map(self.planning.trial.share_of, pods)))
         return found[:_MOST_SETS]
-
-    def _short(self, pod: Pod, node: str) -> dict[str, int]:
-        """Return how much of each resource the node lacks for the pod."""
-        cluster = self.planning.cluster
-        nodes = cluster.nodes.take(cluster.rows([node]))
-        free = {
-            resource: int(nodes.allocatable(resource)[0]) - nodes.requested_at(0, resource)
-            for resource in pod.spec.demand.resources
-        }
-        amounts = pod.spec.demand.resources.items()
-        return {name: amount - free[name] for name, amount in amounts if amount > free[name]}
 
     def _movable_on(self, name: str) -> dict[PodSpec, list[Pod]]:
         """Return the pods of the node that may move, by spec, in a stable order."""

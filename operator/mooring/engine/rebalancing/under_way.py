@@ -49,7 +49,10 @@ class Result(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class UnderWay:
-    """A move that has begun.
+    """A move that has begun, and how far it is.
+
+    First it is written into the profile's status. Then its place is kept, and from that moment it
+    has a task, which evicts the pod, awaits the replacement and notes the result.
 
     Attributes:
         move: The pod that leaves, and the node for which its replacement is meant.
