@@ -76,8 +76,11 @@ def decision_of(
             profile_generation=pipeline.generation,
             kubernetes_version=pipeline.kubernetes.version,
             node=outcome.node,
+            nominated_node=None,
+            victims=(),
             scores=outcome.scores(most) if outcome.scores is not None else None,
             rejections=outcome.diagnosis().rejections() if most is None else {},
+            message=None,
         )
     nomination = outcome.nomination
     return Decision(
@@ -85,8 +88,10 @@ def decision_of(
         profile=pipeline.profile,
         profile_generation=pipeline.generation,
         kubernetes_version=pipeline.kubernetes.version,
+        node=None,
         nominated_node=nomination.node if nomination else None,
         victims=tuple(map(PodRef.of, nomination.victims)) if nomination else (),
+        scores=None,
         rejections=outcome.diagnosis.rejections(most),
         message=outcome.message,
     )

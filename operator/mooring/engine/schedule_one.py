@@ -447,6 +447,10 @@ class ScheduleOne:
             profile_generation=attempt.pipeline.generation,
             kubernetes_version=attempt.pipeline.kubernetes.version,
             node=node,
+            nominated_node=None,
+            victims=(),
+            scores=None,
+            rejections={},
             message=message,
         )
         self._scheduler.decisions.decided(decision, self._clock(), cause=cause or message or "")

@@ -90,9 +90,9 @@ class Decision:
     profile: str | None
     profile_generation: int = field(default=0, kw_only=True)
     kubernetes_version: str | None = field(default=None, kw_only=True)
-    node: str | None = None
-    nominated_node: str | None = None
-    victims: tuple[PodRef, ...] = ()
-    scores: Mapping[str, NodeScore] | None = None
-    rejections: Mapping[str, Rejection] = field(default_factory=dict)
-    message: str | None = None
+    node: str | None
+    nominated_node: str | None
+    victims: tuple[PodRef, ...]
+    scores: Mapping[str, NodeScore] | None
+    rejections: Mapping[str, Rejection]
+    message: str | None

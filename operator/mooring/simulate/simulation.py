@@ -323,6 +323,8 @@ class Simulation:
             node=node,
             nominated_node=self._state.nodes.names[nominee.row] if nominee else None,
             victims=self._victims.get(pod.key, ()),
+            scores=None,
+            rejections={},
             message=decision.message if node is None else None,
         )
         reason = decision.cause or _REST.sub("", record.message or "")
@@ -414,6 +416,11 @@ def _rejected(pod: PodRef, owner: str, profile: ActiveProfile | None, message: s
             profile=profile.profile.name if profile is not None else None,
             profile_generation=profile.profile.generation if profile is not None else 0,
             kubernetes_version=profile.pipeline.kubernetes.version if profile is not None else None,
+            node=None,
+            nominated_node=None,
+            victims=(),
+            scores=None,
+            rejections={},
             message=message,
         ),
     )
