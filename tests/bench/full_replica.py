@@ -219,7 +219,7 @@ class FullReplica:
             POD,
             known=enqueuer.known,
             knows=lambda _, uid: enqueuer.knows(Uid(uid)),
-            gone=lambda _, uid: enqueuer.gone(Uid(uid)),
+            gone=lambda uid: enqueuer.gone(Uid(uid)),
             found=self.handlers.pod_read,
             gone_meanwhile=self.scheduler.departures.meanwhile,
         )

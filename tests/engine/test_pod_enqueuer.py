@@ -189,7 +189,7 @@ def test_a_pod_of_a_profile_is_queued_and_the_loop_is_woken(open_door: Door) -> 
 def test_a_pod_without_a_profile_is_queued_when_its_profile_comes(door: Door) -> None:
     without_profile = door.comes()
     assert door.queue() is None
-    assert door.pod_enqueuer.known() == {without_profile.uid: without_profile.key}
+    assert door.pod_enqueuer.known() == {without_profile.uid}
     put_profile(door.scheduler_state)
     door.pod_enqueuer.profiles_changed()
     assert door.queue() is SubQueue.ACTIVE
@@ -482,7 +482,7 @@ def test_a_deleted_pod_is_removed_everywhere(door: Door) -> None:
     queued = door.comes("web", nominated="a")
     for gone in (without_profile, queued):
         door.pod_enqueuer.gone(gone.uid)
-    assert door.pod_enqueuer.known() == {}
+    assert door.pod_enqueuer.known() == set()
     assert door.scheduler_state.state.nominations.get(queued.uid) is None
     assert door.left == [without_profile.uid, queued.uid]
 
@@ -919,20 +919,20 @@ def test_a_pod_that_lost_its_profile_while_it_was_bound_is_compared_until_its_en
     scheduler.profiles.remove("default-scheduler")
     open_door.pod_enqueuer.profiles_changed()
     scheduler.state.put(Kind.POD, web.uid, parse_pod(pod("web", node="a")))
-    assert open_door.pod_enqueuer.known() == {web.uid: web.key}
+    assert open_door.pod_enqueuer.known() == {web.uid}
     open_door.pod_enqueuer.gone(web.uid)
-    assert open_door.pod_enqueuer.known() == {}
+    assert open_door.pod_enqueuer.known() == set()
 
 
 def test_a_pod_whose_attempt_has_ended_is_compared_until_its_end_is_told(open_door: Door) -> None:
     """The watch may miss that it was bound or deleted, and its group would count it for ever."""
     scheduler, web = open_door.scheduler_state, open_door.comes()
     queued = open_door.popped()
-    assert open_door.pod_enqueuer.known() == {}
+    assert open_door.pod_enqueuer.known() == set()
     scheduler.queue.done(queued, 0.0)
-    assert open_door.pod_enqueuer.known() == {web.uid: web.key}
+    assert open_door.pod_enqueuer.known() == {web.uid}
     open_door.pod_enqueuer.gone(web.uid)
-    assert open_door.pod_enqueuer.known() == {}
+    assert open_door.pod_enqueuer.known() == set()
 
 
 def test_a_pod_that_another_scheduler_has_bound_is_compared_until_that_is_told(
@@ -941,9 +941,9 @@ def test_a_pod_that_another_scheduler_has_bound_is_compared_until_that_is_told(
     """The watch of pods on nodes tells of it; the one of pending pods may miss it."""
     web = open_door.comes()
     open_door.scheduler_state.state.put(Kind.POD, web.uid, parse_pod(pod("web", node="a")))
-    assert open_door.pod_enqueuer.known() == {web.uid: web.key}
+    assert open_door.pod_enqueuer.known() == {web.uid}
     open_door.pod_enqueuer.gone(web.uid)
-    assert open_door.pod_enqueuer.known() == {}
+    assert open_door.pod_enqueuer.known() == set()
     assert open_door.scheduler_state.queue.get(web.uid) is None
 
 

@@ -1,7 +1,7 @@
 """What kopf has missed is found by listing everything."""
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -39,7 +39,7 @@ class Register:
         compared = (
             WatchedResource(
                 POD,
-                lambda: _by_uid(self.pods),
+                lambda: {*self.pods.values()},
                 self._knows_pod,
                 self._pod_gone,
                 self._pod_found,
@@ -49,7 +49,7 @@ class Register:
             ),
             WatchedResource(
                 PRIORITY_CLASS,
-                lambda: _by_uid(self.classes),
+                lambda: {*self.classes.values()},
                 lambda name, uid: self.classes.get(name) == uid,
                 self._class_gone,
                 self._class_found,
@@ -61,8 +61,8 @@ class Register:
     def _knows_pod(self, key: str, uid: str) -> bool:
         return uid in (self.pods.get(key), self.in_flight.get(key))
 
-    def _pod_gone(self, key: str, uid: str) -> None:
-        assert self.pods.pop(key) == uid
+    def _pod_gone(self, uid: str) -> None:
+        self.pods = {key: each for key, each in self.pods.items() if each != uid}
 
     async def _pod_found(self, raw: dict[str, Any]) -> None:
         metadata = raw["metadata"]
@@ -72,8 +72,8 @@ class Register:
         if metadata["uid"] not in self.malformed:
             self.pods[f"{metadata['namespace']}/{metadata['name']}"] = metadata["uid"]
 
-    def _class_gone(self, key: str, uid: str) -> None:
-        assert self.classes.pop(key) == uid
+    def _class_gone(self, uid: str) -> None:
+        self.classes = {name: each for name, each in self.classes.items() if each != uid}
 
     async def _class_found(self, raw: dict[str, Any]) -> None:
         self.classes[raw["metadata"]["name"]] = raw["metadata"]["uid"]
@@ -85,10 +85,6 @@ class Register:
     async def done(self) -> None:
         """Wait until the comparison is done, and the next one is awaited."""
         await self.clock.sleepers(seconds=EVERY_SECONDS)
-
-
-def _by_uid(uids: Mapping[str, str]) -> dict[str, str]:
-    return {uid: key for key, uid in uids.items()}
 
 
 @pytest.fixture

@@ -572,19 +572,16 @@ class PodEnqueuer:
         placed = self._scheduler.state.pods.get(pod.uid)
         return pod if placed is not None and not placed.assumed else None
 
-    def known(self) -> dict[str, str]:
-        """Return the name of every pod without a node that is not in flight, by its uid.
+    def known(self) -> set[Uid]:
+        """Return the uids of all pods without a node that are not in flight.
 
         One whose attempt has ended is among them until it is told that it is gone or bound, and so
         is one whose profile has gone, which may have been bound before. One that is queued still
         may be on a node, too: another scheduler has bound it.
         """
-        in_flight, queue = self.in_flight(), self._scheduler.queue
-        known = {**self._scheduler.state.unscheduled, **self._scheduler.without_profile}
-        for uid in set(queue.uids()).difference(known):  # few of the many that are queued
-            if (queued := queue.get(uid)) is not None:
-                known[uid] = queued.pod
-        return {uid: pod.key for uid, pod in known.items() if uid not in in_flight}
+        scheduler = self._scheduler
+        known = {*scheduler.state.unscheduled, *scheduler.without_profile, *scheduler.queue.uids()}
+        return known - self.in_flight()
 
     def in_flight(self) -> set[Uid]:
         """Return the uids of the pods about which an attempt is under way, bindings included."""

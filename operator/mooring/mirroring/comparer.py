@@ -8,7 +8,7 @@ need no comparison: their reflectors hand over whole sets.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from heapq import nsmallest
@@ -39,10 +39,10 @@ class WatchedResource:
 
     Attributes:
         resource: What is listed.
-        known: Returns the keys, by uid, of the objects that are removed once they are not listed;
-            later changes make no difference.
+        known: Returns the uids of the objects that are removed once they are not listed; later
+            changes make no difference.
         knows: Whether the object with this key and uid is known, in whatever state.
-        gone: Removes the object with this key and uid.
+        gone: Removes the object with this uid.
         found: Takes an object that was not known, as the API server has it.
         gone_meanwhile: Returns a context with the uids that have gone since it was entered.
         in_flight: Returns the uids of objects that are not known for now, but may be again.
@@ -50,9 +50,9 @@ class WatchedResource:
     """
 
     resource: Resource
-    known: Callable[[], Mapping[str, str]]
+    known: Callable[[], Collection[str]]
     knows: Callable[[str, str], bool]
-    gone: Callable[[str, str], None]
+    gone: Callable[[str], None]
     found: Callable[[dict[str, Any]], Awaitable[None]]
     gone_meanwhile: Callable[[], AbstractContextManager[Container[str]]]
     selectors: Mapping[str, str] = field(default_factory=dict)
@@ -140,9 +140,9 @@ class CacheComparer:
             await slices.pause()
         self._in_doubt[compared.resource] = in_flight.difference(listed)
         missed = 0
-        for uid, key in known.items():
+        for uid in known:
             if uid not in listed:
-                compared.gone(key, uid)
+                compared.gone(uid)
                 missed += 1
             await slices.pause()
         if missed:
