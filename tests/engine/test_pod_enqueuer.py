@@ -32,6 +32,7 @@ from mooring.model.pod_group import (
 from mooring.model.resource_claims import parse_resource_claim
 from mooring.model.workloads import Namespace, parse_namespace
 from mooring.observe.documents import plain
+from mooring.observe.records import DecisionLog
 from mooring.pausing import Work
 from mooring.plugins import SHIPPED
 from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
@@ -77,8 +78,10 @@ GATED: dict[str, Any] = {"plugins": {"preEnqueue": {"enabled": [{"name": "Gateke
 class Door:
     """The pod enqueuer of a cluster of one node, and what it calls."""
 
-    def __init__(self) -> None:
-        self.scheduler_state = scheduler_state(node("a"), namespace("default"), registry=GATEKEEPER)
+    def __init__(self, decisions: DecisionLog | None = None) -> None:
+        made = scheduler_state(node("a"), namespace("default"), registry=GATEKEEPER)
+        log = made.decisions if decisions is None else decisions
+        self.scheduler_state = replace(made, decisions=log)
         self.now = 0.0
         self.woken = 0
         self.left: list[str] = []
@@ -1266,6 +1269,15 @@ def test_a_namespace_that_is_relabelled_has_its_pods_looked_at_in_slices_too(doo
     door.namespace_is(env="batch")
     assert door.find_profiles() > 0
     assert settled(door, names) == 0
+
+
+def test_no_pod_is_lost_while_profiles_are_found_and_the_log_of_decisions_is_full() -> None:
+    door = Door(DecisionLog(limit=20_000))
+    names = many(door)
+    put_profile(door.scheduler_state)
+    door.pod_enqueuer.profiles_changed()
+    door.find_profiles()
+    assert {door.queue(name) for name in names} == {SubQueue.ACTIVE}
 
 
 async def until(holds: Callable[[], object]) -> None:

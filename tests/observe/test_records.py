@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from deciding import keep
+from driving import driven
 from mooring.framework.decision import (
     ANY_POD,
     Decision,
@@ -16,6 +17,7 @@ from mooring.framework.decision import (
 )
 from mooring.framework.queued_pod import PodState, StateTimes
 from mooring.model.pod import Uid
+from mooring.observe import records
 from mooring.observe.documents import plain
 from mooring.observe.records import LATEST, DecisionLog, Step
 
@@ -499,6 +501,36 @@ def test_decisions_are_forgotten_before_the_paths_of_pods_that_wait() -> None:
         ("unschedulable", 2),
         1,
     )
+
+
+def test_a_full_log_never_pauses_because_whoever_notes_a_step_may_be_changing_something() -> None:
+    record = log(limit=20_000)
+
+    def fill() -> None:
+        for n in range(100):
+            keep(record, Uid(f"shop/{n}"), decision(f"shop/{n}", message=f"{n:01000}"), n)
+
+    assert driven(fill)[1] == 0
+
+
+def filled(record: DecisionLog) -> DecisionLog:
+    """Return the log with the paths of ten pods, which share one decision."""
+    for n in range(10):
+        keep(record, Uid(f"shop/{n}"), decision(f"shop/{n}", message="x" * 10_000), n)
+    return record
+
+
+def test_of_a_decision_that_many_paths_share_one_step_drops_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(records, "_MOST_DROPPED", 3)
+    full, kept = filled(log()), list[int]()
+    record = filled(log(limit=full.bytes))
+    for n in range(4):
+        record.seen(f"shop/new-{n}", Uid(f"shop/new-{n}"), 10)
+        kept.append(len(record.latest()))
+    assert kept == [7, 4, 1, 0]
+    assert record.bytes <= record.limit
 
 
 def test_the_latest_record_of_each_pod_is_found_by_namespace_newest_first() -> None:

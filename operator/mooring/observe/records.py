@@ -31,7 +31,6 @@ from mooring.framework.queued_pod import PodState, StateTimes
 from mooring.model.names import Names
 from mooring.model.pod import Uid
 from mooring.observe.documents import HIDDEN, dumps, fields_of, name_of
-from mooring.pausing import pause
 
 __all__ = [
     "DEFAULT_LIMIT",
@@ -59,6 +58,8 @@ _FIRST_STEPS: Final = 4
 """Of these the first, which stay when a pod has more steps."""
 _MOST_VICTIMS: Final = 10
 """Victims that a step names."""
+_MOST_DROPPED: Final = 1_000
+"""Paths that one step drops, or whose decisions it drops, which takes a millisecond."""
 
 _PATH_BYTES: Final = 1000
 """A path without its steps and names, with its `StateTimes` and its entries in two dicts."""
@@ -712,8 +713,14 @@ class DecisionLog:
                 self.bytes -= _TEXT_BYTES + len(text.value)
 
     def _shrink(self) -> None:
-        while self.bytes > self.limit and len(self):
-            pause()  # decisions that thousands of paths share are freed with the last of these
+        """Drop what is oldest. If that is much, the next steps drop the rest.
+
+        A decision that thousands of paths share is freed with the last of them. This must not
+        pause: whoever notes a step may be in the middle of a change.
+        """
+        for _ in range(_MOST_DROPPED):
+            if self.bytes <= self.limit or not len(self):
+                return
             if self._ended:
                 self._drop(next(iter(self._ended)))
             elif self._live:
