@@ -1297,6 +1297,19 @@ async def test_the_rest_is_found_while_the_pod_enqueuer_runs(open_door: Door) ->
             await until(lambda: settled(open_door, names) == 0)
 
 
+async def test_profiles_of_the_rest_are_found_in_nobody_elses_turn(open_door: Door) -> None:
+    names = many(open_door)
+    open_door.scheduler_state.profiles.remove("default-scheduler")
+    open_door.pod_enqueuer.profiles_changed()
+    async with in_background(open_door.pod_enqueuer.run()):
+        async with open_door.scheduler_state.turn:
+            before = settled(open_door, names)
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert settled(open_door, names) == before < len(names)
+        await until(lambda: settled(open_door, names) == len(names))
+
+
 class TestPodsWithAMisspeltSchedulerName:
     """`Door.reports` lets ten seconds pass, and the pod enqueuer report."""
 

@@ -119,7 +119,7 @@ class PodEnqueuer:
         slices = TimeSlices(clock=self._clock)
         while True:
             await self._is_unsettled.wait()
-            await slices.run(self.find_profiles)
+            await self._scheduler.turn.between(slices.run, self.find_profiles)
             self._is_unsettled.clear()
 
     def pending(self, pod: Pod) -> None:
