@@ -222,7 +222,7 @@ class ControlPlane:
             name,
             [*self._command(name), *self._flags.get(name, ())],
             log=layout.data / "logs" / f"{name}.log",
-            env={"PATH": os.environ.get("PATH", ""), "HOME": str(layout.data)},
+            env={**_inherited(), "HOME": str(layout.data)},
         )
 
     def _command(self, name: str) -> list[str]:
@@ -263,6 +263,11 @@ class ControlPlane:
         if self._group:
             self._group.close()
         self._group = self._layout = self._access = None
+
+
+def _inherited() -> dict[str, str]:
+    """Return where programs are found, and how often those in Go collect garbage if that is set."""
+    return {name: os.environ[name] for name in ("PATH", "GOGC") if name in os.environ}
 
 
 def _last_certificate(bundle: str) -> str:

@@ -45,6 +45,12 @@ def test_after_stop_no_process_and_no_data_is_left() -> None:
     assert control_plane.pids == {}
 
 
+def test_programs_collect_garbage_as_often_as_the_environment_says(own: ControlPlane) -> None:
+    chosen = f"GOGC={os.environ['GOGC']}".encode()
+    for pid in own.pids.values():
+        assert chosen in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+
+
 def test_a_stopped_control_plane_says_so_and_can_be_stopped_again() -> None:
     control_plane = ControlPlane()
     control_plane.stop()
