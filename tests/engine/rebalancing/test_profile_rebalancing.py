@@ -365,30 +365,60 @@ class PausingClock(VirtualClock):
         """Return the time."""
         if self.pauses and not self.reads:
             self.reads = True  # a pause reads it too
-            pause_now()
-            self.paused.set()
+            for _ in range(20):
+                pause_now()
+                self.paused.set()
             self.reads = False
         return super().__call__()
+
+
+async def begins(stage: Stage, api: Api, clock: PausingClock) -> None:
+    """Wait until a move begins, in a turn that pauses; the first status is held until then."""
+    held = api.held
+    assert held is not None
+    await until(stage, lambda: held)
+    api.held, clock.pauses = None, True
+    held[0].reply(PROFILE)
+    async with asyncio.timeout(WAIT_SECONDS):
+        await clock.paused.wait()
+    assert not stage.scheduler.turn.is_free
 
 
 async def test_nothing_is_kept_for_a_move_whose_profile_changes_as_its_turn_ends(
     connected: ApiClient, api: Api
 ) -> None:
     """The profile's work is cancelled while it waits for the end of the turn of its move."""
-    clock, held = PausingClock(), list[Request]()
-    stage, api.held = Stage(connected, running("web-1", "a"), clock=clock), held
+    clock = PausingClock()
+    stage, api.held = Stage(connected, running("web-1", "a"), clock=clock), []
     async with executing(stage, api, *steps(stage, "web-1")) as plan:
-        await until(stage, lambda: held)
-        api.held, clock.pauses = None, True
-        held[0].reply(PROFILE)
-        async with asyncio.timeout(WAIT_SECONDS):
-            await clock.paused.wait()
-        assert not stage.scheduler.turn.is_free
+        await begins(stage, api, clock)
         stage.scheduler.turn.post(partial(stage.put_profile, mode="Plan"))
         await clock.advance(LOOK_SECONDS)  # it is looked for other profiles once the turn is free
         clock.pauses = False
         await plan.look()
         assert (stage.nominated(), len(stage.expected)) == ({}, 0)
+    assert api.evicted == []
+
+
+async def test_nothing_is_kept_for_a_move_that_is_cancelled_before_its_first_step(
+    connected: ApiClient, api: Api
+) -> None:
+    """The replica stops while an attempt has the turn for which the move waits."""
+    clock = PausingClock()
+    stage, api.held = Stage(connected, running("web-1", "a"), clock=clock), []
+
+    async def attempt() -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        async with stage.scheduler.turn:
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+    async with executing(stage, api, *steps(stage, "web-1")):
+        await begins(stage, api, clock)
+        stage.scheduler.turn.post(lambda: None)
+        attempting = asyncio.create_task(attempt())
+    await attempting
     assert api.evicted == []
 
 

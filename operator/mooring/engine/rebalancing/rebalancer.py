@@ -48,6 +48,14 @@ class Rebalancer:
                 task.cancel()
             if left:
                 await asyncio.wait(left)
+            self._parts.scheduler.turn.post(self._forget_moves)
+
+    def _forget_moves(self) -> None:
+        """Forget moves whose tasks were cancelled before their first step, and ended nothing."""
+        for record in self._records.values():
+            while record.under_way:
+                _, under_way = record.under_way.popitem()
+                self._parts.expected.forget(under_way)
 
     async def finish(self, seconds: float) -> None:
         """Wait until evictions that were sent are answered; cancel them after `seconds`."""
