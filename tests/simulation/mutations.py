@@ -120,8 +120,8 @@ MUTATIONS: Final = (
         "kopf-not-compared",
         "pods that were deleted while kopf did not watch stay pending",
         "mirroring/comparer.py",
-        "            compared.gone(key, uid)\n",
-        "            pass\n",
+        "                compared.gone(uid)\n",
+        "                pass\n",
     ),
     Mutation(
         "equal-victims",
