@@ -10,6 +10,7 @@ import pytest
 
 from engines import PLUGINS, Bindings, Engine, Marked, until
 from kube.api_server import ApiServer, Request
+from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
 from mooring.framework.handle import Handle
 from mooring.framework.placements import Placement
 from mooring.framework.post_filter import (
@@ -900,3 +901,18 @@ async def test_a_new_gang_has_nothing_of_a_former_one_of_its_name(status: int) -
             assert "old-1" not in str(report)
             scheduler.waiting.allow(uid_of("new-0"), Marked.name)
             await until(lambda: len(bindings.made) == 3)
+
+
+async def test_a_mistake_after_all_members_were_assumed_ends_neither_them_nor_the_loop(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("g")
+
+    monkeypatch.setattr(PodGroupStatusReporter, "decided", fail)
+    engine = Engine(client, node("a", cpu="3"), pod_group("g", 2))
+    engine.pending(*members("g", 2, cpu="1"))
+    with engine.running():
+        await until(lambda: len(bindings.made) == 2)
+        engine.pending(pod("single", cpu="1"))
+        await until(lambda: len(bindings.made) == 3)

@@ -239,9 +239,10 @@ class ScheduleOne:
             self.attempts.reject(attempt, attempt.first, rejection)
         except Exception as error:
             if not isinstance(error, PluginFailed | ExtenderError):
-                pod = f"pod {attempt.first.pod.key}"
-                what = pod if group is None else f"the pod group {group.key}"
-                logger.exception("scheduling %s failed", what)
+                if group is None:
+                    logger.exception("scheduling pod %s failed", attempt.first.pod.key)
+                else:
+                    logger.exception("scheduling the pod group %s failed", group.key)
             self._fail(attempt, text_of(error))
         finally:
             metrics.end_attempt(outer)
