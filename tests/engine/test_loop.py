@@ -1,6 +1,7 @@
 """The loop: pods popped, decided, bound or rejected, against an API server on loopback."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count, pairwise
@@ -15,6 +16,7 @@ from memory import collections_of_garbage
 from mooring.cel.interpreter import Program
 from mooring.engine import loop as loop_module
 from mooring.engine.build import Options
+from mooring.engine.extenders.answers import PodAnswers
 from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import NoArgs, Registry
@@ -932,3 +934,21 @@ async def test_a_preemptor_is_bound_when_its_last_victim_was_called_off_before_i
         await until(lambda: bindings.made)
     assert bindings.made == [("high", "a")]
     assert bindings.deleted == []
+
+
+@pytest.mark.parametrize("group", [None, "gang"])
+async def test_what_extenders_answered_is_not_kept_while_a_pod_waits_at_permit(
+    group: str | None, client: ApiClient, bindings: Bindings
+) -> None:
+    answers = Answers(filter=lambda arguments: {"NodeNames": arguments["NodeNames"]})
+    async with answers.serving() as port:
+        engine = Engine(
+            client, node("a"), pod_group("gang", 1), extenders=[extender(port, "filter")]
+        )
+        engine.pending(pod("web", group=group, labels={"does": "wait"}))
+        with engine.running():
+            await until(lambda: len(engine.scheduler_state.waiting) == 1)
+            await until(lambda: not engine.loop.schedule_one.extender_attempts.ready)
+            gc.collect()
+            assert not [kept for kept in gc.get_objects() if isinstance(kept, PodAnswers)]
+    assert (len(answers.asked), bindings.made) == (1, [])

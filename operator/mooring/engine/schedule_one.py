@@ -168,8 +168,10 @@ class ScheduleOne:
             if self._goes_on(attempt):
                 needed = await self._decide(attempt, slices)
         finally:
-            if not needed and (group := attempt.group) is not None:
-                self._calling.discard((group.number, attempt.pipeline.profile))
+            if not needed:
+                attempt.answers = None  # the bindings, which may wait for long, keep the attempt
+                if (group := attempt.group) is not None:
+                    self._calling.discard((group.number, attempt.pipeline.profile))
             self.extender_attempts.decided(attempt, needed)
 
     def _goes_on(self, attempt: Attempt) -> bool:
