@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from kube.api_server import Request
@@ -35,6 +36,8 @@ __all__ = [
 
 SECONDS: Final = 60.0
 NO_BUDGET: Final = Options(most_per_attempt=None)
+SOON: Final = replace(NO_BUDGET, initial_backoff=0.02)
+"""For engines on the event loop's own clock: their tests wait for a pod that is tried again."""
 
 
 class Marked:
@@ -118,7 +121,7 @@ class Engine:
         records: int = DEFAULT_LIMIT,
         trace: Callable[[NotedStep], None] | None = None,
         registry: Registry = PLUGINS,
-        options: Options = NO_BUDGET,
+        options: Options | None = None,
         metrics: Metrics | None = None,
         **spec: Any,
     ) -> None:
@@ -129,7 +132,7 @@ class Engine:
             cluster(*objects),
             registry,
             identity="test",
-            options=options,
+            options=options or (NO_BUDGET if clock is not None else SOON),
             metrics=metrics,
             decisions=DecisionLog(limit=records, clock=loop_time, trace=trace),
             clock=self.clock,
