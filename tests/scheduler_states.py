@@ -1,5 +1,6 @@
 """The state that the parts of the engine share, without a loop that works on it."""
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
 from mooring.testing.builders import cluster
 from mooring.testing.fakes import FakeApi
+from mooring.turn import Turn
 
 __all__ = [
     "SHIPPED_ONLY",
@@ -30,13 +32,22 @@ def scheduler_state(
     registry: Registry = SHIPPED_ONLY,
     api: FakeApi | None = None,
     most_per_attempt: int | None = None,
+    clock: Callable[[], float] = lambda: 0.0,
+    now: Callable[[], float] = time.time,
 ) -> SchedulerState:
     """Return a scheduler over these objects, in which no profile is in force and no pod waits.
 
-    For `most_per_attempt` see `Evaluations`.
+    For `most_per_attempt` see `Evaluations`. By default its clock stands still.
     """
-    options = Options(most_per_attempt=most_per_attempt)
-    return build_scheduler_state(cluster(*objects), api or FakeApi(), registry, options=options)
+    return build_scheduler_state(
+        cluster(*objects),
+        api or FakeApi(),
+        registry,
+        options=Options(most_per_attempt=most_per_attempt),
+        turn=Turn(),
+        clock=clock,
+        now=now,
+    )
 
 
 def put_profile(
@@ -51,13 +62,10 @@ def put_profile(
     return shared.profiles.put(SchedulingProfile(name, read_spec), resolve(read_spec, registry))
 
 
-def silent_pod_enqueuer(
-    shared: SchedulerState, clock: Callable[[], float] = lambda: 0.0
-) -> PodEnqueuer:
-    """Return an intake, by default at time 0, that wakes nothing and tells nobody."""
+def silent_pod_enqueuer(shared: SchedulerState) -> PodEnqueuer:
+    """Return an intake that wakes nothing and tells nobody."""
     return PodEnqueuer(
         shared,
-        clock=clock,
         wake=lambda: None,
         not_pending=lambda _: None,
         failed=lambda _pod, _message: None,

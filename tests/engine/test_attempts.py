@@ -32,7 +32,7 @@ class Stage:
     """One pod in flight, the attempt about it, and the pods of which a status was written."""
 
     def __init__(self, client: ApiClient, requests: "asyncio.Queue[str]") -> None:
-        self.scheduler = scheduler_state(node("a"))
+        self.scheduler = scheduler_state(node("a"), clock=lambda: 1.0, now=lambda: 130.0)
         self.queue = self.scheduler.queue
         pipeline = put_profile(self.scheduler).pipeline
         self.queue.add(WEB, pipeline, 0.0)
@@ -42,9 +42,7 @@ class Stage:
             PodWriter(client), EventRecorder(client, "mooring", "test")
         )
         self.metrics = Metrics()
-        self.attempts = Attempts(
-            self.scheduler, self.reports, self.metrics, lambda: 1.0, lambda: 130.0
-        )
+        self.attempts = Attempts(self.scheduler, self.reports, self.metrics)
         self.queued, self.attempt = queued, Attempt(pipeline, 0.0, {WEB.uid: queued})
         self._requests = requests
         self._written: list[str] = []

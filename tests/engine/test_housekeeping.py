@@ -53,7 +53,7 @@ class House:
     def __init__(self, client: ApiClient) -> None:
         self.clock = VirtualClock()
         registry = Registry((*SHIPPED, Keeper), {})
-        self.scheduler_state = scheduler_state(node("a"), registry=registry)
+        self.scheduler_state = scheduler_state(node("a"), registry=registry, clock=self.clock)
         uses = {"multiPoint": {"enabled": [{"name": Keeper.name}]}}
         put_profile(self.scheduler_state, registry=registry, plugins=uses)
         self.undone = Keeper.undone
@@ -72,7 +72,6 @@ class House:
             report=self._report,
             expire_nominations=self._expire_nominations,
             unbound=lambda found: self.unbound.append(found.key),
-            clock=self.clock,
             sleep=self.clock.sleep,
         )
 

@@ -79,10 +79,11 @@ class Door:
     """The pod enqueuer of a cluster of one node, and what it calls."""
 
     def __init__(self, decisions: DecisionLog | None = None) -> None:
-        made = scheduler_state(node("a"), namespace("default"), registry=GATEKEEPER)
+        self.now = 0.0
+        objects = node("a"), namespace("default")
+        made = scheduler_state(*objects, registry=GATEKEEPER, clock=lambda: self.now)
         log = made.decisions if decisions is None else decisions
         self.scheduler_state = replace(made, decisions=log)
-        self.now = 0.0
         self.woken = 0
         self.left: list[str] = []
         self.failed: list[tuple[str, str]] = []
@@ -92,7 +93,6 @@ class Door:
         self.is_newest = True
         self.pod_enqueuer = PodEnqueuer(
             self.scheduler_state,
-            clock=lambda: self.now,
             wake=self._wake,
             not_pending=self.left.append,
             failed=self._fail,

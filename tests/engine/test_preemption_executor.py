@@ -47,7 +47,6 @@ class Stage:
             self.scheduler,
             writer,
             self.reports,
-            clock=lambda: 0.0,
             wake=self.woken.set,
             ended=lambda *how: self.ended.append(how),
         )

@@ -67,17 +67,16 @@ class Beside:
     """A shadow profile for the pods of another scheduler, and that scheduler's bindings."""
 
     def __init__(self, *objects: dict[str, Any], **spec: Any) -> None:
-        self.scheduler = scheduler_state(*objects, registry=REGISTRY)
         self.clock: float = 0
-        self.woken = 0
-        self.metrics = Metrics()
-        self.shadow = Shadow(
-            self.scheduler,
-            self.metrics,
-            wake=self._wake,
+        self.scheduler = scheduler_state(
+            *objects,
+            registry=REGISTRY,
             clock=lambda: self.clock,
             now=lambda: NOW + self.clock,
         )
+        self.woken = 0
+        self.metrics = Metrics()
+        self.shadow = Shadow(self.scheduler, self.metrics, self._wake)
         self.scheduler.state.on_events(self.shadow.on_events)
         self.put("candidate", **spec)
 

@@ -52,11 +52,12 @@ class EqualGroups(RuleBasedStateMachine):
         super().__init__()
         self.now = 1000.0
         self.numbers = count()
-        self.scheduler = scheduler_state(*(node(n, cpu=str(cpu)) for n, cpu in NODES.items()))
+        nodes = (node(n, cpu=str(cpu)) for n, cpu in NODES.items())
+        self.scheduler = scheduler_state(*nodes, clock=lambda: self.now)
         self.pipeline = put_profile(self.scheduler).pipeline
         self.state, self.queue = self.scheduler.state, self.scheduler.queue
         self.cache, self.backoffs = ResultCache(self.state.nodes), GroupBackoffs()
-        self.pod_enqueuer = silent_pod_enqueuer(self.scheduler, clock=lambda: self.now)
+        self.pod_enqueuer = silent_pod_enqueuer(self.scheduler)
         self.state.on_events(self.pod_enqueuer.on_events)
         self.groups: dict[str, Group] = {}
         self.running: dict[str, tuple[str, int]] = {}

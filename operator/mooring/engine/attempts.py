@@ -1,7 +1,5 @@
 """What is noted and reported when an attempt ends for a pod, alone or in a group."""
 
-import time
-from collections.abc import Callable
 from math import inf
 
 import numpy as np
@@ -22,19 +20,14 @@ class Attempts:
     """Ends attempts for pods that are not bound: counts them, and puts the pods back in a queue."""
 
     def __init__(
-        self,
-        scheduler: SchedulerState,
-        reports: PodStatusReporter,
-        metrics: Metrics,
-        clock: Callable[[], float],
-        now: Callable[[], float] = time.time,
+        self, scheduler: SchedulerState, reports: PodStatusReporter, metrics: Metrics
     ) -> None:
         self.halted = False
         """Whether nothing more is decided, because the scheduler stops."""
         self._scheduler = scheduler
         self._reports = reports
         self._metrics = metrics
-        self._clock, self._now = clock, now
+        self._clock, self._now = scheduler.clock, scheduler.now
 
     def go_on(self) -> bool:
         """Return whether anything more is decided."""

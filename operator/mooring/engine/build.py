@@ -131,9 +131,9 @@ class Engine:
         )
         self.group_reports = self._new_group_reports(outside)
         self.preemptions = PreemptionExecutor(
-            scheduler, writer, self.reports, clock, work.set, metrics.preemption_ended
+            scheduler, writer, self.reports, work.set, metrics.preemption_ended
         )
-        self.shadow = Shadow(scheduler, metrics, wake=work.set, clock=clock, now=now)
+        self.shadow = Shadow(scheduler, metrics, work.set)
         self.extender_objects = ApiObjects(
             outside.extender_client, wanted=partial(_has_extenders, scheduler)
         )
@@ -146,8 +146,8 @@ class Engine:
             clock=clock,
         )
         self.expected = ExpectedReplacements(scheduler.state)
-        self.pod_enqueuer = self._new_pod_enqueuer(work, clock)
-        self.loop = self._new_loop(work, outside)
+        self.pod_enqueuer = self._new_pod_enqueuer(work)
+        self.loop = self._new_loop(work)
         self.housekeeping = self._new_housekeeping(outside)
         self.rebalancer = self._new_rebalancer(outside)
 
@@ -167,10 +167,9 @@ class Engine:
             sleep=outside.sleep,
         )
 
-    def _new_pod_enqueuer(self, work: asyncio.Event, clock: Callable[[], float]) -> PodEnqueuer:
+    def _new_pod_enqueuer(self, work: asyncio.Event) -> PodEnqueuer:
         return PodEnqueuer(
             self.scheduler,
-            clock=clock,
             wake=work.set,
             not_pending=self._not_pending,
             failed=self.reports.error,
@@ -181,7 +180,7 @@ class Engine:
             is_nominated_by_status=self.reports.is_nominated_by_status,
         )
 
-    def _new_loop(self, work: asyncio.Event, outside: _Environment) -> SchedulingLoop:
+    def _new_loop(self, work: asyncio.Event) -> SchedulingLoop:
         schedule_one = ScheduleOne(
             self.scheduler,
             extenders=self.extenders,
@@ -191,12 +190,8 @@ class Engine:
             metrics=self.metrics,
             settle=self.pod_enqueuer.settle,
             wake=work.set,
-            clock=outside.clock,
-            now=outside.now,
         )
-        return SchedulingLoop(
-            self.scheduler, schedule_one, work=work, shadow=self.shadow, clock=outside.clock
-        )
+        return SchedulingLoop(self.scheduler, schedule_one, work=work, shadow=self.shadow)
 
     def _new_rebalancer(self, outside: _Environment) -> Rebalancer:
         parts = Parts(
@@ -224,7 +219,6 @@ class Engine:
             report=self.pod_enqueuer.report,
             expire_nominations=self.loop.schedule_one.expire_nominations,
             unbound=self.pod_enqueuer.pending,
-            clock=outside.clock,
             sleep=outside.sleep,
         )
 
@@ -320,6 +314,7 @@ def build_engine(
         decisions=decisions,
         turn=turn,
         clock=clock,
+        now=now,
     )
     outside = _Environment(
         client=client,
@@ -348,6 +343,7 @@ def build_scheduler_state(
     decisions: DecisionLog | None = None,
     turn: Turn | None = None,
     clock: Callable[[], float] = time.monotonic,
+    now: Callable[[], float] = time.time,
 ) -> SchedulerState:
     """Return what the parts of an engine share: no profile is in force and no pod waits.
 
@@ -388,6 +384,8 @@ def build_scheduler_state(
         at_bind=at_bind if at_bind is not None else {},
         decisions=log,
         turn=turn if turn is not None else Turn(clock),
+        clock=clock,
+        now=now,
     )
 
 

@@ -6,7 +6,6 @@ it: the API server also binds a pod that has just ended, and neither watch of po
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
@@ -53,7 +52,6 @@ class Housekeeping:
         report: Callable[[], None],
         expire_nominations: Callable[[], None],
         unbound: Callable[[Pod], None],
-        clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._scheduler = scheduler
@@ -62,7 +60,7 @@ class Housekeeping:
         self._report = report
         self._expire_nominations = expire_nominations
         self._unbound = unbound
-        self._clock = clock
+        self._clock = scheduler.clock
         self._sleep = sleep
 
     async def run(self) -> None:

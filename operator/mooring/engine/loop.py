@@ -5,8 +5,6 @@ yields to the event loop after every slice of work, so that watches and bindings
 """
 
 import asyncio
-import time
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -40,13 +38,12 @@ class SchedulingLoop:
         *,
         work: asyncio.Event,
         shadow: Shadow | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._scheduler = scheduler
         self.schedule_one = schedule_one
         self._work = work
         self._shadow = shadow
-        self._clock = clock
+        self._clock = scheduler.clock
         self._turned: float | None = None
 
     @property

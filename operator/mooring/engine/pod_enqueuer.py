@@ -68,7 +68,6 @@ class PodEnqueuer:
         self,
         scheduler: SchedulerState,
         *,
-        clock: Callable[[], float],
         wake: Callable[[], None],
         not_pending: Callable[[str], None],
         failed: Callable[[Pod, str], None],
@@ -79,7 +78,7 @@ class PodEnqueuer:
         is_nominated_by_status: Callable[[Pod], bool] = lambda _pod: True,
     ) -> None:
         self._scheduler = scheduler
-        self._clock = clock
+        self._clock = scheduler.clock
         self._wake = wake
         self._not_pending = not_pending
         self._failed = failed

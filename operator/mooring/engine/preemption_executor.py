@@ -51,14 +51,13 @@ class PreemptionExecutor:
         scheduler: SchedulerState,
         writer: PodWriter,
         reports: PodStatusReporter,
-        clock: Callable[[], float],
         wake: Callable[[], None],
         ended: Callable[[str, str, float], None] = lambda _preemptor, _result, _seconds: None,
     ) -> None:
         self._scheduler = scheduler
         self._writer = writer
         self._reports = reports
-        self._clock = clock
+        self._clock = scheduler.clock
         self._wake = wake
         self._ended = ended
         self._tasks: set[asyncio.Task[None]] = set()

@@ -10,7 +10,6 @@ Extenders are called beside other attempts. The decision begins anew with their 
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -89,8 +88,6 @@ class ScheduleOne:
         metrics: Metrics,
         settle: Callable[[QueuedPod], bool],
         wake: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
     ) -> None:
         self._scheduler = scheduler
         self._extenders = extenders
@@ -100,8 +97,8 @@ class ScheduleOne:
         self._metrics = metrics
         self._settle = settle
         self._wake = wake
-        self._clock, self._now = clock, now
-        self.attempts = Attempts(scheduler, reports, metrics, clock, now)
+        self._clock, self._now = scheduler.clock, scheduler.now
+        self.attempts = Attempts(scheduler, reports, metrics)
         self.extender_attempts = ExtenderAttempts(extenders, scheduler.cluster, wake)
         self.waits = False
         """Whether the loop waits for the end of a binding."""
@@ -110,7 +107,7 @@ class ScheduleOne:
         self._start = 0
         """The position in the node order at which the next search that samples nodes begins."""
         self._backoffs = GroupBackoffs()
-        self._reservation = GroupReservation(scheduler, self._cache, now)
+        self._reservation = GroupReservation(scheduler, self._cache)
         self._calling = set[tuple[int, str]]()
         """The numbers of groups about which extenders are called, by the profile of the members."""
         self._tasks: set[asyncio.Task[bool]] = set()

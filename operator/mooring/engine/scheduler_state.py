@@ -1,6 +1,7 @@
 """The state of the scheduler that the parts of the engine share."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -115,6 +116,10 @@ class SchedulerState:
     """The paths of pods and the last decisions about them."""
     turn: Turn = field(default_factory=Turn)
     """Whose turn it is to use all this."""
+    clock: Callable[[], float] = time.monotonic
+    """Returns the time that backoffs and the like are counted in, in seconds."""
+    now: Callable[[], float] = time.time
+    """Returns the time of day, in seconds since the epoch."""
 
     def uid_of(self, key: str) -> Uid | None:
         """Return the uid of the pod of this namespace/name, for people who ask by it.

@@ -9,7 +9,6 @@ Everything here runs on the event loop's thread.
 """
 
 import logging
-import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -102,25 +101,17 @@ class _Summary:
 class Shadow:
     """Compares what the profiles in mode Shadow decide with the nodes that pods were bound to.
 
-    `wake` is called when there may be work for `compare`. `clock` is monotonic, `now` is the time
-    since the epoch, both in seconds.
+    `wake` is called when there may be work for `compare`.
     """
 
     def __init__(
-        self,
-        scheduler: SchedulerState,
-        metrics: Metrics,
-        *,
-        wake: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
+        self, scheduler: SchedulerState, metrics: Metrics, wake: Callable[[], None]
     ) -> None:
         self._scheduler = scheduler
         self._metrics = metrics
         self._wake = wake
-        self._clock = clock
-        self._now = now
-        self._what_if = WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes), now=now)
+        self._clock, self._now = scheduler.clock, scheduler.now
+        self._what_if = WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes), now=self._now)
         self._bound: deque[_BoundPod] = deque()
         self._left: OrderedDict[str, None] = OrderedDict()
         """The uids of pods that were pending, and have not been shown bound yet."""

@@ -41,13 +41,13 @@ class Scene:
     """A cluster, a reservation, and groups that wait since time 0."""
 
     def __init__(self, *objects: Raw, percent: int = 100) -> None:
-        self.scheduler: SchedulerState = scheduler_state(*objects)
+        self.scheduler: SchedulerState = scheduler_state(*objects, now=lambda: NOW)
         args = {"reserveAfter": "60s", "reservedNodesPercent": percent}
         config = [{"name": "GangScheduling", "args": args}]
         self.pipeline = put_profile(self.scheduler, pluginConfig=config).pipeline
         state = self.scheduler.state
         cache = ResultCache(state.nodes)
-        self.reservation = GroupReservation(self.scheduler, cache, lambda: NOW)
+        self.reservation = GroupReservation(self.scheduler, cache)
 
     def update(
         self,

@@ -15,9 +15,8 @@ its nodes until then; a pod without a deadline may end at any moment, so it allo
 """
 
 import math
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -62,14 +61,8 @@ class _NotFound(NamedTuple):
 class GroupReservation:
     """The nodes that are reserved for one group; times are seconds on the caller's clock."""
 
-    def __init__(
-        self,
-        scheduler: SchedulerState,
-        cache: ResultCache,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, scheduler: SchedulerState, cache: ResultCache) -> None:
         """Begin without a reservation."""
-        self._wall_clock = wall_clock
         self._until = 0.0
         """When the reservation ends, in seconds since the epoch."""
         self._scheduler = scheduler
@@ -126,7 +119,7 @@ class GroupReservation:
             self._not_found[group] = _NotFound(now, self._cluster.nodes.topology_version)
             return
         self._not_found.pop(group, None)
-        self._group, self._since, self._until = group, now, self._wall_clock() + after
+        self._group, self._since, self._until = group, now, self._scheduler.now() + after
         reserved = [(pod, rows[pod.uid]) for pod in pods if pod.uid in rows]
         self._reserve(group, reserved, self._busy_until(group, reserved))
 
