@@ -222,6 +222,25 @@ async def test_what_comes_while_the_turn_is_handed_over_is_done_soon() -> None:
     assert sorted(notes.done) == ["step0", "told"]
 
 
+async def test_the_turn_ends_though_what_empties_the_inbox_is_cancelled_before_it_begins() -> None:
+    """So all tasks are cancelled when the process ends, which must not wait for ever."""
+    turn, notes = Turn(), Notes()
+
+    def cancel_others(own: object) -> None:
+        for task in asyncio.all_tasks():
+            if task is not own:
+                task.cancel()
+
+    async with asyncio.timeout(1.0):
+        async with turn:
+            delivering = asyncio.create_task(turn.deliver(notes.note("came"), 1, TimeSlices()))
+            await settle()
+            asyncio.get_running_loop().call_soon(cancel_others, asyncio.current_task())
+        await asyncio.wait({delivering})
+        async with turn:
+            assert notes.done == []
+
+
 async def test_a_full_inbox_holds_up_whoever_delivers() -> None:
     turn, notes, slices = Turn(), Notes(), TimeSlices()
 

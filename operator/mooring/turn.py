@@ -57,6 +57,7 @@ class Turn:
             self._end()
             return
         self.holder = asyncio.create_task(self._empty_inbox())
+        self.holder.add_done_callback(self._emptied)  # also if it is cancelled before it begins
         await self.until_free()  # what follows may use the state
 
     async def _take(self) -> None:
@@ -83,20 +84,21 @@ class Turn:
         self._is_taken = False
 
     async def _empty_inbox(self) -> None:
-        """Make all calls that wait, then end the turn, which was somebody else's."""
+        """Make all calls that wait."""
         slices = TimeSlices(clock=self._clock)
-        try:
-            while self._inbox:
-                call, size = self._inbox.popleft()
-                self._bytes -= size
-                try:
-                    await slices.run(call)
-                except Exception:
-                    logger.exception("what was to be done between two attempts failed")
-                await slices.pause()
-        finally:
-            self._is_emptied.set()
-            self._end()
+        while self._inbox:
+            call, size = self._inbox.popleft()
+            self._bytes -= size
+            try:
+                await slices.run(call)
+            except Exception:
+                logger.exception("what was to be done between two attempts failed")
+            await slices.pause()
+
+    def _emptied(self, _: object) -> None:
+        """End the turn that emptied the inbox."""
+        self._is_emptied.set()
+        self._end()
 
     @property
     def is_free(self) -> bool:
