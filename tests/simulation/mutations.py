@@ -161,9 +161,10 @@ MUTATIONS: Final = (
     Mutation(
         "binding-after-the-attempt",
         "a plugin that goes on after its attempt may bind the pod",
-        "engine/at_bind.py",
-        "def _never() -> bool:\n    return False\n",
-        "def _never() -> bool:\n    return True\n",
+        "engine/binding.py",
+        "        if scheduler.at_bind.get(uid) is attempt:\n            del scheduler.at_bind[uid]\n"
+        "        await attempt.end()\n",
+        "        pass\n",
     ),
     Mutation(
         "in-flight-forgotten",
