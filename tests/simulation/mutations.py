@@ -162,8 +162,8 @@ MUTATIONS: Final = (
         "binding-after-the-attempt",
         "a plugin that goes on after its attempt may bind the pod",
         "engine/binding.py",
-        "        if scheduler.at_bind.get(uid) is attempt:\n            del scheduler.at_bind[uid]\n"
-        "        await attempt.end()\n",
+        "        if scheduler.at_bind.get(uid) is attempt:\n"
+        "            del scheduler.at_bind[uid]\n        await attempt.end()\n",
         "        pass\n",
     ),
     Mutation(
