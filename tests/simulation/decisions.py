@@ -100,7 +100,8 @@ class Decisions:
         pods = self._versions(POD, told(identity, POD, at=since), at)
         nodes = self._versions(NODE, told(identity, NODE, at=since), at)
         pending = self._versions(POD, told(identity, POD, "kopf", at=since), at)
-        for other, versions in pods.items():
+        for other in dict.fromkeys((*pods, *self._assumed[identity])):
+            versions = pods.setdefault(other, [])
             versions.extend(self._as_assumed(identity, other, versions, at))
         by_name: dict[str, list[Raw | None]] = defaultdict(list)
         for versions in nodes.values():
@@ -115,17 +116,27 @@ class Decisions:
     ) -> Iterator[Raw | None]:
         """Yield the pod on the node where it may have been assumed at that time.
 
-        If it was assumed before and still is, nothing else counts but that it may have gone.
+        If it was assumed before and still is, nothing else counts but that it may have gone. Until
+        a watch shows it bound, a replica counts it as it was, though it has ended or gone by now:
+        the watch of pods on nodes never shows one that ended before it was bound.
         """
         periods = self._assumed[identity].get(uid) or ()
         last = next((period for period in reversed(periods) if period.since <= at), None)
         if last is None or last.until < at - _TAKES_SECONDS:
             return
         shown = [one for one in versions if one is not None]
-        if last.since < at <= last.until and len(shown) == len(versions):
-            versions.clear()
+        if last.since < at <= last.until:
+            if len(shown) == len(versions):
+                versions.clear()
+            shown = shown or [self._last(uid)]
         for one in shown:
-            yield {**one, "spec": {**one["spec"], "nodeName": last.node}}
+            status = {**(one.get("status") or {}), "phase": "Pending"}
+            yield {**one, "spec": {**one["spec"], "nodeName": last.node}, "status": status}
+
+    def _last(self, uid: str) -> Raw:
+        """Return the pod as it was last."""
+        changes = (c for c in reversed(self._storage.history) if c.resource is POD)
+        return next(c.object for c in changes if c.object["metadata"]["uid"] == uid)
 
     def _versions(self, resource: Resource, since: int, at: float) -> dict[str, list[Raw | None]]:
         """Return by uid what each object was from a version on until a time; None for not there."""
