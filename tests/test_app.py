@@ -360,8 +360,7 @@ async def test_a_profile_that_goes_before_kopf_lists_is_soon_out_of_force(
             await asyncio.Event().wait()
 
     async with electing(cluster, kopf=lambda handlers, *_: DeletedBefore(cluster, handlers)):
-        await until(in_force)
-        await until(lambda: not in_force())
+        await until(lambda: not cluster.profiles and not in_force())
 
 
 async def test_nothing_is_decided_before_all_pods_of_the_beginning_have_come_in() -> None:
