@@ -222,6 +222,19 @@ async def test_what_comes_while_the_turn_is_handed_over_is_done_soon() -> None:
     assert sorted(notes.done) == ["step0", "told"]
 
 
+async def test_what_comes_just_after_the_inbox_was_emptied_is_done_soon() -> None:
+    turn, notes = Turn(), Notes()
+    loop = asyncio.get_running_loop()
+    async with turn:
+        came = partial(loop.call_soon, turn.post, notes.note("later"))
+        delivering = asyncio.create_task(turn.deliver(came, 1, TimeSlices()))
+        await settle()
+    await settle()
+    assert notes.done == ["later"]
+    assert turn.holder is None
+    await delivering
+
+
 async def test_the_turn_ends_though_what_empties_the_inbox_is_cancelled_before_it_begins() -> None:
     """So all tasks are cancelled when the process ends, which must not wait for ever."""
     turn, notes = Turn(), Notes()

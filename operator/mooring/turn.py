@@ -53,11 +53,7 @@ class Turn:
         self.holder = asyncio.current_task()
 
     async def __aexit__(self, *_: object) -> None:
-        if not self._inbox:
-            self._end()
-            return
-        self.holder = asyncio.create_task(self._empty_inbox())
-        self.holder.add_done_callback(self._emptied)  # also if it is cancelled before it begins
+        self._leave()
         await self.until_free()  # what follows may use the state
 
     async def _take(self) -> None:
@@ -95,8 +91,15 @@ class Turn:
                 logger.exception("what was to be done between two attempts failed")
             await slices.pause()
 
-    def _emptied(self, _: object) -> None:
-        """End the turn that emptied the inbox."""
+    def _leave(self, emptied: "asyncio.Task[None] | None" = None) -> None:
+        """End the turn once a task has emptied the inbox, which may get more just after that.
+
+        A process that ends cancels that task, maybe before its first step.
+        """
+        if self._inbox and not (emptied is not None and emptied.cancelled()):
+            self.holder = task = asyncio.create_task(self._empty_inbox())
+            task.add_done_callback(self._leave)
+            return
         self._is_emptied.set()
         self._end()
 
