@@ -232,7 +232,7 @@ class ScheduleOne:
                 self._fail(attempt, attempt.answers.failure)
                 return ()
             if group is None:
-                return self._schedule_pod(attempt, attempt.first)
+                return self._schedule_pod(attempt)
             return self._schedule_group(attempt, group)
         except PodRejected as rejection:  # of a group, another plan is made
             self.attempts.reject(attempt, attempt.first, rejection)
@@ -247,9 +247,9 @@ class ScheduleOne:
             metrics.end_attempt(outer)
         return ()
 
-    def _schedule_pod(self, attempt: Attempt, queued: QueuedPod) -> Sequence[Needed]:
+    def _schedule_pod(self, attempt: Attempt) -> Sequence[Needed]:
         """Choose a node for the pod, and assume it there."""
-        outcome = self._decide_pod(attempt, queued)
+        queued, outcome = attempt.first, self._decide_pod(attempt)
         if isinstance(outcome, Needed):
             return (outcome,)
         if isinstance(outcome, ScheduleResult):
@@ -264,9 +264,9 @@ class ScheduleOne:
         self.attempts.unschedulable(attempt, queued, outcome.diagnosis.plugins, outcome.message)
         return ()
 
-    def _decide_pod(self, attempt: Attempt, queued: QueuedPod) -> Outcome | Needed:
+    def _decide_pod(self, attempt: Attempt) -> Outcome | Needed:
         """Return the node for the pod, or why there is none, or what is needed from extenders."""
-        scheduler, pipeline, pod = self._scheduler, attempt.pipeline, queued.pod
+        scheduler, pipeline, pod = self._scheduler, attempt.pipeline, attempt.first.pod
         answers = None
         if attempt.answers is not None:
             preempts = any(e.preempt_verb for e in interested(pipeline, pod))
@@ -279,7 +279,7 @@ class ScheduleOne:
                 self._slow.pipeline_for(pipeline),
                 scheduler.cluster,
                 self._cache,
-                seed=tie_break_seed(pod.uid, queued.attempts),
+                seed=_seed(attempt),
                 start=self._start,
                 now=self._now(),
                 answers=answers,
