@@ -21,7 +21,7 @@ import replica
 from certificates import insecure
 from controlplane import Access
 from controlplane.access import ADMIN
-from controlplane.client import Client
+from controlplane.client import ApiError, Client
 from controlplane.processes import ProcessGroup, Program
 from controlplane.tls import tls_opener
 
@@ -38,6 +38,7 @@ __all__ = [
     "pod",
     "pods",
     "pods_per_node",
+    "priority_class",
     "profile",
     "ready",
 ]
@@ -205,6 +206,25 @@ def pod(name: str, *, cpu: str = "100m", scheduler: str = "mooring", **fields: A
 def create_pods(client: Client, namespace: str, *created: Raw) -> None:
     for raw in created:
         client.post(f"/api/v1/namespaces/{namespace}/pods", raw)
+
+
+@contextmanager
+def priority_class(client: Client, name: str, value: int) -> Iterator[None]:
+    """Have a PriorityClass, known to the API server's admission, which learns of it by a watch."""
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    client.post(path, {"metadata": {"name": name}, "value": value})
+    tried = pod(f"of-{name}", scheduler="nobody", priorityClassName=name)
+
+    def refusal() -> str:
+        try:
+            client.post("/api/v1/namespaces/default/pods?dryRun=All", tried)
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    eventually(refusal, lambda said: not said, f"PriorityClass {name} in admission")
+    yield
+    client.delete(f"{path}/{name}")
 
 
 def delete_now(client: Client, namespace: str, name: str) -> None:

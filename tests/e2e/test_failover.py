@@ -22,6 +22,7 @@ from e2e.replicas import (
     eventually,
     pod,
     pods,
+    priority_class,
     profile,
     ready,
 )
@@ -38,7 +39,6 @@ PAUSE_SECONDS: Final = 8.0
 BINDING_REQUESTS: Final = re.compile(
     r'^apiserver_request_total\{[^}]*subresource="binding"[^}]*\} (\d+)', re.MULTILINE
 )
-CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 WAITS_FOR_VICTIMS: Final = "not eligible due to a terminating pod on the nominated node."
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/mooring-system/leases/mooring"
 
@@ -71,12 +71,9 @@ def namespace(plane: ControlPlane) -> Iterator[str]:
 @pytest.fixture
 def priorities(client: Client) -> Iterator[tuple[str, str]]:
     """Yield the names of a low and a high PriorityClass."""
-    names = ("failover-low", "failover-high")
-    for value, name in enumerate(names):
-        client.post(CLASSES, {"metadata": {"name": name}, "value": value})
-    yield names
-    for name in names:
-        client.delete(f"{CLASSES}/{name}")
+    low, high = "failover-low", "failover-high"
+    with priority_class(client, low, 0), priority_class(client, high, 1):
+        yield low, high
 
 
 def binding_requests(plane: ControlPlane) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from e2e.conftest import Cluster
 from e2e.node_pool import NodePool
-from e2e.replicas import delete_now, eventually, pods
+from e2e.replicas import delete_now, eventually, pods, priority_class
 
 HIGH = "high-of-nominations"
 
@@ -19,14 +19,10 @@ Raw = dict[str, Any]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def priority_class(cluster: Cluster) -> Iterator[None]:
+def _high(cluster: Cluster) -> Iterator[None]:
     """Have a priority above that of pods without a class."""
-    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
-    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
-    with cluster.access.client() as client:
-        client.post(path, body | {"metadata": {"name": HIGH}})
+    with cluster.access.client() as client, priority_class(client, HIGH, 1000):
         yield
-        client.delete(f"{path}/{HIGH}")
 
 
 class Stage:

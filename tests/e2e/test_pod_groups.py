@@ -31,6 +31,7 @@ from e2e.replicas import (
     eventually,
     messages_of,
     pod,
+    priority_class,
 )
 from mooring.kube.resources import POD_GROUP
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
@@ -40,7 +41,6 @@ from mooring.testing.builders import coscheduling_pod_group, pod_group
 ROOT: Final = Path(__file__).parents[2]
 CRD: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.x-k8s.io"
 RELEASE: Final = chosen_release()
-CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 COSCHEDULING: Final = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups"
 
 Raw = dict[str, Any]
@@ -57,6 +57,13 @@ def plane() -> Iterator[ControlPlane]:
 def client(plane: ControlPlane) -> Iterator[Client]:
     with plane.access.client() as client:
         yield client
+
+
+@pytest.fixture
+def high(client: Client, namespace: str) -> Iterator[str]:
+    """Yield the name of a PriorityClass above that of pods without a class."""
+    with priority_class(client, namespace, 1000):
+        yield namespace
 
 
 @pytest.fixture
@@ -332,7 +339,7 @@ def test_a_minimum_that_cannot_be_used_is_said_to_be_so(client: Client, namespac
 @pytest.mark.pod_groups
 @pytest.mark.usefixtures("scheduler")
 def test_an_urgent_pod_preempts_a_group_that_is_disrupted_as_a_whole_on_all_its_nodes(
-    client: Client, namespace: str
+    client: Client, namespace: str, high: str
 ) -> None:
     """Until 1.36 such a group is no victim of a pod. Its two members are on two nodes."""
     rules = KUBERNETES_RULES[RELEASE.minor]
@@ -340,11 +347,10 @@ def test_an_urgent_pod_preempts_a_group_that_is_disrupted_as_a_whole_on_all_its_
     raw = versioned_pod_group("train", 2, namespace=namespace)
     raw["spec"]["disruptionMode"] = mode
     client.post(RELEASE.pod_groups(namespace), raw)
-    client.post(CLASSES, {"metadata": {"name": namespace}, "value": 1000})
     fields = {**OF_KUBERNETES.fields("train"), "terminationGracePeriodSeconds": 0}
     create_pods(client, namespace, *(pod(f"m{i}", cpu="3", **fields) for i in range(2)))
     eventually(lambda: bound(client, namespace), lambda found: len(found) == 2, "both bound")
-    create_pods(client, namespace, pod("urgent", cpu="3", priorityClassName=namespace))
+    create_pods(client, namespace, pod("urgent", cpu="3", priorityClassName=high))
     if rules.groups_in_pod_preemption:
         eventually(lambda: bound(client, namespace), lambda found: {*found} == {"urgent"}, "urgent")
     else:
@@ -353,27 +359,25 @@ def test_an_urgent_pod_preempts_a_group_that_is_disrupted_as_a_whole_on_all_its_
         assert {*bound(client, namespace)} == {"m0", "m1"}
     for name in {"urgent", *bound(client, namespace)}:  # the nodes are for the next test, too
         delete_now(client, namespace, name)
-    client.delete(f"{CLASSES}/{namespace}")
 
 
 @pytest.mark.pod_groups
 @pytest.mark.usefixtures("scheduler")
 def test_a_pod_that_reserved_nodes_keep_out_and_the_group_say_so_until_it_gets_a_node(
-    client: Client, namespace: str
+    client: Client, namespace: str, high: str
 ) -> None:
     args = {"reserveAfter": "15s", "reservedNodesPercent": 100}
     config = {"pluginConfig": [{"name": "GangScheduling", "args": args}]}
     client.patch(f"{PROFILES}/mooring", {"spec": config})
-    client.post(CLASSES, {"metadata": {"name": namespace}, "value": 1000})
-    high: Raw = {"priorityClassName": namespace, "terminationGracePeriodSeconds": 0}
-    create_pods(client, namespace, *(pod(f"old{i}", cpu="3", **high) for i in range(2)))
+    urgent: Raw = {"priorityClassName": high, "terminationGracePeriodSeconds": 0}
+    create_pods(client, namespace, *(pod(f"old{i}", cpu="3", **urgent) for i in range(2)))
     eventually(lambda: bound(client, namespace), lambda found: len(found) == 2, "full nodes")
     collection = RELEASE.pod_groups(namespace)
     raw = versioned_pod_group("large", 2, namespace=namespace)
-    raw["spec"]["priorityClassName"] = namespace
+    raw["spec"]["priorityClassName"] = high
     client.post(collection, raw)
     fields = OF_KUBERNETES.fields("large")
-    create_pods(client, namespace, *(pod(f"m{i}", cpu="3", **high, **fields) for i in range(2)))
+    create_pods(client, namespace, *(pod(f"m{i}", cpu="3", **urgent, **fields) for i in range(2)))
     says_why = partial(condition, client, f"{collection}/large")
     eventually(says_why, lambda found: "0 of 2 members fit" in found[1], "the cause")
     time.sleep(15)  # what the group must have waited
@@ -396,4 +400,3 @@ def test_a_pod_that_reserved_nodes_keep_out_and_the_group_say_so_until_it_gets_a
     eventually(lambda: bound(client, namespace), lambda found: "small" in found, "its end")
     eventually(reserved, lambda status: status == "False", "the condition")
     client.patch(f"{PROFILES}/mooring", {"spec": {"pluginConfig": None}})
-    client.delete(f"{CLASSES}/{namespace}")

@@ -70,7 +70,7 @@ class Housekeeping:
             self._flush: FLUSH_SECONDS,
             self._expire_nominations: NOMINATION_SECONDS,
             self._report: REPORT_SECONDS,
-            self._scheduler.state.grow_older: OLDER_SECONDS,
+            self._grow_older: OLDER_SECONDS,
         }
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._every(CONFIRMATION_SECONDS, self._settle_overdue))
@@ -89,6 +89,9 @@ class Housekeeping:
 
     def _expire_permits(self) -> None:
         self._scheduler.waiting.expire(self._clock())
+
+    def _grow_older(self) -> None:
+        self._scheduler.state.grow_older()
 
     async def _settle_overdue(self) -> None:
         for pod in self._scheduler.state.overdue(self._clock()):
