@@ -29,6 +29,7 @@ from mooring.pausing import pause
 from mooring.plugins import SHIPPED
 from mooring.state.evictions import OLDER_SECONDS
 from mooring.testing.builders import node, pdb, pod
+from mooring.time_slices import TimeSlices
 from rebalancing_stage import READY
 from relists import replace_all
 from scheduler_states import put_profile, scheduler_state
@@ -122,6 +123,23 @@ async def house(server: ApiServer) -> AsyncIterator[House]:
         async with in_background(made.keeping.run()):
             await made.chores_wait()
             yield made
+
+
+async def test_chores_begin_while_another_task_decides(server: ApiServer) -> None:
+    async with ApiClient(Connection(server.url)) as client:
+        house = House(client)
+
+        def decide() -> None:
+            for _ in range(10):
+                pause()
+
+        async def have_the_turn() -> None:
+            async with house.scheduler_state.turn:
+                await TimeSlices(0.0).run(decide)
+
+        deciding = asyncio.create_task(have_the_turn())
+        async with in_background(house.keeping.run()):
+            await deciding
 
 
 async def test_a_wait_at_permit_ends_when_its_time_is_up(house: House) -> None:
