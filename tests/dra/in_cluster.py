@@ -100,7 +100,7 @@ class InCluster:
         Raises:
             AllocationError: that of the first node with one that is about more than the node.
         """
-        inventory = Inventory(self.view.dynamic_resources.slices, self._rules)
+        inventory = Inventory(self.view.dynamic_resources.slices.all(), self._rules)
         allocator, answers = self._allocator(claims, inventory, Budget()), list[Result]()
         for row in range(len(self.view.nodes)):
             node, answer = self.view.node(row), None
@@ -128,8 +128,8 @@ class InCluster:
         return Allocator(
             [parse_resource_claim(raw) for raw in claims],
             inventory,
-            devices.allocated,
-            devices.device_class,
+            devices.claims.allocated,
+            devices.classes.get,
             selectors or cel_selectors(self._rules, budget),
             self._rules,
             budget,

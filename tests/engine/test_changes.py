@@ -64,10 +64,10 @@ def suggested(*objects: Raw, pod: Raw) -> list[Suggestion]:
     """Return all suggestions, the cheapest first."""
     deciding = Deciding(*objects)
     what_if = WhatIf(deciding.cluster, ResultCache(deciding.state.nodes))
-    before = deciding.cluster.dynamic_resources.claim("default/mine")
+    before = deciding.cluster.dynamic_resources.claims.get("default/mine")
     found = suggestions([parse_pod(pod)], deciding.pipeline, what_if)
     result = sorted(found, key=lambda each: each.cost)
-    assert deciding.cluster.dynamic_resources.claim("default/mine") == before
+    assert deciding.cluster.dynamic_resources.claims.get("default/mine") == before
     return result
 
 

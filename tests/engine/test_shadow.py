@@ -177,7 +177,7 @@ def test_the_devices_that_a_pod_got_with_its_node_are_free_for_the_decision_abou
     beside.bind(using("web"), "small")
     assert beside.results() == {"different": 1}
     assert beside.records()[0]["node"] == "large"
-    assert len(beside.scheduler.cluster.dynamic_resources.allocated.dedicated) == 1
+    assert len(beside.scheduler.cluster.dynamic_resources.claims.allocated.dedicated) == 1
 
 
 def test_the_devices_of_other_pods_are_in_use_for_the_decision() -> None:

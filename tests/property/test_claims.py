@@ -157,7 +157,7 @@ class Claims(RuleBasedStateMachine):
         return Counter(device for devices in held.values() for device in devices)
 
     def in_use(self) -> Counter[str]:
-        books = ClusterView(self.state).dynamic_resources.allocated.dedicated
+        books = ClusterView(self.state).dynamic_resources.claims.allocated.dedicated
         return Counter({device.device: count for device, count in books.items()})
 
     @invariant()
@@ -169,9 +169,9 @@ class Claims(RuleBasedStateMachine):
         view = ClusterView(self.state).dynamic_resources
         for name in ("a", "b"):
             version = self.seen.get(name)
-            claim = view.claim(f"default/{name}")
+            claim = view.claims.get(f"default/{name}")
             assert claim == (version.object(name) if version is not None else None)
-            assert version is None or view.claim_of_uid(version.uid) == claim
+            assert version is None or view.claims.of_uid(version.uid) == claim
 
 
 def allocation(*devices: str) -> Allocation:

@@ -99,7 +99,7 @@ class DeviceTrials(RuleBasedStateMachine):
             parsed = parse_pod(raw)
             undo = assume_and_reserve(parsed, outcome.row, self.deciding.pipeline, self.state)
             self.assumed[name] = parsed, undo
-            self.held[name] = dict(self.cluster.dynamic_resources.held(parsed.uid))
+            self.held[name] = dict(self.cluster.dynamic_resources.claims.held(parsed.uid))
             if written:
                 self.write(name, shown=grouped)
 
@@ -114,7 +114,7 @@ class DeviceTrials(RuleBasedStateMachine):
         """Write the claims that are in flight for the pod; perhaps the watch shows them first."""
         known = self.cluster.dynamic_resources
         for uid, allocation in [*self.held.get(name, {}).items()]:
-            claim = known.claim_of_uid(uid)
+            claim = known.claims.of_uid(uid)
             if claim is None:
                 continue
             if claim.allocation is None:
@@ -162,18 +162,20 @@ class DeviceTrials(RuleBasedStateMachine):
         known, recount = self.cluster.dynamic_resources, AllocatedDevices()
         held = {uid: each for claims in self.held.values() for uid, each in claims.items()}
         for name in USES:
-            assert known.held(uid_of(name)) == self.held.get(name, {})
+            assert known.claims.held(uid_of(name)) == self.held.get(name, {})
         for uid in held.keys() | {raw["metadata"]["uid"] for raw in CLAIMS.values()}:
-            claim = known.claim_of_uid(uid)
+            claim = known.claims.of_uid(uid)
             results = claim.allocation.results if claim and claim.allocation else ()
             recount.put(uid, (*results, *(held[uid].results if uid in held else ())))
-        assert known.allocated.dedicated == recount.dedicated
-        assert known.allocated.shares == recount.shares
-        assert known.allocated.consumed == recount.consumed
+        assert known.claims.allocated.dedicated == recount.dedicated
+        assert known.claims.allocated.shares == recount.shares
+        assert known.claims.allocated.consumed == recount.consumed
 
     @invariant()
     def no_device_has_two_owners(self) -> None:
-        assert max(self.cluster.dynamic_resources.allocated.dedicated.values(), default=0) <= 1
+        assert (
+            max(self.cluster.dynamic_resources.claims.allocated.dedicated.values(), default=0) <= 1
+        )
 
 
 TestDeviceTrials = DeviceTrials.TestCase

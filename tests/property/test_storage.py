@@ -146,17 +146,19 @@ class StorageMachine(RuleBasedStateMachine):
             rows = np.array([row])
             for driver in DRIVERS:
                 expected = {s for s in self.sources_on(name) if s.driver == driver}
-                assert self.cluster.storage.attached(driver, rows).tolist() == [len(expected)]
-                assert self.cluster.storage.attach_limits(driver, rows).tolist() == [
+                assert self.cluster.storage.attachments.counts(driver, rows).tolist() == [
+                    len(expected)
+                ]
+                assert self.cluster.storage.csi_nodes.limits(driver, rows).tolist() == [
                     self.limit(name, driver)
                 ]
         for claim in CLAIMS:
             key = f"default/{claim}"
-            assert self.cluster.storage.claim_in_use(key) is self.is_named(claim)
+            assert self.cluster.storage.users.claim_in_use(key) is self.is_named(claim)
             source = self.source(ClaimVolume(claim, ephemeral=False))
-            assert self.cluster.storage.source(key) == source
+            assert self.cluster.storage.attachable.source(key) == source
         for volume in PROBES:
-            rows_in_conflict = sorted(self.cluster.storage.rows_in_conflict(volume))
+            rows_in_conflict = sorted(self.cluster.storage.users.rows_in_conflict(volume))
             assert rows_in_conflict == sorted(set(self.in_conflict(volume)))
 
     def exists(self, name: str) -> bool:

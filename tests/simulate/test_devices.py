@@ -46,7 +46,7 @@ def test_a_device_that_is_being_allocated_names_the_pod_for_which_it_is() -> Non
     state.assume(parse_pod(pod("web")), state.nodes.row_of["a"])
     allocation = parse_resource_claim(device_claim(allocation=allocated("d0", node="a"))).allocation
     assert allocation is not None
-    claim = ClusterView(state).dynamic_resources.claim("default/c")
+    claim = ClusterView(state).dynamic_resources.claims.get("default/c")
     assert claim is not None
     state.hold_claims(uid_of("web"), {claim.uid: allocation})
     (held,) = devices(state)

@@ -348,7 +348,7 @@ MUTATIONS: Final = (
         "attachments-unlimited",
         "a node gets more volumes than its driver can attach",
         "plugins/node_volume_limits.py",
-        "fits &= (new == 0) | (total <= storage.attach_limits(driver, rows))",
+        "fits &= (new == 0) | (total <= storage.csi_nodes.limits(driver, rows))",
         "fits &= total >= 0",
     ),
     Mutation(

@@ -134,7 +134,7 @@ def _missing_classes(pod: Pod, cluster: ClusterView) -> Iterator[str]:
     classes = cluster.objects(Kind.STORAGE_CLASS)
     names = (volume.claim for volume in pod.volumes if isinstance(volume, ClaimVolume))
     for name in islice(names, _MOST_LOOKED_UP):
-        claim = cluster.storage.claim(f"{pod.namespace}/{name}")
+        claim = cluster.storage.volumes.claim(f"{pod.namespace}/{name}")
         if claim is None or claim.bound or not claim.storage_class:
             continue
         if claim.storage_class not in classes:

@@ -270,10 +270,10 @@ def _waiting(pod: Pod, cluster: ClusterView) -> Iterator[tuple[str, ResourceClai
     seen, known = set[str](), cluster.dynamic_resources
     for entry in pod.spec.resource_claims:
         name = entry.claim or pod.claim_names.get(entry.name)
-        claim = known.claim(f"{pod.namespace}/{name}") if name else None
+        claim = known.claims.get(f"{pod.namespace}/{name}") if name else None
         if claim is None or claim.uid in seen or claim.deleting:
             continue
-        if claim.allocation is None and known.in_flight(claim.uid) is None:
+        if claim.allocation is None and known.claims.in_flight(claim.uid) is None:
             seen.add(claim.uid)
             yield entry.name, claim
 
@@ -302,7 +302,7 @@ def _parts(wanted: ExactRequest, where: str) -> Iterator[tuple[str, str | None]]
 def _device_taints(cluster: ClusterView) -> Sequence[Taint]:
     """Return the taints that keep claims from the most devices."""
     counts = Counter[Taint]()
-    for each in cluster.dynamic_resources.slices:
+    for each in cluster.dynamic_resources.slices.all():
         for device in each.devices:
             if device.taints:
                 counts.update(filter(_is_hard, device.taints))

@@ -225,7 +225,7 @@ class _Suggestions:
         if self._group is None:
             with self._what_if.trial(without) as trial:
                 for change in filter(attrgetter("claim"), changes):
-                    claim = self._cluster.dynamic_resources.claim_of_uid(change.claim)
+                    claim = self._cluster.dynamic_resources.claims.of_uid(change.claim)
                     if claim is None:
                         return np.zeros(0, np.int64)
                     trial.ask(claim.uid, change.ask(claim.spec))
@@ -466,7 +466,7 @@ class _Suggestions:
         if len(slots) and int(columns.rows[slots[0]]) in self._short_of_devices:
             pods = [columns.pods[slot] for slot in slots.tolist()]
             uids = [pod.uid for pod in pods if pod is not None]
-            holds = [bool(known.held(uid) or known.reserved_for(uid)) for uid in uids]
+            holds = [bool(known.claims.held(uid) or known.claims.reserved_for(uid)) for uid in uids]
             relief += np.array(holds) * (1 + len(self._requested))
         return relief
 

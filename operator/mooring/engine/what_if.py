@@ -133,7 +133,7 @@ class WhatIf:
             trial.hold_claims(added.pod.uid, added.allocations)
         assign_devices(added.pipeline.reserve, added.pod, row)
         if added.allocations is None:
-            added.allocations = self.cluster.dynamic_resources.held(added.pod.uid)
+            added.allocations = self.cluster.dynamic_resources.claims.held(added.pod.uid)
 
     def _row_for(self, pod: Pod, node: str) -> int | None:
         """Return the row of the node of this name; None if it has gone, or the pod has a node."""

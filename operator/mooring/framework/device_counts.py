@@ -48,9 +48,9 @@ class DeviceCounts:
             return None
         devices = self._cluster.dynamic_resources
         return (
-            devices.classes_version,
-            devices.slices_version,
-            devices.allocated.version,
+            devices.classes.version,
+            devices.slices.version,
+            devices.claims.allocated.version,
             self._cluster.nodes.topology_version,
         )
 
@@ -121,14 +121,14 @@ class _Counts:
             for found in self._slices.values():
                 found.locate(cluster)
                 self._count(found, 1)
-        if self._slices_version != devices.slices_version:
+        if self._slices_version != devices.slices.version:
             self._take_over(cluster)
-        changed = devices.allocated.changed_since(self._devices_version)
-        dedicated, shares = devices.allocated.dedicated, devices.allocated.shares
+        changed = devices.claims.allocated.changed_since(self._devices_version)
+        dedicated, shares = devices.claims.allocated.dedicated, devices.claims.allocated.shares
         for device in {*self._in_use, *dedicated, *shares} if changed is None else changed:
             self._use(device, in_use=device in dedicated or device in shares)
-        self._slices_version, self._topology = devices.slices_version, topology
-        self._devices_version = devices.allocated.version
+        self._slices_version, self._topology = devices.slices.version, topology
+        self._devices_version = devices.claims.allocated.version
 
     def _clear(self, rows: int) -> None:
         self.offered: IntArray = np.zeros(rows, np.int64)
@@ -137,7 +137,7 @@ class _Counts:
 
     def _take_over(self, cluster: ClusterView) -> None:
         """Count the slices that have changed."""
-        current = {each.name: each for each in cluster.dynamic_resources.slices}
+        current = {each.name: each for each in cluster.dynamic_resources.slices.all()}
         for name, found in [*self._slices.items()]:
             if current.get(name) is not found.slice:
                 self._count(self._slices.pop(name), -1)

@@ -22,7 +22,7 @@ class ClassesOfResources:
         """Return the class that stands for the resource; None if there is none."""
         if "/" not in resource or not self._known:
             return None
-        return self._devices.class_of_resource(resource)
+        return self._devices.classes.of_resource(resource)
 
     def has(self, resource: str) -> bool:
         """Return whether a class stands for the resource."""

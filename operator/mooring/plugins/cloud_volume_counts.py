@@ -24,7 +24,7 @@ from mooring.model.volumes import CSI_DRIVERS, ClaimVolume, Disk, DiskKind
 from mooring.policy.legacy_args import VolumeCountArgs
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.storage.storage import StorageView
+from mooring.state.storage.storage import Storage
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["AzureDiskVolumeCount", "EBSVolumeCount", "GCEPDVolumeCount"]
@@ -39,7 +39,7 @@ class _CloudDisks:
     """The pod's disks of the cloud."""
 
     disks: tuple[CSISource, ...]
-    storage: StorageView
+    storage: Storage
 
 
 class _VolumeCount:
@@ -78,17 +78,17 @@ class _VolumeCount:
             if isinstance(volume, Disk):
                 found.add(csi_source(volume, {}))
             elif isinstance(volume, ClaimVolume):
-                found.add(storage.source(f"{pod.namespace}/{volume.claim}"))
+                found.add(storage.attachable.source(f"{pod.namespace}/{volume.claim}"))
         disks = tuple(disk for disk in found if disk is not None and disk.driver == self._driver)
         return _CloudDisks(disks, storage) if disks else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _CloudDisks) -> BoolArray:
         """Return True where attached and new disks together are within the limit."""
         rows, storage = nodes.rows, wanted.storage
-        total = storage.attached(self._driver, rows) + len(wanted.disks)
+        total = storage.attachments.counts(self._driver, rows) + len(wanted.disks)
         for disk in wanted.disks:
-            total -= np.isin(rows, list(storage.rows_using(disk)))
-        return (total <= self._limits(nodes)) | storage.migrated(self.plugin, rows)
+            total -= np.isin(rows, list(storage.attachments.rows_using(disk)))
+        return (total <= self._limits(nodes)) | storage.csi_nodes.migrated(self.plugin, rows)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: _CloudDisks) -> Explanation:
         """Return one reason; evicting pods can help, because their disks are detached."""

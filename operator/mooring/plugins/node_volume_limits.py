@@ -18,7 +18,7 @@ from mooring.model.storage import CSISource, PersistentVolumeClaim
 from mooring.model.volumes import CSI_DRIVERS, ClaimVolume, Disk, PodVolume
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.storage.storage import StorageView
+from mooring.state.storage.storage import Storage
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["NodeVolumeLimits"]
@@ -102,11 +102,11 @@ class NodeVolumeLimits:
         fits = np.full(len(nodes), wanted.missing is None)
         storage, rows = self._cluster.storage, nodes.rows
         for driver in wanted.required:
-            fits &= ~storage.lacks_driver(wanted.volumes[driver], driver, rows)
+            fits &= ~storage.csi_nodes.lacks_driver(wanted.volumes[driver], driver, rows)
         for driver, volumes in wanted.volumes.items():
             new = _new(volumes, rows, storage)
-            total = storage.attached(driver, rows) + new
-            fits &= (new == 0) | (total <= storage.attach_limits(driver, rows))
+            total = storage.attachments.counts(driver, rows) + new
+            fits &= (new == 0) | (total <= storage.csi_nodes.limits(driver, rows))
         return fits
 
     def explain(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> Explanation:
@@ -121,7 +121,10 @@ class NodeVolumeLimits:
         storage, undecided = self._cluster.storage, np.ones(len(nodes), np.bool_)
         masks: list[tuple[str, BoolArray]] = []
         for driver in wanted.required:
-            lacking = storage.lacks_driver(wanted.volumes[driver], driver, nodes.rows) & undecided
+            lacking = (
+                storage.csi_nodes.lacks_driver(wanted.volumes[driver], driver, nodes.rows)
+                & undecided
+            )
             masks.append((_NOT_INSTALLED.format(driver), lacking))
             undecided &= ~lacking
         masks.append((_FULL, undecided))
@@ -162,30 +165,30 @@ class NodeVolumeLimits:
                 return QueueingHint.QUEUE
 
 
-def _sources(pod: Pod, storage: StorageView) -> set[CSISource]:
+def _sources(pod: Pod, storage: Storage) -> set[CSISource]:
     """Return the volumes of a pod that CSI drivers attach."""
     sources: set[CSISource | None] = set()
     for volume in pod.volumes:
         if isinstance(volume, Disk):
             sources.add(csi_source(volume, {}))
         elif isinstance(volume, ClaimVolume):
-            sources.add(storage.source(f"{pod.namespace}/{volume.claim}"))
+            sources.add(storage.attachable.source(f"{pod.namespace}/{volume.claim}"))
     return {source for source in sources if source is not None}
 
 
-def _have_one_in_common(pod: Pod, other: Pod, storage: StorageView) -> bool:
+def _have_one_in_common(pod: Pod, other: Pod, storage: Storage) -> bool:
     """Return whether drivers attach some volume for both pods."""
     return not _sources(pod, storage).isdisjoint(_sources(other, storage))
 
 
-def _new(volumes: Sequence[CSISource], rows: IntArray, storage: StorageView) -> IntArray:
+def _new(volumes: Sequence[CSISource], rows: IntArray, storage: Storage) -> IntArray:
     """Return int64[rows]: how many of the volumes no pod on the row uses yet.
 
     A volume that only a VolumeAttachment shows on a node counts twice there, as in kube-scheduler.
     """
     new = np.full(len(rows), len(volumes), np.int64)
     for volume in volumes:
-        used = storage.rows_using(volume)
+        used = storage.attachments.rows_using(volume)
         if used:
             new -= np.isin(rows, list(used))
     return new

@@ -74,12 +74,12 @@ class VolumeRestrictions:
             if "ReadWriteOncePod" in claim.access_modes:
                 once.append(key)
         disks = tuple(filter(is_restricted, pod.volumes))
-        taken = any(map(cluster.storage.claim_in_use, once))
+        taken = any(map(cluster.storage.users.claim_in_use, once))
         return _ExclusiveVolumes(disks, tuple(once)) if disks or taken else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, wanted: _ExclusiveVolumes) -> BoolArray:
         """Return False where a disk is in use, and for all nodes if a claim is in use."""
-        if any(map(self._cluster.storage.claim_in_use, wanted.claims)):
+        if any(map(self._cluster.storage.users.claim_in_use, wanted.claims)):
             return np.zeros(len(nodes), np.bool_)
         return ~self._conflicts(nodes, wanted)
 
@@ -108,7 +108,7 @@ class VolumeRestrictions:
     def _conflicts(self, nodes: NodeView, wanted: _ExclusiveVolumes) -> BoolArray:
         """Return True where a pod uses one of the disks in conflict."""
         storage = self._cluster.storage
-        rows = {row for disk in wanted.disks for row in storage.rows_in_conflict(disk)}
+        rows = {row for disk in wanted.disks for row in storage.users.rows_in_conflict(disk)}
         return np.isin(nodes.rows, list(rows))
 
 

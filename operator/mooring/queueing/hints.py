@@ -57,12 +57,12 @@ class QueueingHints:
         lack.
         """
         devices = self._cluster.dynamic_resources
-        if pod.spec.containers and devices.extended_resource_claims(pod):
+        if pod.spec.containers and devices.claims.for_extended_resources(pod):
             return pod.uid
-        known = devices.claims_named_by(pod)
+        known = devices.claims.named_by(pod)
         if not any(claim.allocation for claim in known):
             return tuple(claim.spec.asked for claim in known)
-        if devices.reserved_for(pod.uid) or any(c.controller_uid == pod.uid for c in known):
+        if devices.claims.reserved_for(pod.uid) or any(c.controller_uid == pod.uid for c in known):
             return pod.uid
         return tuple(claim.uid for claim in known)
 

@@ -80,9 +80,9 @@ class Devices:
 
     def __init__(self, cluster: ClusterView, *, classes: bool) -> None:
         self._cluster = cluster
-        self._known = cluster.dynamic_resources
+        self._claims = cluster.dynamic_resources.claims
         self._rules = cluster.kubernetes
-        self._inventory = Inventory(self._known.slices, self._rules)
+        self._inventory = Inventory(cluster.dynamic_resources.slices.all(), self._rules)
         self._selectors = cel_selectors(self._rules)
         found = cluster.objects(Kind.DEVICE_CLASS) if classes else {}
         self._classes = [found[name] for name in sorted(found)]
@@ -133,24 +133,24 @@ class Devices:
             tuple(taints),
             {name: _text(value) for name, value in device.attributes.items()},
             dict(self._capacity(device, key)),
-            tuple(self._holder(claim, key) for claim in self._known.users(key)),
+            tuple(self._holder(claim, key) for claim in self._claims.users(key)),
         )
 
     def _state(self, pool: Pool, device: Device, key: DeviceId, *, tainted: bool) -> str:
         if not pool.usable:
             return _INCOMPLETE if pool.incomplete else _INVALID
-        if key in self._known.allocated.dedicated:
+        if key in self._claims.allocated.dedicated:
             return IN_USE
         if tainted:
             return _TAINTED
-        if key in self._known.allocated.shares:
+        if key in self._claims.allocated.shares:
             return _SHARED
         if device.consumes and not self._counters.fit(pool, device):
             return _NO_COUNTERS
         return FREE
 
     def _is_in_use(self, key: DeviceId) -> bool:
-        used = self._known.allocated
+        used = self._claims.allocated
         return key in used.dedicated or key in used.shares or key in used.consumed
 
     def _classes_of(self, device: Device, key: DeviceId) -> Iterator[str]:
@@ -165,7 +165,7 @@ class Devices:
     def _capacity(
         self, device: Device, key: DeviceId
     ) -> Iterator[tuple[str, tuple[str, str | None]]]:
-        consumed = self._known.allocated.consumed.get(key)
+        consumed = self._claims.allocated.consumed.get(key)
         for name, capacity in device.capacity.items():
             used = None
             if consumed is not None:
@@ -174,14 +174,14 @@ class Devices:
 
     def _holder(self, claim: ResourceClaim, key: DeviceId) -> Holder:
         """Return the claim with the pods that it is reserved for, or is being allocated for."""
-        allocation = claim.allocation or self._known.in_flight(claim.uid)
+        allocation = claim.allocation or self._claims.in_flight(claim.uid)
         results = allocation.results if allocation is not None else ()
         pods = dict.fromkeys(
             f"{claim.namespace}/{each.name}"
             for each in claim.reserved_for
             if (each.group, each.resource) == ("", "pods")
         )
-        for uid in self._known.holders(claim.uid):
+        for uid in self._claims.holders(claim.uid):
             placed = self._cluster.pod(uid)
             if placed is not None:
                 pods[placed.pod.key] = None

@@ -40,7 +40,7 @@ from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.pausing import pause
 from mooring.state.devices.cards import Cards
 from mooring.state.devices.devices import Devices
-from mooring.state.dynamic_resources.dynamic_resources import DynamicResourcesWriter
+from mooring.state.dynamic_resources.dynamic_resources import DynamicResources
 from mooring.state.evictions import Evictions, EvictionsWriter
 from mooring.state.nodes import NodeTable
 from mooring.state.nominations import Nominations, NominationsWriter
@@ -73,7 +73,7 @@ class ClusterState:
         self.default_selector = DefaultSelectors(self.objects)
         self.storage = Storage(self.nodes, self.objects)
         self.devices = Devices(self.nodes, self.pods)
-        self.dynamic_resources = DynamicResourcesWriter(self.objects)
+        self.dynamic_resources = DynamicResources(self.objects)
         self._pod_groups = PodGroupsWriter(self.pods)
         self.pod_groups: PodGroups = self._pod_groups
         self._pod_columns = MutablePodColumns(self.pods)

@@ -16,14 +16,14 @@ from mooring.model.pod import Pod, Uid
 from mooring.model.workloads import Service
 from mooring.state.cluster import ClusterState, Trial
 from mooring.state.columns import ChangeLog, IntArray
-from mooring.state.dynamic_resources.dynamic_resources import DynamicResourcesView
+from mooring.state.dynamic_resources.dynamic_resources import DynamicResources
 from mooring.state.evictions import Evictions
 from mooring.state.labels import Domains
 from mooring.state.nominations import Nominations
 from mooring.state.pod_columns import PodColumns
 from mooring.state.pod_groups import PodGroups
 from mooring.state.pods import PlacedPod
-from mooring.state.storage.storage import StorageView
+from mooring.state.storage.storage import Storage
 from mooring.state.topology.domain_counts import CountArray, DomainCounts
 from mooring.state.topology.equivalent_pods import Role
 from mooring.state.topology.selection import Selection
@@ -220,14 +220,14 @@ class ClusterView:
         return self._state.objects.known_namespace_labels(name)
 
     @property
-    def storage(self) -> StorageView:
-        """Volumes and claims, who uses them, and where they can be attached."""
-        return StorageView(self._state.storage)
+    def storage(self) -> Storage:
+        """Volumes and claims, who uses them, and where they can be attached; only to be read."""
+        return self._state.storage
 
     @property
-    def dynamic_resources(self) -> DynamicResourcesView:
-        """Claims for devices, slices and classes, and which devices are in use."""
-        return DynamicResourcesView(self._state.dynamic_resources)
+    def dynamic_resources(self) -> DynamicResources:
+        """Claims for devices, slices and classes, and devices in use; only to be read."""
+        return self._state.dynamic_resources
 
     def counts(self, pods: Selection, key: str) -> DomainCounts:
         """Count the selected placed pods per value of a node label, or per node (EACH_NODE).

@@ -97,14 +97,14 @@ def member(number: int, claim: str | None = None, **fields: Any) -> Raw:
 
 
 def in_use(engine: Engine) -> list[str]:
-    books = engine.scheduler_state.cluster.dynamic_resources.allocated
+    books = engine.scheduler_state.cluster.dynamic_resources.claims.allocated
     return sorted(device.device for device in books.dedicated)
 
 
 def in_flight(engine: Engine, number: int) -> bool:
     """Return whether anything is in flight for the member."""
     devices = engine.scheduler_state.cluster.dynamic_resources
-    return bool(devices.held(uid_of(f"g-{number}")))
+    return bool(devices.claims.held(uid_of(f"g-{number}")))
 
 
 async def test_a_group_that_needs_more_devices_than_are_free_is_told_so_and_holds_none(

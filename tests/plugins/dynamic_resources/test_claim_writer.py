@@ -38,7 +38,7 @@ class Server:
         return parse_resource_claim(self.api.objects[KEY])
 
     def known(self, state: ClusterState) -> ResourceClaim:
-        claim = ClusterView(state).dynamic_resources.claim("default/claim")
+        claim = ClusterView(state).dynamic_resources.claims.get("default/claim")
         assert claim is not None
         return claim
 
@@ -60,7 +60,7 @@ async def test_the_second_of_two_members_adds_its_reservation_to_the_firsts_allo
     )
     assert [each.uid for each in server.claim.reserved_for] == [WEB.uid, DB.uid]
     assert server.known(state) == server.claim
-    assert ClusterView(state).dynamic_resources.in_flight(first.uid) is None
+    assert ClusterView(state).dynamic_resources.claims.in_flight(first.uid) is None
 
 
 async def test_of_two_replicas_only_one_allocates_the_claim() -> None:
@@ -132,6 +132,6 @@ async def test_an_answer_that_cannot_be_read_frees_no_device() -> None:
     with pytest.raises(PluginError, match=r"a claim cannot be read: ResourceClaim default/claim"):
         await writer.reserve(WEB, first, of("d0"), is_new=True)
     await writer.unreserve(WEB, [first], WEB.uid)
-    in_use = ClusterView(state).dynamic_resources.allocated.dedicated
+    in_use = ClusterView(state).dynamic_resources.claims.allocated.dedicated
     assert [device.device for device in in_use] == ["d0"]
     assert "reservedFor" not in server.api.objects[KEY]["status"]

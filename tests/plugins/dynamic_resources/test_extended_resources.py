@@ -459,7 +459,7 @@ class Attempt:
 
     @property
     def in_use(self) -> list[str]:
-        books = ClusterView(self.state).dynamic_resources.allocated
+        books = ClusterView(self.state).dynamic_resources.claims.allocated
         return sorted(each.device for each in books.dedicated)
 
 
@@ -484,7 +484,7 @@ async def test_pre_bind_creates_the_claim_then_allocates_it_then_sets_the_pods_s
         ("container-0-request-0", "a1"),
     ]
     assert attempt.in_use == ["a0", "a1"]
-    assert ClusterView(attempt.state).dynamic_resources.held(attempt.pod.uid) == {}
+    assert ClusterView(attempt.state).dynamic_resources.claims.held(attempt.pod.uid) == {}
 
 
 async def test_a_claim_that_cannot_be_created_is_counted() -> None:

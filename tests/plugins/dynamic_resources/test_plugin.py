@@ -302,7 +302,7 @@ def reserve(plugin: DynamicResources, state: ClusterState, raw: Raw, on: str) ->
 
 
 def in_use(state: ClusterState) -> list[str]:
-    books = ClusterView(state).dynamic_resources.allocated
+    books = ClusterView(state).dynamic_resources.claims.allocated
     return sorted(each.device for each in books.dedicated)
 
 
@@ -373,7 +373,7 @@ class Attempt:
         return parse_resource_claim(self.api.objects["resourceclaims", f"default/{name}"])
 
     def known(self, name: str = "claim") -> ResourceClaim | None:
-        return ClusterView(self.state).dynamic_resources.claim(f"default/{name}")
+        return ClusterView(self.state).dynamic_resources.claims.get(f"default/{name}")
 
     def change(self, name: str = "claim", **status: Any) -> None:
         """Have somebody else write the status of the claim."""
@@ -415,7 +415,7 @@ async def test_pre_bind_writes_the_finalizer_then_devices_and_reservation() -> N
     assert status["allocation"]["allocationTimestamp"] == "2026-01-01T00:00:00Z"
     assert devices_of(attempt.written()) == ["a0"]
     assert attempt.known() == attempt.written()
-    assert ClusterView(attempt.state).dynamic_resources.held(attempt.pod.uid) == {}
+    assert ClusterView(attempt.state).dynamic_resources.claims.held(attempt.pod.uid) == {}
 
 
 async def test_claims_are_written_in_the_pods_order_and_only_where_that_is_needed() -> None:

@@ -84,9 +84,9 @@ class Binding:
         volumes = sorted(self.cluster.objects(Kind.PERSISTENT_VOLUME))
         claims = sorted(self.cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM))
         return (
-            [storage.volume(name) for name in volumes],
-            [storage.claim(key) for key in claims],
-            [volume.name for volume in storage.available("static").items],
+            [storage.volumes.volume(name) for name in volumes],
+            [storage.volumes.claim(key) for key in claims],
+            [volume.name for volume in storage.volumes.available("static").items],
         )
 
     def _versioned(self, raw: Raw, number: int) -> Raw:

@@ -13,7 +13,7 @@ from mooring.model.resource_claims import (
 )
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
-from mooring.state.dynamic_resources.dynamic_resources import DynamicResourcesView
+from mooring.state.dynamic_resources.dynamic_resources import DynamicResources
 from mooring.testing.builders import cluster, node, pod, uid_of
 from mooring.testing.device_builders import allocated, device_claim
 
@@ -32,16 +32,16 @@ def of(*devices: str) -> Allocation:
     return allocation
 
 
-def view(state: ClusterState) -> DynamicResourcesView:
+def view(state: ClusterState) -> DynamicResources:
     return ClusterView(state).dynamic_resources
 
 
 def in_use(state: ClusterState) -> list[str]:
-    return sorted(each.device for each in view(state).allocated.dedicated)
+    return sorted(each.device for each in view(state).claims.allocated.dedicated)
 
 
 def known(state: ClusterState) -> ResourceClaim:
-    claim = view(state).claim(KEY)
+    claim = view(state).claims.get(KEY)
     assert claim is not None
     return claim
 
@@ -58,13 +58,13 @@ def test_devices_in_flight_are_in_use_until_all_pods_release_them() -> None:
     uid = known(state).uid
     state.hold_claims(WEB.uid, {uid: of("d0")})
     state.hold_claims(DB.uid, {uid: of("d1")})
-    assert view(state).in_flight(uid) == of("d0")
-    assert view(state).holders(uid) == (WEB.uid, DB.uid)
+    assert view(state).claims.in_flight(uid) == of("d0")
+    assert view(state).claims.holders(uid) == (WEB.uid, DB.uid)
     assert (in_use(state), known(state).allocation) == (["d0"], None)
     state.release_claims(WEB.uid)
-    assert (in_use(state), view(state).held(DB.uid)) == (["d0"], {uid: of("d0")})
+    assert (in_use(state), view(state).claims.held(DB.uid)) == (["d0"], {uid: of("d0")})
     state.release_claims(DB.uid, [uid])
-    assert (in_use(state), view(state).in_flight(uid)) == ([], None)
+    assert (in_use(state), view(state).claims.in_flight(uid)) == ([], None)
 
 
 def test_a_forgotten_pod_holds_nothing() -> None:
@@ -156,9 +156,9 @@ def test_an_assumption_ends_with_its_claim_also_if_the_name_returns() -> None:
     other["metadata"]["uid"] = "another"
     state.put(Kind.RESOURCE_CLAIM, KEY, parse_resource_claim(other))
     assert (known(state).uid, in_use(state)) == ("another", [])
-    assert view(state).claim_of_uid(answer_uid()) is None
+    assert view(state).claims.of_uid(answer_uid()) is None
     state.delete(Kind.RESOURCE_CLAIM, KEY)
-    assert (view(state).claim(KEY), in_use(state)) == (None, [])
+    assert (view(state).claims.get(KEY), in_use(state)) == (None, [])
 
 
 def answer_uid() -> str:
@@ -186,10 +186,10 @@ def test_an_assumed_claim_is_an_event_at_once_and_its_deallocation_another() -> 
 
 def test_the_claims_of_a_consumer_are_found() -> None:
     state = cluster(device_claim(allocation=allocated("d0"), reserved_for=["web"]))
-    assert view(state).reserved_for(WEB.uid) == [known(state)]
+    assert view(state).claims.reserved_for(WEB.uid) == [known(state)]
     show(state, version=2, allocation=allocated("d0"), reserved_for=["db"])
-    assert view(state).reserved_for(WEB.uid) == []
-    assert view(state).reserved_for(uid_of("db")) == [known(state)]
+    assert view(state).claims.reserved_for(WEB.uid) == []
+    assert view(state).claims.reserved_for(uid_of("db")) == [known(state)]
 
 
 def placed(*reserved_for: str) -> tuple[ClusterState, Pod]:
@@ -235,15 +235,15 @@ def test_a_claim_that_another_pod_uses_is_free_when_both_are_removed() -> None:
 def test_in_a_trial_a_claim_without_devices_may_ask_for_something_else() -> None:
     state = cluster(UNALLOCATED, node("a"), device_claim("taken", allocation=allocated("d0")))
     before, nothing = known(state), ClaimSpec((), (), ())
-    taken = view(state).claim("default/taken")
+    taken = view(state).claims.get("default/taken")
     assert taken is not None
     with state.trial() as trial:
         trial.ask(before.uid, before.spec)
         trial.ask(before.uid, nothing)
         trial.ask(taken.uid, nothing)
         assert known(state) == replace(before, spec=nothing)
-        assert view(state).claim_of_uid(before.uid) == replace(before, spec=nothing)
-        assert view(state).claim("default/taken") == taken
+        assert view(state).claims.of_uid(before.uid) == replace(before, spec=nothing)
+        assert view(state).claims.get("default/taken") == taken
     assert known(state) is before
 
 
@@ -254,11 +254,11 @@ def test_a_trial_frees_what_is_in_flight_for_an_assumed_pod() -> None:
     state.hold_claims(WEB.uid, {uid: of("d0")})
     with state.trial(frees_claims=True) as trial:
         trial.remove(WEB.uid)
-        assert (in_use(state), view(state).in_flight(uid)) == ([], None)
+        assert (in_use(state), view(state).claims.in_flight(uid)) == ([], None)
         trial.add(WEB, state.nodes.row_of["n1"])
         state.hold_claims(WEB.uid, {uid: of("d1")})
         assert in_use(state) == ["d1"]
-    assert (in_use(state), view(state).held(WEB.uid)) == (["d0"], {uid: of("d0")})
+    assert (in_use(state), view(state).claims.held(WEB.uid)) == (["d0"], {uid: of("d0")})
 
 
 def test_what_a_pod_that_a_trial_added_holds_is_released() -> None:
@@ -281,9 +281,12 @@ def test_claims_are_settled_for_a_pod_that_a_simulation_places() -> None:
     web = parse_pod(pod("web", spec={"resourceClaims": named}))
     state.hold_claims(web.uid, {known(state).uid: of("d0")})
     state.settle_claims(web)
-    assert (known(state).allocation, view(state).held(web.uid)) == (of("d0"), {})
-    assert view(state).reserved_for(web.uid) == [known(state), view(state).claim("default/shared")]
-    assert len(view(state).reserved_for(DB.uid)) == 1
+    assert (known(state).allocation, view(state).claims.held(web.uid)) == (of("d0"), {})
+    assert view(state).claims.reserved_for(web.uid) == [
+        known(state),
+        view(state).claims.get("default/shared"),
+    ]
+    assert len(view(state).claims.reserved_for(DB.uid)) == 1
     assert in_use(state) == ["d0", "d1"]
 
 
@@ -304,19 +307,19 @@ def test_the_claims_for_a_pods_extended_resources_are_known_by_the_pod() -> None
     raw = device_claim(owner="web")
     raw["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
     state = cluster(raw, device_claim("other", owner="web"))
-    assert view(state).extended_resource_claims(WEB) == [known(state)]
-    assert view(state).extended_resource_claims(DB) == []
+    assert view(state).claims.for_extended_resources(WEB) == [known(state)]
+    assert view(state).claims.for_extended_resources(DB) == []
     state.delete(Kind.RESOURCE_CLAIM, KEY)
-    assert view(state).extended_resource_claims(WEB) == []
+    assert view(state).claims.for_extended_resources(WEB) == []
 
 
 def test_a_simulation_creates_the_claim_for_a_pods_extended_resources() -> None:
     state = cluster()
     state.hold_claims(WEB.uid, {"not-created": of("d0")})
     state.settle_claims(WEB)
-    [made] = view(state).extended_resource_claims(WEB)
-    assert (made.allocation, view(state).reserved_for(WEB.uid)) == (of("d0"), [made])
-    assert (in_use(state), view(state).held(WEB.uid)) == (["d0"], {})
+    [made] = view(state).claims.for_extended_resources(WEB)
+    assert (made.allocation, view(state).claims.reserved_for(WEB.uid)) == (of("d0"), [made])
+    assert (in_use(state), view(state).claims.held(WEB.uid)) == (["d0"], {})
 
 
 def test_a_trial_that_frees_claims_leaves_no_claim_for_extended_resources() -> None:
@@ -325,5 +328,5 @@ def test_a_trial_that_frees_claims_leaves_no_claim_for_extended_resources() -> N
     state = cluster(node("n1"), pod("web", node="n1"), raw)
     with state.trial(frees_claims=True) as trial:
         trial.remove(WEB.uid)
-        assert view(state).extended_resource_claims(WEB) == []
-    assert view(state).extended_resource_claims(WEB) == [known(state)]
+        assert view(state).claims.for_extended_resources(WEB) == []
+    assert view(state).claims.for_extended_resources(WEB) == [known(state)]

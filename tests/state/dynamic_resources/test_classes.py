@@ -9,7 +9,7 @@ GPU = "example.com/gpu"
 
 
 def class_of(state: ClusterState, resource: str) -> str | None:
-    found = ClusterView(state).dynamic_resources.class_of_resource(resource)
+    found = ClusterView(state).dynamic_resources.classes.of_resource(resource)
     return found.name if found is not None else None
 
 
@@ -32,9 +32,9 @@ def test_of_classes_with_one_extended_resource_the_newest_counts_then_the_first_
 
 def test_a_class_may_change_its_extended_resource() -> None:
     state = cluster(device_class("gpu", extendedResourceName=GPU))
-    version = ClusterView(state).dynamic_resources.classes_version
+    version = ClusterView(state).dynamic_resources.classes.version
     changed = parse_device_class(device_class("gpu", extendedResourceName="example.com/other"))
     state.put(Kind.DEVICE_CLASS, "gpu", changed)
     assert (class_of(state, GPU), class_of(state, "example.com/other")) == (None, "gpu")
     state.put(Kind.DEVICE_CLASS, "gpu", changed)
-    assert ClusterView(state).dynamic_resources.classes_version == version + 1
+    assert ClusterView(state).dynamic_resources.classes.version == version + 1

@@ -23,9 +23,9 @@ def test_the_view_shows_claims_classes_slices_and_who_uses_a_device() -> None:
         )
     ).dynamic_resources
     used = DeviceId(DRIVER, "pool", "d0")
-    assert [claim.name for claim in view.users(used)] == ["a", "b"]
-    assert view.allocated.dedicated == {used: 1}
-    assert view.device_class("gpu") is not None
-    assert view.device_class("other") is None
-    assert [each.name for each in view.slices] == ["s"]
-    assert view.slices_version == view.classes_version == 1
+    assert [claim.name for claim in view.claims.users(used)] == ["a", "b"]
+    assert view.claims.allocated.dedicated == {used: 1}
+    assert view.classes.get("gpu") is not None
+    assert view.classes.get("other") is None
+    assert [each.name for each in view.slices.all()] == ["s"]
+    assert view.slices.version == view.classes.version == 1

@@ -20,7 +20,7 @@ def taints(state: ClusterState) -> dict[str, list[str]]:
     """Return the keys of the taints by device."""
     return {
         each.name: [taint.key for taint in each.taints]
-        for each_slice in ClusterView(state).dynamic_resources.slices
+        for each_slice in ClusterView(state).dynamic_resources.slices.all()
         for each in each_slice.devices
     }
 
@@ -61,15 +61,15 @@ def test_taints_follow_a_rule_that_changes_and_goes() -> None:
 def test_the_version_grows_when_a_slice_changes() -> None:
     state = cluster(SLICE)
     view = ClusterView(state).dynamic_resources
-    version = view.slices_version
+    version = view.slices.version
     state.put(Kind.RESOURCE_SLICE, "s", parse_resource_slice(SLICE))
-    assert view.slices_version == version
+    assert view.slices.version == version
     state.put(Kind.RESOURCE_SLICE, "s", parse_resource_slice(resource_slice("s", ["d2"])))
-    assert (view.slices_version, taints(state)) == (version + 1, {"d2": []})
+    assert (view.slices.version, taints(state)) == (version + 1, {"d2": []})
     state.delete(Kind.RESOURCE_SLICE, "s")
-    assert (view.slices_version, taints(state)) == (version + 2, {})
+    assert (view.slices.version, taints(state)) == (version + 2, {})
     state.delete(Kind.RESOURCE_SLICE, "s")
-    assert view.slices_version == version + 2
+    assert view.slices.version == version + 2
 
 
 def test_the_devices_of_each_driver_are_counted() -> None:

@@ -16,7 +16,7 @@ NODES = (node("n1", zone="a"), node("n2", zone="b"), node("n3"))
 
 def has_capacity(state: ClusterState, size: int, storage_class: str = "fast") -> set[str]:
     cluster = ClusterView(state)
-    found = cluster.storage.largest_capacity(storage_class, cluster.nodes.rows)
+    found = cluster.storage.capacities.largest(storage_class, cluster.nodes.rows)
     return {cluster.nodes.name(i) for i, largest in enumerate(found) if largest >= size}
 
 
@@ -70,7 +70,7 @@ def test_a_capacity_that_changes_or_goes_is_known_as_it_is_now() -> None:
 
 def capacity(state: ClusterState, size: int) -> dict[str, int]:
     view = ClusterView(state)
-    found = view.storage.capacity("fast", size, view.nodes.rows)
+    found = view.storage.capacities.capacity("fast", size, view.nodes.rows)
     return {view.nodes.name(i): amount for i, amount in enumerate(found.tolist())}
 
 

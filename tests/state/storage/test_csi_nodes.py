@@ -4,6 +4,7 @@ import pytest
 from mooring.model.csi import parse_csi_node
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
+from mooring.model.storage import CSISource
 from mooring.state.cluster import ClusterState
 from mooring.state.storage.csi_nodes import UNLIMITED
 from mooring.testing.builders import cluster, node
@@ -25,7 +26,8 @@ def migrated(state: ClusterState, name: str) -> bool:
 def installed(state: ClusterState, *drivers: str) -> dict[str, set[str]]:
     """Return the nodes on which each driver is."""
     rows = np.array([*state.nodes.row_of.values()])
-    found = {driver: state.storage.csi_nodes.installed(driver, rows) for driver in drivers}
+    csi_nodes, volume = state.storage.csi_nodes, CSISource("csi.example", "volume")
+    found = {driver: ~csi_nodes.lacks_driver([volume], driver, rows) for driver in drivers}
     return {
         driver: {name for name, is_there in zip(state.nodes.row_of, there, strict=True) if is_there}
         for driver, there in found.items()
@@ -34,7 +36,7 @@ def installed(state: ClusterState, *drivers: str) -> dict[str, set[str]]:
 
 def with_csi_node(state: ClusterState) -> set[str]:
     rows = np.array([*state.nodes.row_of.values()])
-    there = state.storage.csi_nodes.present(rows)
+    there = state.storage.csi_nodes.lacks_driver((), "unknown.example", rows)
     return {name for name, is_there in zip(state.nodes.row_of, there, strict=True) if is_there}
 
 

@@ -11,7 +11,7 @@ from mooring.model.storage import parse_persistent_volume
 from mooring.model.volumes import Disk, DiskKind
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
-from mooring.state.storage.storage import StorageView
+from mooring.state.storage.storage import Storage
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.storage_builders import csi_node, pv, pvc, storage_class
 from relists import replace_all
@@ -25,15 +25,15 @@ VOLUMES = [
 WEB = parse_pod(pod("web", spec={"volumes": VOLUMES}))
 
 
-def storage(state: ClusterState) -> StorageView:
+def storage(state: ClusterState) -> Storage:
     return ClusterView(state).storage
 
 
 def in_use(state: ClusterState) -> tuple[bool, list[int], list[int]]:
     """Return whether the claim is in use, on which rows the disk, and volume counts on n1."""
     view, rows = storage(state), np.array([state.nodes.row_of["n1"]])
-    counts = [int(view.attached(d, rows)[0]) for d in ("csi.example", "ebs.csi.aws.com")]
-    return view.claim_in_use("default/data"), [*view.rows_in_conflict(DISK)], counts
+    counts = [int(view.attachments.counts(d, rows)[0]) for d in ("csi.example", "ebs.csi.aws.com")]
+    return view.users.claim_in_use("default/data"), [*view.users.rows_in_conflict(DISK)], counts
 
 
 def test_an_assumed_pod_uses_its_volumes_until_it_is_forgotten() -> None:
@@ -61,15 +61,15 @@ def test_after_a_relist_only_the_listed_objects_are_known() -> None:
     replace_all(state, Kind.CSI_NODE, {})
     other = parse_persistent_volume(pv("other", storage_class="fast"))
     replace_all(state, Kind.PERSISTENT_VOLUME, {"other": other})
-    assert storage(state).attach_limits("csi.example", rows)[0] > 3
-    assert [volume.name for volume in storage(state).available("fast").items] == ["other"]
-    assert storage(state).volume("v") is None
+    assert storage(state).csi_nodes.limits("csi.example", rows)[0] > 3
+    assert [volume.name for volume in storage(state).volumes.available("fast").items] == ["other"]
+    assert storage(state).volumes.volume("v") is None
 
 
 def test_volumes_assumed_for_a_pod_are_restored_for_it() -> None:
     state = cluster(pv("v", storage_class="fast"))
-    volume = storage(state).volume("v")
+    volume = storage(state).volumes.volume("v")
     assert volume is not None
     state.assume_volumes(WEB, [volume], [])
     state.restore_volumes(WEB)
-    assert storage(state).volume("v") is volume
+    assert storage(state).volumes.volume("v") is volume

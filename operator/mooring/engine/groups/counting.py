@@ -132,7 +132,7 @@ class CountingSearch:
 
         Claims that were made of one template may differ: it may have been made anew.
         """
-        claims = self._cluster.dynamic_resources.claims_named_by(pod)
+        claims = self._cluster.dynamic_resources.claims.named_by(pod)
         return tuple((each.spec.asked, each.uid if each.allocation else "") for each in claims)
 
     def all_counted(self) -> list[CountedClass] | None:

@@ -54,7 +54,7 @@ def _state(entry: PodClaim, pod: Pod, cluster: ClusterView) -> tuple[str | None,
     name = entry.claim or pod.claim_names.get(entry.name)
     if not name:
         return None, f"not created yet from ResourceClaimTemplate {entry.template}"
-    claim = cluster.dynamic_resources.claim(f"{pod.namespace}/{name}")
+    claim = cluster.dynamic_resources.claims.get(f"{pod.namespace}/{name}")
     if claim is None:
         return name, "does not exist"
     return name, _state_of(claim, entry, pod, cluster)
@@ -66,7 +66,7 @@ def _state_of(claim: ResourceClaim, entry: PodClaim, pod: Pod, cluster: ClusterV
     if not entry.claim and not is_owned(claim, pod, cluster):
         return "was not created for this pod"
     if claim.allocation is None:
-        if cluster.dynamic_resources.in_flight(claim.uid) is not None:
+        if cluster.dynamic_resources.claims.in_flight(claim.uid) is not None:
             return "is being allocated"
         return _TO_ALLOCATE
     whose = f"used by {plural(len(claim.reserved_for), 'pod')}"

@@ -42,7 +42,7 @@ class ClaimWriter:
     def __init__(self, api: Api, cache: VolumeAssumeCache, cluster: ClusterView) -> None:
         self._api = api
         self._cache = cache
-        self._claims = cluster.dynamic_resources
+        self._claims = cluster.dynamic_resources.claims
         self._cluster = cluster
         self._deallocating: dict[str, None] = {}
         """The uids of the claims whose devices are being freed."""
@@ -72,7 +72,7 @@ class ClaimWriter:
         """
         try:
             await self._api.until(
-                lambda: self._claims.claim_of_uid(claim.uid) is not None, _LONGEST_DELAY
+                lambda: self._claims.of_uid(claim.uid) is not None, _LONGEST_DELAY
             )
         except TimeoutError as error:
             raise PluginError(
@@ -248,7 +248,7 @@ class ClaimWriter:
 
     def _latest(self, claim: ResourceClaim) -> ResourceClaim:
         """Return what is known of the claim by now."""
-        return self._claims.claim_of_uid(claim.uid) or claim
+        return self._claims.of_uid(claim.uid) or claim
 
     def _now(self) -> str:
         seconds = self._api.unix_nanoseconds() // 10**9

@@ -403,7 +403,7 @@ class EquivalentNodes:
         Raises:
             PluginFailed: the attempt has done enough; the next call goes on.
         """
-        found = self._classes(cluster, reads_of(claims, cluster.dynamic_resources.device_class))
+        found = self._classes(cluster, reads_of(claims, cluster.dynamic_resources.classes.get))
         self._bound(found)
         return found
 
@@ -421,11 +421,11 @@ class EquivalentNodes:
             PluginFailed: the attempt has done enough; the pod's next one goes on.
         """
         devices = cluster.dynamic_resources
-        key = (*(claim.spec.asked for claim in claims), devices.classes_version)
+        key = (*(claim.spec.asked for claim in claims), devices.classes.version)
         known = self._cache.get(key)
         reads = known.classes.reads if isinstance(known, _Results) else None
         if known is None:
-            reads = reads_of(claims, devices.device_class)
+            reads = reads_of(claims, devices.classes.get)
         classes = self._classes(cluster, reads)
         known = self._cache.get(key)
         if not isinstance(known, _Results) or known.classes is not classes:
@@ -477,10 +477,10 @@ class EquivalentNodes:
     def _follow(self, cluster: ClusterView) -> None:
         """Take over what has changed in the cluster."""
         devices, log = cluster.dynamic_resources, cluster.node_changes
-        self._in_use = devices.allocated if self._allocated is None else self._allocated
+        self._in_use = devices.claims.allocated if self._allocated is None else self._allocated
         slices, allocated, before, position = self._seen
         size = len(cluster.nodes)
-        now = devices.slices_version, self._in_use.version, size, log.position
+        now = devices.slices.version, self._in_use.version, size, log.position
         if self._seen == now:
             return
         self._seen = now
@@ -490,7 +490,7 @@ class EquivalentNodes:
         rows = range(size) if changed is None or before != size else changed.tolist()
         self._take_nodes(rows, cluster)
         if slices != now[0]:
-            self._take_slices(devices.slices_changed_since(slices), cluster)
+            self._take_slices(devices.slices.changed_since(slices), cluster)
         if allocated != now[1]:
             self._take_uses(self._in_use.changed_since(allocated))
 
@@ -519,12 +519,12 @@ class EquivalentNodes:
         """Take over the slices of these names, None: all, and find the rows that have them."""
         devices = cluster.dynamic_resources
         if changed is None:
-            self.inventory = Inventory(devices.slices, self._rules)
+            self.inventory = Inventory(devices.slices.all(), self._rules)
             self._moved.update(range(len(self._rows)))
             self._outdate_shared(*self._shared)
             return
         for name in changed:
-            before, after = self.inventory.get(name), devices.resource_slice(name)
+            before, after = self.inventory.get(name), devices.slices.get(name)
             for each in (before, after):
                 if each is not None:
                     key = each.driver, each.pool

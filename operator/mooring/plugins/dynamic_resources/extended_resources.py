@@ -156,11 +156,11 @@ def extended_resources_of(
         return None
     devices = cluster.dynamic_resources
     names = [name for name in pod.spec.demand.resources if "/" in name]
-    found = {name: devices.class_of_resource(name) for name in names}
+    found = {name: devices.classes.of_resource(name) for name in names}
     classes = {name: each.name for name, each in found.items() if each is not None}
     if not classes:
         return None
-    left = devices.extended_resource_claims(pod)
+    left = devices.claims.for_extended_resources(pod)
     others = [name for name in names if name not in classes and _is_extended(name)]
     return ExtendedResources(pod, classes, others, left[0] if left else None)
 

@@ -130,7 +130,7 @@ class DeviceFragmentation:
         """
         of_node = self._nodes.classes(self._cluster, claims)
         of_unused = self._unused.classes(self._cluster, claims)
-        version = self._cluster.dynamic_resources.classes_version
+        version = self._cluster.dynamic_resources.classes.version
         if version != self._classes_version:
             self._places.clear()
             self._known.clear()
@@ -244,10 +244,12 @@ class DeviceFragmentation:
             for each in (*pool.slices, *pool.others):
                 self._evaluations.spend(_UNITS_PER_DEVICE * len(each.devices))
                 for name in (device.name for device in each.devices):
-                    holders = devices.allocated.holders(DeviceId(pool.driver, pool.name, name))
+                    holders = devices.claims.allocated.holders(
+                        DeviceId(pool.driver, pool.name, name)
+                    )
                     uids.update(dict.fromkeys(holders))
         for uid in uids:
-            claim, in_flight = devices.claim_of_uid(uid), devices.in_flight(uid)
+            claim, in_flight = devices.claims.of_uid(uid), devices.claims.in_flight(uid)
             known = claim.allocation if claim is not None else None
             found.put(uid, [r for each in (known, in_flight) if each for r in each.results])
         return found
@@ -259,7 +261,7 @@ class DeviceFragmentation:
             claims,
             self._nodes.inventory,
             allocated,
-            self._cluster.dynamic_resources.device_class,
+            self._cluster.dynamic_resources.classes.get,
             cel_selectors(self._rules, budget),
             self._rules,
             budget,

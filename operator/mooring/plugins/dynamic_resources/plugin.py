@@ -291,7 +291,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         Raises:
             PluginFailed: the attempt has done enough.
         """
-        if self._cluster.dynamic_resources.held(pod.uid):
+        if self._cluster.dynamic_resources.claims.held(pod.uid):
             return None
         try:
             found = self._assigned(pod, row)
@@ -310,11 +310,11 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._expected.pop(pod.uid, None)
         self._new.pop(pod.uid, None)
         begun, known = self._begun.pop(pod.uid, {}), self._cluster.dynamic_resources
-        left = [*known.reserved_for(pod.uid), *known.extended_resource_claims(pod)]
+        left = [*known.claims.reserved_for(pod.uid), *known.claims.for_extended_resources(pod)]
         claims = begun | {claim.uid: claim for claim in left}
         if not claims:
             return
-        held = known.held(pod.uid)
+        held = known.claims.held(pod.uid)
         holder = Uid(f"{pod.uid}/unreserve/{next(self._unreserved)}")
         self._cache.hold_claims(holder, {uid: held[uid] for uid in begun if uid in held})
         self._api.later(partial(self._writer.unreserve, pod, claims.values(), holder))
@@ -331,7 +331,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         claims = claims_of(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             raise PluginError(claims.reason)
-        held = self._cluster.dynamic_resources.held(pod.uid)
+        held = self._cluster.dynamic_resources.claims.held(pod.uid)
         expected = {**self._expected.get(pod.uid, {}), **held}
         for claim in claims:
             if claim.uid not in expected:
@@ -524,8 +524,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return Allocator(
             claims,
             self._nodes.inventory,
-            devices.allocated,
-            devices.device_class,
+            devices.claims.allocated,
+            devices.classes.get,
             cel_selectors(self._rules, budget),
             self._rules,
             budget,
@@ -553,7 +553,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
 
     def _count_binding(self, uids: list[str], status: str, seconds: float) -> None:
         """Count how waiting for binding conditions has ended, if the claims have any."""
-        claims = map(self._cluster.dynamic_resources.claim_of_uid, uids)
+        claims = map(self._cluster.dynamic_resources.claims.of_uid, uids)
         allocations = [claim.allocation for claim in claims if claim is not None]
         results = [result for a in allocations if a is not None for result in a.results]
         waited = [result.device.driver for result in results if result.binding_conditions]
@@ -563,12 +563,12 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
 
     async def _wait_until_bound(self, pod: Pod, node: str, uids: list[str]) -> None:
         """Wait as `_until_bound`, which counts how it ends."""
-        view = self._cluster.dynamic_resources
+        claims = self._cluster.dynamic_resources.claims
 
         def waiting() -> ResourceClaim | None:
             """Return the first claim with devices that are not bound yet."""
             for uid in uids:
-                claim = view.claim_of_uid(uid)
+                claim = claims.of_uid(uid)
                 if claim is None:
                     raise PluginError("a claim of the pod was deleted")
                 failed = binding_failure(claim)
@@ -600,8 +600,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return max(0.0, self._timeout - (now - since if since is not None else 0.0))
 
     def _note_overdue(self, claim: ResourceClaim) -> None:
-        view = self._cluster.dynamic_resources
-        for uid in [uid for uid in self._overdue if view.claim_of_uid(uid) is None]:
+        claims = self._cluster.dynamic_resources.claims
+        for uid in [uid for uid in self._overdue if claims.of_uid(uid) is None]:
             del self._overdue[uid]
         self._overdue[claim.uid] = None
 

@@ -100,7 +100,7 @@ def claims_of(pod: Pod, cluster: ClusterView) -> list[ResourceClaim] | Unschedul
             return name
         if name is None:
             continue
-        claim = cluster.dynamic_resources.claim(f"{pod.namespace}/{name}")
+        claim = cluster.dynamic_resources.claims.get(f"{pod.namespace}/{name}")
         if claim is None:
             return Unschedulable(f'could not find ResourceClaim "{pod.namespace}/{name}"')
         if (why_not := _why_unusable(pod, entry, claim, cluster)) is not None:
@@ -160,7 +160,7 @@ def pod_claims(pod: Pod, cluster: ClusterView) -> PodClaims | Unschedulable:
     for claim in claims:
         if claim.allocation is not None:
             continue
-        allocation = cluster.dynamic_resources.in_flight(claim.uid)
+        allocation = cluster.dynamic_resources.claims.in_flight(claim.uid)
         if allocation is not None:
             if not _is_of_group(pod, claim, cluster):
                 return Unschedulable(
@@ -251,7 +251,7 @@ def _with_conditions(
 def _is_of_group(pod: Pod, claim: ResourceClaim, cluster: ClusterView) -> bool:
     """Return whether all pods for which the claim is being allocated are of the pod's group."""
     group = cluster.pod_groups.key_of(pod)
-    for holder in cluster.dynamic_resources.holders(claim.uid):
+    for holder in cluster.dynamic_resources.claims.holders(claim.uid):
         placed = cluster.pod(holder)
         if holder == pod.uid:
             continue
@@ -270,7 +270,7 @@ def _missing_class(claim: ResourceClaim, cluster: ClusterView) -> Unschedulable 
         for name, device_class in _classes(request):
             if not device_class:
                 raise ObjectError(f"request {name}: unsupported request type")
-            if cluster.dynamic_resources.device_class(device_class) is None:
+            if cluster.dynamic_resources.classes.get(device_class) is None:
                 return Unschedulable(f"request {name}: device class {device_class} does not exist")
         if request.exactly is None and not request.first_available:
             return Unschedulable(

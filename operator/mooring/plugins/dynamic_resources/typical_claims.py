@@ -37,7 +37,7 @@ class TypicalClaims:
 
     def _follow(self, cluster: ClusterView) -> None:
         """Count the claims anew that hold devices which have changed since the last call."""
-        allocated = cluster.dynamic_resources.allocated
+        allocated = cluster.dynamic_resources.claims.allocated
         if self._version == allocated.version:
             return
         changed: Iterable[DeviceId] | None = allocated.changed_since(self._version)
@@ -60,8 +60,8 @@ class TypicalClaims:
             self._counts[before] -= 1
             if not self._counts[before]:
                 del self._counts[before], self._samples[before]
-        claim = devices.claim_of_uid(uid)
-        allocation = claim and (claim.allocation or devices.in_flight(uid))
+        claim = devices.claims.of_uid(uid)
+        allocation = claim and (claim.allocation or devices.claims.in_flight(uid))
         if claim is None or not allocation or all(r.admin_access for r in allocation.results):
             return
         kind = self._kinds[uid] = kind_of([claim])

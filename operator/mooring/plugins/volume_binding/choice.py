@@ -18,7 +18,7 @@ from mooring.pausing import pause
 from mooring.state.columns import IntArray
 from mooring.state.storage.best_fit import NO_POSITION, BestFitIndex
 from mooring.state.storage.node_affinities import check_node_affinity
-from mooring.state.storage.storage import StorageView
+from mooring.state.storage.storage import Storage
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["Choice", "choices"]
@@ -137,7 +137,7 @@ class _Taken:
 
 
 def choices(
-    claims: Iterable[PersistentVolumeClaim], nodes: NodeView, storage: StorageView
+    claims: Iterable[PersistentVolumeClaim], nodes: NodeView, storage: Storage
 ) -> list[Choice]:
     """Return the choice for each unbound claim; no two claims get the same volume on a node.
 
@@ -147,7 +147,7 @@ def choices(
     taken: dict[str, _Taken] = {}
     for claim in claims:
         pause()
-        prebound = [v for v in storage.with_claim_ref(claim) if _matches(v, claim)]
+        prebound = [v for v in storage.volumes.with_claim_ref(claim) if _matches(v, claim)]
         if prebound:
             matching = check_node_affinity(nodes, prebound[0].node_affinity)
             sizes = np.array([volume.capacity for volume in prebound])
@@ -155,7 +155,7 @@ def choices(
             continue
         known = taken.get(claim.storage_class)
         if known is None:
-            available = storage.available(claim.storage_class)
+            available = storage.volumes.available(claim.storage_class)
             known = taken[claim.storage_class] = _Taken(available, nodes)
         choice = _smallest(claim, nodes, known)
         if choice.chosen is not known.nowhere and choice.found.any():

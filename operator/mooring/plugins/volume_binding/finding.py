@@ -119,7 +119,7 @@ def _check_bound(
     undecided = np.ones(len(nodes), np.bool_)
     for claim in claims:
         pause()
-        volume = cluster.storage.volume(claim.volume_name)
+        volume = cluster.storage.volumes.volume(claim.volume_name)
         if volume is None:
             conflicts[undecided] |= PV_NOT_EXIST
             return
@@ -135,7 +135,7 @@ def matches_node_affinity(
     matches = check_node_affinity(nodes, volume.node_affinity)
     if not isinstance(volume.source, Disk) or volume.source.kind not in CSI_DRIVERS:
         return matches
-    migrated = cluster.storage.migrated(volume.source.kind, nodes.rows)
+    migrated = cluster.storage.csi_nodes.migrated(volume.source.kind, nodes.rows)
     return np.where(migrated, check_node_affinity(nodes, migrated_affinity(volume)), matches)
 
 
@@ -175,7 +175,7 @@ class _Provisioner:
     def __init__(self, storage_class: StorageClass, nodes: NodeView, cluster: ClusterView) -> None:
         self._class, self._cluster = storage_class, cluster
         self._everywhere = np.ones(len(nodes), np.bool_)
-        self._largest = cluster.storage.largest_capacity(storage_class.name, nodes.rows)
+        self._largest = cluster.storage.capacities.largest(storage_class.name, nodes.rows)
         self.allowed = (
             ~self._everywhere
             if storage_class.provisioner in ("", _NO_PROVISIONER)

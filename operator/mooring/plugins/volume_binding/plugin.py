@@ -299,7 +299,7 @@ def _claims_of(
     """Return the pod's claims, each once; kube-scheduler looks for a volume per use of a claim."""
     keys = dict.fromkeys(f"{pod.namespace}/{volume.claim}" for volume in volumes)
     bound, unbound = [], []
-    for claim in filter(None, map(cluster.storage.claim, keys)):
+    for claim in filter(None, map(cluster.storage.volumes.claim, keys)):
         storage_class: StorageClass | None = cluster.objects(Kind.STORAGE_CLASS).get(
             claim.storage_class
         )

@@ -82,7 +82,7 @@ def _usage_by_class(
         size = tracked_size(claim, storage_class, cluster)
         if size is None:
             continue
-        capacity = cluster.storage.capacity(storage_class.name, size, nodes.rows)
+        capacity = cluster.storage.capacities.capacity(storage_class.name, size, nodes.rows)
         there = where & ~static & (capacity != UNKNOWN)
         usage = by_class[claim.storage_class]
         usage.add(there, size)

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, Uid, claim_keys
-from mooring.model.resource_claims import Allocation, ClaimSpec, DeviceResult, ResourceClaim
+from mooring.model.resource_claims import (
+    Allocation,
+    ClaimSpec,
+    DeviceId,
+    DeviceResult,
+    ResourceClaim,
+)
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 from mooring.state.objects import Objects
 
@@ -52,6 +58,7 @@ class ResourceClaims:
         self._asked: dict[str, ClaimSpec] = {}
         """What claims without devices ask for in a trial, by uid."""
         self.allocated = AllocatedDevices()
+        """The devices in use."""
 
     def get(self, key: str) -> ResourceClaim | None:
         """Return the claim of this namespace/name; None if it is unknown."""
@@ -84,6 +91,11 @@ class ResourceClaims:
     def reserved_for(self, consumer: str) -> list[ResourceClaim]:
         """Return the claims that are reserved for the consumer of this uid."""
         return [self._known[uid] for uid in self._of_consumer.get(consumer, ())]
+
+    def users(self, device: DeviceId) -> list[ResourceClaim]:
+        """Return the claims that have the device, also those with admin access."""
+        uids = self.allocated.holders(device)
+        return [claim for uid in uids if (claim := self.of_uid(uid)) is not None]
 
     def for_extended_resources(self, pod: Pod) -> list[ResourceClaim]:
         """Return the claims that were created for the pod's extended resources.

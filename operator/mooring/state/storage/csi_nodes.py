@@ -1,11 +1,13 @@
 """Drivers, attach limits and migrated plugins of the nodes, as their CSINodes say."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 
 from mooring.model.csi import CSINode
 from mooring.model.events import Kind
+from mooring.model.storage import CSISource
 from mooring.state.columns import IntArray
 from mooring.state.nodes import NodeTable
 from mooring.state.objects import Objects
@@ -29,14 +31,15 @@ class CSINodes:
         """One more than the limit of each driver that is on the row; 0 where it is not."""
         self._migrated: dict[str, set[int]] = {}
 
-    def present(self, rows: IntArray) -> BoolArray:
-        """Return True on rows whose node has a CSINode."""
-        found: BoolArray = self._present.data[rows]
-        return found
+    def lacks_driver(self, volumes: Iterable[CSISource], driver: str, rows: IntArray) -> BoolArray:
+        """Return True on rows without the driver on which it would attach one of its volumes.
 
-    def installed(self, driver: str, rows: IntArray) -> BoolArray:
-        """Return True on rows whose CSINode names the driver."""
-        return np.not_equal(self._limits.of_rows(driver, rows), 0)
+        On a node without a CSINode, no driver attaches the volumes of in-tree plugins.
+        """
+        lacking = np.equal(self._limits.of_rows(driver, rows), 0)
+        if all(volume.migrated for volume in volumes):
+            lacking &= self._present.data[rows]
+        return lacking
 
     def limits(self, driver: str, rows: IntArray) -> IntArray:
         """Return how many of the driver's volumes each of the rows may have."""
