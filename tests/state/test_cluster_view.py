@@ -7,8 +7,6 @@ import numpy as np
 from mooring.model.events import Kind
 from mooring.model.pod import Uid, parse_pod
 from mooring.state.cluster_view import ClusterView
-from mooring.state.evictions import Evictions
-from mooring.state.nominations import Nominations
 from mooring.testing.builders import (
     cluster,
     namespace,
@@ -78,20 +76,6 @@ def test_other_objects_are_found_by_kind_and_key() -> None:
     assert CLUSTER.objects(Kind.PRIORITY_CLASS)["high"].value == 5
     assert CLUSTER.namespace_labels("team-a")["env"] == "prod"
     assert CLUSTER.namespace_labels("unknown") == {}
-
-
-def test_what_plugins_know_of_nominations_and_evictions_has_no_method_that_writes() -> None:
-    """Their types say so; `ClusterState` knows the same objects by types that write."""
-    reads = {"get", "rows", "on", "below", "at", "reservation_at", "reserved"}
-    assert _public(Nominations) == reads
-    reads = {"evicting", "among", "awaits_victims"}
-    reads |= {"matching_budgets", "budgets_of_many", "disruptions_allowed"}
-    reads |= {"refused", "exhausted_budget", "has_ageing"}
-    assert _public(Evictions) == reads
-
-
-def _public(view: type) -> set[str]:
-    return {name for name in dir(view) if not name.startswith("_")}
 
 
 def test_a_dry_run_may_remove_the_pods_of_a_node_while_it_goes_through_them() -> None:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import GroupKey, GroupSource, Reservation
-from mooring.state.nominations import NominationsWriter
-from mooring.state.pod_columns import MutablePodColumns
+from mooring.state.nominations import Nominations
+from mooring.state.pod_columns import PodColumns
 from mooring.state.pods import PodTable
 from mooring.testing.builders import cluster, node, pod, uid_of
 
@@ -19,9 +19,9 @@ def reserved(priority: int = 1, backfill_until: float = -math.inf) -> Reservatio
     return Reservation(key, until, priority, backfill_until)
 
 
-def nominated(*priorities: int, row: int) -> NominationsWriter:
+def nominated(*priorities: int, row: int) -> Nominations:
     """Return pods named after their priorities."""
-    writer = NominationsWriter(MutablePodColumns(PodTable()))
+    writer = Nominations(PodColumns(PodTable()))
     for priority in priorities:
         writer.put(parse_pod(pod(f"p{priority}", priority=priority)), row)
     return writer
@@ -46,8 +46,8 @@ def test_those_of_lower_priority_are_found_by_their_row() -> None:
 
 
 def test_a_dropped_nomination_leaves_nothing_behind() -> None:
-    columns = MutablePodColumns(PodTable())
-    writer = NominationsWriter(columns)
+    columns = PodColumns(PodTable())
+    writer = Nominations(columns)
     writer.put(parse_pod(pod("new", cpu="1")), 0)
     assert writer.drop(uid_of("new")) is not None
     assert writer.drop(uid_of("new")) is None
@@ -86,14 +86,14 @@ def test_a_withdrawn_nomination_is_an_event_like_the_deletion_of_a_pod() -> None
 
 
 def test_a_nominated_pod_does_not_count_for_one_that_ends_before_its_node_is_free() -> None:
-    writer = NominationsWriter(MutablePodColumns(PodTable()))
+    writer = Nominations(PodColumns(PodTable()))
     writer.put(parse_pod(pod("g0", priority=1)), 1, reserved(priority=1, backfill_until=100.0))
     assert [p.name for p in writer.at(1, 0, None, ends=101.0)] == ["g0"]
     assert writer.at(1, 0, None, ends=100.0) == []
 
 
 def test_a_reservation_keeps_out_only_pods_of_lower_priority_than_the_group() -> None:
-    writer = NominationsWriter(columns := MutablePodColumns(PodTable()))
+    writer = Nominations(columns := PodColumns(PodTable()))
     writer.put(parse_pod(pod("g0", cpu="1", priority=9)), 1, reserved(priority=5))
     for priority, kept in ((4, ["g0"]), (5, [])):
         assert [p.name for p in writer.at(1, priority, None)] == kept

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.model.pod import Pod, Uid, parse_pod
-from mooring.state.pod_columns import MutablePodColumns
+from mooring.state.pod_columns import PodColumns
 from mooring.state.pods import PlacedPod, PodTable
 from mooring.testing.builders import pod, uid_of
 
 
-class Columns(MutablePodColumns):
+class Columns(PodColumns):
     """Pod columns with the table of the placed pods."""
 
     def __init__(self) -> None:

@@ -55,7 +55,7 @@ from mooring.simulate.new_objects import (
 )
 from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import read_profiles
-from mooring.state.pod_groups import PodGroupState, PodGroupsWriter
+from mooring.state.pod_groups import PodGroups, PodGroupState
 from mooring.state.pods import PodTable
 from mooring.time_slices import REST, TimeSlices
 
@@ -305,7 +305,7 @@ class WhatIfRunner:
         for pod in objects.pods.values():
             profile = None if pipeline else scheduler.profiles.of(pod, scheduler.cluster)
             chosen[pod.key] = pipeline or (profile.pipeline if profile is not None else None)
-        writer = PodGroupsWriter(PodTable())
+        writer = PodGroups(PodTable())
         formats = (f for p in chosen.values() if p is not None for f in p.pod_group_formats)
         writer.track(tuple(dict.fromkeys(formats)))
         for kind, key, definition in objects.groups:

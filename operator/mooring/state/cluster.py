@@ -41,12 +41,12 @@ from mooring.pausing import pause
 from mooring.state.devices.cards import Cards
 from mooring.state.devices.devices import Devices
 from mooring.state.dynamic_resources.dynamic_resources import DynamicResources
-from mooring.state.evictions import Evictions, EvictionsWriter
+from mooring.state.evictions import Evictions
 from mooring.state.nodes import NodeTable
-from mooring.state.nominations import Nominations, NominationsWriter
+from mooring.state.nominations import Nominations
 from mooring.state.objects import Objects
-from mooring.state.pod_columns import MutablePodColumns, PodColumns
-from mooring.state.pod_groups import GROUP_KINDS, PodGroups, PodGroupsWriter
+from mooring.state.pod_columns import PodColumns
+from mooring.state.pod_groups import GROUP_KINDS, PodGroups
 from mooring.state.pods import Assumption, PlacedPod, PodTable
 from mooring.state.storage.storage import Storage
 from mooring.state.topology.counts import TopologyCounts
@@ -74,15 +74,11 @@ class ClusterState:
         self.storage = Storage(self.nodes, self.objects)
         self.devices = Devices(self.nodes, self.pods)
         self.dynamic_resources = DynamicResources(self.objects)
-        self._pod_groups = PodGroupsWriter(self.pods)
-        self.pod_groups: PodGroups = self._pod_groups
-        self._pod_columns = MutablePodColumns(self.pods)
+        self.pod_groups = PodGroups(self.pods)
+        self.pod_columns = PodColumns(self.pods)
         self._arrivals = count()
-        self.pod_columns: PodColumns = self._pod_columns
-        self._nominations = NominationsWriter(self._pod_columns)
-        self.nominations: Nominations = self._nominations
-        self._evictions = EvictionsWriter(self.objects, self.pods, self._pod_columns)
-        self.evictions: Evictions = self._evictions
+        self.nominations = Nominations(self.pod_columns)
+        self.evictions = Evictions(self.objects, self.pods, self.pod_columns)
         self._on_unknown_nodes: dict[str, dict[str, PlacedPod]] = {}
         """The pods whose node does not exist, by the node's name, then by their uid."""
         self._ended: BoundedCache[Uid, Uid] = BoundedCache(
@@ -209,9 +205,9 @@ class ClusterState:
         if known is None:
             return ()
         if not known.assumed:
-            self._pod_groups.left_its_node(known.pod)
+            self.pod_groups.left_its_node(known.pod)
         self._detach(uid)
-        self._evictions.victim_removed(known.pod, assumed=known.assumed)
+        self.evictions.victim_removed(known.pod, assumed=known.assumed)
         return (ClusterEvent(Kind.POD, Action.DELETE, known.pod, None),) if known.announced else ()
 
     def _delete(self, kind: Kind, key: str) -> tuple[ClusterEvent, ...]:
@@ -326,7 +322,7 @@ class ClusterState:
     @property
     def unscheduled(self) -> Mapping[Uid, Pod]:
         """The pods without a node, by uid; an assumed one is still among them."""
-        return self._pod_groups.unscheduled
+        return self.pod_groups.unscheduled
 
     def put_unscheduled(self, pod: Pod) -> None:
         """Note a pod without a node; if it names a group it is a member, and an event is delivered.
@@ -334,9 +330,9 @@ class ClusterState:
         One is delivered of a pod that names a group no more, too. None is if nothing differs from
         what is known but the pod's status. If it is nominated, it is so with what it requests now.
         """
-        before = self._pod_groups.put_unscheduled(pod)
+        before = self.pod_groups.put_unscheduled(pod)
         if (nominee := self.nominations.get(pod.uid)) is not None:
-            self._nominations.put(pod, nominee.row, nominee.reservation)
+            self.nominations.put(pod, nominee.row, nominee.reservation)
         versions = (pod,) if before is None else (pod, before)
         in_group = any(self.pod_groups.key_of(each) is not None for each in versions)
         if in_group and (before is None or _changed(before, pod)):
@@ -348,7 +344,7 @@ class ClusterState:
 
         Unless it is on a node, an event is delivered if it was a member of a group.
         """
-        before = self._pod_groups.drop_unscheduled(uid)
+        before = self.pod_groups.drop_unscheduled(uid)
         if before is None or self.pods.get(uid) is not None:
             return
         if self.pod_groups.key_of(before) is not None:
@@ -362,7 +358,7 @@ class ClusterState:
         of its name that is placed already stays where it is until the watch shows its end.
         """
         gone = self._delete_pod(pod.uid)
-        self._evictions.stop_waiting(pod)
+        self.evictions.stop_waiting(pod)
         nominee = self.nominations.get(pod.uid)
         withdrawn = self._withdraw_elsewhere(pod, row)
         assumption = Assumption(was_nominated=nominee is not None and not withdrawn)
@@ -407,7 +403,7 @@ class ClusterState:
         freed = self._release_claims(pod.uid)
         assumed, assumption = self.pods.assumed.get(pod.uid), self.pods.assumption(pod.uid)
         if assumed is None or assumption is None:
-            preemptors = self._evictions.abandon(pod)
+            preemptors = self.evictions.abandon(pod)
             withdrawn = [event for p in preemptors for event in self._withdraw(p.uid)]
             self._deliver((*freed, *withdrawn))
             return
@@ -428,7 +424,7 @@ class ClusterState:
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
         if row is not None and self.nodes.nodes[row] is not None:
-            self._nominations.put(pod, row, reservation)
+            self.nominations.put(pod, row, reservation)
         self._deliver(withdrawn)
 
     def withdraw(self, uid: Uid) -> None:
@@ -440,18 +436,18 @@ class ClusterState:
 
         No event is delivered: as much of the node is kept as before.
         """
-        nominee = self._nominations.drop(uid)
+        nominee = self.nominations.drop(uid)
         if nominee is None:
             return False
-        self._evictions.stop_waiting(nominee.pod)
-        self._nominations.put(pod, nominee.row, nominee.reservation)
+        self.evictions.stop_waiting(nominee.pod)
+        self.nominations.put(pod, nominee.row, nominee.reservation)
         return True
 
     def _withdraw(self, uid: Uid) -> tuple[ClusterEvent, ...]:
-        nominee = self._nominations.drop(uid)
+        nominee = self.nominations.drop(uid)
         if nominee is None:
             return ()
-        self._evictions.stop_waiting(nominee.pod)
+        self.evictions.stop_waiting(nominee.pod)
         pod = replace(nominee.pod, nominated_node=self.nodes.names[nominee.row])
         return (ClusterEvent(Kind.POD, Action.DELETE, pod, None),)
 
@@ -461,11 +457,11 @@ class ClusterState:
         Returns the victims to evict: those that are on a node, are not terminating and are not
         being evicted for another preemptor.
         """
-        return self._evictions.begin(preemptor, victims)
+        return self.evictions.begin(preemptor, victims)
 
     def abandon_eviction(self, victim: Pod) -> list[Pod]:
         """End the eviction of a victim, which failed; return the preemptors that waited for it."""
-        return self._evictions.abandon(victim)
+        return self.evictions.abandon(victim)
 
     def eviction_refused(self, victim: Pod, *, by_budget: bool) -> None:
         """Note that the Eviction API refused to evict the victim, for whatever reason.
@@ -473,11 +469,11 @@ class ClusterState:
         If a disruption budget did, its budgets allow none until their status is written again, or
         for two minutes.
         """
-        self._evictions.eviction_refused(victim, by_budget=by_budget)
+        self.evictions.eviction_refused(victim, by_budget=by_budget)
 
     def grow_older(self) -> None:
         """Forget what the last minutes told of evictions; to be called every OLDER_SECONDS."""
-        self._evictions.grow_older()
+        self.evictions.grow_older()
 
     def assume_volumes(
         self,
@@ -574,7 +570,7 @@ class ClusterState:
 
         Every pod is counted anew, with a pause after each; the state must stand still meanwhile.
         """
-        counted = self._pod_groups.track(formats)
+        counted = self.pod_groups.track(formats)
         try:
             for pod in counted:
                 self._renew_group(pod)
@@ -585,11 +581,11 @@ class ClusterState:
 
     def _renew_group(self, pod: Pod) -> None:
         if (placed := self.pods.get(pod.uid)) is not None:
-            self._pod_columns.renew(placed, self._pod_groups.number_of(pod.uid))
+            self.pod_columns.renew(placed, self.pod_groups.number_of(pod.uid))
 
     def take_changed_groups(self) -> dict[GroupKey, None]:
         """Return the pod groups that changed or went since the last call; at first all."""
-        return self._pod_groups.take_changed()
+        return self.pod_groups.take_changed()
 
     @contextmanager
     def trial(self, *, frees_claims: bool = False) -> Iterator["Trial"]:
@@ -601,7 +597,7 @@ class ClusterState:
         """
         self._trials += 1
         try:
-            with self.delivered_after(), self._pod_groups.trial(), ExitStack() as undo:
+            with self.delivered_after(), self.pod_groups.trial(), ExitStack() as undo:
                 yield Trial(self, undo, frees_claims=frees_claims)
         finally:
             self._trials -= 1
@@ -635,7 +631,7 @@ class ClusterState:
         if pod.node_name is None or pod.finished:
             return self._delete_pod(pod.uid)
         known = self.pods.get(pod.uid)
-        self._pod_groups.drop_unscheduled(pod.uid)  # a pod keeps its node until it is gone
+        self.pod_groups.drop_unscheduled(pod.uid)  # a pod keeps its node until it is gone
         if known is not None and known.pod.node_name != pod.node_name:
             # An assumed pod may turn up on another node.
             return (*self._delete_pod(pod.uid), *self._put_pod(pod))
@@ -653,7 +649,7 @@ class ClusterState:
         else:
             self.devices.renew(placed)
         if pod.terminating:
-            self._evictions.victim_terminating(pod)
+            self.evictions.victim_terminating(pod)
         if known is None or not known.announced:
             return (*withdrawn, ClusterEvent(Kind.POD, Action.ADD, None, pod))
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
@@ -683,12 +679,12 @@ class ClusterState:
         if recounted:
             self.topology.detach(known.equivalent, known.row)
             known.equivalent = self.topology.attach(pod, known.row)
-        self._pod_groups.attach(known)
-        self._pod_columns.renew(known, self._pod_groups.number_of(pod.uid))
+        self.pod_groups.attach(known)
+        self.pod_columns.renew(known, self.pod_groups.number_of(pod.uid))
         if self.devices.renew(known) or recounted:
             self.nodes.changes.mark(known.row)
         if pod.terminating and not before.terminating:
-            self._evictions.victim_terminating(pod)
+            self.evictions.victim_terminating(pod)
         if not announced:
             return (ClusterEvent(Kind.POD, Action.ADD, None, pod),)
         if before.annotations == pod.annotations and not recounted:
@@ -716,9 +712,9 @@ class ClusterState:
         """
         self.storage.object_changed(kind, key, before, after)
         if kind in GROUP_KINDS:
-            self._pod_groups.define(kind, key, after)
+            self.pod_groups.define(kind, key, after)
         if kind is Kind.POD_DISRUPTION_BUDGET:
-            self._evictions.budget_written(key, after)
+            self.evictions.budget_written(key, after)
         return self.dynamic_resources.object_changed(kind, key, before, after)
 
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
@@ -733,8 +729,8 @@ class ClusterState:
         """Drop the nominations to a node that goes, because its row may serve another name."""
         for nominee in self.nominations:
             if nominee.row == row:
-                self._nominations.drop(nominee.pod.uid)
-                self._evictions.stop_waiting(nominee.pod)
+                self.nominations.drop(nominee.pod.uid)
+                self.evictions.stop_waiting(nominee.pod)
 
     def _move(self, pods: Iterable[PlacedPod], row: int) -> None:
         """Count the pods on another row, because their node has come or gone.
@@ -765,7 +761,7 @@ class ClusterState:
         self.storage.add_pod(row, pod)
         self.topology.move(placed.equivalent, before, row)
         self.pods.move(placed, row)
-        self._pod_columns.move(placed)
+        self.pod_columns.move(placed)
         self._enter_unknown_node(placed)
 
     def _attach(self, placed: PlacedPod, arrival: int | None = None) -> None:
@@ -773,7 +769,7 @@ class ClusterState:
 
         `arrival` is what `_detach` returned if the pod comes back to where it was.
         """
-        self._pod_groups.attach(placed)
+        self.pod_groups.attach(placed)
         self._enter(placed, next(self._arrivals) if arrival is None else arrival)
 
     def _detach(self, uid: Uid) -> int | None:
@@ -782,7 +778,7 @@ class ClusterState:
         if placed is None:
             return None
         arrival = self._leave(placed)
-        self._pod_groups.detach(placed)
+        self.pod_groups.detach(placed)
         return arrival
 
     def _enter(self, placed: PlacedPod, arrival: int) -> None:
@@ -794,16 +790,16 @@ class ClusterState:
         self.storage.add_pod(row, pod)
         self._enter_unknown_node(placed)
         self.devices.attach(placed)
-        self._pod_columns.place(
+        self.pod_columns.place(
             placed,
             arrival=arrival,
             evicting=self.evictions.evicting(pod),
-            group=self._pod_groups.number_of(pod.uid),
+            group=self.pod_groups.number_of(pod.uid),
         )
 
     def _leave(self, placed: PlacedPod) -> int:
         pod, row = placed.pod, placed.row
-        arrival = self._pod_columns.displace(placed)
+        arrival = self.pod_columns.displace(placed)
         self._leave_unknown_node(placed)
         self.devices.detach(placed)
         self.storage.remove_pod(row, pod)
@@ -908,9 +904,9 @@ class Trial:
 
     def withdraw(self, uid: Uid) -> None:
         """Remove the nomination of the pod of this uid, if it has one."""
-        nominee = self._state._nominations.drop(uid)  # noqa: SLF001 - see above
+        nominee = self._state.nominations.drop(uid)
         if nominee is not None:
-            self._undo.callback(self._state._nominations.put, *nominee)  # noqa: SLF001 - see above
+            self._undo.callback(self._state.nominations.put, *nominee)
 
     def add(self, pod: Pod, row: int) -> None:
         """Add the pod, which must not be placed now, on the row.
@@ -936,8 +932,8 @@ class Trial:
 
     def nominate(self, pod: Pod, row: int) -> None:
         """Nominate the pod, which must not be nominated now, to the row."""
-        self._state._nominations.put(pod, row)  # noqa: SLF001 - see above
-        self._undo.callback(self._state._nominations.drop, pod.uid)  # noqa: SLF001 - see above
+        self._state.nominations.put(pod, row)
+        self._undo.callback(self._state.nominations.drop, pod.uid)
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
         """Have a Service or a controller of pods, whose selector decisions read.

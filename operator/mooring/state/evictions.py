@@ -34,15 +34,15 @@ from mooring.model.events import Kind
 from mooring.model.pod import Pod, Uid
 from mooring.model.workloads import PodDisruptionBudget
 from mooring.state.objects import Objects
-from mooring.state.pod_columns import MutablePodColumns
+from mooring.state.pod_columns import PodColumns
 from mooring.state.pods import PodTable
 from mooring.state.topology.selection import PodSelector, Selection, SelectionIndex, selection
 
-__all__ = ["OLDER_SECONDS", "Evictions", "EvictionsWriter"]
+__all__ = ["OLDER_SECONDS", "Evictions"]
 
 _Key = TypeVar("_Key")
 OLDER_SECONDS: Final = 60.0
-"""How often `EvictionsWriter.grow_older` is to be called."""
+"""How often `Evictions.grow_older` is to be called."""
 
 
 @dataclass(slots=True)
@@ -89,10 +89,12 @@ class _Records:
 
 
 class Evictions:
-    """What decisions read: which pods are being evicted, and what budgets still allow."""
+    """Which pods are being evicted, and what budgets still allow; only ClusterState writes it."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, pods: PodTable, columns: PodColumns) -> None:
         self._objects = objects
+        self._pods = pods
+        self._columns = columns
         self._records = _Records()
 
     def evicting(self, pod: Pod) -> bool:
@@ -114,7 +116,7 @@ class Evictions:
 
     @property
     def has_ageing(self) -> bool:
-        """Whether there is anything that `EvictionsWriter.grow_older` may end."""
+        """Whether there is anything that `grow_older` may end."""
         records = self._records
         return bool(records.refused or records.exhausted or records.charges)
 
@@ -172,32 +174,6 @@ class Evictions:
                 if len(budgets) > 1 or self.disruptions_allowed(budget) < charged[budget.key]:
                     return budget.key
         return None
-
-
-def _regarded(budgets: Iterable[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:
-    """Return those of the budgets that select the pod which kube-scheduler regards."""
-    return [
-        budget
-        for budget in (budgets if pod.labels else ())
-        if budget.selector is not None
-        and not budget.selector.empty
-        and pod.name not in budget.disrupted_pods
-    ]
-
-
-def _needed(budgets: list[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:
-    """Return those of the budgets that select the pod which the Eviction API regards."""
-    is_allowed = len(budgets) == 1 and not pod.ready and budgets[0].allows_unhealthy
-    return [] if pod.phase == "Pending" or is_allowed else budgets
-
-
-class EvictionsWriter(Evictions):
-    """The evictions as they are written; only ClusterState has them."""
-
-    def __init__(self, objects: Objects, pods: PodTable, columns: MutablePodColumns) -> None:
-        super().__init__(objects)
-        self._pods = pods
-        self._columns = columns
 
     def begin(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
         """Let the preemptor wait for those of the victims that are on a node, and for no others.
@@ -343,6 +319,23 @@ class EvictionsWriter(Evictions):
             if not awaited:
                 del self._records.victims[preemptor]
         return list(preemptors.values())
+
+
+def _regarded(budgets: Iterable[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:
+    """Return those of the budgets that select the pod which kube-scheduler regards."""
+    return [
+        budget
+        for budget in (budgets if pod.labels else ())
+        if budget.selector is not None
+        and not budget.selector.empty
+        and pod.name not in budget.disrupted_pods
+    ]
+
+
+def _needed(budgets: list[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:
+    """Return those of the budgets that select the pod which the Eviction API regards."""
+    is_allowed = len(budgets) == 1 and not pod.ready and budgets[0].allows_unhealthy
+    return [] if pod.phase == "Pending" or is_allowed else budgets
 
 
 def _end_old(ages: dict[_Key, bool]) -> None:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import Reservation
-from mooring.state.pod_columns import MutablePodColumns
+from mooring.state.pod_columns import PodColumns
 
-__all__ = ["Nominations", "NominationsWriter", "Nominee"]
+__all__ = ["Nominations", "Nominee"]
 
 
 class Nominee(NamedTuple):
@@ -41,9 +41,13 @@ class Nominee(NamedTuple):
 
 
 class Nominations:
-    """What decisions read: every nominated pod has one row."""
+    """The nominated pods, each with one row; only ClusterState writes them.
 
-    def __init__(self) -> None:
+    Their requests are in the pod columns, marked as nominated.
+    """
+
+    def __init__(self, columns: PodColumns) -> None:
+        self._columns = columns
         self._by_uid: dict[Uid, Nominee] = {}
         self._by_row: dict[int, dict[Uid, Pod]] = {}
 
@@ -92,17 +96,6 @@ class Nominations:
     def reserved(self) -> list[Nominee]:
         """The pods for which nodes are reserved."""
         return [each for each in self._by_uid.values() if each.reservation is not None]
-
-
-class NominationsWriter(Nominations):
-    """The nominations as they are written; only ClusterState has them.
-
-    The requests of nominated pods are in the pod columns, marked as nominated.
-    """
-
-    def __init__(self, columns: MutablePodColumns) -> None:
-        super().__init__()
-        self._columns = columns
 
     def put(self, pod: Pod, row: int, reservation: Reservation | None = None) -> None:
         """Nominate the pod to the row, and to no other; see Nominee."""

@@ -14,7 +14,7 @@ from mooring.model.pod import Pod, Uid
 from mooring.state.columns import Columns, IntArray, Interned, ResourceColumns, read_only
 from mooring.state.pods import PlacedPod, PodTable
 
-__all__ = ["MutablePodColumns", "PodColumns"]
+__all__ = ["PodColumns"]
 
 _NOWHERE = -1
 _NO_GROUP = -1
@@ -22,7 +22,7 @@ _NOT_STARTED = np.inf
 
 
 class PodColumns:
-    """What decisions read: columns over slots; a free slot's `rows` is -1.
+    """Columns over slots, which only ClusterState writes; a free slot's `rows` is -1.
 
     Requests are int64 in the units of the node table; `started` is float64 seconds since the epoch,
     infinite for a pod that has not started, because such a pod counts as started now. A placed pod
@@ -162,10 +162,6 @@ class PodColumns:
         """Return how much the pods request of a resource, 0 where they request none."""
         requests = self._requests.amounts(resource, len(self._pods))
         return np.zeros(len(self._pods), np.int64) if requests is None else requests
-
-
-class MutablePodColumns(PodColumns):
-    """Pod columns as ClusterState changes them."""
 
     def place(
         self, placed: PlacedPod, *, arrival: int, evicting: bool, group: int | None = None

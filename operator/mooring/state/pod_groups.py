@@ -32,7 +32,7 @@ from mooring.model.pod_group import (
 from mooring.model.pod_spec import PodSpec
 from mooring.state.pods import PlacedPod, PodTable
 
-__all__ = ["GROUP_KINDS", "PodGroupState", "PodGroups", "PodGroupsWriter"]
+__all__ = ["GROUP_KINDS", "PodGroupState", "PodGroups"]
 
 GROUP_KINDS: Final[Mapping[Kind, GroupSource]] = MappingProxyType(
     {
@@ -241,14 +241,33 @@ class PodGroupState:
         self.definition = group_of_members(self.key, *source) if source is not None else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """How a pod is counted."""
+
+    group: PodGroupState
+    pod: Pod
+    declared: DeclaredByPod | None
+
+
 class PodGroups:
     """All pod groups; written by `ClusterState` only."""
 
-    def __init__(self) -> None:
+    def __init__(self, pods: PodTable) -> None:
+        self._pods = pods
         self._groups: dict[GroupKey, PodGroupState] = {}
         self._formats: tuple[GroupFormat, ...] = ()
         self._with_surplus: dict[GroupKey, PodGroupState] = {}
         self._disrupted_whole: dict[GroupKey, PodGroupState] = {}
+        self._unscheduled: dict[Uid, Pod] = {}
+        self.unscheduled: Mapping[Uid, Pod] = MappingProxyType(self._unscheduled)
+        """Every pod without a node, by uid."""
+        self._placed: dict[Uid, PlacedPod] = {}
+        self._members: dict[Uid, _Member] = {}
+        self._numbers = count()
+        self._changed: dict[GroupKey, None] | None = None
+        self._emptied: dict[GroupKey, PodGroupState] | None = None
+        """The groups that a trial has left without members; None outside of trials."""
 
     @property
     def with_surplus(self) -> Collection[PodGroupState]:
@@ -310,32 +329,6 @@ class PodGroups:
         """Return the minimum that the pod declares of its group; 0 if the group has an object."""
         _, form = self.named_by(pod)
         return DeclaredByPod.by(pod, form).minimum if form is not None else 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Member:
-    """How a pod is counted."""
-
-    group: PodGroupState
-    pod: Pod
-    declared: DeclaredByPod | None
-
-
-class PodGroupsWriter(PodGroups):
-    """The groups as they are written; used by `ClusterState` only."""
-
-    def __init__(self, pods: PodTable) -> None:
-        super().__init__()
-        self._pods = pods
-        self._unscheduled: dict[Uid, Pod] = {}
-        self.unscheduled: Mapping[Uid, Pod] = MappingProxyType(self._unscheduled)
-        """Every pod without a node, by uid."""
-        self._placed: dict[Uid, PlacedPod] = {}
-        self._members: dict[Uid, _Member] = {}
-        self._numbers = count()
-        self._changed: dict[GroupKey, None] | None = None
-        self._emptied: dict[GroupKey, PodGroupState] | None = None
-        """The groups that a trial has left without members; None outside of trials."""
 
     def take_changed(self) -> dict[GroupKey, None]:
         """Return the groups that changed or went since the last call; the first call returns all.

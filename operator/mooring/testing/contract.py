@@ -319,6 +319,7 @@ def _fingerprint(state: ClusterState) -> dict[str, Any]:
         "pods": [(placed.pod.key, placed.row, placed.assumed) for placed in state.pods],
         "nominated": sorted((nominee.pod.key, nominee.row) for nominee in state.nominations),
         "evicting": sorted(p.pod.key for p in state.pods if state.evictions.evicting(p.pod)),
+        "devices in use": dict(state.dynamic_resources.claims.allocated.dedicated),
         "disruptions allowed": {
             key: state.evictions.disruptions_allowed(budget)
             for key, budget in state.objects.of(Kind.POD_DISRUPTION_BUDGET).items()

@@ -3,7 +3,7 @@ import numpy as np
 from mooring.model.events import Kind
 from mooring.model.node import ZONE, parse_node
 from mooring.state.labels import EACH_NODE
-from mooring.state.topology.domain_counts import MutableDomainCounts, TakenBytes
+from mooring.state.topology.domain_counts import DomainCounts, TakenBytes
 from mooring.state.view import NodeView
 from mooring.testing.builders import cluster, node
 
@@ -11,8 +11,8 @@ STATE = cluster(node("a1", zone="a"), node("b1", zone="b"), node("a2", zone="a")
 NODES = NodeView(STATE.nodes)
 
 
-def tally(key: str, **pods: int) -> MutableDomainCounts:
-    counts = MutableDomainCounts(STATE.nodes.domains(key), TakenBytes())
+def tally(key: str, **pods: int) -> DomainCounts:
+    counts = DomainCounts(STATE.nodes.domains(key), TakenBytes())
     for name, number in pods.items():
         counts.add(STATE.nodes.row_of[name], number)
     return counts
@@ -49,7 +49,7 @@ def test_the_item_after_the_last_code_is_zero_for_absent_to_find() -> None:
 
 def test_domains_that_come_later_have_counts() -> None:
     state = cluster()
-    zones = MutableDomainCounts(state.nodes.domains(ZONE), TakenBytes())
+    zones = DomainCounts(state.nodes.domains(ZONE), TakenBytes())
     for i in range(40):
         state.put(Kind.NODE, f"n{i}", parse_node(node(f"n{i}", zone=f"z{i}")))
     assert zones.at(NodeView(state.nodes)).tolist() == [0] * 40
@@ -60,7 +60,7 @@ def test_domains_that_come_later_have_counts() -> None:
 def test_what_the_arrays_take_is_counted_until_they_are_dropped() -> None:
     state = cluster()
     taken = TakenBytes()
-    zones = MutableDomainCounts(state.nodes.domains(ZONE), taken)
+    zones = DomainCounts(state.nodes.domains(ZONE), taken)
     for i in range(1000):
         state.put(Kind.NODE, f"n{i}", parse_node(node(f"n{i}", zone=f"z{i}")))
     zones.add(999, 7)

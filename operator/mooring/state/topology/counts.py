@@ -19,7 +19,6 @@ from mooring.state.objects import Objects
 from mooring.state.topology.domain_counts import (
     CountArray,
     DomainCounts,
-    MutableDomainCounts,
     TakenBytes,
 )
 from mooring.state.topology.equivalent_pods import (
@@ -75,8 +74,8 @@ class TopologyCounts:
         self._per_slice = per_slice
         self._taken = TakenBytes()
         self._table = EquivalenceTable()
-        self._counts: OrderedDict[tuple[_Source, str], MutableDomainCounts] = OrderedDict()
-        self._by_source: dict[_Source, list[MutableDomainCounts]] = {}
+        self._counts: OrderedDict[tuple[_Source, str], DomainCounts] = OrderedDict()
+        self._by_source: dict[_Source, list[DomainCounts]] = {}
         self._selections: SelectionIndex[Selection] = SelectionIndex()
         self._uncounted: dict[tuple[_Source, str], list[EquivalentPods]] = {}
         """What a count that is made in slices has not looked at yet."""
@@ -204,7 +203,7 @@ class TopologyCounts:
         labels = self._objects.known_namespace_labels(pod.namespace)
         return pods.selects(pod.namespace, labels, pod.labels)
 
-    def _counts_of(self, source: _Source, key: str) -> MutableDomainCounts:
+    def _counts_of(self, source: _Source, key: str) -> DomainCounts:
         counts = self._counts.get((source, key))
         if counts is None:
             counts = self._begin(source, key)
@@ -218,9 +217,9 @@ class TopologyCounts:
         self._drop_excess()
         return counts
 
-    def _begin(self, source: _Source, key: str) -> MutableDomainCounts:
+    def _begin(self, source: _Source, key: str) -> DomainCounts:
         """Begin a count; what comes from now on is counted, what is there is `_uncounted`."""
-        counts = MutableDomainCounts(self._nodes.domains(key), self._taken)
+        counts = DomainCounts(self._nodes.domains(key), self._taken)
         self._counts[source, key] = counts
         self._taken.bytes += _BYTES_PER_COUNT
         if source not in self._by_source and isinstance(source, Selection):
@@ -231,9 +230,7 @@ class TopologyCounts:
         self._taken.bytes += _BYTES_PER_POD * len(uncounted)
         return counts
 
-    def _count(
-        self, counts: MutableDomainCounts, pods: Sequence[EquivalentPods], source: _Source
-    ) -> None:
+    def _count(self, counts: DomainCounts, pods: Sequence[EquivalentPods], source: _Source) -> None:
         """Count those of the pods that the source counts."""
         if isinstance(source, Selection):
             pods = [equivalent for equivalent in pods if self._selected(source, equivalent)]
@@ -274,7 +271,7 @@ class TopologyCounts:
             return [e for e in owned.owners for _ in range(e.terms.count(owned))]
         return [*self._table.candidates(source)]
 
-    def _counts_including(self, equivalent: EquivalentPods) -> list[MutableDomainCounts]:
+    def _counts_including(self, equivalent: EquivalentPods) -> list[DomainCounts]:
         labels = self._objects.known_namespace_labels(equivalent.namespace)
         selecting = self._selections.selecting(equivalent.namespace, labels, equivalent.labels)
         sources: list[_Source] = [
@@ -320,7 +317,7 @@ def _sum_up(
     found[domains] = amounts if known is None else np.add(known, amounts, dtype=np.int64)
 
 
-def _fill(counts: MutableDomainCounts, counted: Sequence[EquivalentPods]) -> None:
+def _fill(counts: DomainCounts, counted: Sequence[EquivalentPods]) -> None:
     """Add the pods, all at once, because a new count may include every pod of the cluster."""
     counts.add_each(
         [row for equivalent in counted for row, _ in equivalent.pods_on.items()],
@@ -328,6 +325,6 @@ def _fill(counts: MutableDomainCounts, counted: Sequence[EquivalentPods]) -> Non
     )
 
 
-def _add_all(counts: MutableDomainCounts, equivalent: EquivalentPods, sign: int) -> None:
+def _add_all(counts: DomainCounts, equivalent: EquivalentPods, sign: int) -> None:
     for row, number in equivalent.pods_on.items():
         counts.add(row, sign * number)

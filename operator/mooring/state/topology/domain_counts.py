@@ -9,7 +9,7 @@ from mooring.state.columns import read_only
 from mooring.state.labels import ABSENT, Domains
 from mooring.state.view import NodeView
 
-__all__ = ["CountArray", "DomainCounts", "MutableDomainCounts", "TakenBytes"]
+__all__ = ["CountArray", "DomainCounts", "TakenBytes"]
 
 CountArray = npt.NDArray[np.int32]
 
@@ -24,9 +24,9 @@ class TakenBytes:
 
 
 class DomainCounts:
-    """What plugins read: how many of the counted pods are in each domain."""
+    """How many of the counted pods are in each domain; only TopologyCounts writes it."""
 
-    __slots__ = ("_counts", "_taken", "domains", "total")
+    __slots__ = ("_count", "_counts", "_taken", "domains", "total")
 
     def __init__(self, domains: Domains, taken: TakenBytes) -> None:
         """Begin with no pod; the bytes of the array are added to `taken`."""
@@ -35,6 +35,7 @@ class DomainCounts:
         """The counted pods in all domains; pods on nodes without the label are in none."""
         self._taken = taken
         self._counts: CountArray = np.zeros(0, np.int32)
+        self._count: Callable[[DomainCounts], None] | None = None
 
     @property
     def by_code(self) -> CountArray:
@@ -48,9 +49,6 @@ class DomainCounts:
         counts: CountArray = self.by_code[nodes.domain_codes(self.domains)]
         return counts
 
-    def _count_anew(self) -> None:
-        """Count all pods again, if the counts are not kept up to date any more."""
-
     def _reserve(self, code: int) -> None:
         """Make an item for the code, and a 0 behind it."""
         if code + 1 >= len(self._counts):
@@ -59,23 +57,12 @@ class DomainCounts:
             self._taken.bytes += grown.nbytes - self._counts.nbytes
             self._counts = grown
 
-
-class MutableDomainCounts(DomainCounts):
-    """Domain counts as TopologyCounts changes them."""
-
-    __slots__ = ("_count",)
-
-    def __init__(self, domains: Domains, taken: TakenBytes) -> None:
-        """Add the bytes of the array to `taken`."""
-        super().__init__(domains, taken)
-        self._count: Callable[[MutableDomainCounts], None] | None = None
-
     @property
     def is_dropped(self) -> bool:
         """Whether these are kept up to date no more."""
         return self._count is not None
 
-    def drop(self, count: Callable[["MutableDomainCounts"], None]) -> None:
+    def drop(self, count: Callable[["DomainCounts"], None]) -> None:
         """Free the array; from now on `count` is called to fill it whenever `by_code` is read.
 
         A decision that got these counts may read them again after it has put pods elsewhere.
@@ -86,6 +73,7 @@ class MutableDomainCounts(DomainCounts):
         self._taken = TakenBytes()
 
     def _count_anew(self) -> None:
+        """Count all pods again, if the counts are not kept up to date any more."""
         if self._count is not None:
             self._free()
             self.total = 0

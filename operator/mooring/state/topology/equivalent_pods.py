@@ -12,7 +12,7 @@ from mooring.model.affinity import AffinityTerm, PodAffinity
 from mooring.model.pod import Pod
 from mooring.model.sharing import FrozenDict
 from mooring.state.row_counts import RowCounts
-from mooring.state.topology.domain_counts import MutableDomainCounts
+from mooring.state.topology.domain_counts import DomainCounts
 from mooring.state.topology.selection import (
     Pair,
     Selection,
@@ -64,7 +64,7 @@ class EquivalentPods:
     key: _Key
     terms: tuple[OwnedTerm, ...]
     pods_on: RowCounts = field(default_factory=RowCounts)
-    counted_in: Sequence[MutableDomainCounts] = ()
+    counted_in: Sequence[DomainCounts] = ()
     """Some of them may be dropped already, which are removed when there are too many."""
 
     @property
@@ -82,7 +82,7 @@ class EquivalentPods:
         """Whether the pods are terminating."""
         return self.key[2]
 
-    def count_in(self, counts: MutableDomainCounts) -> None:
+    def count_in(self, counts: DomainCounts) -> None:
         """Note that the counts include the pods."""
         known = self.counted_in
         if isinstance(known, list):
