@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Check the form of a commit message, so that `git log` can be searched by part and verb.
 
-Git runs this as its hook commit-msg. The subject is `part: imperative`, of at most 72 characters; the body says why. Messages that git
-makes itself (merges, reverts, fixups) pass. CONTRIBUTING.md says how to install the hook.
+Git runs this as its hook commit-msg. The subject is `part: imperative`, of at most 72 characters;
+the body says why. Messages that git makes itself (merges, reverts, fixups) pass. CONTRIBUTING.md
+says how to install the hook.
 """
 
 import re
