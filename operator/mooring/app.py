@@ -102,19 +102,20 @@ def _new_identity() -> str:
 def spare_the_mirror() -> None:
     """Have the garbage collector walk young objects only, before the first lists come.
 
-    With Python's thresholds it walks all that has been listed each time that it has grown by a
-    quarter, the last time for half a second at 150,000 pods. Nothing of that is garbage.
+    With Python's thresholds it would walk all listed objects each time their number has grown by a
+    quarter: half a second at 150,000 pods. None of them is garbage.
     """
     gc.set_threshold(10_000, 3, 100_000)
 
 
 def calm_the_collector() -> None:
-    """Have the garbage collector not walk what is there already, nor much at once.
+    """Exclude existing objects from garbage collection, and keep later collections short.
 
     The mirror is long-lived and free of cycles. To walk 100,000 objects takes 50 ms, in which
-    nothing else runs: 40,000 are in the two younger generations at most, unless as many are freed
-    as are made, and then they are walked between slices of work (`mooring.time_slices`). All others
-    are walked when they have grown by a quarter, and after 100,000 walks of the younger ones.
+    nothing else runs. The two younger generations have at most 40,000 objects, unless as many are
+    freed as are made; then they are walked between slices of work (`mooring.time_slices`). The
+    collector walks all other objects when they have grown by a quarter, and after 100,000 walks of
+    the younger ones.
     """
     gc.collect()
     gc.freeze()
@@ -132,7 +133,7 @@ class Kopf(Protocol):
         """Serve until cancelled."""
 
     async def until_watchable(self) -> None:
-        """Wait until it may watch what it needs."""
+        """Wait until it may watch all resources that it needs."""
 
     async def until_pods_are_listed(self) -> None:
         """Wait until it has shown the pods that were there when it was started."""
@@ -143,15 +144,15 @@ class Kopf(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What a replica works with outside itself and the API server.
+    """The parts outside of a replica, other than the API server.
 
     Attributes:
         clock: Monotonic, in seconds.
         now: The time of day, in seconds since the epoch.
         random: Spreads load; hides nothing.
-        identity: What the lease calls this replica; no other one has it.
+        identity: This replica's name in the lease; every replica has its own.
         registry: The plugins that profiles may name.
-        kopf: Returns what runs the handlers.
+        kopf: Makes the part that runs the handlers.
         end_process: Ends the process at once, with the exit code.
         spare_mirror: Called before the mirror is filled.
         calm_collector: Called when the mirror is complete and long work may be done.
@@ -460,8 +461,8 @@ class Scheduler:
     def is_current(self) -> bool:
         """Return whether this replica may ask for the lease.
 
-        What the last leader has bound may be missing in a watch that is broken; without it, full
-        nodes look free.
+        If a watch is broken, pods that the last leader bound may be missing, and full nodes look
+        free.
         """
         return self._reflectors.is_current()
 
@@ -496,8 +497,8 @@ class Scheduler:
     ) -> None:
         """Finish what is in flight, in --stop-seconds at most.
 
-        What a leader runs has been told to end; whatever has not ended by then may write nothing
-        once the lease is released.
+        The leader's tasks have been told to end. A task that has not ended by then may write
+        nothing once the lease is released.
         """
         engine, now = self.engine, asyncio.get_running_loop().time
         deadline = now() + self._settings.stop_seconds
@@ -552,7 +553,7 @@ class Scheduler:
             self.engine.follow_server(version)
 
     def _begin_anew(self, why: str) -> None:
-        """Stop in order, because this replica has begun with what is not so any more."""
+        """Stop in order, because something has changed that a replica reads only at its start."""
         logger.warning("%s: the process ends and must be started again", why)
         self._exit_code = 1
         self._stop.set()
@@ -679,7 +680,7 @@ def _published(endpoints: Endpoints, address: str, port: int) -> dict[str, str]:
 
 
 def _options(settings: RunSettings) -> Options:
-    """Return what the settings choose of the engine."""
+    """Return the engine's options from the settings."""
     return Options(
         initial_backoff=settings.initial_backoff,
         max_backoff=settings.max_backoff,

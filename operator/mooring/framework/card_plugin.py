@@ -1,8 +1,8 @@
 """What plugins that assign GPU cards of a node have in common.
 
-The books of cards are in the state. Such a plugin decides on them, chooses the cards of an assumed
-pod, and has them written to the pod together with its node, so that the annotation is always that
-of the node.
+The state counts the cards. Such a plugin decides by these counts and chooses the cards of an
+assumed pod. The Binding writes node and cards together, so the annotation always belongs to the
+node.
 """
 
 from abc import ABC, abstractmethod
@@ -34,14 +34,14 @@ class AssignsInTrials(ABC):
 
     @abstractmethod
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Give the pod, which is on the row, what `reserve` gives it there.
+        """Assign the same to a pod on the row as `reserve` would, inside a trial.
 
-        What a trial gave is taken back when it ends.
+        The end of the trial takes it back.
         """
 
 
 def assign_devices(plugins: Iterable[object], pod: Pod, row: int) -> None:
-    """Give the pod, which a trial has added to the row, what these plugins give it at Reserve."""
+    """Have these plugins assign the same to a pod that a trial added as they would at Reserve."""
     for plugin in plugins:
         if isinstance(plugin, AssignsInTrials):
             plugin.assign(pod, row)

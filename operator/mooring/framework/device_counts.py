@@ -40,7 +40,7 @@ class DeviceCounts:
         self._counted: dict[str, _Counts] = {}
 
     def version(self, pod: Pod) -> Hashable:
-        """Return what the counts for the pod depend on; None if it requests no such resource."""
+        """Return a version of the counts for the pod; None if it requests no such resource."""
         if not pod.spec.containers:
             return None
         requested = pod.spec.demand.resources
@@ -55,7 +55,7 @@ class DeviceCounts:
         )
 
     def columns(self, resource: str, nodes: NodeView) -> tuple[IntArray, IntArray]:
-        """Return what each node offers of a resource and what is requested (int64[nodes] each).
+        """Return each node's amount and requested amount of a resource (int64[nodes] each).
 
         Devices count where a class stands for the resource and the node does not offer it itself.
         """

@@ -1,10 +1,10 @@
 """Limits how much the plugins of a profile together evaluate, and lets an attempt pause meanwhile.
 
 A rule evaluates an expression once per distinct value that nodes have, and keeps the results; a
-search for devices asks selectors; constraints count pods. Each is quick once, and long for
-thousands of nodes. So an attempt does about a second of it and no more: then it ends with a reason.
-What was found out is kept, and the next attempt goes on from there. What all values of the nodes
-may cost in total is limited too; the rule that exceeds the limit does not run, and says so.
+search for devices asks selectors; constraints count pods. Each is quick once, and slow for
+thousands of nodes. So an attempt ends with a reason after about a second of this work. The results
+so far are kept, and the next attempt goes on from there. The total cost for all values of the nodes
+is limited too: a rule that exceeds the limit does not run, and says so.
 
 Costs are in units of about 0.1 us. Nothing here reads a clock: the same cluster gives the same
 answer on every machine.
@@ -48,7 +48,7 @@ UNITS_PER_POD: Final = 20
 
 
 class AttemptTooLongError(PluginFailed):
-    """An attempt has done as much as one may; what it has found out is kept for the next one."""
+    """An attempt has used up its budget; its results so far are kept for the next attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,20 +138,20 @@ class Evaluations:
         self._left = self._most + _MOST_PER_MEMBER * members
 
     def begin_hint(self) -> None:
-        """Begin a queueing hint, which is not worth much: if it takes long, the pod is tried."""
+        """Begin a queueing hint with a small budget: if that is used up, the pod is tried."""
         self._left = min(self._most, MOST_FOR_POD)
 
     def spend(self, units: int) -> None:
-        """Charge the attempt with units for what has been found out, and is kept."""
+        """Charge the attempt with units for results that are kept."""
         self._left -= units
 
     def pause(self, doing: str) -> None:
-        """Let other tasks run, if that is due; end the attempt if it has done enough.
+        """Let other tasks run, if that is due; end the attempt if its budget is used up.
 
-        To be called before something that takes long. `doing` says what the attempt does.
+        Call this before long work. `doing` names that work in the error.
 
         Raises:
-            AttemptTooLongError: it has; the next attempt goes on.
+            AttemptTooLongError: The budget is used up; the next attempt goes on.
         """
         if self._left <= 0:
             raise AttemptTooLongError(

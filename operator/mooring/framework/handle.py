@@ -28,8 +28,8 @@ class Api(Protocol):
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind the pod to the node through the Binding subresource.
 
-        A plugin calls this in bind, and the Binding counts whatever becomes of the call: when it is
-        sent, its answer is waited for. Before and after Bind no Binding is sent.
+        A plugin calls this in bind. Once the Binding is sent, Mooring waits for its answer and
+        believes that, even if the call is cancelled. Before and after Bind no Binding is sent.
 
         Raises:
             PluginError: the pod is not at Bind for this node, or the caller's attempt is over.
@@ -44,7 +44,7 @@ class Api(Protocol):
         """
 
     def unix_nanoseconds(self) -> int:
-        """Return the time of day, for what plugins write; no decision may depend on it."""
+        """Return the time of day, for annotations and statuses; no decision may depend on it."""
 
     async def patch(
         self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]
@@ -109,8 +109,8 @@ class Api(Protocol):
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Call `write` soon and let it run to its end; an error is logged.
 
-        This is for writes that no caller waits for, from `post_filter` and `unreserve`. What is
-        still to be written when the scheduler stops is not written, nor anything in a trial.
+        This is for writes that no caller waits for, from `post_filter` and `unreserve`. Writes that
+        have not begun when the scheduler stops are dropped; in a trial nothing is written.
         """
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:

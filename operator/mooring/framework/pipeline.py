@@ -264,8 +264,8 @@ def _scores(
 def _with_method(plugins: Iterable[Any], method: str) -> dict[str, Any]:
     """Return by name the plugins that have the method.
 
-    What its protocol has beside it, all of these plugins have: the registry sees to that, and
-    `isinstance` would look at each member of the protocol for each plugin again.
+    They have the other members of the protocol too, because the registry has checked that.
+    `isinstance` would look at every member again for each plugin.
     """
     return {plugin.name: plugin for plugin in plugins if _has(plugin, method)}
 

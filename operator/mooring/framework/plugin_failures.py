@@ -118,8 +118,8 @@ class PluginFailures:
         count: Is called for each failure with the plugin's name, the extension point and the kind.
         clock: Seconds since any time, for the calls that are timed.
         slow_seconds: A synchronous call that takes longer is slow.
-        timeout_seconds: After so long an asynchronous call is cancelled, and is slow; calls of the
-            shipped plugins have time-outs of their own.
+        timeout_seconds: Seconds after which an asynchronous call is cancelled and counts as slow;
+            calls of the shipped plugins have time-outs of their own.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class PluginFailures:
         return PluginFailed(f"{blamed}: {problem}")
 
     def slow(self, blamed: Blamed, seconds: float) -> None:
-        """Record a call, or all calls of one attempt at this point, that took so long."""
+        """Record that a call, or all calls of one attempt at this point, exceeded the limit."""
         limit = f"took longer than {self.slow_seconds:g} s"
         self._record(blamed, FailureKind.SLOW, f"{limit} at {blamed.point}", seconds=seconds)
 

@@ -46,7 +46,7 @@ _POINTS: Final = {
 
 
 class SlowDecisions:
-    """Tells with which pipeline to decide, and is told how long that took, in seconds."""
+    """Chooses the pipeline for a decision, timed or not, by the durations of earlier decisions."""
 
     def __init__(self) -> None:
         self._timed: dict[Pipeline, _TimedPipeline] = {}
@@ -59,7 +59,7 @@ class SlowDecisions:
         return timed.begin() if timed is not None else pipeline
 
     def decided(self, pipeline: Pipeline, pod: str, seconds: float) -> None:
-        """Note how long a decision about the pod took, with what `pipeline_for` returned."""
+        """Note how long a decision took with the pipeline that `pipeline_for` returned."""
         slow = seconds > pipeline.failures.slow_seconds
         if not self._timed and not slow:
             return

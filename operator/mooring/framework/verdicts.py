@@ -50,9 +50,9 @@ _ONE: Final = np.uint64(1)
 def shortened(text: str, most: int = 253) -> str:
     """Return the text, or its beginning and "..." if it is longer than `most` characters.
 
-    For what tenants write into a reason, which may have 1,024: the API server does not limit the
-    number of scheduling gates, nor the name that a pod gives of a claim. By default no name is cut
-    that an object can have.
+    Use it for texts of tenants in a reason, which may have 1,024 characters: the API server limits
+    neither the number of scheduling gates nor the length of a claim's name in a pod. The default is
+    the length of the longest name that an object can have.
     """
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
@@ -101,8 +101,8 @@ class Explanation:
     `bits` is uint64[nodes], and bit i of a node says that `reasons[i]` applies to it. With more
     than 64 reasons it is uint64[nodes, words], and reason i is bit i % 64 of word i // 64.
     `from_masks` makes either form. `resolvable` is bool[nodes]: False where evicting pods cannot
-    help (kube-scheduler's UnschedulableAndUnresolvable). `details` has for each reason what is
-    added where a single node is explained; the pod's condition and events, which count nodes by
+    help (kube-scheduler's UnschedulableAndUnresolvable). `details` has one text per reason, which
+    `mooring explain` adds for a single node; the pod's condition and events, which count nodes by
     reason, leave it out. Without details it is empty.
     """
 
@@ -113,7 +113,7 @@ class Explanation:
 
     @classmethod
     def single(cls, reason: str, nodes: int, *, resolvable: bool) -> "Explanation":
-        """Return an explanation with this one reason for every one of so many nodes."""
+        """Return an explanation with this one reason for each of the nodes."""
         return cls((reason,), np.ones(nodes, np.uint64), np.full(nodes, resolvable))
 
     @classmethod
@@ -209,8 +209,8 @@ class PluginError(Exception):
 
 
 class ObjectError(PluginError):
-    """What an object says is wrong, such as a selector that divides by zero.
+    """An object is wrong, such as a selector that divides by zero.
 
-    The attempt fails as with any PluginError, but no failure of the plugin is counted or logged:
-    whoever may write such an object could have people called.
+    The attempt fails as with any PluginError, but no failure of the plugin is counted or logged.
+    Otherwise a tenant could cause alerts by such an object.
     """

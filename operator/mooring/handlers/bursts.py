@@ -1,8 +1,8 @@
 """Takes pods' events past kopf where they come fast.
 
-For each object kopf starts a task, and each event goes through a queue, a memory and some wrappers
-of it: a third of all that a pod costs from its creation to its binding. kopf lists and watches all
-the same, and starts its watch again; it is told by a bookmark up to which version all was read.
+kopf starts a task for each object, and passes each event through a queue, a memory and some
+wrappers: a third of a pod's whole cost from its creation to its binding. kopf still lists and
+watches, and starts its watch again; a bookmark tells it up to which version the events were read.
 """
 
 import logging
@@ -27,9 +27,9 @@ OnPod = Callable[[Mapping[str, Any]], Awaitable[None]]
 class Bursts:
     """Hands the events of a watch of pods to `on_pod`, except those that kopf has to get.
 
-    All events of one pod must go the same way, because kopf's tasks would be overtaken. So a pod
-    that kopf was shown stays with it until it is told that the pod has gone; then kopf has
-    forgotten it as well.
+    All events of one pod must go the same way, because kopf's tasks would be overtaken. So all
+    events of a pod that kopf was shown go to kopf, until the pod is deleted and kopf has forgotten
+    it.
     """
 
     def __init__(self, on_pod: OnPod, clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,7 +42,7 @@ class Bursts:
     def listed(self, pods: Iterable[Mapping[str, Any]], *, goes_on: bool = False) -> None:
         """Note that kopf is shown these pods by a page of a list; it `goes_on` after the first one.
 
-        Of others than those of the whole list kopf will never hear again.
+        Once kopf has listed all pods, it forgets every pod that is not in the list.
         """
         if not goes_on:
             self._kopfs.clear()
@@ -51,7 +51,7 @@ class Bursts:
     async def takes(self, kind: WatchEvent, raw: Mapping[str, Any], size: int) -> bool:
         """Return whether the event was handed over; if not, kopf has to get it.
 
-        `size` is that of the event, in bytes.
+        `size` is the event's size in bytes.
         """
         if kind in ("BOOKMARK", "ERROR"):
             return False

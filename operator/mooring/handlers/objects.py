@@ -89,7 +89,7 @@ class ObjectHandlers:
             self._take_in(pod, raw)
 
     def _take_in_event(self, action: Action, raw: Mapping[str, Any]) -> None:
-        """Take in what happened to a pod, and tell how long that took but for pauses."""
+        """Take in an event of a pod, and measure how long that took without pauses."""
         try:
             _, seconds = timed(lambda: self._happened(action, raw), self._clock)
         except Exception:  # as kopf does with what a handler raises
@@ -156,6 +156,6 @@ class ObjectHandlers:
             self._state.put(Kind.PRIORITY_CLASS, key, value)
 
     def _note_listing(self, event: Mapping[str, Any]) -> None:
-        """Tell if kopf has listed anew: it does not say what is no longer in the list."""
+        """Say if kopf has listed anew: kopf reports no object that is missing in the new list."""
         if event["type"] is None:
             self._listed()

@@ -68,7 +68,7 @@ class _Verdict:
 
 
 class _Surroundings(NamedTuple):
-    """What of a status follows from nodes and other profiles, not from the profile."""
+    """The part of a status that follows from nodes and other profiles, not from the profile."""
 
     over_budget: str | None
     warning: str | None
@@ -151,11 +151,11 @@ class ProfileHandler:
         return sorted(outdated.union(n for n, said in told if said != self._surroundings(n)))
 
     def settle_conflicts(self) -> list[str]:
-        """Return the profiles that may conflict with others than before, if it is time.
+        """Return the profiles that may have new conflicts, if it is time to report them.
 
-        It is when none has changed since the last call, or after so many calls. So profiles that
-        come together, like all of them when a replica begins to lead, are told once, and two that
-        are edited again and again only now and then.
+        It is time when no profile has changed since the last call, or after some calls. So profiles
+        that come together, as at the start of a leader, are reported once, and two that are edited
+        again and again only now and then.
         """
         if not self._unsettled:
             return []
@@ -419,14 +419,14 @@ class ProfileHandler:
         return named + (f"; and {more} more" if more > 0 else "")
 
     def _surroundings(self, name: str) -> _Surroundings:
-        """Return what the status says that follows from nodes and other profiles."""
+        """Return the part of the status that follows from nodes and other profiles."""
         warning, outranked = self._warning(name)[1], self._outranked(name)
         return _Surroundings(self._over_budget(name), warning, outranked)
 
     def _conflict(self, name: str, before: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Return what the status says of conflicts, in short and in full; None without one.
+        """Return the status's texts about conflicts, short and full; None without a conflict.
 
-        Until they are settled, that is what it said before.
+        Until the conflicts are settled, these are the texts of the status before.
         """
         if name in self._unsettled:
             conditions = before.get("conditions") or ()
@@ -453,8 +453,8 @@ class ProfileStatusWriter:
 
     `shadow` and `rebalancing` are written by others.
 
-    What is refused is written again after a while, or when the profile is shown again. An Event
-    tells what is wrong with a profile once its status says so.
+    A status that the API server refused is written again after a while, or when the profile is
+    shown again. An Event names a profile's mistakes once its status does.
     """
 
     def __init__(
@@ -550,7 +550,7 @@ class ProfileStatusWriter:
 
 
 def _without_moves(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status without what Rebalancer has written, but that it has."""
+    """Return the status without the contents of Rebalancer's section, but with the section."""
     return {**status, "rebalancing": {}} if "rebalancing" in status else status
 
 
@@ -573,7 +573,7 @@ def _is_older(metadata: Mapping[str, Any], than: str) -> bool:
 
 
 def _transition_time(kind: str, holds: str, before: Mapping[str, Any], now: float) -> str:
-    """Return when the condition last changed: now, unless it is as it was."""
+    """Return when the condition last changed: now if its status is a new one."""
     for condition in before.get("conditions") or ():
         if condition.get("type") == kind and condition.get("status") == holds:
             return str(condition.get("lastTransitionTime"))

@@ -194,7 +194,7 @@ class KopfRunner:
             self._unwatched.setdefault(path, self._clock())
 
     async def _watchable(self, backoff: Backoff) -> tuple[Resource, ...]:
-        """Wait until kopf may watch all that is needed; return what, maybe with PriorityClasses."""
+        """Wait until kopf may watch what it needs; return that, and PriorityClasses if it may."""
         for resource in _NEEDED:
             await self._until_watchable(resource, backoff)
         trouble = await self._trouble_with(PRIORITY_CLASS)
@@ -204,7 +204,7 @@ class KopfRunner:
         return _NEEDED if trouble is not None else (*_NEEDED, PRIORITY_CLASS)
 
     async def _until_watchable(self, resource: Resource, backoff: Backoff) -> None:
-        """Wait until kopf may watch `resource`, because kopf says at length what right it lacks."""
+        """Wait until kopf may watch `resource`: without the right, kopf logs many lines."""
         said = ""
         while (trouble := await self._trouble_with(resource)) is not None:
             if trouble != said:

@@ -2,11 +2,11 @@
 
 kopf is to write nothing. Should it do so, its writes are guarded by the lease like Mooring's own.
 
-kopf starts a task for every object of a list, which costs several times what the pod itself does,
-and thousands of pods may wait when a replica begins to lead. So the pods of the first list are
-handed over here, and kopf gets that list empty: it watches what comes after it. A later list goes
-through kopf, because events from before it may wait in kopf's tasks, and versions must not overtake
-each other. Of what its watch tells, `Bursts` takes most past it.
+kopf starts a task for every object of a list. That task costs several times as much as Mooring's
+own work for the pod, and thousands of pods may wait when a replica begins to lead. So this module
+hands over the pods of the first list, and gives kopf that list empty. A later list goes through
+kopf, because events from before it may wait in kopf's tasks, and versions must not overtake each
+other. `Bursts` takes most events of the watch past kopf.
 
 kopf cancels its requests when it stops. A cancelled request is finished here all the same, because
 asyncio never closes a connection that is cancelled before its TLS handshake has begun. Connections
@@ -77,7 +77,7 @@ OnPods = Callable[[list[dict[str, Any]]], Awaitable[None]]
 
 
 class OnWatch(Protocol):
-    """Is told what kopf watches, by the path of the resource."""
+    """Called for each list and watch of kopf, with the path of the resource."""
 
     def __call__(self, path: str, *, accepted: bool) -> None:
         """Note that a list or watch of `path` is sent, or (`accepted`) its watch is accepted."""
@@ -366,8 +366,8 @@ class _Garbage:
     """Has young garbage collected each time that `MOST_GARBAGE_BYTES` of large objects were read.
 
     kopf keeps what it has read of an object in a cycle of references until Python's collector runs.
-    That counts containers, of which a pod of a megabyte may have as few as one of a kilobyte: in
-    hundreds of megabytes of large pods it would not run at all.
+    The collector counts containers, and a pod of a megabyte may have as few containers as one of a
+    kilobyte: for hundreds of megabytes of large pods it would not run at all.
     """
 
     def __init__(self) -> None:
