@@ -1,8 +1,8 @@
 """Lets long work pause: `pause` is a plain function that is called at the head of loops.
 
-Work that decides knows neither the event loop nor a clock. Whoever runs it decides when a pause is
-due, and does other things in it: `Work.advance` runs a call until its next pause. Where nobody does
-so, `pause` does nothing. Only this module knows that a greenlet makes it possible.
+Work that decides knows neither the event loop nor a clock. The driver of the work decides when a
+pause is due, and runs other tasks in it: `Work.advance` runs a call until its next pause. Where
+nobody does so, `pause` does nothing. Only this module knows that a greenlet makes it possible.
 """
 
 from collections.abc import Callable
@@ -162,7 +162,7 @@ def worked(clock: Callable[[], float]) -> float:
 
 
 def timed(call: Callable[[], _Result], clock: Callable[[], float]) -> tuple[_Result, float]:
-    """Return the result of a call, and the seconds by the clock that it took but for pauses."""
+    """Return the result of a call, and its seconds by the clock without those of pauses."""
     began = worked(clock)
     result = call()
     return result, worked(clock) - began

@@ -11,7 +11,7 @@ _Result = TypeVar("_Result")
 async def shielded(work: "asyncio.Future[_Result]") -> _Result:
     """Return the result of the work, which goes on if the caller is cancelled.
 
-    An error that it raises after that is only for whoever else reads it. `asyncio.shield` has it
+    If the caller was cancelled, a later error of the work is dropped. `asyncio.shield` has it
     logged with a traceback: Python 3.14 always, older ones if nobody reads it.
     """
     try:

@@ -92,7 +92,7 @@ class Turn:
             await slices.pause()
 
     def _leave(self, emptied: "asyncio.Task[None] | None" = None) -> None:
-        """End the turn once a task has emptied the inbox, which may get more just after that.
+        """End the turn once a task has emptied the inbox; new calls may come just after that.
 
         A process that ends cancels that task, maybe before its first step.
         """
@@ -116,9 +116,9 @@ class Turn:
             self._inbox.append((call, 0))
 
     async def deliver(self, call: Callable[[], object], size: int, slices: TimeSlices) -> None:
-        """Make a call about an object of so many bytes, which may pause and must not raise.
+        """Run a call that takes in an object of `size` bytes; it may pause and must not raise.
 
-        In another task's turn the call is left in the inbox; this waits only while that is full.
+        In another task's turn, put the call into the inbox; wait only while the inbox is full.
         """
         if self.holder is None:
             async with self:

@@ -1,7 +1,7 @@
 """The record of one scheduling attempt of one pod, in the words of kube-scheduler.
 
-A record refers to pods by `PodRef` and by nothing else, so that whoever shows it can leave out the
-names of pods that the user may not get (`mooring.observe.documents`).
+A record refers to pods by `PodRef` only. So code that shows it can leave out the names of pods that
+the user may not get (`mooring.observe.documents`).
 """
 
 from collections.abc import Mapping
@@ -80,10 +80,11 @@ class Decision:
     """The result of one attempt.
 
     `profile` is None when no profile is for the pod; `profile_generation` is the generation of the
-    profile's API object that decided, 0 for a profile from a file; `kubernetes_version` is that of
-    Kubernetes by whose rules it decided. `node` is None when no node was found; then `message` says
-    why, as the PodScheduled condition does, and `nominated_node` and `victims` hold what preemption
-    chose. `scores` is None when at most one node was feasible, because then nothing is scored.
+    profile's API object that decided, 0 for a profile from a file; `kubernetes_version` is the
+    version of Kubernetes whose rules it followed. `node` is None when no node was found; then
+    `message` says why, as the PodScheduled condition does, and `nominated_node` and `victims` hold
+    what preemption chose. `scores` is None when at most one node was feasible, because then nothing
+    is scored.
     """
 
     pod: PodRef

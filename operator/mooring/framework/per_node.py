@@ -68,8 +68,8 @@ class NodeInfo:
     """One node with the pods on it, assumed pods included; valid only during the call.
 
     Cpu is in millicores, memory and storage are in bytes, other resources are counts. `node` is the
-    parsed Node, of which this class repeats what is read often; `index` is its position in the
-    view.
+    parsed Node; this class repeats the fields that plugins read often; `index` is its position in
+    the view.
     """
 
     __slots__ = ("_columns", "index", "node")

@@ -1,4 +1,4 @@
-"""Where a pod group may be placed as a whole, and what a profile wants of groups.
+"""The placements that a pod group may have as a whole, and a profile's policy for groups.
 
 See `Placement` and `PodGroupAssignments` in kube-scheduler's framework.
 """

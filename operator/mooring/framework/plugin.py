@@ -201,7 +201,7 @@ class KeyedFilterPlugin(FilterPlugin, Protocol):
     """A filter with `depends_on_node_object_only` that reads a part of the spec."""
 
     def filter_key(self, pod: Pod) -> Hashable:
-        """Return what `pre_filter` and `filter` read of the pod's spec.
+        """Return the values of the pod's spec that `pre_filter` and `filter` read.
 
         Specs for which it is equal share one result.
         """
@@ -247,7 +247,7 @@ class KeyedScorePlugin(ScorePlugin, Protocol):
     """A score with `depends_on_node_object_only` that reads a part of the spec."""
 
     def score_key(self, pod: Pod) -> Hashable:
-        """Return what `pre_score` and `score` read of the pod's spec.
+        """Return the values of the pod's spec that `pre_score` and `score` read.
 
         Specs for which it is equal share one result.
         """

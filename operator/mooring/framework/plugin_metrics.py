@@ -74,7 +74,7 @@ class Recorder(Protocol):
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
     ) -> None:
-        """Count a call of a plugin, which took so many seconds."""
+        """Count a call of a plugin and its duration in seconds."""
 
     def queueing_hint_ran(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """Count a run of a queueing hint for this event; `hint` is Queue, QueueSkip or Error."""

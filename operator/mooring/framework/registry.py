@@ -56,7 +56,7 @@ class Registry:
         self._announced = announced
 
     def _found(self) -> Mapping[str, EntryPoint]:
-        """Return what installed distributions announce, and note names that two of them have."""
+        """Return the plugins that distributions announce; note names that two of them have."""
         found: dict[str, EntryPoint] = {}
         for entry in entry_points(group=ENTRY_POINT_GROUP):
             if found.setdefault(entry.name, entry) is not entry:

@@ -90,7 +90,7 @@ class ApiClient(Transport):
     async def server_version(self) -> str:
         """Return the server's version, such as 1.37.
 
-        It is that which the server emulates, if it does, as in an upgrade of two steps.
+        A server that emulates an older version, as in an upgrade in two steps, gives that version.
         """
         path = "/version"
         answer = await self._json("GET", path)
@@ -110,11 +110,11 @@ class ApiClient(Transport):
         metadata_only: bool = False,
         limit: int | None,
     ) -> AsyncGenerator[Listing, None]:
-        """Yield the collection page by page, all of it as it is at one version.
+        """Yield the collection page by page, all pages of one version.
 
-        A page has `limit` objects at most; without a limit one page has all.
-        `selectors` are the query's `fieldSelector` and `labelSelector`. With `metadata_only` the
-        server sends of each object no more than its metadata, if it can.
+        A page has `limit` objects at most; without a limit one page has all. `selectors` are the
+        query's `fieldSelector` and `labelSelector`. With `metadata_only` the server sends only the
+        metadata of each object, if it can.
 
         Raises:
             GoneError: if the pages take longer than the server keeps a version.

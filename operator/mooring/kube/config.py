@@ -121,7 +121,7 @@ def _home_kubeconfig(environ: Mapping[str, str]) -> str:
 
 
 def _malformed() -> tuple[type[Exception], ...]:
-    """Return what the library raises for files that are missing or not what they should be.
+    """Return the errors that the library raises for missing or invalid files.
 
     ClientError is of an OIDC provider that breaks the connection off.
     """
@@ -152,9 +152,9 @@ def _new_configuration() -> Any:
 def _merged(paths: str) -> Any:
     """Return what the files say together; the paths that a user names are absolute.
 
-    Beside other files, an empty one says nothing. Paths are relative to the file that the user is
-    in, as in kubectl (clientcmd/loader.go). The library takes some of them for relative to the
-    cluster's file or the working directory.
+    An empty file beside others is ignored. Paths are relative to the file that the user is in, as
+    in kubectl (clientcmd/loader.go). The library takes some of them for relative to the cluster's
+    file or the working directory.
     """
     from kubernetes_asyncio.config.kube_config import KubeConfigMerger  # noqa: PLC0415 - slow
 
@@ -344,8 +344,8 @@ def _token(configuration: Any) -> str | None:
 class _Followed:
     """A `TokenSource` with which the TLS context follows its files: those of `source`.
 
-    Connections that are open stay as they are, and a CA that is not in its file any more is trusted
-    until the process ends: a context forgets none.
+    Open connections stay as they are, and a CA that was removed from its file is trusted until the
+    process ends: a context forgets none.
     """
 
     def __init__(self, source: _Source) -> None:
@@ -373,7 +373,7 @@ class _Followed:
         return value
 
     def _follow(self) -> None:
-        """Read the files, and take over what is in them if that has changed."""
+        """Read the files, and use their contents if these have changed."""
         now = self._source.configuration
         paths = (now.ssl_ca_cert, now.cert_file, now.key_file)
         with self._mistakes():
@@ -402,7 +402,7 @@ class _Followed:
 def _connection(
     source: _Source, value: str | None, user_agent: str, reread: float | None = REREAD_SECONDS
 ) -> Connection:
-    """Return the connection of what was just read, with this value as Authorization header."""
+    """Return the connection that was just read, with this value as Authorization header."""
     configuration = source.configuration
     url = configuration.host.rstrip("/")
     if not url.startswith(("http://", "https://")):

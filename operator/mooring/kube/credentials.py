@@ -49,10 +49,10 @@ class NoToken:
 class Credentials:
     """The header last obtained from `source`.
 
-    The source is asked again after `reread` seconds (never, if None) and after a refusal. When
-    that fails the present header stays: an expired one shows as 401 soon enough. What the source
-    does goes on if the request is cancelled that began it, because all others need it too, and the
-    next one would begin from the start.
+    The source is asked again after `reread` seconds (never, if None) and after a refusal. When that
+    fails the present header stays: an expired one shows as 401 soon enough. If the request that
+    asked the source is cancelled, the source still finishes: all other requests need its answer
+    too.
     """
 
     def __init__(

@@ -116,7 +116,7 @@ class ApiError(KubeError):
 
     @property
     def kind(self) -> tuple[type, int | None, str]:
-        """What errors of one cause have in common, whatever objects they are about."""
+        """A text that all errors of one cause have in common, without the names of objects."""
         return type(self), self.status, self.reason
 
     def __str__(self) -> str:

@@ -226,7 +226,7 @@ class LeaderElector:
                 deadline = self._clock() + self._renew_deadline
 
     def _stalled_since(self, due: float) -> bool:
-        """Return whether what was due at that time came so late that this process has stalled."""
+        """Return whether this process has stalled: a step that was due then came too late."""
         return self._clock() - due > self._retry_period
 
     async def _try(self) -> bool:
@@ -243,7 +243,7 @@ class LeaderElector:
         return held
 
     async def _update_known(self) -> bool:
-        """Renew what this leader wrote last, without reading it again."""
+        """Renew the lease that this leader wrote last, without reading it again."""
         if not self.is_leader:
             return False
         try:

@@ -15,8 +15,8 @@ __all__ = ["TokenBucket"]
 class TokenBucket:
     """At most `burst` requests at once and `qps` per second in the long run.
 
-    Waiters are served in the order in which they came: each takes its token at once, on credit,
-    and sleeps until it would have been there. A cancelled waiter's token is lost.
+    Waiters are served in the order in which they came: each takes its token at once, on credit, and
+    sleeps until the token would have come. A cancelled waiter's token is lost.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ def cut_nesting(text: bytes) -> bytes:
 
 
 def _cut(text: bytes) -> bytes:
-    """Return the text without what is nested too deeply.
+    """Return the text without values that are nested too deeply.
 
     The work is done on arrays, because a user can write a megabyte of braces, again and again.
     """
@@ -62,7 +62,7 @@ def _cut(text: bytes) -> bytes:
 
 
 def parsed(text: bytes) -> Any:
-    """Return the value of a JSON text, with what orjson cannot follow (1,024 levels) cut.
+    """Return the value of a JSON text, cut below the 1,024 levels that orjson can follow.
 
     Raises:
         orjson.JSONDecodeError: if the text is not JSON.

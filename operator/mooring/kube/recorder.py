@@ -1,9 +1,9 @@
 """Events of events.k8s.io/v1, written in the background, apart from bindings and status patches.
 
-Recording never waits and never fails: what does not fit the bounded queue or is refused by the
-server is counted and logged. Equal events about one object become one Event with a series, as
-in client-go (tools/events/event_broadcaster.go); here a new note begins a new Event, so that a
-user sees what changed, and a series is written as often as the lane allows.
+Recording never waits and never fails: Events beyond the bounded queue, and those that the server
+refuses, are counted and logged. Equal events about one object become one Event with a series, as in
+client-go (tools/events/event_broadcaster.go); here a new note begins a new Event, so that a user
+sees what changed, and a series is written as often as the lane allows.
 """
 
 from __future__ import annotations
@@ -170,8 +170,8 @@ class EventRecorder:
     def unwritten(self) -> int:
         """How many events wait to be written; those that are being written do not count.
 
-        `drain` says so too, but ends giving way for it. Who only looks on, as the simulation does
-        until all is told, must not change when events are written.
+        `drain` says so too, but ends giving way for it. A reader, such as the simulation that waits
+        until all is written, must not change when events are written.
         """
         return self._queue.qsize()
 

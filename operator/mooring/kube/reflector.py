@@ -5,12 +5,12 @@
          +------- 410 Gone, broken line ----+---- any other error: back off, watch from there
 
 - Every list is handed to the sink object by object, as it comes. When the set is complete the sink
-  takes it over, in slices, and what is not in it is gone. Events wait until that is done.
-- WatchList (`sendInitialEvents`) streams the set as events and says when it is complete; a
-  server that refuses it is listed page by page from then on.
-- Bookmarks and events move the version forward, so that after a lost connection the watch goes
-  on where it stopped. Only when the server no longer knows the version (410, in the answer's
-  head or as an ERROR event) is the set listed again.
+  takes it over, in slices, and deletes all other objects. Events wait until that is done.
+- WatchList (`sendInitialEvents`) streams the set as events and says when it is complete; a server
+  that refuses it is listed page by page from then on.
+- Bookmarks and events move the version forward, so that after a lost connection the watch goes on
+  where it stopped. Only when the server no longer knows the version (410, in the answer's head or
+  as an ERROR event) is the set listed again.
 - The server ends every watch after 5 to 10 minutes; a stream that is silent for longer than
   bookmarks are apart is taken for dead.
 
@@ -79,11 +79,11 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
 class Relist(Protocol):
-    """Takes the objects of one list as they come, and replaces what is kept at its end.
+    """Takes the objects of one list as they come, and replaces the former set at the end.
 
     Called on the event loop's thread, must not block. If the list breaks off, nothing more is
-    called. An exception of `add` is logged, once per resource, and the list goes on; after one
-    of `apply` the set is listed again.
+    called. An exception of `add` is logged, once per resource, and the list goes on; after one of
+    `apply` the set is listed again.
     """
 
     def add(self, obj: dict[str, Any]) -> None:
@@ -96,7 +96,7 @@ class Relist(Protocol):
         """Remove an object that was deleted before the list was complete."""
 
     def apply(self) -> None:
-        """Replace what is kept by the objects that were added; other work runs in pauses."""
+        """Replace the former set by the objects that were added; other work runs in pauses."""
 
 
 class Sink(Protocol):

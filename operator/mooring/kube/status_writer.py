@@ -99,7 +99,7 @@ class StatusWriter(Generic[_Key]):
         self._digests.pop(key, None)
 
     async def run(self, *looks: Look) -> None:
-        """Write until cancelled, also what these looks find."""
+        """Write until cancelled, also the statuses that these looks return."""
         async with asyncio.TaskGroup() as tasks:
             for seconds, look in ((_PAUSE_SECONDS, self._take_failed), *looks):
                 tasks.create_task(self._turn.between(self._look, seconds, look))
@@ -176,7 +176,7 @@ class StatusWriter(Generic[_Key]):
     async def _alone(self, key: _Key) -> AsyncIterator[None]:
         """Wait for the write of this status that is in flight, and have others wait.
 
-        Of two that are on their way the older one might arrive last.
+        Of two writes under way the older one might arrive last.
         """
         await self.written(key)
         ended = self._writing[key] = asyncio.Event()
@@ -238,7 +238,7 @@ class ProfileSectionWriter(StatusWriter[str]):
 
 
 def _digest(status: Mapping[str, Any]) -> bytes:
-    """Return what is equal for statuses that differ in times alone, and keeps no strings."""
+    """Return a key that is equal for statuses that differ in times alone, without their strings."""
     conditions = [
         {name: value for name, value in condition.items() if name != "lastTransitionTime"}
         for condition in status.get("conditions", ())

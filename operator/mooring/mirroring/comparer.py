@@ -1,8 +1,7 @@
-"""Compares what Mooring knows of pods and profiles with what the API server has.
+"""Compares the pods and profiles that Mooring knows with those of the API server.
 
-kopf tells of no deletion that happened while its watch was down, and whatever else goes wrong
-between the API server and the queue must not cost a pod its schedule for good. Mirrored objects
-need no comparison: their reflectors hand over whole sets.
+kopf does not report deletions that happened while its watch was down. No lost event may leave a pod
+unscheduled for ever. Mirrored objects need no comparison: their reflectors hand over whole sets.
 """
 
 import asyncio
@@ -62,8 +61,8 @@ class WatchedResource:
 class CacheComparer:
     """Compares every few minutes and soon after each hint.
 
-    What is not listed has gone. What is listed and not known is read, at most `MOST_FETCHED`
-    objects of a resource per round, and handed over.
+    An object that is not listed has gone. Listed objects that are not known are read, at most
+    `MOST_FETCHED` of a resource per round, and handed over.
     """
 
     def __init__(

@@ -102,7 +102,7 @@ class Discovery:
     ) -> tuple[bool, Resource | None]:
         """Return whether it is known which of these resources is served first, and that one.
 
-        `answers` has what the server has said in this look of each version of a group.
+        `answers` has the server's answers of this look, for each version of a group.
         """
         for resource in versions:
             if resource.api_version not in answers:
@@ -158,7 +158,7 @@ class Discovery:
         return False
 
     def _note(self, kind: Kind, found: Resource | None) -> None:
-        """Note what a kind is read from, and log a change."""
+        """Note the resource from which a kind is read, and log a change."""
         is_new, before = kind not in self._served, self._served.get(kind)
         self._served[kind] = found
         if found is None and (is_new or before is not None):

@@ -98,8 +98,8 @@ def parsed_or_none(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
 def _parsed(state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]) -> Any | None:
     """Return the value of an API object; None if it is malformed and is left out.
 
-    A malformed claim is not left out: its devices stay in use. What is kept of it depends on what
-    is known of it, so only in pods there are pauses.
+    A malformed claim is not left out: its devices stay in use. Which ones depends
+    on the claim that is known, so only pods are parsed with pauses.
     """
     if kind is Kind.DEVICE_CLASS:
         # Without a class no selector is compiled. So the first claim does not wait for the import,
@@ -144,8 +144,8 @@ class Mirror:
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
         """Take over one object that was added, changed or deleted.
 
-        While a pod is read, and before it is counted, other work may run. Nothing of the cluster is
-        read before that, so it is as if the watch told of it later.
+        While a pod is read, and before it is counted, other work may run. Nobody reads the cluster
+        before that, so the effect is the same as that of a later event.
         """
         kind = _KINDS[resource]
         _, seconds = timed(lambda: self._take_over(kind, event, obj), self._clock)
@@ -167,8 +167,8 @@ class Mirror:
 class MirroredList:
     """The objects of one list, parsed as they come (`mooring.kube.reflector.Relist`).
 
-    The JSON of a pod takes several times as much memory as what is kept of it. Of a pod that has
-    not changed nothing is kept, so that most relists take little memory.
+    The JSON of a pod takes several times as much memory as the parsed pod. Pods that have not
+    changed are not kept twice, so most relists take little memory.
     """
 
     def __init__(self, state: ClusterState, kind: Kind) -> None:

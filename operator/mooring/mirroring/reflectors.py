@@ -86,9 +86,9 @@ class Reflectors:
 
     Every `look_seconds` the server is asked what it serves. A kind that it does not serve has no
     objects. A kind of `MIRRORED_IF_SERVED` that cannot be listed does not make a replica unready:
-    what names a PodGroup that is not known waits, and nothing else does. Once it has been listed it
-    counts like any other, because what was read stays in force. The kinds of `DEVICE_KINDS` never
-    make a replica unready: while one of them is not known, no device is allocated.
+    only pods that name a PodGroup that is not known wait. Once it has been listed it counts like
+    any other, because its objects stay in force. The kinds of `DEVICE_KINDS` never make a replica
+    unready: while one of them is not known, no device is allocated.
 
     `devices_known` is called with the reason for that, and with None once all are known. `relisted`
     is called with the name of each resource that had to be listed again, `versioned` with the
@@ -169,7 +169,7 @@ class Reflectors:
         return self._discovery.unserved()
 
     def problem(self) -> str | None:
-        """Return what is not listed yet or not watched for long, and why; None if all is."""
+        """Name the resources not yet listed or long unwatched, and why; None if there are none."""
         counted = self._counted()
         unlisted = [r for r, reflector in counted.items() if not reflector.synced.is_set()]
         if not self._looked.is_set():
@@ -206,7 +206,7 @@ class Reflectors:
         )
 
     def _counted(self) -> dict[Resource, Reflector]:
-        """Return what this replica cannot work without."""
+        """Return the resources that this replica cannot work without."""
         return self._reflectors | {
             served.resource: served.reflector for served in self._served.values() if served.counts()
         }
@@ -241,8 +241,8 @@ class Reflectors:
     def _tell_of_devices(self) -> None:
         """Tell whether devices can be allocated, and log if they cannot; called again and again.
 
-        What is yet to be listed is waited for before a line is logged, and there is no line for
-        each kind that is known again. `Discovery` logs what is not served.
+        A line is logged once all others are listed, not one for each kind that is known again.
+        `Discovery` logs the kinds that are not served.
         """
         unknown = self._unknown_devices()
         texts = [reason.format(_listing(kinds)) for reason, kinds in unknown.items()]

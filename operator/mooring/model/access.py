@@ -19,7 +19,7 @@ __all__ = [
 
 
 class ReviewError(Exception):
-    """The API server did not say who a user is or what it may do; the text is one line."""
+    """The API server did not answer who a user is or which rights it has; the text is one line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Caches that are bounded in bytes.
 
-What is kept for a pod may be a thousand times as large as for an ordinary one, and a tenant can
+The entry of a pod may be a thousand times as large as that of an ordinary one, and a tenant can
 make pods that all differ. So a number of entries bounds nothing. Every cache is one of these, or
 counts its bytes itself in `bytes` and has its bound in `most_bytes` (tests/test_caches.py).
 """
@@ -106,7 +106,7 @@ class BoundedCache(Generic[_Key, _Value]):
         return found[0]
 
     def put(self, key: _Key, value: _Value) -> None:
-        """Keep the value in place of the key's former one; drop what was used longest ago."""
+        """Keep the value in place of the key's former one; drop the entries used longest ago."""
         self.pop(key)
         size = _ENTRY + self._size(key, value)
         if size > self.most_bytes:
@@ -134,7 +134,7 @@ class BoundedCache(Generic[_Key, _Value]):
 def cached(
     most_bytes: int,
 ) -> Callable[[Callable[_Arguments, _Value]], Callable[_Arguments, _Value]]:
-    """Keep the results of a function by its arguments, in at most so many bytes.
+    """Keep the results of a function by its arguments, within a number of bytes.
 
     It replaces functools.lru_cache, whose bound is a number of entries.
     """

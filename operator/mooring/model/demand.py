@@ -264,12 +264,12 @@ class _Resize:
         return most
 
     def _allocated(self, container: ContainerResources) -> ContainerResources:
-        """Return the container with what is allocated to it, or else asked for."""
+        """Return the container with its allocated resources, else the requested ones."""
         allocated, _ = _amounts(*self._containers.get(container.name, ({}, "")))
         return self._with(container, allocated)
 
     def _used(self, container: ContainerResources) -> ContainerResources:
-        """Return the container with what it uses, or else has allocated, or asks for."""
+        """Return the container with the resources it uses, else those allocated or requested."""
         allocated, used = _amounts(*self._containers.get(container.name, ({}, "")))
         return self._with(container, used if used is not None else allocated)
 
@@ -284,7 +284,7 @@ class _Resize:
 def _amounts(
     raw: Mapping[str, Any], where: str
 ) -> tuple[dict[str, int] | None, dict[str, int] | None]:
-    """Return what a status says is allocated and in use; None for what it does not say."""
+    """Return the allocated resources and those in use, by a status; None where it has none."""
     allocated = used = None
     if raw.get("allocatedResources") is not None:
         amounts = mapping(raw, "allocatedResources", where)

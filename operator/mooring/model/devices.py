@@ -1,8 +1,8 @@
-"""GPU cards of nodes and what pods request of them, parsed once from API objects.
+"""GPU cards of nodes and the requests of pods for them, parsed once from API objects.
 
 How a cluster writes them (names of resources and annotations) is a `CardFormat`. Everything here
-that nodes or pods write is bounded in size and count; what cannot be read counts as absent on a
-node, and is a `CardRequestError` on a pod.
+that nodes or pods write is bounded in size and count. On a node a value that cannot be read counts
+as absent; on a pod it is a `CardRequestError`.
 """
 
 import re
@@ -158,7 +158,7 @@ class CardShare:
 
 @dataclass(frozen=True, slots=True)
 class CardRequest:
-    """What a pod requests of one node's cards.
+    """A pod's request for cards of one node.
 
     `products` (none: any) and `least_memory` (MiB) restrict the cards; the ranks restrict the
     weakest link between its whole cards, 0 for no restriction.
@@ -329,7 +329,7 @@ class NodeCards:
     """The cards of a node, at most `MAX_CARDS`, by number.
 
     `memory` is in units of the format, 0 where the node does not publish it. `unhealthy` cards must
-    not be used, nor `unnamed` more of them: the node has lost so many and does not say which.
+    not be used, nor `unnamed` more of them, which the node has lost without naming them.
     """
 
     memory: tuple[int, ...]

@@ -179,7 +179,7 @@ _short_time: Final = lru_cache(maxsize=4096)(_time)
 
 
 def called(raw: Mapping[str, Any]) -> str:
-    """Return what errors call an object: namespace/name, or (no name)."""
+    """Return the name of an object in errors: namespace/name, or (no name)."""
     metadata = raw.get("metadata")
     if not isinstance(metadata, _OBJECT):
         return "(no name)"

@@ -220,7 +220,7 @@ def rules_of_server(version: str) -> KubernetesRules:
 
 
 def unknown_server(version: str) -> str | None:
-    """Return what to tell people of a server of this version that Mooring does not know."""
+    """Return a warning about a server of this version, which Mooring does not know."""
     rules, asked = rules_of_server(version), minor_version(version)
     if asked is None or rules.version == version:
         return None

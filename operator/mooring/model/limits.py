@@ -2,7 +2,7 @@
 
 One pod of 1 MB, which the API server accepts, could stop a scheduler for seconds. A pod beyond a
 limit is not scheduled; its PodScheduled condition names the limit and what the pod has. A pod that
-is bound already is counted on its node whatever it has, but for inter-pod terms beyond a limit.
+is bound already is counted on its node in any case, without inter-pod terms beyond a limit.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ __all__ = ["LIMITS", "Counted", "exceeded"]
 
 
 class Counted(StrEnum):
-    """What is counted of a pod, as users read it."""
+    """The counted parts of a pod, as users read them."""
 
     BYTES = "bytes of JSON in the fields that scheduling reads"
     NODE_TERMS = "node affinity terms"

@@ -64,7 +64,7 @@ def object_key(kind: Kind, raw: Mapping[str, Any]) -> str:
 
 
 def identity(kind: Kind, raw: Mapping[str, Any]) -> str:
-    """Return what the cluster state knows an object by: a pod's uid, else the object's key.
+    """Return the key of an object in the cluster state: a pod's uid, else the object's key.
 
     The uid is "" if the object has none.
     """

@@ -1,4 +1,4 @@
-"""Pod groups: what their objects, and the labels of their members, say about them.
+"""Pod groups: their definition by objects, or by the labels of their members.
 
 A group is named by its members in one of three ways, which are its source:
 
@@ -121,10 +121,10 @@ class GroupKey(NamedTuple):
 
 
 class Reservation(NamedTuple):
-    """What reserves nodes for a pod group that waits long; times are in seconds since the epoch.
+    """A reservation of nodes for a pod group that waits long; times are in seconds since the epoch.
 
-    Only pods of a lower `priority` must leave the members what they request, and not those that
-    have ended by `backfill_until`, because the nodes are not free for the group before.
+    Only pods of a lower `priority` must leave room for the members' requests. Pods that end by
+    `backfill_until` need not, because the nodes are not free for the group before.
     """
 
     group: GroupKey
@@ -133,7 +133,7 @@ class Reservation(NamedTuple):
     backfill_until: float = -math.inf
 
     def text_for(self, namespace: str) -> str:
-        """Return for whom and until when, as a pod of this namespace is told."""
+        """Return for whom and until when, in words for a pod of this namespace."""
         group = self.group.name if self.group.namespace == namespace else str(self.group)
         return f"reserved for podgroup/{group} until {self.clock_time}"
 
@@ -296,7 +296,7 @@ class GroupFormat(NamedTuple):
         return pod.labels.get(self.name_key) or pod.annotations.get(self.name_key) or None
 
     def minimum_of(self, pod: Pod) -> str:
-        """Return what the pod says about the minimum, as it is written; "" if it says nothing."""
+        """Return the minimum that the pod names, as it is written; "" if it says nothing."""
         if self.minimum_key is None:
             return ""
         labels, annotations = pod.labels, pod.annotations

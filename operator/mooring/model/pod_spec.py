@@ -90,7 +90,7 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class PodSpec:
-    """What decisions read of a pod's spec; pods that are equal in it share one object."""
+    """The part of a pod's spec that decisions read; pods that are equal in it share one object."""
 
     namespace: str
     demand: Demand
@@ -232,8 +232,8 @@ def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
 class PodSpecCache:
     """The specs of all pods, and those used last, which may take `most_bytes`.
 
-    A spec that some pod has is always found, so that equal pods share it. Of those that no pod
-    has any more, the ones used last are kept for further copies of their templates.
+    A spec that some pod has is always found, so that equal pods share it. Specs without a pod are
+    kept for further copies of their templates, those used last before others.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -374,7 +374,7 @@ def _has_too_many_terms(affinity: PodAffinity) -> bool:
     """Return whether the inter-pod terms exceed a limit by themselves.
 
     Of a pod on a node they do not count then: every decision about another pod would look at them,
-    and whoever creates a pod may name its node.
+    and any tenant can create a pod that names its node.
     """
     return not affinity.empty and exceeded(_counts_of_terms(affinity)) is not None
 

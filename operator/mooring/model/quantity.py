@@ -63,7 +63,7 @@ class Quantity:
 
 
 def _shortened(number: int, base: int, most: int) -> tuple[int, int]:
-    """Return the number without its factors of `base`, at most so many, and how many these are."""
+    """Divide the number by `base` as often as possible, within a limit; return it and how often."""
     power = 0
     while power < most and number % base == 0:
         number, power = number // base, power + 1

@@ -96,7 +96,7 @@ class ExactRequest:
     """Devices of a class: `count` of them (`mode` ExactCount), or all (`mode` All).
 
     `name` is that of the request or of the subrequest. `selectors` are CEL expressions, None where
-    an entry has none. `capacity` is what is requested of each device's capacity.
+    an entry has none. `capacity` has the requested amount of each capacity of a device.
     """
 
     name: str
@@ -120,7 +120,7 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What the devices of some requests (all, if none is named) must have in common or not.
+    """A value that the devices of some requests (all, if none is named) must share, or not share.
 
     A constraint with neither attribute has a type that is unknown.
     """
@@ -339,7 +339,7 @@ def parse_resource_claim(raw: Mapping[str, Any]) -> ResourceClaim:
 def unreadable_claim(
     raw: Mapping[str, Any], problem: str, known: ResourceClaim | None
 ) -> ResourceClaim:
-    """Return what can be read of a claim for which `parse_resource_claim` raises this problem.
+    """Return the readable parts of a claim for which `parse_resource_claim` raises this problem.
 
     No pod can use it. Each device that its allocation names is in use as a whole, and so are those
     that it had when it was `known`: a device that somebody may use must not be allocated again.

@@ -67,7 +67,7 @@ class CapacityRange:
 
 @dataclass(frozen=True, slots=True)
 class CapacityPolicy:
-    """How requests for a capacity are rounded; `default` is what a claim without a request gets."""
+    """How requests for a capacity are rounded; `default` is for a claim without a request."""
 
     default: Quantity | None
     valid_values: tuple[Quantity, ...]
@@ -125,8 +125,8 @@ class ResourceSlice:
     """Devices of a driver's pool, or counters that devices of the pool share.
 
     `node_name` is "" if not set. `slice_count` is how many slices of this generation the pool has.
-    `alike` is equal for slices whose devices and counters are equal but for the names of devices
-    and the values of attributes, such as UUIDs.
+    `alike` is equal for slices that differ only in the names of devices and in values of
+    attributes, such as UUIDs.
     """
 
     name: str

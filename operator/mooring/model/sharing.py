@@ -1,9 +1,10 @@
 """Equal texts, labels and owners of pods share one object.
 
 Most pods are copies of a template: their labels and their owner are equal, and so are the names of
-their node and namespace in many. What was seen last is kept in two generations: when the young one
-is full it becomes the old one, which is dropped then. So what is seen often stays, what differs in
-every pod goes, and a look costs one or two dicts. Who is missed has an object of its own.
+their node and namespace in many. The values seen last are kept in two generations: when the young
+one is full it becomes the old one, which is dropped then. So frequent values stay, values that
+differ in every pod go, and a look-up costs one or two dicts. Who is missed has an object of its
+own.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -125,8 +126,8 @@ def shared_text(text: str) -> str:
 def shared_strings(strings: Mapping[str, str]) -> FrozenDict:
     """Return an equal dict that cannot be changed, the same for all while it is seen often.
 
-    Its keys and values are shared too, unless they are so many that they would push out those of
-    many pods.
+    Its keys and values are shared too, unless they are too many: they would push out those of other
+    pods.
     """
     if len(strings) > _MOST_SHARED:
         return FrozenDict(strings)

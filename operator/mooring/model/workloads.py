@@ -78,7 +78,7 @@ class PodDisruptionBudget(_PodSelecting):
 
     `disruptions_allowed` is the number of pods that may be disrupted now. The evictions of the pods
     named in `disrupted_pods` are already subtracted. If it `allows_unhealthy`, the Eviction API
-    evicts pods that are not ready whatever that number is.
+    evicts pods that are not ready in any case.
     """
 
     disruptions_allowed: int
