@@ -51,13 +51,13 @@ class NodeResourcesBalancedAllocation:
         return None if any(demand.get(resource) for resource in self._resources) else SKIP
 
     def devices_version(self, pod: Pod) -> Hashable:
-        """Return what the devices depend on that are counted for the pod."""
+        """Return a version of the devices that are counted for the pod."""
         return self._devices.version(pod)
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """Return int64[nodes], 50 to 100; 75 where the pod does not change the balance.
 
-        By the rules before 1.36 it is the evenness with the pod alone.
+        Before 1.36 the score is the evenness of the node with the pod, not the change of it.
         """
         demand = pod.spec.demand.resources
         cpu, memory = demand.get(CPU, 0), demand.get(MEMORY, 0)

@@ -157,7 +157,7 @@ class _AllocationScore:
         return np.array(self._weighted_mean(columns, scored, _ARRAYS), np.int64)
 
     def _columns(self, resource: str, nodes: NodeView) -> tuple[IntArray, IntArray]:
-        """Return what is allocatable and what is requested of the resource (int64[nodes] each)."""
+        """Return each node's allocatable and requested amount (int64[nodes] each)."""
         if self._devices is not None and "/" in resource:
             return self._devices.columns(resource, nodes)
         return nodes.allocatable(resource), nodes.requested_scored(resource)
@@ -170,8 +170,8 @@ class _AllocationScore:
     ) -> Any:
         """Return 0 to 100, one per node.
 
-        `amounts` are what is allocatable and requested of each resource in turn. `scored` has the
-        resources' names, what the pod requests of them, and their weights.
+        `amounts` are the allocatable and requested amounts of each resource in turn. `scored` has
+        the resources' names, the pod's requests of them, and their weights.
         """
         total: Any = 0
         weights: Any = 0
@@ -288,7 +288,7 @@ class NodeResourcesFit(_AllocationScore):
         )
 
     def _counted(self, need: Mapping[str, int], node: Node) -> Mapping[str, int]:
-        """Return what must be free on the node, without the resources it has devices for."""
+        """Return the amounts that must be free on the node, except where it has devices."""
         offered, has_class = node.allocatable, self._classes.has
         return {n: amount for n, amount in need.items() if offered.get(n) or not has_class(n)}
 

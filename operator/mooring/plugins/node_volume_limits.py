@@ -133,9 +133,9 @@ class NodeVolumeLimits:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node came or can attach more, or a volume or claim changed.
 
-        Unlike kube-scheduler, also when a driver without a limit came to a node, or is not required
-        any more, when another pod has one of the pod's volumes on its node now, and when a volume
-        was detached and the pod's are ephemeral.
+        Unlike kube-scheduler, it also queues when a driver without a limit came to a node, or is
+        not required any more; when another pod now has one of the pod's volumes on its node; and,
+        for a pod with ephemeral volumes, when a volume was detached.
         """
         match event.before, event.after:
             case CSINode() as before, CSINode() as after:
@@ -207,7 +207,7 @@ def _counts(volume: PodVolume) -> bool:
 
 
 def _detached(volume: PodVolume, attachment: VolumeAttachment) -> bool:
-    """Return whether a volume was detached of which the pod may need one less now."""
+    """Return whether a detached volume may let the pod fit now."""
     if isinstance(volume, Disk):
         return CSI_DRIVERS.get(volume.kind) == attachment.attacher
     return isinstance(volume, ClaimVolume)

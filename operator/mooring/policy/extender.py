@@ -75,7 +75,7 @@ def _url(text: str) -> str:
 
 
 def _without_user(text: str) -> str:
-    """Return what is meant as a URL without user, password and query, however wrong it is.
+    """Return the URL without user, password and query, also if it is not valid.
 
     The mistake is told in an Event and in the log, too.
     """

@@ -115,8 +115,8 @@ def compiled(selector: LabelSelector | None) -> CompiledSelector:
 def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
     """Return whether a pod can match both profiles, in the same mode and with one precedence.
 
-    The labels of a namespace and of a pod may be any, so only what two selectors demand of the same
-    label can exclude each other.
+    A namespace and a pod may have any labels, so only two demands on the same label can exclude
+    each other.
     """
     a, b = one.spec.match, other.spec.match
     return (
@@ -138,7 +138,7 @@ def conflict_in_short(name: str, others: Collection[str]) -> str:
 
 
 def conflict_text(name: str, others: Collection[str]) -> str:
-    """Return what it means for a profile that these others may match the same pods."""
+    """Say which other profiles outrank this one for the same pods, and which it outranks."""
     above = _first(_MOST_NAMED, (other for other in others if other < name))
     below = _first(_MOST_NAMED, (other for other in others if other > name))
     ranks = [f"outranked by {above}"] if above else []
@@ -151,14 +151,14 @@ def conflict_text(name: str, others: Collection[str]) -> str:
 
 
 def _first(most: int, names: Iterable[str]) -> str:
-    """Return the first so many of the names in their order, and whether there are others."""
+    """Return the first names in their order, up to a limit, and whether there are others."""
     first = nsmallest(most + 1, names)
     return ", ".join(first[:most]) + (" and others" if len(first) > most else "")
 
 
 @dataclass(slots=True)
 class _LabelConstraint:
-    """What selectors demand of one label; `allowed` is None if any value is."""
+    """The demands of selectors on one label; `allowed` is None if any value is."""
 
     allowed: frozenset[str] | None = None
     excluded: frozenset[str] = frozenset()

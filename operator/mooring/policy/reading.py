@@ -128,8 +128,9 @@ def _all_mistakes(
     """Return the mistakes in the document; `error` has those that pydantic finds at first.
 
     Pydantic checks the rules between the fields of an object only if each field is valid. So the
-    document is read again without the wrong fields. What such a reading finds does not count if it
-    may follow from a removed field: if it breaks a rule of the object that the field was in.
+    document is read again without the wrong fields. A mistake that such a reading finds does not
+    count if it may follow from a removed field: if it breaks a rule of the object that the field
+    was in.
     """
     found: list[FieldError] = []
     removed, incomplete = set[tuple[str, ...]](), set[tuple[str, ...]]()

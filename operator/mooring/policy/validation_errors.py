@@ -172,7 +172,7 @@ def _words(expected: str) -> list[str]:
 
 
 def _choice(given: object, choices: list[str]) -> str:
-    """Return what must be chosen instead of `given`, and what was probably meant by it.
+    """Return the allowed values instead of `given`, and the one that was probably meant.
 
     Words that are numbers, such as versions, are not similar to each other, and need quotes.
     """

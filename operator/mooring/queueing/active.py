@@ -1,8 +1,8 @@
 """The active queue: pods to be scheduled, in the order of their profile's QueueSort plugin.
 
-Keys of different plugins cannot be compared, so each plugin has a heap of its own. Of the first
-pods of all heaps, the one with the highest priority is popped, of equals the one that has waited
-longest. If namespaces take turns, this order holds within each namespace and priority.
+Keys of different plugins cannot be compared, so each plugin has a heap of its own. `pop` compares
+the first pods of all heaps and takes the one with the highest priority, among equals the one that
+has waited longest. If namespaces take turns, this order holds within each namespace and priority.
 """
 
 from collections import OrderedDict
@@ -66,7 +66,7 @@ class ActivePods:
     def _first(self) -> tuple[str, PodHeap[tuple[Any, ...]]] | None:
         """Return the heap whose first pod is next, and its namespace; forget those that are empty.
 
-        Of pods of the highest priority, those come first that do not rest.
+        Among pods of the highest priority, those of namespaces that do not rest come first.
         """
         best: tuple[int, bool, float] | None = None
         chosen: tuple[str, PodHeap[tuple[Any, ...]]] | None = None
@@ -93,7 +93,7 @@ class ActivePods:
 
 
 class ActivePodsByNamespace:
-    """Pods to be scheduled, of which namespaces with pods of the highest priority take turns.
+    """Pods to be scheduled; namespaces with pods of the highest priority take turns.
 
     So a namespace waits for at most one pod of each other namespace before its next pod is popped,
     however many pods of the same priority the others have.

@@ -94,9 +94,9 @@ class _Shared:
 
 
 def _shared(event: ClusterEvent) -> list[object]:
-    """Return what other events may refer to as well: specs of pods, and whole other objects.
+    """Return the objects that events may share: specs of pods, and other objects as a whole.
 
-    What is the newer version in one event is the older one in the next.
+    The newer version in one event is the older one in the next.
     """
     if event.kind is Kind.NODE:  # no tenant writes nodes
         return []
@@ -105,7 +105,7 @@ def _shared(event: ClusterEvent) -> list[object]:
 
 
 def _size(event: ClusterEvent) -> int:
-    """Return about how many bytes the event takes, without what others may refer to as well."""
+    """Return about how many bytes the event takes, without objects shared with other events."""
     total = _EVENT
     for found in (event.before, event.after):
         if isinstance(found, Pod):

@@ -56,7 +56,7 @@ class PodHeap(Generic[_Key]):
         """Entries that were dropped together, and are freed a few at a time."""
 
     def __len__(self) -> int:
-        """Return how many entries there are, void ones included but for those dropped."""
+        """Return the number of entries, with void ones that are not dropped yet."""
         return len(self._entries) + len(self._searched)
 
     def push(self, key: _Key, queued: QueuedPod) -> None:
@@ -79,7 +79,7 @@ class PodHeap(Generic[_Key]):
         return heapq.heappop(heap).queued() if heap else None
 
     def _search_some(self) -> None:
-        """Move some entries to the other heap, but for void ones."""
+        """Move some entries to the other heap, without void ones."""
         for _ in range(min(_LOOKED_AT, len(self._searched))):
             entry = self._searched.pop()  # without its last entry a heap is one still
             if entry.queued() is not None:

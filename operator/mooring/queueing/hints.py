@@ -49,7 +49,7 @@ class QueueingHints:
         )
 
     def _with_devices(self, pod: Pod) -> Hashable:
-        """Return what tells pods apart of which the claims ask for others, or have devices.
+        """Return a key that differs for pods whose claims have different requests, or devices.
 
         Claims of one template may differ: it may have been made anew. Those with devices bind their
         pods to nodes. Pods that share the same claims wait for the same. But a pod for which such a

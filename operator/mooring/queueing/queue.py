@@ -201,7 +201,7 @@ class SchedulingQueue:
     def try_after(self, uid: Uid, event: ClusterEvent, now: float) -> None:
         """Try an unschedulable pod again if its plugins say that the event may help this very pod.
 
-        This is for events about what is a pod's own, of which its group learns nothing.
+        This is for events about an object that only this pod uses, so its group is not affected.
         """
         queued = self._pods.get(uid)
         if queued is None or queued.queue is not SubQueue.UNSCHEDULABLE:
@@ -247,7 +247,7 @@ class SchedulingQueue:
         return queued
 
     def attempted(self, namespace: str, seconds: float, now: float) -> None:
-        """Note that an attempt about pods of a namespace took so long.
+        """Note the duration of an attempt about pods of a namespace.
 
         After a long one, pods of equal priority of other namespaces have the next turns for as
         long. So nobody's pods take more than half of the time that others could use.
@@ -441,7 +441,7 @@ class SchedulingQueue:
             self._try_for_group(following, now, queued.moved_by)
 
     def _back_off(self, queued: QueuedPod, times: int, now: float) -> None:
-        """Set when the backoff after so many attempts ends."""
+        """Set the end of the backoff after this number of attempts."""
         queued.timestamp = now
         doubled = self._initial_backoff * 2.0 ** min(times - 1, 32)
         queued.backoff_expiration = now + min(doubled, self._max_backoff)

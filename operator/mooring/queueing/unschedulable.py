@@ -1,4 +1,4 @@
-"""Unschedulable pods in groups of one signature: one hint, and one pod, are tried for a group.
+"""Unschedulable pods in groups by signature: one hint, and then one pod, stands for its group.
 
 Pods of a group were rejected alike and can be helped by the same events. After such an event one
 pod of the group is tried for all of them; how its attempt ends decides whether the next one is
@@ -54,7 +54,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What was true of a pod when it was added; its group and its counts are found again by it."""
+    """The facts about a pod when it was added; its group and its counts are found again by it."""
 
     signature: Hashable
     node: str | None
@@ -74,7 +74,7 @@ class _Missed:
 
 
 class Hints(Protocol):
-    """What must be known about unschedulable pods; in operation `QueueingHints`."""
+    """The answers that the queue needs about unschedulable pods; in operation `QueueingHints`."""
 
     def signature(self, queued: QueuedPod) -> Hashable:
         """Return a value that is equal for pods that the same events may make schedulable."""
@@ -296,7 +296,7 @@ class UnschedulablePods:
 
     @staticmethod
     def _most_events(waiting: int) -> int:
-        """Return for how many events hints run, if so many pods or groups wait for them."""
+        """Return for how many events hints run, if this number of pods or groups waits."""
         return max(_FEWEST_EVENTS, _MOST_HINTS // waiting)
 
 

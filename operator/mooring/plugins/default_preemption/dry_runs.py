@@ -73,8 +73,8 @@ class DryRuns:
     ) -> Candidate | tuple[str, ...]:
         """Return the candidate of the row without some of these victims, or why there is none.
 
-        Where only requests reject the pod, and not without all of these victims, `free` is what is
-        free there then, beside the pod.
+        If only requests reject the pod, and it fits without all of these victims, `free` is the
+        rest of the node's resources then, beside the pod.
         """
         pause()
         if free is not None:

@@ -160,7 +160,7 @@ class DefaultPreemption:
         return {group.number: group for group in may_be}
 
     def _wanted(self, nodes: int) -> int:
-        """Return how many candidates to find on so many nodes (calculateNumCandidates)."""
+        """Return how many candidates to find among these nodes (calculateNumCandidates)."""
         return max(nodes * self._percentage // 100, self._absolute)
 
     def _enough(self, state: PostFilterState, candidates: list[Candidate], nodes: int) -> bool:
@@ -301,7 +301,7 @@ def _few_enough(victims: list[Victim]) -> list[Victim]:
 
 
 def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int]:
-    """Return the positions of the cheapest candidates by requests alone, for so many checks.
+    """Return the positions of the cheapest candidates by requests alone, as many as may be checked.
 
     And how many of them to compare at any cost: all, if there are so few candidates that
     kube-scheduler compares all of them, else none.

@@ -32,7 +32,7 @@ __all__ = ["FreeResources", "PotentialVictims", "VictimSlots"]
 
 @dataclass(slots=True, eq=False)
 class FreeResources:
-    """What is free on a node beside the pod: amounts by resource, and pod slots."""
+    """The free resources of a node beside the pod: amounts by resource, and pod slots."""
 
     amounts: dict[str, int]
     slots: int
@@ -66,7 +66,7 @@ class VictimSlots:
 
 
 class _Costs(NamedTuple):
-    """What victims cost: an item for each pod, and for each group on each node it has members on.
+    """The cost of victims: an item for each pod, and for each group on each node it has members on.
 
     All int64: the position of the node in `PotentialVictims.rows`, the highest priority of the
     pods, the sum of their priorities, each made positive, and their number. `earliest` (float64) is
@@ -86,7 +86,7 @@ _NO_GROUPS: Final[Mapping[int, Callable[[], WholeGroup]]] = MappingProxyType({})
 class PotentialVictims:
     """The pods of lower priority on the nodes at `rows`, and what is free without them.
 
-    `needs` is what the pod requests, by resource. `protected` (bool per pod slot) is True for pods
+    `needs` has the pod's requests by resource. `protected` (bool per pod slot) is True for pods
     that may not be victims although their priority is lower; None if there are none. `groups` has,
     by their numbers, how to make the victims of groups that are disrupted as a whole and may be
     victims, whatever the priorities of their members are. For `members_first` see `by_importance`.
@@ -200,7 +200,7 @@ class PotentialVictims:
         return ends
 
     def free_on(self, row: int) -> FreeResources:
-        """Return what is free on one of the rows beside the pod and without potential victims."""
+        """Return the free resources of a row beside the pod, without potential victims."""
         position = int(np.flatnonzero(self.rows == row)[0])
         amounts = {name: int(free[position]) for name, free in self._free.items()}
         return FreeResources(amounts, int(self._free_slots[position]))
@@ -249,7 +249,7 @@ class PotentialVictims:
     def ranked(self, victims: VictimSlots) -> IntArray:
         """Return the positions in `rows` where the pod fits, by `Candidate.cost`, best first.
 
-        A group costs what all its members cost, wherever they are.
+        The cost of a group is that of all its members, on whatever nodes they are.
         """
         costs = self._costs(victims)
         count = np.zeros(len(self.rows), np.int64)
@@ -266,7 +266,7 @@ class PotentialVictims:
         return ranked
 
     def _costs(self, victims: VictimSlots) -> _Costs:
-        """Return what the victims cost that are not being evicted already."""
+        """Return the cost of those victims that are not being evicted already."""
         numbers = self._columns.groups[victims.slots]
         in_group = np.isin(numbers, [*self._make]) & ~victims.evicting
         single = ~victims.evicting & ~in_group

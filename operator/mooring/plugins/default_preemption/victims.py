@@ -1,4 +1,4 @@
-"""What is evicted for a pod as one: a pod, or a group that is disrupted as a whole.
+"""The unit that is evicted for a pod: a pod, or a group that is disrupted as a whole.
 
 See Victim and MoreImportantVictim in framework/preemption of 1.37.
 """
@@ -41,7 +41,7 @@ class WholeGroup:
     """The members on nodes of a group that is disrupted as a whole, on whatever nodes they are.
 
     Those that are being evicted already are left out. `members` has each with its row. `cost` is
-    what its pods cost, see `cost_of`.
+    the cost of its pods, see `cost_of`.
     """
 
     __slots__ = (
@@ -118,7 +118,7 @@ def by_importance(victims: Iterable[_Victim], *, members_first: bool = False) ->
 
 
 class Cost(NamedTuple):
-    """What pods cost by kube-scheduler's criteria (pickOneNodeForPreemption).
+    """The cost of pods by kube-scheduler's criteria (pickOneNodeForPreemption).
 
     The highest priority, the sum of all, each made positive, the number of pods, and the earliest
     start of those of the highest priority.
@@ -131,7 +131,7 @@ class Cost(NamedTuple):
 
 
 def cost_of(victims: Iterable[Victim]) -> Cost:
-    """Return what all pods of these victims cost; there must be one."""
+    """Return the cost of all pods of these victims; there must be one."""
     costs = [v.cost if isinstance(v, WholeGroup) else _cost_of_pod(v) for v in victims]
     highest = max(cost.highest for cost in costs)
     return Cost(
@@ -179,7 +179,7 @@ def protected(cluster: ClusterView, limits: Preemption, now: float) -> BoolArray
 def may_be_victims(
     groups: Iterable[PodGroupState], cluster: ClusterView, limits: Preemption, now: float
 ) -> list[PodGroupState]:
-    """Return the groups of which each member on a node may be a victim, as they became known.
+    """Return the groups whose members on nodes may all be victims, in the order they became known.
 
     Its node exists, and the profile's limits do not protect it.
     """

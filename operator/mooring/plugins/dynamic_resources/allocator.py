@@ -34,7 +34,7 @@ _MOST_SLOTS: Final = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Begun:
-    """What has been begun on a node."""
+    """A search that was begun on a node."""
 
     node: NodeDevices
     requests: Requests
@@ -121,7 +121,7 @@ class Allocator:
         pools: Sequence[Pool],
         moves: Moves,
     ) -> list[Allocation]:
-        """Return what `allocate` would, without a search; `moves` are of a node that is alike.
+        """Return the result of `allocate`, without a search; `moves` are of a node that is alike.
 
         Raises:
             AllocationError: as `allocate`.
@@ -159,7 +159,7 @@ class Allocator:
         node_labels: Mapping[str, str],
         pools: Sequence[Pool] | None = None,
     ) -> list[ExplainedRequest]:
-        """Return for each request, and sub-request, what keeps it from the node's devices.
+        """Return for each request and sub-request why it cannot have the node's devices.
 
         `pools` are as in `allocate`.
 

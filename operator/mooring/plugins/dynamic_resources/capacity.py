@@ -38,7 +38,7 @@ def capacity_left(
     allocating: Mapping[str, int],
     rules: KubernetesRules,
 ) -> bool:
-    """Return whether the device has so much left of each of its capacities.
+    """Return whether enough of each capacity of the device is left.
 
     Args:
         requested: What the request wants; a capacity that the device lacks is never left.

@@ -1,4 +1,4 @@
-"""What keeps the claims of a pod from the devices of all nodes, for people."""
+"""Explains to people why the claims of a pod cannot have the devices of the nodes."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -79,7 +79,7 @@ def _state_of(claim: ResourceClaim, entry: PodClaim, pod: Pod, cluster: ClusterV
 
 
 class _Totals:
-    """What was found out about the requests on all nodes so far."""
+    """The results about the requests on all nodes so far."""
 
     def __init__(self) -> None:
         self._wanted: dict[tuple[str, str], int] = {}
@@ -88,7 +88,7 @@ class _Totals:
         self._nodes: dict[tuple[str, str], Counter[str]] = {}
 
     def add(self, requests: Sequence[ExplainedRequest], nodes: int) -> None:
-        """Count what keeps the requests from the devices of so many nodes that are alike."""
+        """Count why the requests cannot have the devices, for a number of nodes that are alike."""
         for each in requests:
             key = each.claim, each.request
             self._wanted[key] = each.wanted
@@ -130,9 +130,9 @@ def devices_excluded(
     classes: NodeClasses,
     allocator: Allocator,
 ) -> ClaimsReport:
-    """Return what keeps the claims from devices, about as many nodes as an attempt has time for.
+    """Return why the claims have no devices, for as many nodes as an attempt has time.
 
-    `allocator` is that of the claims without devices.
+    `allocator` is the one for the claims without devices.
     """
     totals, states, rows = _Totals(), claim_states(pod, cluster), cluster.nodes_in_order
     _, first, counts = np.unique(classes.numbers[rows], return_index=True, return_counts=True)

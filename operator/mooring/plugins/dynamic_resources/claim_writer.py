@@ -1,8 +1,8 @@
-"""Writes claims: what Reserve has found, what Unreserve takes back, what PostFilter frees.
+"""Writes claims: allocations by Reserve, and those that Unreserve and PostFilter take back.
 
-Every write names the version of the claim that it changes. If the claim has changed since, or if
-no answer came, the claim is read again, and what it says decides what is still to be written. So a
-write that was carried out although its answer was lost is never made twice, or forgotten.
+Every write names the version of the claim that it changes. If the claim has changed since, or if no
+answer came, the claim is read again, and the next write depends on its state. So a write that was
+carried out although its answer was lost is never made twice, or forgotten.
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,7 +53,7 @@ class ClaimWriter:
         """Reserve the claim for the pod, and write the allocation before if it `is_new`.
 
         Raises:
-            PluginError: if the claim is not what it was when the pod was decided about.
+            PluginError: if the claim has changed since the decision about the pod.
         """
         async with self._api.alone(claim.uid):
             written = await self._reserve(pod, self._latest(claim), allocation, is_new=is_new)
@@ -247,7 +247,7 @@ class ClaimWriter:
         return _parsed(raw, claim)
 
     def _latest(self, claim: ResourceClaim) -> ResourceClaim:
-        """Return what is known of the claim by now."""
+        """Return the claim as it is known by now."""
         return self._claims.of_uid(claim.uid) or claim
 
     def _now(self) -> str:

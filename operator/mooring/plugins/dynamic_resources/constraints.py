@@ -1,8 +1,8 @@
 """The constraints of a claim on attributes of the devices that it gets (constraint.go).
 
 A value is its type and itself, so that the string "1" and the integer 1 differ. None stands for a
-device without the attribute, which no constraint admits. What is added is removed in the opposite
-order.
+device without the attribute, which no constraint admits. Values are removed in the opposite order
+in which they were added.
 """
 
 from collections.abc import Hashable, Sequence
@@ -15,7 +15,7 @@ Value = Hashable
 
 
 class Constraint(Protocol):
-    """A constraint of one claim, with what the claim has got of it so far."""
+    """A constraint of one claim, with the values of the claim's devices so far."""
 
     values: Sequence[Value]
     """The value of the attribute by the device's position."""
@@ -27,16 +27,16 @@ class Constraint(Protocol):
         """Return whether a device with this value may be added."""
 
     def may_ever_admit(self, value: Value) -> bool:
-        """Return False if no device with this value can be added, whatever else is tried first."""
+        """Return False if no device with this value can ever be added in this search."""
 
     def add(self, name: str, value: Value) -> None:
         """Add the value of a device, which is admitted, for the request of this name."""
 
     def remove(self, name: str) -> None:
-        """Remove what was added last, which was for this request."""
+        """Remove the last value that was added; it was for this request."""
 
     def state(self) -> Hashable:
-        """Return what later answers depend on."""
+        """Return the state on which later answers depend."""
 
 
 class _OnAttribute:
@@ -117,7 +117,8 @@ class LastDistinctAttribute(_OnAttribute):
     """Devices must differ from the last device of each request, as before Kubernetes 1.37.
 
     kube-scheduler remembers one value for each request: with three devices of one request the
-    values a, b, a pass. To remove a device forgets the request's value, whatever was before.
+    values a, b, a pass. Removing a device also forgets a value that the request had before that
+    device.
     """
 
     __slots__ = ("_devices", "_values")

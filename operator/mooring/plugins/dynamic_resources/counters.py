@@ -1,4 +1,4 @@
-"""What devices of a pool take of the counters that they share (partitionable devices).
+"""The counters that devices of a pool share (partitionable devices), and their use.
 
 Amounts are integers, in billionths.
 """
@@ -17,7 +17,7 @@ _Sets = dict[str, dict[str, int]]
 
 
 class Counters:
-    """What is left of the counters of a node's pools, while devices are tried.
+    """The rest of the counters of a node's pools, while devices are tried.
 
     Args:
         in_use: Whether a device is allocated, shared ones included.
@@ -33,11 +33,11 @@ class Counters:
         self._consumed: dict[Hashable, _Sets] = {}
 
     def take(self, pool: Pool, device: Device) -> None:
-        """Take what the device consumes, which fits."""
+        """Take the amounts that the device consumes; they fit."""
         self._add(pool, device, 1)
 
     def release(self, pool: Pool, device: Device) -> None:
-        """Give back what the device has taken."""
+        """Give back the amounts that the device has taken."""
         self._add(pool, device, -1)
 
     def fit(self, pool: Pool, device: Device) -> bool:
@@ -62,7 +62,7 @@ class Counters:
         )
 
     def most(self, pool: Pool, devices: Iterable[Device]) -> int:
-        """Return a number of these devices that cannot be exceeded, all of which fit by themselves.
+        """Return an upper bound of how many of these devices fit together; each fits alone.
 
         Each device is counted with the first set of counters that it consumes from, and with the
         scarcest counter there.

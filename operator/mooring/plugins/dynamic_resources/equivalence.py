@@ -239,7 +239,7 @@ def _resized(array: IntArray, size: int) -> IntArray:
 
 
 class _Results:
-    """What claims that ask for the same get on nodes of each class."""
+    """The results of equal claims on nodes of each class."""
 
     def __init__(self, classes: NodeClasses) -> None:
         self.classes = classes
@@ -261,7 +261,7 @@ class _Results:
         return _BYTES_PER_COLUMN + self._bytes + 9 * len(self.verdicts)
 
     def resize(self, classes: int) -> None:
-        """Have room for so many classes."""
+        """Make room for this number of classes."""
         if classes > len(self.verdicts):
             more = np.full(2 * classes - len(self.verdicts), _UNKNOWN, np.int8)
             self.verdicts = np.concatenate((self.verdicts, more))
@@ -306,7 +306,7 @@ class ResultsOnNodes:
 
     @property
     def scores(self) -> IntArray:
-        """What the alternatives of requests score that the claims can have."""
+        """The scores of the alternatives that the claims can have."""
         return self._known.scores[self.numbers]
 
 
@@ -389,7 +389,7 @@ class EquivalentNodes:
         return self._own_parts[signature]
 
     def spend(self, units: int) -> None:
-        """Charge the attempt with what was found out about rows.
+        """Charge the attempt with the work done for rows.
 
         Raises:
             PluginFailed: the attempt has done enough.
@@ -475,7 +475,7 @@ class EquivalentNodes:
             self._needed = self.bytes
 
     def _follow(self, cluster: ClusterView) -> None:
-        """Take over what has changed in the cluster."""
+        """Take over the changes of the cluster."""
         devices, log = cluster.dynamic_resources, cluster.node_changes
         self._in_use = devices.claims.allocated if self._allocated is None else self._allocated
         slices, allocated, before, position = self._seen
@@ -713,7 +713,7 @@ def score_of(claim: ResourceClaim, allocation: Allocation) -> int:
 
 
 def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], text: str) -> str:
-    """Return what is said of other claims, which ask for the same, about these."""
+    """Return the results of other claims with equal requests, in the names of these claims."""
     for mine, other in zip(claims, others, strict=True):
         text = text.replace(f"claim {other.key}", f"claim {mine.key}")
         text = text.replace(f"for claim {other.name}:", f"for claim {mine.name}:")
@@ -733,7 +733,7 @@ def _matches(pool: Pool, node: Node) -> Hashable:
 
 
 def _unused(pool: Pool, allocated: AllocatedDevices) -> Hashable:
-    """Return what is left of the pool's counters."""
+    """Return the rest of the pool's counters."""
 
     def in_use(device: DeviceId) -> bool:
         return (

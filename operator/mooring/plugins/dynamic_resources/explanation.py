@@ -1,4 +1,4 @@
-"""What keeps the requests of a pod's claims from the devices of a node."""
+"""Explains why the requests of a pod's claims cannot have the devices of a node."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ BY_USE: Final = (IN_USE, LITTLE_CAPACITY, FEW_COUNTERS)
 
 @dataclass(frozen=True, slots=True)
 class ExplainedRequest:
-    """The devices of a node as a request sees them, without what the pod's other requests take.
+    """The devices of a node as a request sees them, as if the pod had no other requests.
 
     Attributes:
         claim: The claim, as `namespace/name`.

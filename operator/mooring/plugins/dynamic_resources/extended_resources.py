@@ -43,7 +43,7 @@ Mapped = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class NewClaim:
-    """The claim as one kind of node needs it, and what its requests stand for in the pod."""
+    """The claim as one kind of node needs it, and the containers that its requests stand for."""
 
     claim: ResourceClaim
     mappings: tuple[Mapped, ...]

@@ -126,7 +126,7 @@ class DeviceFragmentation:
     def _classes(self, claims: Sequence[ResourceClaim]) -> tuple[NodeClasses, NodeClasses]:
         """Return what distinguishes nodes for these claims: as they are, and if nothing was used.
 
-        Forgets what was counted before device classes have changed.
+        Forgets counts from before the last change of device classes.
         """
         of_node = self._nodes.classes(self._cluster, claims)
         of_unused = self._unused.classes(self._cluster, claims)
@@ -167,8 +167,8 @@ class DeviceFragmentation:
     ) -> int:
         """Return how many places of a kind are lost, in thousandths of the pod's own size.
 
-        A place of the kind is as large as so many of the pod's as fit in its stead into the unused
-        node.
+        The size of a place of this kind: how many of the pod's places fit into the unused node in
+        its stead.
         """
         before = self._number((at.of_class, kind), at, claims)
         if not before:

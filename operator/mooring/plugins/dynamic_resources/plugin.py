@@ -1,8 +1,8 @@
 """Allocates devices to a pod's claims and reserves them (framework/plugins/dynamicresources).
 
-PreFilter finds the claims. Filter searches devices on each node. Reserve puts what was found in
+PreFilter finds the claims. Filter searches devices on each node. Reserve puts the allocation in
 flight. PreBind writes it to the claims, and waits for devices that must be bound first. Unreserve
-takes back what was written.
+takes back the reservation that was written.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -177,7 +177,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         )
 
     def explain_claims(self, pod: Pod) -> ClaimsReport | None:
-        """Return the states of the pod's claims, and what keeps them from devices."""
+        """Return the states of the pod's claims, and why they have no devices."""
         if not pod.spec.resource_claims:
             return None
         states, count = claim_states(pod, self._cluster), self._cluster.node_count
@@ -302,10 +302,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return found if isinstance(found, Unschedulable) else None
 
     def unreserve(self, pod: Pod, _node: str) -> None:
-        """Take back what was written; what is in flight is freed when the pod is forgotten.
+        """Take back the written reservation.
 
-        A claim that PreBind has begun to write stays in flight until it is read again: the write
-        may have been carried out.
+        Devices in flight are freed when the pod is forgotten. A claim that PreBind has begun to
+        write stays in flight until it is read again: the write may have been carried out.
         """
         self._expected.pop(pod.uid, None)
         self._new.pop(pod.uid, None)
@@ -486,7 +486,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claim
 
     def _results(self, nodes: NodeView, waiting: Sequence[ResourceClaim]) -> ResultsOnNodes:
-        """Return what the claims without devices can get on the nodes.
+        """Return the devices that claims without an allocation can get on the nodes.
 
         Raises:
             ObjectError: if something is wrong with the claims, their classes or their selectors.

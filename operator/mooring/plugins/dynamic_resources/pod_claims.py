@@ -81,7 +81,7 @@ class PodClaims:
 
     @property
     def node_selectors(self) -> list[NodeSelector]:
-        """What the nodes must satisfy where the devices can be used that are allocated already."""
+        """The conditions on nodes that can use the devices that are allocated already."""
         allocations = [self.allocation(claim) for claim in self.claims]
         return [a.node_selector for a in allocations if a is not None and a.node_selector]
 
@@ -152,7 +152,7 @@ def _name_of_created(pod: Pod, entry: PodClaim) -> str | Unschedulable | None:
 
 
 def pod_claims(pod: Pod, cluster: ClusterView) -> PodClaims | Unschedulable:
-    """Return what the pod's filter reads of its claims, or why no node will do (PreFilter)."""
+    """Return the filter's state about the pod's claims, or why no node will do (PreFilter)."""
     claims = claims_of(pod, cluster)
     if isinstance(claims, Unschedulable):
         return claims
@@ -219,7 +219,7 @@ def is_bindable(claim: ResourceClaim) -> bool:
 def binding_failure(claim: ResourceClaim) -> Condition | None:
     """Return the first condition that says that a device of the claim cannot be bound, if any.
 
-    What comes behind a device that is not bound yet is not looked at, as in kube-scheduler.
+    Devices behind one that is not bound yet are not looked at, as in kube-scheduler.
     """
     for result, conditions in _with_conditions(claim):
         for name in result.binding_failure_conditions:

@@ -32,7 +32,7 @@ def may_prune(node: NodeDevices, rules: KubernetesRules) -> bool:
 
 
 class Pruning:
-    """What is known of the devices of a node, for the requests of all claims."""
+    """The known facts about the devices of a node, for the requests of all claims."""
 
     def __init__(
         self,

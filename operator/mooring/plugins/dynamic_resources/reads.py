@@ -54,9 +54,8 @@ _OTHERS: Final = re.compile(r"\bdevice\.(driver|allowMultipleAllocations|capacit
 def attributes_read(expression: str) -> Reads:
     """Return the attributes that a CEL expression may read.
 
-    Only the plain ways to name an attribute, and to compare it with a text, are understood.
-    Whatever else has to do with the device, such as a loop over its attributes, counts as reading
-    all of them.
+    Only the plain ways to name an attribute, and to compare it with a text, are understood. Any
+    other use of the device, such as a loop over its attributes, counts as reading all of them.
     """
     if "\\" in expression or "//" in expression or ("'" in expression and '"' in expression):
         return EVERYTHING  # a comment may stand between a name and what follows it
@@ -124,7 +123,7 @@ def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, froz
 
 
 def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
-    """Return what is equal for values that do not differ to who reads them.
+    """Return a key that is equal for values that an expression cannot tell apart.
 
     If they are only compared with texts, that is for all that equal none of these the same text of
     their length.
@@ -137,7 +136,7 @@ def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
 
 @cached(4 * 2**20)
 def _texts(reads: frozenset[str | Compared]) -> Mapping[str, frozenset[str]]:
-    """Return what attributes are compared with by their names."""
+    """Return the constants that each attribute is compared with."""
     return {each.name: each.texts for each in reads if isinstance(each, Compared)}
 
 

@@ -2,7 +2,7 @@
 
 It is depth first and takes the first solution: claim by claim, request by request, and for each
 device of a request the first candidate, in the order of pools, slices and devices, with which all
-that follows succeeds. The result is that of kube-scheduler, device for device.
+that follows succeeds. The result is the same as kube-scheduler's, device for device.
 
 kube-scheduler tries every combination, which takes exponential time where there is no solution.
 Here the search begins anew when the first device is given back, and then leaves out branches
@@ -13,8 +13,8 @@ without a solution:
 - what follows a request if it has failed before in an equal state
 - requests that together need more devices, values or counters than there are for them
 
-None of it can change the result. Where it could, because a branch may end in an error or because
-what was tried before has an effect, nothing is left out. What remains has a budget.
+None of it can change the result. Where skipping could change the result, because a branch may end
+in an error or because earlier trials have an effect, nothing is skipped. What remains has a budget.
 """
 
 from collections.abc import Callable, Hashable, Sequence

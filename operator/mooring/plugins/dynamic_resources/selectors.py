@@ -1,4 +1,4 @@
-"""What CEL selectors say of devices."""
+"""The answers of CEL selectors about devices."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
@@ -47,7 +47,7 @@ Compile = Callable[[str], Selector | CompileError]
 
 
 class Selectors:
-    """Compiled selectors, and what they have said so far; made for one allocation.
+    """Compiled selectors, and their answers so far; made for one allocation.
 
     Args:
         compile_selector: Compiles an expression.
@@ -135,7 +135,8 @@ class Selectors:
 def cel_selectors(rules: KubernetesRules, budget: Budget | None = None) -> Selectors:
     """Return selectors in CEL, as the Kubernetes version knows it; `budget` is charged for answers.
 
-    What an expression says is remembered by what it reads of a device, for all decisions.
+    The answers of an expression are kept for all decisions, by the values of a device that it
+    reads.
     """
     lists = rules.device_attributes_may_be_lists
 
@@ -149,7 +150,7 @@ def cel_selectors(rules: KubernetesRules, budget: Budget | None = None) -> Selec
 
 
 class _Asked(NamedTuple):
-    """An expression, and what it reads of a device."""
+    """An expression, and the values of a device that it reads."""
 
     expression: str
     attributes_may_be_lists: bool
@@ -181,7 +182,7 @@ _answers: Final[BoundedCache[_Asked, bool | str]] = BoundedCache(32 * 2**20)
 
 
 class _Remembering:
-    """A CEL expression that is evaluated once for all devices of which it reads the same."""
+    """A CEL expression that is evaluated once for devices in which it reads equal values."""
 
     __slots__ = ("_budget", "_expression", "_lists", "_reads", "_reads_capacity")
 

@@ -1,4 +1,4 @@
-"""The devices that a search has taken so far, and what it may still take (allocateDevice)."""
+"""The devices that a search has taken so far, and those it may still take (allocateDevice)."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ _NOTHING: Final[Mapping[str, int]] = {}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
-    """A device that was taken for a request, and what that has changed."""
+    """A device that was taken for a request, and the changes that this made."""
 
     slot: Slot
     position: int
@@ -129,7 +129,7 @@ class Trial:
         return True
 
     def give_back(self) -> None:
-        """Undo what was taken last."""
+        """Give back the device that was taken last."""
         taken = self.taken.pop()
         slot, position = taken.slot, taken.position
         self._results[slot.claim] -= 1
@@ -233,7 +233,7 @@ class Trial:
         )
 
     def former_use(self, position: int) -> Hashable:
-        """Return what others have of the device."""
+        """Return the shares of the device that others have."""
         device = self._candidates[position].id
         consumed = self._consumed.get(device)
         return (

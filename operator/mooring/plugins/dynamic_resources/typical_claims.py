@@ -1,7 +1,7 @@
 """Which kinds of claims hold devices, and how many there are of each.
 
-What is asked for now is the best guess at what will be asked for next. Claims that ask for the
-same are of one kind, whatever their names.
+The claims of now are the best guess at the next ones. Claims that ask for the same are of one kind,
+whatever their names.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ class TypicalClaims:
             self._count(uid, cluster)
 
     def _count(self, uid: str, cluster: ClusterView) -> None:
-        """Count the claim of this uid if it has devices in use, and no longer as what it was."""
+        """Count the claim by its present kind, if it has devices in use, and not by its former."""
         before, devices = self._kinds.pop(uid, None), cluster.dynamic_resources
         if before is not None:
             self._counts[before] -= 1

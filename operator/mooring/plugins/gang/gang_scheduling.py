@@ -47,7 +47,7 @@ class GangScheduling:
         )
 
     def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
-        """Return None if the pod is in no gang, or in one of which enough members exist."""
+        """Return None if the pod is in no gang, or if its gang has enough members."""
         group = self._cluster.pod_groups.of(pod)
         if group is None:
             return None

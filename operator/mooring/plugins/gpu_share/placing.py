@@ -130,7 +130,7 @@ def _preference(
     typical: Mapping[Demand, int],
     cpu: Cpu | None,
 ) -> IntArray:
-    """Return int64[row, card]: the smaller, the rather the share goes there."""
+    """Return int64[row, card]: the share goes to the card with the smallest value."""
     free_after: IntArray = remaining.free - need
     match choice:
         case "Binpack":

@@ -1,7 +1,7 @@
 """Several pods on one GPU card by memory and compute, as gpushare, HAMi and KAI write it.
 
-The books of cards are in the state; this plugin decides on them, chooses the cards, and has them
-written to the pod together with its node, so that the annotation is always that of the node.
+The books of cards are in the state; this plugin decides on them and chooses the cards. The Binding
+writes node and cards together, so the annotation always belongs to the node.
 """
 
 from typing import ClassVar, Final
@@ -168,7 +168,7 @@ class GPUShare(CardPlugin):
 
 
 def _cpu(nodes: NodeView, pod: Pod) -> Cpu:
-    """Return the nodes' free cpu, and what the pod takes of it."""
+    """Return the nodes' free cpu, and the pod's request of it."""
     free = nodes.allocatable("cpu") - nodes.requested("cpu")
     return Cpu(free, pod.spec.demand.resources.get("cpu", 0))
 

@@ -1,7 +1,7 @@
 """The best-connected set of a node's free cards, by looking at every set.
 
-A set is a bit mask of card numbers. Of 16 cards there are 65,536 sets; what is asked of all of them
-is an array indexed by the mask, computed once per matrix of links. One set is better connected than
+A set is a bit mask of card numbers. Of 16 cards there are 65,536 sets; a property of all of them is
+an array indexed by the mask, computed once per matrix of links. One set is better connected than
 another if its weakest link has a higher rank, or its links have a higher sum of ranks.
 """
 
@@ -45,7 +45,7 @@ class Subsets:
         """How many bytes this object takes at most."""
 
     def best(self, free: int, cards: int) -> int | None:
-        """Return the best-connected set of so many of the free cards; None if there are too few.
+        """Return the best-connected set of this many free cards; None if there are too few.
 
         Of equally good ones it is the one that leaves the best-connected groups of 8, 4 and 2 free
         cards, and of these the one with the lowest numbers.
@@ -87,7 +87,7 @@ class Subsets:
         self._sum[size : 2 * size] = self._sum[:size] + total
 
     def _best_within(self, group: int) -> npt.NDArray[np.int32]:
-        """Return for each set the quality of its best subset of so many cards; -1 if too small."""
+        """Return for each set the quality of its best subset of `group` cards; -1 if too small."""
         quality = self._weakest * 2**16 + self._sum
         best = np.where(self._cards == group, quality, -1)
         masks = np.arange(len(best))

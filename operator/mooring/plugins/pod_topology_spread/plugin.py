@@ -66,7 +66,7 @@ class _Limit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _DomainScores:
-    """What one constraint adds to a raw score: float64 per code; 0 for ABSENT (-1)."""
+    """The part of a raw score from one constraint: float64 per code; 0 for ABSENT (-1)."""
 
     domains: Domains
     by_code: npt.NDArray[np.float64]
@@ -74,7 +74,7 @@ class _DomainScores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scoring:
-    """What all constraints add to raw scores.
+    """The parts of raw scores from all constraints.
 
     `required` are labels without which a node scores 0; empty if all nodes have them.
     """
@@ -128,7 +128,7 @@ class PodTopologySpread:
         return Explanation(reasons, bits, bits == 2)
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | _Scoring:
-        """Return what each ScheduleAnyway constraint adds per domain."""
+        """Return the part of the raw score from each ScheduleAnyway constraint, per domain."""
         rules = self._rules(pod, cluster, hard=False)
         if not rules:
             return SKIP

@@ -3,7 +3,7 @@
 A value is the same for every node, or differs. Numbers and booleans that differ are numpy arrays.
 Texts that differ are codes into a table of the distinct texts, so that an operation runs once per
 distinct text. An evaluation that fails on a node has an error there, as in CEL: a number that
-`Errors` gave to its text; 0 is no error. What an array has at a node with an error has no meaning.
+`Errors` gave to its text; 0 is no error. An array's value at a node with an error has no meaning.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -120,7 +120,7 @@ def gathered(
 
 
 def _first(former: Any, later: Any) -> Any:
-    """Return the errors of two operands: that of the former where both fail."""
+    """Return the errors of two operands: the error of the former if both fail."""
     if isinstance(former, int) and isinstance(later, int):
         return former or later
     if isinstance(former, int) and not former:

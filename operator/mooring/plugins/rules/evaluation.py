@@ -1,7 +1,7 @@
 """Evaluates a rule's plan for a pod and many nodes.
 
-What is interpreted from nodes alone is kept in `NodeValues`; what reads the pod too is
-evaluated once per distinct combination of values, and kept while it fits into 512 KiB.
+Results that read nodes alone are kept in `NodeValues`; results that also read the pod are evaluated
+once per distinct combination of values, and kept within 512 KiB.
 """
 
 from collections import OrderedDict
@@ -139,7 +139,7 @@ class Evaluator:
         return results, None if nodes.rows is everything.rows else nodes.rows
 
     def is_true_for(self, pod: Pod) -> bool:
-        """Return whether what the rule reads of the pod alone makes it true for every node."""
+        """Return whether the pod's own values make the rule true for every node."""
         return self._left_out(pod) is None and self._of_pod_only(self._plan.step, pod) is True
 
     def _of_pod_only(self, step: Step, pod: Pod) -> bool | None:
@@ -318,7 +318,7 @@ class Evaluator:
         return gathered(codes, results, 0, errors, step.type)
 
     def _read_pod(self, step: Interpreted, pod: Pod) -> tuple[Any, ...]:
-        """Return what the step reads of the pod."""
+        """Return the values of the pod that the step reads."""
         return tuple([of_pod(pod, read, self._cluster) for read in step.of_pod])
 
     def _call(self, step: Interpreted, raws: tuple[Any, ...], pod: Pod) -> Any:

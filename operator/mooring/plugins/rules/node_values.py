@@ -1,8 +1,8 @@
 """The values of a part of an expression for all nodes, evaluated once per distinct value.
 
 Only parts that read nothing but the node have such values. They are brought up to date from the
-node table's log of changes. What is kept is a number per row and not the values that were read, so
-that a label that changes all the time leaves nothing behind.
+node table's log of changes. It keeps a number per row and not the values that were read, so that a
+label that changes all the time leaves nothing behind.
 """
 
 from typing import Any, Final
@@ -52,7 +52,7 @@ class NodeValues:
 
     @property
     def is_current(self) -> bool:
-        """Whether no node has changed in what is read since the values were evaluated."""
+        """Whether no node's values have changed since they were evaluated."""
         if self._is_stable and self._version == self._cluster.nodes.topology_version:
             return True
         return self._position == self._cluster.node_changes.position
@@ -64,7 +64,7 @@ class NodeValues:
         return self._step.cost * distinct(self._step.of_node, self._cluster) + _UNITS_PER_ROW * rows
 
     def update(self, evaluations: Evaluations, doing: str) -> None:
-        """Evaluate what has changed; `doing` says for whom.
+        """Evaluate the values that have changed; `doing` says for whom.
 
         Raises:
             PluginFailed: that is more than one attempt may do; the next call goes on.

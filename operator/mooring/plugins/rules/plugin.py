@@ -1,6 +1,6 @@
 """Runs one rule of a profile: rejects the nodes for which its filter is false, or scores.
 
-What evaluates a rule is imported with the first one, because it takes long
+The modules that evaluate rules are imported with the first rule, because that takes long
 (`mooring.policy.rules.rule`).
 """
 
@@ -63,7 +63,7 @@ class Rules:
         self.events_to_register = frozenset(_events(plan))
 
     def pre_filter(self, pod: Pod, _: ClusterView) -> Skip | None:
-        """Return SKIP if the rule is true for the pod on every node, whatever pods are there.
+        """Return SKIP if the rule is true for the pod on every node, with any pods there.
 
         A profile runs this for filters that count pods: then these cost other pods nothing.
         """

@@ -180,7 +180,7 @@ _NO_LABELS: Final = SelectedLabels(LabelSelector())
 
 
 def _memory(key: _Key, pods: Selection) -> int:
-    """Return about how many bytes a selection takes, with what it was made of."""
+    """Return about how many bytes a selection takes, with the texts it was made of."""
     _, namespace, values = key
     return 400 + len(namespace) + 4 * sum(map(len, values)) + pods.memory
 

@@ -92,7 +92,7 @@ def reads_label_map(reads: Iterable[Read]) -> bool:
 
 
 def codes_of(read: Read, nodes: NodeView, cluster: ClusterView) -> Codes:
-    """Return what the nodes have for a read, as codes; the value of a missing label is None."""
+    """Return the nodes' values for a read, as codes; the value of a missing label is None."""
     match read.variable:
         case "node.name":
             codes = Codes(nodes.rows, cluster.node_names, lambda name: _row(name, cluster))
@@ -190,7 +190,7 @@ def _too_long(variable: str, raw: Any) -> str | None:
 
 
 def _in_cel(variable: str, raw: Any) -> Any:
-    """Return what was read as a value of CEL."""
+    """Return the value that was read, as a value of CEL."""
     if variable == "node.taints":
         return tuple([_taint(taint) for taint in raw])
     return MapValue.of_strings(dict(raw)) if isinstance(raw, tuple | frozenset) else raw

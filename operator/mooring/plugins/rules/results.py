@@ -1,4 +1,4 @@
-"""What an evaluation gives for many nodes: the nodes that fit, or their scores."""
+"""The results of an evaluation for many nodes: the nodes that fit, or their scores."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -80,7 +80,7 @@ class Ranks:
     _tables: dict[tuple[int, bool], IntArray] = field(default_factory=dict)
 
     def proportions(self, rows: IntArray | None, *, reverse: bool) -> IntArray:
-        """Return what `Results.proportions` gives for these rows (int64; None: for all)."""
+        """Return the result of `Results.proportions` for these rows (int64; None: for all)."""
         ranks = self.ranks if rows is None else self.ranks[rows]
         highest = int(ranks.max(initial=0))
         table = self._tables.get((highest, reverse))

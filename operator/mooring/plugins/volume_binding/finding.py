@@ -69,7 +69,7 @@ class PodVolumes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnboundClaims:
-    """What becomes of a pod's unbound claims on some nodes, whether or not it can be provisioned.
+    """How a pod's unbound claims could be bound on some nodes, or why not.
 
     `choices` are the available volumes for claims. `left` are the claims that still need a volume,
     each with bool[nodes] that says where. `selected` is bool[nodes], False where a claim has

@@ -164,7 +164,7 @@ class VolumeBinding(AssignsInTrials):
         return found if isinstance(found, Unschedulable) else None
 
     def _assumed(self, pod: Pod, node: str) -> _Reserved | Unschedulable | None:
-        """Return what is assumed for the pod on the node from now on; None if nothing has to be."""
+        """Return the volumes to assume for the pod on the node; None if there are none."""
         claims = self.pre_filter(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return claims
@@ -190,14 +190,14 @@ class VolumeBinding(AssignsInTrials):
         return _Reserved(bindings, to_provision)
 
     def unreserve(self, pod: Pod, _node: str) -> None:
-        """Undo what was assumed for the pod."""
+        """Undo the assumptions for the pod."""
         self._reserved.pop(pod.uid, None)
         self._assume_cache.restore_volumes(pod)
 
     async def pre_bind(self, pod: Pod, node: str) -> None:
         """Write volumes and claims, and wait until all of the pod's claims are bound.
 
-        If this fails, what was written stays written, as in kube-scheduler.
+        If this fails, earlier writes stay, as in kube-scheduler.
 
         Raises:
             PluginError: if a claim is not bound in time, or cannot be any more.

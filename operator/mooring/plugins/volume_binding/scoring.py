@@ -22,7 +22,7 @@ __all__ = ["capacity_scores"]
 
 
 class _ClassUsage:
-    """What is requested of a storage class, and its capacity, on each node where it counts."""
+    """The requests of a storage class, and its capacity, on each node where it counts."""
 
     def __init__(self, nodes: int) -> None:
         self.counts = np.zeros(nodes, np.bool_)

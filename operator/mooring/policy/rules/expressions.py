@@ -140,7 +140,7 @@ def _mistakes(
 
 
 def _known(name: str) -> str:
-    """Return a hint at what may have been meant by an unknown name."""
+    """Return a known name that may have been meant by an unknown one."""
     if name in USES:
         return f": {USES[name]}"
     likely = did_you_mean(".".join(name.split(".")[:2]), (*VARIABLES, *USES))

@@ -1,10 +1,10 @@
 """Plans how an expression is evaluated for all nodes at once.
 
-Operators on numbers, booleans and labels become operations on columns. What has no such operation
-(conversions of texts, regular expressions, macros) is interpreted once per distinct value of the
-columns that it reads; and so is what reads the pod alone, once per pod.
-Amounts and counts of pods may differ on every node, so what reads them must consist of operations
-on columns.
+Operators on numbers, booleans and labels become operations on columns. Conversions of texts,
+regular expressions and macros have no such operation: they are interpreted once per distinct value
+of the columns that they read; parts that read the pod alone are interpreted once per pod. Amounts
+and counts of pods may differ on every node, so parts that read them must consist of operations on
+columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -98,7 +98,7 @@ class Read:
 
     @property
     def kind(self) -> str | None:
-        """What of nodes the key names: "label" or "resource"; None for all other variables."""
+        """What the key names: a "label" or "resource" of nodes; None for all other variables."""
         return _NAMED.get(self.variable)
 
 
@@ -399,7 +399,7 @@ def _of_node(reads: Iterable[Read]) -> bool:
 
 
 class _Planner:
-    """Makes the steps of one expression, and collects what cannot be planned in `mistakes`."""
+    """Makes the steps of one expression; `mistakes` collects parts that cannot be planned."""
 
     def __init__(self, checked: Checked) -> None:
         self._checked = checked

@@ -1,6 +1,6 @@
 """A rule of a profile: a filter with a message, or a score, as an expression in CEL.
 
-What plans expressions is imported with the first one: that takes 20 ms of CPU, and most
+The modules that plan expressions are imported with the first one: that takes 20 ms of CPU, and most
 profiles have no rules.
 """
 
@@ -124,7 +124,7 @@ class Rule(PolicyModel):
 def plan_one_by_one(profile: Mapping[str, Any]) -> None:
     """Plan the rules of a SchedulingProfile object as it is written, and pause after each.
 
-    Planning takes some milliseconds per rule. Whoever reads the profile then finds the plans.
+    Planning takes some milliseconds per rule. Later readers of the profile find the plans.
     """
     spec = profile.get("spec")
     rules = spec.get("rules") if isinstance(spec, Mapping) else None
