@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from mooring.observe.traces import Traces
     from mooring.page.trials import WhatIfRunner
 
-__all__ = ["Environment", "Kopf", "Scheduler", "calm_the_collector", "spare_the_mirror"]
+__all__ = ["Environment", "Scheduler", "calm_the_collector", "spare_the_mirror"]
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from mooring.cel.values import (
     text_of,
 )
 
-__all__ = ["Evaluate", "Frame", "element", "go_type", "step"]
+__all__ = ["Evaluate", "Frame", "go_type", "step"]
 
 Value = Any
 Frame = list[Value]

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = [
     "LIMIT_EXCEEDED",
     "LONGEST_EXPRESSION",
-    "MOST_WORK",
     "CompileError",
     "DeviceSelector",
     "DeviceView",

@@ -45,7 +45,7 @@ from mooring.cel.values import (
     work,
 )
 
-__all__ = ["LENIENT", "OPERATORS", "OVERLOADS", "Operator", "insert"]
+__all__ = ["LENIENT", "OPERATORS", "OVERLOADS", "Operator"]
 
 Value = Any
 _LOWEST, _HIGHEST, _HIGHEST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1

@@ -30,7 +30,7 @@ from mooring.cel.tree import (
     UInt,
 )
 
-__all__ = ["MOST_LEVELS", "MOST_NODES", "parse"]
+__all__ = ["MOST_LEVELS", "parse"]
 
 MOST_LEVELS: Final = 80
 """Levels of brackets and of the tree. cel-go takes 250, which no selector for devices needs."""

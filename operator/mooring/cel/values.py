@@ -42,8 +42,6 @@ __all__ = [
     "is_list",
     "iterate",
     "joined",
-    "lossless_int",
-    "lossless_uint",
     "paced",
     "size_of",
     "text_of",

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from mooring.kube.answers import WatchEvent
 
-__all__ = ["Bursts", "OnPod"]
+__all__ = ["Bursts"]
 
 logger = logging.getLogger(__name__)
 

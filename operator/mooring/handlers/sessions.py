@@ -47,7 +47,7 @@ from mooring.model.errors import ManifestError
 from mooring.shielding import shielded
 from mooring.time_slices import TimeSlices
 
-__all__ = ["KopfSessions", "OnPods", "OnWatch"]
+__all__ = ["KopfSessions"]
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ __all__ = [
     "AffinityTerm",
     "PodAffinity",
     "SpreadConstraint",
-    "WeightedAffinityTerm",
     "parse_pod_affinity",
     "parse_spread_constraints",
     "spread_constraints_of",

@@ -17,12 +17,7 @@ from mooring.model.node import Node
 from mooring.model.pod_spec import PodSpec
 
 __all__ = [
-    "GPU_TYPE",
-    "LINK_PREFERRED",
-    "LINK_RANKS",
-    "LINK_REQUIRED",
     "MAX_CARDS",
-    "MEMORY_AT_LEAST",
     "NO_CARDS",
     "Assignment",
     "CardFormat",

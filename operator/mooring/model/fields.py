@@ -14,7 +14,6 @@ from mooring.model.quantity import parse_count
 
 __all__ = [
     "boolean",
-    "called",
     "integer",
     "mapping",
     "mappings",

@@ -58,7 +58,6 @@ __all__ = [
     "GroupSource",
     "GroupTopology",
     "PodGroup",
-    "PodGroupStatus",
     "Reservation",
     "consumer_of",
     "group_of_members",

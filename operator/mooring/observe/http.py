@@ -50,7 +50,6 @@ __all__ = [
     "ListenError",
     "Page",
     "PendingQueue",
-    "Reviews",
     "json_answer",
     "namespace_and_name",
 ]

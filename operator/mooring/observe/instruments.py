@@ -13,14 +13,7 @@ from typing import Final, Generic, TypeVar
 
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily
 
-__all__ = [
-    "Count",
-    "CounterFamily",
-    "Distribution",
-    "HistogramFamily",
-    "LabelValues",
-    "exponential_buckets",
-]
+__all__ = ["Count", "CounterFamily", "HistogramFamily", "LabelValues", "exponential_buckets"]
 
 _LONGEST_VALUE: Final = 512
 _VALUE: Final = 256

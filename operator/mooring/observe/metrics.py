@@ -24,7 +24,7 @@ from mooring.observe.instruments import (
     exponential_buckets,
 )
 
-__all__ = ["RESULTS", "Metrics", "ProfileMetrics"]
+__all__ = ["Metrics"]
 
 RESULTS = ("scheduled", "unschedulable", "error")
 """How an attempt can end: the values of kube-scheduler's label `result`."""

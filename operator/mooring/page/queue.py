@@ -23,7 +23,7 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 from mooring.time_slices import REST, TimeSlices
 
-__all__ = ["STATES", "PendingPods", "Queue", "Selected"]
+__all__ = ["Queue", "Selected"]
 
 STATES: Final = tuple(
     state.value

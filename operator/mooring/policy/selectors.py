@@ -14,16 +14,7 @@ from mooring.policy.errors import FieldError
 from mooring.policy.names import LabelValue, QualifiedName
 from mooring.policy.reading import PolicyModel
 
-__all__ = [
-    "LabelRequirement",
-    "LabelSelector",
-    "NodeAffinity",
-    "NodeFieldRequirement",
-    "NodeRequirement",
-    "NodeSelector",
-    "NodeSelectorTerm",
-    "PreferredTerm",
-]
+__all__ = ["LabelSelector", "NodeAffinity", "NodeSelectorTerm"]
 
 
 def _values_fit(operator: str, values: tuple[str, ...]) -> Iterator[FieldError]:

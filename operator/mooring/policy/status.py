@@ -23,7 +23,6 @@ __all__ = [
     "RebalancingStatus",
     "RefusedMoves",
     "SchedulingProfileStatus",
-    "ShadowStatus",
 ]
 
 

@@ -27,7 +27,6 @@ from mooring.state.view import BoolArray
 
 __all__ = [
     "COMPARED",
-    "POOL_LABELS",
     "Comparison",
     "Move",
     "NodeUse",

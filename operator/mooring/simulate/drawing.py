@@ -11,7 +11,7 @@ from typing import Final
 
 from mooring.simulate.manifests import InputError
 
-__all__ = ["TEXT", "WIDTH", "Box", "Label", "Shape", "legend", "write_drawing"]
+__all__ = ["WIDTH", "Box", "Label", "Shape", "legend", "write_drawing"]
 
 WIDTH: Final = 960
 """Of every drawing."""

@@ -30,7 +30,7 @@ from mooring.simulate.simulation import Attempt, Simulation
 from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["USUAL_GOALS", "PlannedProfile", "Rebalance", "Wanted", "WantedPlan"]
+__all__ = ["PlannedProfile", "Rebalance", "Wanted", "WantedPlan"]
 
 USUAL_GOALS: Final = (Goal.VIOLATIONS, Goal.SPREAD)
 """The goals where no profile says any."""

@@ -11,7 +11,7 @@ from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import Reservation
 from mooring.state.pod_columns import PodColumns
 
-__all__ = ["Nominations", "Nominee"]
+__all__ = ["Nominations"]
 
 
 class Nominee(NamedTuple):

@@ -21,14 +21,7 @@ from mooring.plugins.default_preemption.victims import (
 )
 from mooring.state.evictions import Evictions
 
-__all__ = [
-    "BudgetsOf",
-    "Candidate",
-    "SplitVictims",
-    "select_candidate",
-    "select_victims",
-    "split_by_budgets",
-]
+__all__ = ["Candidate", "select_candidate", "select_victims", "split_by_budgets"]
 
 _Victim = TypeVar("_Victim")
 BudgetsOf: TypeAlias = Callable[[_Victim], Iterable[tuple[Sequence[PodDisruptionBudget], int]]]

@@ -27,7 +27,7 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
-__all__ = ["FreeResources", "PotentialVictims", "VictimSlots"]
+__all__ = ["FreeResources", "PotentialVictims"]
 
 
 @dataclass(slots=True, eq=False)

@@ -18,7 +18,6 @@ from mooring.state.view import BoolArray
 
 __all__ = [
     "PRIORITY_OFFSET",
-    "Cost",
     "Victim",
     "WholeGroup",
     "by_importance",

@@ -15,7 +15,7 @@ from mooring.model.resource_slices import (
     DeviceCapacity,
 )
 
-__all__ = ["CapacityError", "Requested", "capacity_left", "consumed_capacity"]
+__all__ = ["CapacityError", "capacity_left", "consumed_capacity"]
 
 Requested = Mapping[str, Quantity]
 """What a request wants of each capacity."""

@@ -20,7 +20,6 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 __all__ = [
-    "LABEL_MAPS",
     "NO_NODE",
     "OF_NODE",
     "STABLE",
@@ -29,7 +28,6 @@ __all__ = [
     "distinct",
     "evaluated",
     "of_pod",
-    "part",
     "reads_label_map",
 ]
 

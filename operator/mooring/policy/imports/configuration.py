@@ -38,12 +38,7 @@ from mooring.policy.profile import (
 from mooring.policy.reading import PolicyModel, read
 from mooring.policy.resolve import resolve
 
-__all__ = [
-    "Configuration",
-    "Imported",
-    "ProcessSettings",
-    "import_configuration",
-]
+__all__ = ["Configuration", "ProcessSettings", "import_configuration"]
 
 _V1BETA2: Final = "kubescheduler.config.k8s.io/v1beta2"
 _V1BETA2_WEIGHTS: Final = {"NodeAffinity": 1, "InterPodAffinity": 1, "TaintToleration": 1}

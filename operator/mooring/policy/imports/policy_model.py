@@ -14,7 +14,7 @@ from mooring.policy.extender import Extenders
 from mooring.policy.names import QualifiedName
 from mooring.policy.reading import PolicyModel, read
 
-__all__ = ["Policy", "Predicate", "Priority", "Ratio", "read_policy"]
+__all__ = ["Policy", "Predicate", "Priority", "read_policy"]
 
 
 class Labels(PolicyModel):

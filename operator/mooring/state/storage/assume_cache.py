@@ -6,7 +6,7 @@ See volumebinding/passive_assume_cache.go.
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["AssumeCache", "Versioned"]
+__all__ = ["AssumeCache"]
 
 
 class Versioned(Protocol):
