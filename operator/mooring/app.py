@@ -578,7 +578,7 @@ class Scheduler:
             ready={
                 "mirror": self._reflectors.problem,
                 "kopf": self._kopf.problem,
-                "shutdown": self._stopping,
+                "shutdown": lambda: "the process is shutting down" if self._stop.is_set() else None,
             },
             metrics=self._metrics,
             decisions=scheduler.decisions,
@@ -628,9 +628,6 @@ class Scheduler:
         """Count a step of a task that held the event loop, and log it if it was long."""
         self._metrics.event_loop_held(seconds)
         log_long_hold(seconds, task)
-
-    def _stopping(self) -> str | None:
-        return "the process is shutting down" if self._stop.is_set() else None
 
     def _readings(self) -> StateCollector:
         engine, scheduler = self.engine, self.engine.scheduler

@@ -125,10 +125,6 @@ def _uri(text: str) -> list[str]:
     return [parsed.text] if isinstance(parsed, Failure) else []
 
 
-def _uuid(text: str) -> list[str]:
-    return [] if _UUID.fullmatch(text) else ["does not match the UUID format"]
-
-
 def _bytes(text: str) -> list[str]:
     try:
         encoded = text.replace("\n", "").replace("\r", "")
@@ -149,10 +145,6 @@ def _is_date(text: str) -> bool:
         return False
 
 
-def _date(text: str) -> list[str]:
-    return [] if _is_date(text) else ["invalid date"]
-
-
 def _datetime(text: str) -> list[str]:
     day, _t, rest = text.lower().partition("t")
     found = _TIME_OF_DAY.fullmatch(rest.partition("t")[0])
@@ -169,9 +161,12 @@ _CHECKS: Final[Mapping[str, tuple[str, Callable[[str], list[str]]]]] = {
     "dns1035LabelPrefix": ("DNS1035LabelPrefix", _without_dash(_label_1035)),
     "labelValue": ("LabelValue", _label_value),
     "uri": ("URI", _uri),
-    "uuid": ("uuid", _uuid),
+    "uuid": (
+        "uuid",
+        lambda text: [] if _UUID.fullmatch(text) else ["does not match the UUID format"],
+    ),
     "byte": ("byte", _bytes),
-    "date": ("date", _date),
+    "date": ("date", lambda text: [] if _is_date(text) else ["invalid date"]),
     "datetime": ("datetime", _datetime),
 }
 FORMATS: Final[Mapping[str, FormatValue]] = {

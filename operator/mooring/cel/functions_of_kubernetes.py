@@ -142,10 +142,6 @@ def _contains_network(network: Network, other: Value) -> Value:
     return mine.overlaps(others) and network.prefix <= inner.prefix
 
 
-def _masked(network: Network) -> Network:
-    return Network(ipaddress.ip_interface(str(network.interface.network)))
-
-
 # --- URLs
 
 
@@ -167,10 +163,6 @@ def _query(value: UrlValue) -> MapValue:
 def _validate(value: FormatValue, text: str) -> Optional:
     found = mistakes_of(value, text)
     return Optional(True, tuple(found)) if found else ABSENT
-
-
-def _named(name: str) -> Optional:
-    return Optional(True, FORMATS[name]) if name in FORMATS else ABSENT
 
 
 def _constant(value: Value) -> Callable[[], Value]:
@@ -234,7 +226,7 @@ OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
     "cidr_contains_cidr": _contains_network,
     "cidr_ip": lambda value: Address(value.interface.ip),
     "cidr_prefix_length": lambda value: value.prefix,
-    "cidr_masked": _masked,
+    "cidr_masked": lambda value: Network(ipaddress.ip_interface(str(value.interface.network))),
     "string_to_url": _url,
     "is_url_string": _valid(partial(parse_url, for_request=True)),
     "url_get_scheme": lambda value: value.scheme,
@@ -243,7 +235,7 @@ OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
     "url_get_port": lambda value: value.port,
     "url_get_escaped_path": lambda value: value.path,
     "url_get_query": _query,
-    "format-named": _named,
+    "format-named": lambda name: Optional(True, FORMATS[name]) if name in FORMATS else ABSENT,
     **{f"format.{name}": _constant(value) for name, value in FORMATS.items()},
 }
 OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {

@@ -82,10 +82,6 @@ def _arithmetic(
     return compute
 
 
-def _times(first: float, second: float) -> float:
-    return first * second
-
-
 _add_numbers: Final = _arithmetic(operator.add, operator.add)
 _subtract_numbers: Final = _arithmetic(operator.sub, operator.sub)
 
@@ -194,7 +190,7 @@ _NUMBERS: Final = frozenset((int, UInt, float))
 OPERATORS: Final[Mapping[str, Operator]] = {
     "_+_": Operator(_add, _ADDABLE),
     "_-_": Operator(_subtract, _NUMBERS | {Duration, Timestamp}),
-    "_*_": Operator(_arithmetic(operator.mul, _times), _NUMBERS),
+    "_*_": Operator(_arithmetic(operator.mul, operator.mul), _NUMBERS),
     "_/_": Operator(_divide, _NUMBERS),
     "_%_": Operator(_modulo, frozenset((int, UInt))),
     "-_": Operator(_negate, frozenset((bool, int, float, Duration))),
@@ -307,10 +303,6 @@ def _unwrapped(items: Value) -> Value:
     return tuple(item.value for item in at_once(items) if item.present)
 
 
-def _same(value: Value) -> Value:
-    return value
-
-
 OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
     **dict.fromkeys(
         [
@@ -323,7 +315,7 @@ OVERLOADS: Final[Mapping[str, Callable[..., Value]]] = {
             "timestamp_to_timestamp",
             "uint64_to_uint64",
         ],
-        _same,
+        lambda value: value,
     ),
     "string_to_bool": _text_to_bool,
     "string_to_bytes": str.encode,

@@ -161,11 +161,6 @@ def _is_less_specific(first: Type, second: Type) -> bool:
     return first == second
 
 
-def _is_assignable_to(wanted: Type, given: Type) -> bool:
-    """Return whether a value of a simple type may stand for one of the wanted type."""
-    return wanted.kind in {"dyn", "any", "param"} or wanted == given
-
-
 class Substitutions:
     """What the type parameters of an expression stand for, as far as it is known.
 
@@ -231,7 +226,7 @@ class Substitutions:
         if first.kind in {"opaque", "list", "map"}:
             same = first.kind == second.kind and first.name == second.name
             return same and self._all_agree(first.parameters, second.parameters)
-        return _is_assignable_to(second, first)
+        return second.kind in {"dyn", "any", "param"} or second == first
 
     def _substitutes(self, given: Type, free: Type) -> tuple[bool, bool]:
         """Return whether a parameter may stand for a type, and whether it stood for one before."""

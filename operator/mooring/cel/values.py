@@ -472,10 +472,6 @@ def compare(first: Value, second: Value) -> "int | Failure":
         first, second = first.encode(), second.encode()
     if kind in {Duration, Timestamp}:
         first, second = first.nanoseconds, second.nanoseconds
-    return _order(first, second)
-
-
-def _order(first: Any, second: Any) -> int:
     return int(first > second) - int(first < second)
 
 

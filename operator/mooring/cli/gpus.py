@@ -179,13 +179,8 @@ def _print_devices(devices: Iterable[NodeDevice], node: str = "") -> None:
             count = sum(name in device.classes for device in found)
             of_them = f": {count} of them" if count < len(found) else ""
             click.echo(f"  class {printable(name)}{of_them}")
-        rows = [(f"  {d.id.device}", d.state, _held(d)) for d in found]
+        rows = [(f"  {d.id.device}", d.state, ", ".join(_holders(d)) or "-") for d in found]
         print_table(("  DEVICE", "STATE", "HELD BY"), rows, prose=("HELD BY",))
-
-
-def _held(device: NodeDevice) -> str:
-    """Return the claims that hold the device with their pods, what they consume, and its taints."""
-    return ", ".join(_holders(device)) or "-"
 
 
 def _holders(device: NodeDevice) -> Iterator[str]:

@@ -82,16 +82,13 @@ def _module_of(name: str, code: Template) -> str:
         )
     if name in Registry(SHIPPED).names():
         raise InputError(f"there is a plugin {name} already; choose another name")
-    if iskeyword(name) or hasattr(builtins, name) or _uses(code, name):
+    in_use = re.findall(r"\w+", code.template)
+    if iskeyword(name) or hasattr(builtins, name) or name in in_use:
         raise InputError(f"{name} means something else in the plugin's code; choose another name")
     module = _WORDS.sub("_", name).lower()
     if iskeyword(module) or module in sys.stdlib_module_names or find_spec(module) is not None:
         raise InputError(f"{name} would be the module {module}, which exists; choose another name")
     return module
-
-
-def _uses(code: Template, name: str) -> bool:
-    return name in re.findall(r"\w+", code.template)
 
 
 def _write(target: Path, texts: dict[str, str]) -> None:

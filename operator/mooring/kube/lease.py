@@ -221,13 +221,9 @@ class LeaderElector:
                 due = min(self._clock() + self._retry_period, deadline)
                 await self._sleep(due - self._clock())
             if self._clock() >= deadline:
-                if not self._stalled_since(due):
+                if self._clock() - due <= self._retry_period:  # this process has not stalled
                     return False
                 deadline = self._clock() + self._renew_deadline
-
-    def _stalled_since(self, due: float) -> bool:
-        """Return whether this process has stalled: a step that was due then came too late."""
-        return self._clock() - due > self._retry_period
 
     async def _try(self) -> bool:
         """Take or renew the lease; return True if it is held now."""

@@ -272,7 +272,7 @@ class Reflector:
             if kind == "BOOKMARK":
                 await self._end_initial_if_marked(obj)
             elif self._initial is None:
-                await self._take_over(kind, obj, len(line))
+                await self._turn.deliver(partial(self._apply, kind, obj), len(line), self._slices)
             elif kind == "DELETED":
                 self._initial.remove(obj)
             else:
@@ -310,10 +310,6 @@ class Reflector:
                 await self._slices.run(partial(relist.add, obj))
         except Exception as error:  # noqa: BLE001 - the list outlives whatever the sink does
             self._log_refusal(error)
-
-    async def _take_over(self, kind: EventType, obj: dict[str, Any], size: int) -> None:
-        """Hand one event to the sink, now or when an attempt has ended."""
-        await self._turn.deliver(partial(self._apply, kind, obj), size, self._slices)
 
     def _apply(self, kind: EventType, obj: dict[str, Any]) -> None:
         try:

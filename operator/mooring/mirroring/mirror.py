@@ -185,7 +185,8 @@ class MirroredList:
         value = _parsed(self._state, self._kind, key, obj)
         if value is not None:
             known = self._state.known(self._kind, key)
-            self._values[key] = known if _is_equal_pod(known, value) else value
+            equal = isinstance(known, Pod) and _POD_FIELDS(known) == _POD_FIELDS(value)
+            self._values[key] = known if equal else value
 
     def remove(self, obj: dict[str, Any]) -> None:
         """Remove an object that was deleted before the list was complete."""
@@ -195,7 +196,3 @@ class MirroredList:
         """Put the objects into the state, and remove those that are not listed."""
         self._state.replacing(self._kind, self._values, self._before)
         self._state.doubt(uid for uid in self._unconfirmed if uid not in self._values)
-
-
-def _is_equal_pod(known: object, value: object) -> bool:
-    return isinstance(known, Pod) and _POD_FIELDS(known) == _POD_FIELDS(value)

@@ -14,6 +14,7 @@ from mooring.model.quantity import parse_count
 
 __all__ = [
     "boolean",
+    "controller_uid",
     "integer",
     "mapping",
     "mappings",
@@ -144,6 +145,15 @@ def boolean(raw: Mapping[str, Any], field: str, where: str = "") -> bool:
     return value
 
 
+def controller_uid(metadata: Mapping[str, Any]) -> str:
+    """Return the uid of the controller among an object's owners, "" if it has none."""
+    for index, owner in enumerate(mappings(metadata, "ownerReferences", "metadata")):
+        where = f"metadata.ownerReferences[{index}]"
+        if boolean(owner, "controller", where):
+            return text(owner, "uid", where)
+    return ""
+
+
 def size(raw: Mapping[str, Any], field: str, where: str = "") -> int | None:
     """Return the quantity in `field` in whole units (bytes), None if it is absent."""
     value = raw.get(field)
@@ -154,16 +164,14 @@ def timestamp(raw: Mapping[str, Any], field: str, where: str = "") -> float | No
     """Return the RFC 3339 time in `field` in seconds since the epoch, None if it is absent."""
     value = text(raw, field, where)
     try:
-        return _seconds(value) if value else None
+        if not value:
+            return None
+        return _short_time(value) if len(value) <= _SHORT else _time(value)
     except ValueError:
         raise ManifestError(
             _path(field, where),
             f"{value!r} is not a time; write one such as 2026-01-31T12:00:00Z",
         ) from None
-
-
-def _seconds(value: str) -> float:
-    return _short_time(value) if len(value) <= _SHORT else _time(value)
 
 
 def _time(value: str) -> float:

@@ -238,7 +238,9 @@ class PodSpecCache:
 
     def __init__(self, most_bytes: int) -> None:
         self._live: WeakValueDictionary[bytes, PodSpec] = WeakValueDictionary()
-        self._recent: BoundedCache[bytes, PodSpec] = BoundedCache(most_bytes, _memory)
+        self._recent: BoundedCache[bytes, PodSpec] = BoundedCache(
+            most_bytes, lambda _, spec: spec.memory
+        )
 
     def __len__(self) -> int:
         return len(self._live)
@@ -261,10 +263,6 @@ class PodSpecCache:
     def recent_bytes(self) -> int:
         """How many bytes the specs used last take."""
         return self._recent.bytes
-
-
-def _memory(_key: bytes, spec: PodSpec) -> int:
-    return spec.memory
 
 
 _MOST_MEMORY_PER_BYTE: Final = 25

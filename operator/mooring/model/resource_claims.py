@@ -14,6 +14,7 @@ from mooring.model.bounded_cache import BoundedCache, bytes_of
 from mooring.model.errors import ManifestError
 from mooring.model.fields import (
     boolean,
+    controller_uid,
     integer,
     mapping,
     mappings,
@@ -322,7 +323,7 @@ def parse_resource_claim(raw: Mapping[str, Any]) -> ResourceClaim:
         resource_version=text(metadata, "resourceVersion", "metadata"),
         deleting=metadata.get("deletionTimestamp") is not None,
         finalizers=texts(metadata, "finalizers", "metadata"),
-        controller_uid=_controller_uid(metadata),
+        controller_uid=controller_uid(metadata),
         for_extended_resources=annotations.get(EXTENDED_RESOURCE_CLAIM) == "true",
         spec=parse_claim_spec(mapping(raw, "spec"), "spec"),
         allocation=None if allocation is None else _allocation(allocation, "status.allocation"),
@@ -355,7 +356,7 @@ def unreadable_claim(
         resource_version=_readable(lambda: text(metadata, "resourceVersion", "metadata"), ""),
         deleting=metadata.get("deletionTimestamp") is not None,
         finalizers=_readable(lambda: texts(metadata, "finalizers", "metadata"), ()),
-        controller_uid=_readable(lambda: _controller_uid(metadata), ""),
+        controller_uid=_readable(lambda: controller_uid(metadata), ""),
         for_extended_resources=annotations.get(EXTENDED_RESOURCE_CLAIM) == "true",
         spec=ClaimSpec((), (), ()),
         allocation=_devices_named(raw, before),
@@ -707,11 +708,3 @@ def _device_status(raw: Mapping[str, Any], where: str) -> DeviceStatus:
             for at in [f"{where}.conditions[{index}]"]
         ),
     )
-
-
-def _controller_uid(metadata: Mapping[str, Any]) -> str:
-    for index, owner in enumerate(mappings(metadata, "ownerReferences", "metadata")):
-        where = f"metadata.ownerReferences[{index}]"
-        if boolean(owner, "controller", where):
-            return text(owner, "uid", where)
-    return ""

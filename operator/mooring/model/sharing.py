@@ -102,15 +102,11 @@ _MOST_SHARED: Final = 1000
 """More items than that are never kept, so they are not looked at."""
 
 
-def _size_of_text(text: str) -> int:
-    return 4 * len(text)
-
-
 def _size_of_items(items: _Items) -> int:
     return sum(_ITEM + 4 * (len(key) + len(value)) for key, value in items)
 
 
-_TEXTS: Final[Sharing[str, str]] = Sharing(8 * 2**20, _size_of_text)
+_TEXTS: Final[Sharing[str, str]] = Sharing(8 * 2**20, lambda text: 4 * len(text))
 _STRINGS: Final[Sharing[_Items, FrozenDict]] = Sharing(16 * 2**20, _size_of_items)
 
 

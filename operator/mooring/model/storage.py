@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mooring.model.fields import (
-    boolean,
+    controller_uid,
     mapping,
     mappings,
     name_of,
@@ -183,7 +183,7 @@ def parse_persistent_volume_claim(raw: Mapping[str, Any]) -> PersistentVolumeCla
         uid=text(metadata, "uid", "metadata"),
         resource_version=text(metadata, "resourceVersion", "metadata"),
         deleting=metadata.get("deletionTimestamp") is not None,
-        controller_uid=_controller_uid(metadata),
+        controller_uid=controller_uid(metadata),
         requested=size(requests, "storage", "spec.resources.requests"),
         access_modes=frozenset(texts(spec, "accessModes", "spec")),
         volume_mode=text(spec, "volumeMode", "spec") or "Filesystem",
@@ -228,14 +228,6 @@ def _source(spec: Mapping[str, Any]) -> Disk | CSISource | None:
     if csi:
         return CSISource(text(csi, "driver", where), text(csi, "volumeHandle", where))
     return parse_disk(spec, "spec")
-
-
-def _controller_uid(metadata: Mapping[str, Any]) -> str:
-    for index, owner in enumerate(mappings(metadata, "ownerReferences", "metadata")):
-        where = f"metadata.ownerReferences[{index}]"
-        if boolean(owner, "controller", where):
-            return text(owner, "uid", where)
-    return ""
 
 
 def _topologies(raw: Mapping[str, Any]) -> NodeSelector | None:

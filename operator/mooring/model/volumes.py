@@ -163,10 +163,6 @@ def _uri(raw: Mapping[str, Any], where: str) -> str:
     return text(raw, "diskURI", where) if managed else ""
 
 
-def _claim(raw: Mapping[str, Any], where: str) -> ClaimVolume:
-    return ClaimVolume(text(raw, "claimName", where), ephemeral=False)
-
-
 def _rbd(raw: Mapping[str, Any], where: str) -> RbdVolume:
     return RbdVolume(
         monitors=frozenset(texts(raw, "monitors", where)),
@@ -176,12 +172,10 @@ def _rbd(raw: Mapping[str, Any], where: str) -> RbdVolume:
     )
 
 
-def _csi(raw: Mapping[str, Any], where: str) -> CsiVolume:
-    return CsiVolume(text(raw, "driver", where))
-
-
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any], str], PodVolume]]] = {
-    "csi": _csi,
-    "persistentVolumeClaim": _claim,
+    "csi": lambda raw, where: CsiVolume(text(raw, "driver", where)),
+    "persistentVolumeClaim": lambda raw, where: ClaimVolume(
+        text(raw, "claimName", where), ephemeral=False
+    ),
     "rbd": _rbd,
 }

@@ -9,7 +9,7 @@ decision cost little more than one. Whoever reads the log gets documents: `PodPa
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -510,11 +510,12 @@ class DecisionLog:
         path = self._named(pod)
         if path is None:
             return None
-        wall = self._wall_time()
+        wall, times = self._wall_time(), path.times
+        seconds = times.seconds(self._clock()).items() if times is not None else ()
         return PodPath(
             path.uid,
             *_state(path.times, wall),
-            {state.value: round(took, 3) for state, took in self._seconds(path)},
+            {state.value: round(took, 3) for state, took in seconds},
             path.left_out,
             [_document(line, wall) for line in path.steps],
         )
@@ -542,9 +543,6 @@ class DecisionLog:
         """
         chosen, wall = [*islice(self._newest(namespace), limit)], self._wall_time()
         return (_summary(path, wall) for path in chosen)
-
-    def _seconds(self, path: _Path) -> Iterable[tuple[PodState, float]]:
-        return path.times.seconds(self._clock()).items() if path.times is not None else ()
 
     def _newest(self, namespace: str, *, decided: bool = False) -> Iterator[_Path]:
         """Yield the paths of the namespace's pods, of all if it is "", the last changed first.

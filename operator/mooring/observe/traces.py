@@ -216,15 +216,13 @@ class Traces:
 
     async def _make_spans(self) -> None:
         """Make spans until there is a batch of them, or no step is left."""
-        offset, slices = self._offset(), TimeSlices(_SLICE_SECONDS, clock=self._clock)
+        offset = self._wall() - self._clock()
+        slices = TimeSlices(_SLICE_SECONDS, clock=self._clock)
         while self._waiting and len(self._finished.spans) < _BATCH:
             noted = self._waiting.popleft()
             self.bytes -= _size(noted)
             self._spans.take(noted, offset)
             await slices.pause()
-
-    def _offset(self) -> float:
-        return self._wall() - self._clock()
 
     async def _export(self) -> bool:
         """Send a batch in a thread that waits for the endpoint; return False if it is lost.

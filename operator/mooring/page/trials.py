@@ -160,7 +160,10 @@ class WhatIfRunner:
             if not objects.pods and not objects.rejected:
                 raise InputError("the text makes no pods: write a Pod, a Deployment or the like")
             what_if = self._what_if(self._replaced(objects.pods), objects.selecting)
-            results = [_not_stored(each) for each in objects.rejected]
+            results: list[dict[str, Any]] = [
+                {"pod": each.pod, "node": None, "message": each.message, "cause": each.message}
+                for each in objects.rejected
+            ]
             details: DecisionInFull | None = None
             found: list[SuggestedChange] = []
             units = self._units(objects, pipeline)
@@ -602,10 +605,6 @@ def _without_node(pod: Pod, pipeline: Pipeline | None, message: str) -> Decision
         pre_filter=None,
         filters=[],
     )
-
-
-def _not_stored(each: RejectedPod) -> dict[str, Any]:
-    return {"pod": each.pod, "node": None, "message": each.message, "cause": each.message}
 
 
 def _short(decision: DecisionInFull) -> dict[str, Any]:

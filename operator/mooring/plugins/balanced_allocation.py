@@ -109,10 +109,6 @@ def _fraction(used: _Floats, offered: _Floats) -> _Floats:
     return np.minimum(fraction, 1.0, out=fraction)
 
 
-def _percent(deviation: _Floats) -> IntArray:
-    return ((1 - deviation) * 100).astype(np.int64)
-
-
 def _evenness(fractions: Sequence[_Floats], offered: Sequence[IntArray]) -> IntArray:
     """Return int((1 - standard deviation) * 100) over the resources that a node offers at all."""
     counted = [amounts > 0 for amounts in offered]
@@ -127,4 +123,4 @@ def _evenness(fractions: Sequence[_Floats], offered: Sequence[IntArray]) -> IntA
         highest = np.max([np.where(c, f, 0.0) for f, c in pairs], axis=0)
         lowest = np.min([np.where(c, f, 1.0) for f, c in pairs], axis=0)
         deviation = np.where(number == 2, (highest - lowest) / 2, deviation)
-    return _percent(np.where(number < 2, 0.0, deviation))
+    return ((1 - np.where(number < 2, 0.0, deviation)) * 100).astype(np.int64)

@@ -87,7 +87,9 @@ class ActivePods:
         pipeline = queued.pipeline
         plugin = pipeline.queue_sort
         try:
-            return _Order(plugin.name, _comparable(run_sort_key(pipeline, plugin, queued)))
+            # So that any two can be compared, numbers come before texts.
+            key = run_sort_key(pipeline, plugin, queued)
+            return _Order(plugin.name, tuple((isinstance(item, str), item) for item in key))
         except PluginFailed:
             return _Order("", by_priority(queued))
 
@@ -127,8 +129,3 @@ class ActivePodsByNamespace:
                 del namespaces[namespace]
             del self._by_priority[priority]
         return None
-
-
-def _comparable(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the key so that any two can be compared: numbers come before texts."""
-    return tuple((isinstance(item, str), item) for item in key)

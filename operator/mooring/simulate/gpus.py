@@ -6,8 +6,6 @@ from html import escape
 from itertools import combinations
 from typing import Any, Final
 
-import numpy as np
-
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.result_cache import ResultCache
@@ -93,7 +91,10 @@ class _Planner:
 
     def _sets(self) -> Iterator[tuple[int, tuple[Uid, ...]]]:
         """Yield rows and sets of pods on them, small sets first."""
-        rows = sorted(self._rows(), key=lambda row: -int(self._books.free_cards(_only(row))[0]))
+        ordered = self._state.nodes.order()
+        free = dict(zip(ordered.tolist(), self._books.free_cards(ordered).tolist(), strict=True))
+        with_cards = (row for row in free if len(self._books.known(row)))
+        rows = sorted(with_cards, key=lambda row: -free[row])
         owners = {
             row: [
                 owner.uid
@@ -110,9 +111,6 @@ class _Planner:
                     if left < 0:
                         return
                     yield row, chosen
-
-    def _rows(self) -> list[int]:
-        return [row for row in self._state.nodes.order().tolist() if len(self._books.known(row))]
 
     def _moved(self, pod: Pod, row: int, uids: Sequence[Uid]) -> tuple[Move, ...] | None:
         """Return where the pods go if the pending one takes the row; None if there is no way."""
@@ -143,10 +141,6 @@ class _Planner:
         """Return where the pod would go; None if it fits nowhere."""
         outcome = self._what_if.decide(pod, self._pipeline)
         return outcome if isinstance(outcome, ScheduleResult) else None
-
-
-def _only(row: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
-    return np.array([row], np.int64)
 
 
 _CELL: Final = 64

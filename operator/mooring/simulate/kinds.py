@@ -105,10 +105,6 @@ def _claim(raw: Mapping[str, Any], where: str = "spec") -> dict[str, Any]:
     return {**raw, "spec": {**spec, "devices": {**devices, "requests": requests}}}
 
 
-def _template(raw: Mapping[str, Any]) -> dict[str, Any]:
-    return {**raw, "spec": _claim(mapping(raw, "spec"), "spec.spec")}
-
-
 def _without(raw: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Return the fields that are set, but for these."""
     return {name: value for name, value in raw.items() if name not in names and value is not None}
@@ -117,6 +113,9 @@ def _without(raw: Mapping[str, Any], *names: str) -> dict[str, Any]:
 _OF_V1BETA1: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
     "ResourceSlice": _slice,
     "ResourceClaim": _claim,
-    "ResourceClaimTemplate": _template,
+    "ResourceClaimTemplate": lambda raw: {
+        **raw,
+        "spec": _claim(mapping(raw, "spec"), "spec.spec"),
+    },
 }
 """How the API server reads resource.k8s.io/v1beta1 where it differs (pkg/apis/resource/v1beta1)."""

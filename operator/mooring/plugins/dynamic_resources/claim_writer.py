@@ -56,7 +56,9 @@ class ClaimWriter:
             PluginError: if the claim has changed since the decision about the pod.
         """
         async with self._api.alone(claim.uid):
-            written = await self._reserve(pod, self._latest(claim), allocation, is_new=is_new)
+            written = await self._reserve(
+                pod, self._claims.of_uid(claim.uid) or claim, allocation, is_new=is_new
+            )
             self._cache.assume_claim(written)
             self._cache.release_claims(pod.uid, [claim.uid])
 
@@ -246,10 +248,6 @@ class ClaimWriter:
         raw = await self._api.update(_CLAIMS, namespace, name, patch, subresource=part)
         return _parsed(raw, claim)
 
-    def _latest(self, claim: ResourceClaim) -> ResourceClaim:
-        """Return the claim as it is known by now."""
-        return self._claims.of_uid(claim.uid) or claim
-
     def _now(self) -> str:
         seconds = self._api.unix_nanoseconds() // 10**9
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -263,7 +261,7 @@ def _changed(claim: ResourceClaim, allocation: Allocation, *, is_new: bool) -> s
         return f"claim {claim.key} got deleted in the meantime"
     if claim.allocation is None and not is_new:
         return f"claim {claim.key} got deallocated elsewhere in the meantime"
-    if claim.allocation is not None and not _same(allocation, claim.allocation):
+    if claim.allocation is not None and _devices(allocation) != _devices(claim.allocation):
         return f"claim {claim.key} got allocated elsewhere in the meantime"
     return None
 
@@ -274,11 +272,6 @@ def _parsed(raw: Mapping[str, Any], known: ResourceClaim) -> ResourceClaim:
         return parse_resource_claim(raw)
     except ManifestError as error:
         return unreadable_claim(raw, str(error), known)
-
-
-def _same(one: Allocation, other: Allocation) -> bool:
-    """Return whether two allocations have the same devices for the same requests."""
-    return _devices(one) == _devices(other)
 
 
 def _devices(allocation: Allocation) -> list[tuple[Any, ...]]:

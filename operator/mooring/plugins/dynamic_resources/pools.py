@@ -171,7 +171,9 @@ def pools_of_slices(
     pools = [pool for pool in found if pool is not None]
     if len(pools) < _FEWEST_TO_SORT:
         return pools  # without a look at all devices
-    return sorted(pools, key=lambda p: (_has_binding_conditions(p), *_bytes(p)))
+    return sorted(
+        pools, key=lambda p: (_has_binding_conditions(p), p.driver.encode(), p.name.encode())
+    )
 
 
 def pools_of_node(
@@ -192,10 +194,6 @@ def node_matches(
         return True
     selector: NodeSelector | None = slice_or_device.node_selector
     return selector is not None and selector.matches(node_name, labels)
-
-
-def _bytes(pool: Pool) -> tuple[bytes, bytes]:
-    return pool.driver.encode(), pool.name.encode()
 
 
 def _relevant(

@@ -100,12 +100,11 @@ class Slot:
     def first_untolerated(self, device: Device) -> Taint | None:
         """Return the first taint of the device that keeps the request away; None if none does."""
         for taint in device.taints:
-            if taint.effect in _BLOCKING and not self._tolerates(taint):
+            if taint.effect in _BLOCKING and not any(
+                each.toleration.tolerates(taint) for each in self.wanted.tolerations
+            ):
                 return taint
         return None
-
-    def _tolerates(self, taint: Taint) -> bool:
-        return any(t.toleration.tolerates(taint) for t in self.wanted.tolerations)
 
 
 class Requests:
@@ -167,7 +166,8 @@ class Requests:
         """
         known = slot.selectable.get(position)
         if known is None:
-            known = slot.selectable[position] = self._select(slot, self._node.candidates[position])
+            why_not = self.why_not_selected(slot, self._node.candidates[position])
+            known = slot.selectable[position] = not why_not
         return known
 
     def _check_constraints(self, claim: ResourceClaim) -> None:
@@ -242,9 +242,6 @@ class Requests:
             raise AllocationError(
                 f"{where}: checking capacity for device {candidate.id.device}: {error}"
             ) from None
-
-    def _select(self, slot: Slot, candidate: Candidate) -> bool:
-        return self.why_not_selected(slot, candidate) == ""
 
     def why_not_selected(self, slot: Slot, candidate: Candidate) -> str:
         """Return which selector is against the device, or that it is elsewhere; "" if none is.

@@ -127,7 +127,8 @@ class Evaluator:
             failed = np.ones(len(nodes), np.int16)
             return Results(np.zeros(len(nodes), np.bool_), failed, (why,)), None
         whole = self._plan.whole
-        if whole is not None and len(nodes) <= _FEW and self._may_go_one_by_one(whole, nodes):
+        is_few = len(nodes) <= _FEW and not self._of_label_maps
+        if whole is not None and is_few and whole.cost * len(nodes) <= MOST_FOR_POD:
             return self._one_by_one(whole, pod, nodes), None
         self.counts.count(pod, self._evaluations)
         for values in self._of_nodes.values():
@@ -175,9 +176,6 @@ class Evaluator:
             labels = max(len(pod.labels), len(self._cluster.namespace_labels(pod.namespace)))
             why = self._evaluations.excess_of_map(self, -(-labels // _USUAL_LABELS))
         return why
-
-    def _may_go_one_by_one(self, whole: Interpreted, nodes: NodeView) -> bool:
-        return not self._of_label_maps and whole.cost * len(nodes) <= MOST_FOR_POD
 
     def _for_all(self, pod: Pod, everything: NodeView) -> Results:
         """Return the results for all nodes; they are kept for pods with the same values read."""

@@ -5,6 +5,7 @@ with a selected node must not get another one (volumebinding/passive_assume_cach
 """
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 from mooring.model.events import Kind
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
@@ -49,7 +50,7 @@ class Volumes:
                 and volume.claim is not None
                 and volume.claim.uid in ("", claim.uid)
             ),
-            key=_name,
+            key=attrgetter("name"),
         )
 
     def available(self, storage_class: str) -> BestFitIndex[PersistentVolume]:
@@ -129,7 +130,3 @@ class Volumes:
 
 def _is_available(volume: PersistentVolume) -> bool:
     return volume.claim is None and volume.phase == "Available" and not volume.deleting
-
-
-def _name(volume: PersistentVolume) -> str:
-    return volume.name

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 from mooring.model.bounded_cache import BoundedCache, bytes_of
@@ -68,7 +69,12 @@ class DefaultSelectors:
         known = self._known.get(key)
         if known is None or known.version != version or known.owner is not owner:
             services = self._objects.services(pod.namespace)
-            own = tuple(sorted((s for s in services if _selects(s, pod)), key=_name))
+            selecting = (
+                each
+                for each in services
+                if each.selector is not None and each.selector.matches(pod.labels)
+            )
+            own = tuple(sorted(selecting, key=attrgetter("name")))
             behind = _selected_by_all(pod.namespace, own)
             pods = behind if owner is None else _selected_by_all(pod.namespace, (*own, owner))
             known = _Known(version, owner, own, behind, pods)
@@ -87,14 +93,6 @@ def _memory(key: _Key, known: _Known) -> int:
     """Return about how many bytes it takes, with Services and a controller that may be gone."""
     found = bytes_of(known.services, known.owner, known.behind_services, known.pods)
     return _PER_LABEL * (len(key[1]) + 1) + found
-
-
-def _selects(service: Service, pod: Pod) -> bool:
-    return service.selector is not None and service.selector.matches(pod.labels)
-
-
-def _name(service: Service) -> str:
-    return service.name
 
 
 def _selected_by_all(namespace: str, objects: Iterable[Any]) -> Selection | None:
