@@ -52,10 +52,10 @@ def go_type(value: Value) -> str:
 
 
 def step(operand: Evaluate, key: Evaluate, *, optional: bool, tests: bool) -> Evaluate:
-    """Return what evaluates a field or an element of the operand.
+    """Return a function that evaluates a field or an element of the operand.
 
-    With `optional` it may be absent; with `tests` the result is whether it is there. What is behind
-    an optional value is optional too.
+    With `optional` it may be absent; with `tests` the result is whether it is there. A field of an
+    optional value is optional too.
     """
 
     def evaluate(frame: Frame) -> Value:
@@ -97,7 +97,7 @@ def element(value: Value, key: Value, may_be_absent: bool) -> tuple[bool, Value]
 
 
 def _at(value: Value, index: int) -> Value:
-    """Return an element of a list, which may be joined of many."""
+    """Return an element of a list; the list may be several lists joined."""
     while not isinstance(value, tuple | list):
         before = size_of(value.first)
         value, index = (value.first, index) if index < before else (value.second, index - before)

@@ -59,10 +59,10 @@ class SelectorError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class DeviceView:
-    """What a selector sees of a device.
+    """A device as a selector sees it.
 
-    Names of attributes and capacities may lack the domain, which is the driver's then. A value
-    that is a tuple is a list.
+    An attribute or a capacity whose name has no domain is in the driver's domain. A value that is a
+    tuple is a list.
     """
 
     driver: str

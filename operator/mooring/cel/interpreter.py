@@ -82,7 +82,7 @@ class Program:
         return _PER_NODE * self._size
 
     def run(self, variables: Sequence[Value], most_work: int = MOST_WORK) -> Value:
-        """Return the value of the expression, or a Failure; `work` knows what was done."""
+        """Return the value of the expression, or a Failure; `work` counts the work done."""
         work.begin(most_work)
         try:
             work.spend(self._size)
@@ -274,7 +274,7 @@ def _read(slot: int) -> Evaluate:
 
 
 def _growing(value: Value) -> Value:
-    """Return what a loop starts with; an empty list or map is one that the loop extends."""
+    """Return the first value of a loop; an empty list or map is one that the loop extends."""
     if is_list(value) and not size_of(value):
         return []
     if type(value) is MapValue and not len(value):
@@ -300,7 +300,7 @@ def _not_iterable(value: Value, variables: int) -> Failure:
 def _run_loop(
     slot: int, variables: int, condition: Evaluate, step: Evaluate, size: int
 ) -> Callable[[Frame, Value], None]:
-    """Return what runs a loop: `variables` is their number, their slots follow the loop's own.
+    """Return a function that runs a loop; the slots of its `variables` follow its own.
 
     `size` is the work of each round.
     """

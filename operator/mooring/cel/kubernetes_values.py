@@ -37,8 +37,8 @@ class QuantityValue(Opaque):
     """An amount: `number` times ten to `power`.
 
     Kubernetes keeps small amounts as an int64 and others as a decimal of any size; only the former
-    have an integer value. Comparing with a decimal turns an amount into one, so this is mutable.
-    A sum is a pointer in Go, which is not equal to an amount that is none.
+    have an integer value. Comparing with a decimal turns an amount into one, so this is mutable. A
+    sum is a pointer in Go, and so not equal to an amount that is not a pointer.
     """
 
     cel_type: ClassVar[Type] = NAMED["Quantity"]
@@ -198,7 +198,7 @@ class VersionValue(Opaque):
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """What versions are ordered by."""
+        """The key by which versions are ordered."""
         parts = tuple(
             (0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.before
         )
@@ -332,7 +332,7 @@ def parse_address(text: str) -> "Address | Failure":
 
 
 def address_mistake(text: str) -> str:
-    """Return what Go's parser says of a text that is not an address."""
+    """Return the error of Go's parser for a text that is not an address."""
     kind = re.search(r"[.:%]", text)
     why = "missing IPv6 address"
     if kind is None:
@@ -400,7 +400,7 @@ def _why_not_6(text: str) -> str:
 
 
 def _wrong_group(rest: str, digits: int) -> str:
-    """Return what is wrong with the first group, which has so many digits, or behind it."""
+    """Return the mistake in the first group, which has this number of digits, or behind it."""
     why, at = "", rest
     if digits > 4:
         why = "each group must have 4 or less digits"

@@ -30,7 +30,7 @@ class LiteralError(ValueError):
 
 
 def unquoted(token: str, is_bytes: bool) -> str | bytes:
-    """Return what a literal means; `token` has its quotes and its prefixes b and r.
+    """Return the value of a literal; `token` has its quotes and its prefixes b and r.
 
     Raises:
         LiteralError: an escape does not exist, or names no character.

@@ -189,7 +189,7 @@ class _Parser:
         return node
 
     def _call(self, at: int, function: str, *args: Node, target: Node | None = None) -> Node:
-        """Return a call, or what a macro makes of it."""
+        """Return a call, or the tree that a macro expands it to."""
         macro = self._macros.get((function, len(args), target is not None))
         if macro is not None:
             try:
@@ -229,7 +229,7 @@ class _Parser:
     def _joined(
         self, level: frozenset[str], operands: list[Node], operators: list[tuple[str, int]]
     ) -> tuple[list[Node], list[tuple[str, int]]]:
-        """Return what is left when the operators of a level are applied from left to right."""
+        """Return the tree of the operators of a level, applied from left to right."""
         left, rest = [operands[0]], list[tuple[str, int]]()
         for (operator, at), operand in zip(operators, operands[1:], strict=True):
             if operator in level:
@@ -278,7 +278,7 @@ class _Parser:
         return self._call(at, NOT if sign == "!" else NEGATE, inner)
 
     def _member(self, minus: int | None = None) -> Node:
-        """Return a primary with what follows it; `minus` is where the sign of a number stands."""
+        """Return a primary with its selectors and calls; `minus` is where a sign stands."""
         node = self._primary() if minus is None else self._number(minus)
         while True:
             if self._is("."):

@@ -65,7 +65,7 @@ class Pattern:
         return "" if found is None else str(found[0])
 
     def find_all(self, text: str, most: int) -> Iterator[str]:
-        """Yield the parts that match, at most so many, all if it is negative."""
+        """Yield the parts that match, at most `most` of them, all if `most` is negative."""
         self._spend(text)
         last_end = -1
         for found in self._compiled.finditer(text):

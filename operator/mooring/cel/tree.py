@@ -124,7 +124,7 @@ class Select(Node):
 
 
 class Call(Node):
-    """A function or an operator; `target` is what a method is called on.
+    """A function or an operator; `target` is the object of a method call.
 
     `overloads` are the ids of the overloads that fit the types of the arguments.
     """
@@ -178,9 +178,10 @@ class MapOf(Node):
 
 
 class Comprehension(Node):
-    """What macros such as `exists` become: a loop over `items` that computes `result`.
+    """The expansion of macros such as `exists`: a loop over `items` that computes `result`.
 
-    `variables` are one or two names; `collects` is the name of what each step computes anew.
+    `variables` are one or two names; `collects` is the name of the value that each step computes
+    anew.
     """
 
     __slots__ = ("collects", "condition", "items", "result", "start", "step", "variables")

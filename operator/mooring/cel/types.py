@@ -134,7 +134,7 @@ def has_any_type(given: Type) -> bool:
 
 
 def unwrapped(given: Type) -> tuple[Type, bool]:
-    """Return the type of what may be absent and True; the type itself and False for others."""
+    """Return the type without its optional part, and True; the type itself and False for others."""
     if given.kind == "opaque" and given.name == "optional_type":
         return given.parameters[0], True
     return given, False
@@ -162,9 +162,9 @@ def _is_less_specific(first: Type, second: Type) -> bool:
 
 
 class Substitutions:
-    """What the type parameters of an expression stand for, as far as it is known.
+    """The types that the type parameters of an expression stand for, as far as they are known.
 
-    An attempt that fails is undone by a log, because copies would make checking quadratic.
+    A log undoes failed attempts, because copies would make checking quadratic.
     """
 
     def __init__(self) -> None:
@@ -178,7 +178,7 @@ class Substitutions:
         return parameter(f"_var{self._free - 1}")
 
     def assign(self, first: Type, second: Type) -> bool:
-        """Return whether the types agree, and remember what parameters then stand for."""
+        """Return whether the types agree, and remember the types of parameters."""
         return self.assign_all((first,), (second,))
 
     def assign_all(self, first: Sequence[Type], second: Sequence[Type]) -> bool:

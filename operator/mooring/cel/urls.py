@@ -159,7 +159,7 @@ def _wrong_port(port: str) -> Failure:
 
 
 def _unescaped(host: str, in_zone: bool = False) -> str | Failure:
-    """Return the host without escapes, which may stand there only for what is not ASCII."""
+    """Return the host without escapes; only characters that are not ASCII may be escaped there."""
     wrong = (_NOT_IN_ZONE if in_zone else _NOT_IN_HOST).search(host)
     if wrong is not None:
         shown = go_quoted(wrong[0])
@@ -173,7 +173,7 @@ def _unescaped(host: str, in_zone: bool = False) -> str | Failure:
 
 
 def _escaped(path: str) -> str:
-    """Return the path with what may not stand in it escaped."""
+    """Return the path with forbidden characters escaped."""
     if re.fullmatch(r"(?:[A-Za-z0-9\-._~$&+,/:;=@!'()*\[\]]|%[0-9A-Fa-f]{2})*", path):
         return path
     decoded = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), path.encode())

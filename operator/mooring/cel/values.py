@@ -132,10 +132,11 @@ LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 
 
 class Work(threading.local):
-    """What an evaluation may do: nodes of its tree in each round of a loop, elements, characters.
+    """The budget of an evaluation: nodes of its tree in each round of a loop, elements, characters.
 
     cel-go counts costs instead. kube-apiserver stores no selector for which it estimates more than
-    a million of them, and kube-scheduler ends an evaluation there, which is less work than this.
+    a million of them, and kube-scheduler ends an evaluation at a million; that is less work than
+    this.
     """
 
     left = MOST_WORK
@@ -147,7 +148,7 @@ class Work(threading.local):
 
     @property
     def done(self) -> int:
-        """What the evaluation has done so far."""
+        """The work of the evaluation so far."""
         return self._most - self.left
 
     def begin(self, most: int = MOST_WORK) -> None:
@@ -156,7 +157,7 @@ class Work(threading.local):
         self._until = max(0, most - _WORK_PER_STEP)
 
     def spend(self, items: int) -> None:
-        """Take so many elements, or steps, from what is left."""
+        """Take a number of elements, or steps, from the rest of the budget."""
         self.left -= items
         if self.left < self._until:
             if self.left < 0:
@@ -164,7 +165,7 @@ class Work(threading.local):
             self.step()
 
     def look_at(self, items: int) -> None:
-        """Count elements that are looked at and were taken from what is left; pause at times."""
+        """Count elements that are looked at and were taken from the budget; pause at times."""
         self._looked_at += items
         if self._looked_at > _WORK_PER_STEP:
             self.step()
@@ -178,7 +179,7 @@ class Work(threading.local):
         self._until = max(0, self.left - _WORK_PER_STEP)
 
     def spend_on_text(self, characters: int) -> None:
-        """Take a text of this length from what is left, before it is made or read."""
+        """Take a text of this length from the rest of the budget, before it is made or read."""
         if characters >= _PER_ITEM:
             self.spend(characters // _PER_ITEM)
 
@@ -187,7 +188,7 @@ work: Final = Work()
 
 
 def _key(key: Value) -> Any:
-    """Return what a map's entry is found by: 1, 1u, 1.0 and true are different keys."""
+    """Return the key of an entry of a map: 1, 1u, 1.0 and true are different keys."""
     kind = type(key)
     if kind is str:
         return key
@@ -370,7 +371,7 @@ _TYPES: Final[Mapping[type, Type]] = {
 
 
 def type_of_value(value: Value) -> Type:
-    """Return what `type()` returns."""
+    """Return the result of `type()`."""
     known = _TYPES.get(type(value))
     return value.cel_type if known is None else known
 

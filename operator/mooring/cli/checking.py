@@ -68,7 +68,7 @@ class CheckedProfile:
 
     @property
     def notes(self) -> tuple[FieldError, ...]:
-        """What a user should know about the profile although it is valid."""
+        """Warnings about a valid profile."""
         name = self.loaded.profile.name
         conflicts = (FieldError(name, self.conflict),) if self.conflict else ()
         return (
@@ -120,7 +120,7 @@ class NodesInFiles:
 
 @dataclass(slots=True)
 class Report:
-    """What is in the files.
+    """The contents of the files.
 
     Attributes:
         profiles: The valid profiles.
@@ -204,7 +204,7 @@ def _is_template(path: Path) -> bool:
 
 
 def _check_file(path: str, loader: ProfileLoader, report: Report) -> None:
-    """Add to the report what is in the file.
+    """Add the contents of the file to the report.
 
     Raises:
         InputError: if the file cannot be read, or a document is no Kubernetes object.

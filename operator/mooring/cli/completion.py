@@ -42,7 +42,7 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 def for_kubectl() -> None:
-    """Print what completes the last argument, as kubectl's completion calls kubectl_complete-NAME.
+    """Print completions of the last argument, for kubectl, which calls kubectl_complete-NAME.
 
     That is a value per line, with its help behind a tab, and in the last line cobra's directive.
     """

@@ -143,7 +143,7 @@ def print_notes(source: str, notes: Iterable[object]) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print the value as indented JSON, in which what is not printable is escaped."""
+    """Print the value as indented JSON, with unprintable characters escaped."""
     click.echo(with_escapes(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()))
 
 

@@ -34,7 +34,7 @@ _SHORT: Final = 3
 
 
 def in_short(difference: Difference) -> tuple[str, str]:
-    """Return both sides for a table: of long lists of names what was removed, and what added."""
+    """Return both sides for a table: of long lists of names only those removed and those added."""
     before, after = difference.before, difference.after
     left, right = (value.split(_COMMA) if value else [] for value in (before, after))
     if not _is_list(difference.field) or max(len(left), len(right)) <= _SHORT:
@@ -85,7 +85,7 @@ def _between(before: LoadedProfile | None, after: LoadedProfile | None) -> Itera
 
 
 def _shown(field: str, before: str | None, after: str | None) -> tuple[str | None, str | None]:
-    """Return two values that differ, without what is secret."""
+    """Return two values that differ, without their secrets."""
     if not field.startswith("extenders["):
         return before, after
     left, right = _without_secrets(field, before), _without_secrets(field, after)

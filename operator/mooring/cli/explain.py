@@ -115,7 +115,7 @@ def explain(
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What is asked of the leading replica.
+    """A question to the leading replica.
 
     `ask` returns the document, None if there is no such thing; `unknown` says so in one line.
     `show` prints the document for people.
@@ -127,7 +127,7 @@ class _Question:
 
 
 def _question(what: str, given: str | None, leader: Leader) -> _Question:
-    """Return what the words of the command line ask; InputError if they say nothing known."""
+    """Return the question of the command line; InputError if they say nothing known."""
     first, slash, second = what.partition("/")
     named = type_and_name(what)
     is_group = first in POD_GROUP_WORDS and bool(slash)

@@ -189,7 +189,7 @@ def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:
 
 
 def member_lines(pods: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what is said of members, each message once with the pods that have it."""
+    """Yield the messages of members, each once with the pods that have it."""
     by_message = dict[str, list[str]]()
     for pod in pods:
         if pod["message"]:

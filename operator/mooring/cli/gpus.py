@@ -122,7 +122,8 @@ def gpus(
 def in_force(inputs: Inputs, registry: Registry, preset: str) -> ActiveProfile:
     """Return the default policy with the plugins that assign cards of the preset.
 
-    NodeResourcesFit leaves shares to them, because not all nodes publish what shares request.
+    NodeResourcesFit ignores shares, because not all nodes publish the resources that shares
+    request.
     """
     names, form = ("GPUShare", "GPUTopology"), PRESETS[preset]
     shares = (form.memory_resource, form.memory_percent_resource, form.cores_resource)
@@ -211,7 +212,7 @@ def _fits(node: NodeGPUs, unit: str) -> str:
 
 
 def _free(card: Card, unit: str) -> str:
-    """Return what is free of the card, and of how much; its memory may be unknown."""
+    """Return the free and the total amount of the card; its memory may be unknown."""
     if card.memory:
         return f"{card.free}/{card.memory} {unit}"
     return "no" if card.owners or not card.usable else "yes"

@@ -362,7 +362,7 @@ async def _certificate_of(connection: Connection, leader: Leader) -> str:
 
 
 def _published(lease: dict[str, Any]) -> dict[str, str]:
-    """Return what the Lease says of a leader outside the cluster; empty for one in a pod."""
+    """Return the Lease's address of a leader outside the cluster; empty for one in a pod."""
     annotations = (lease.get("metadata") or {}).get("annotations") or {}
     return {name: annotations[name] for name in (SERVER, CERTIFICATE) if name in annotations}
 
@@ -435,7 +435,7 @@ async def _forwarded(
 
 
 def _forbidden(leader: Leader, refusal: ForbiddenError) -> str:
-    """Return in one line what the user may not do, and what grants it."""
+    """Return in one line which right the user lacks, and which role grants it."""
     return (
         f"{' '.join(str(refusal).split())}; the Role mooring-explain in {leader.lease_namespace} "
         "grants it, or ask the leading replica with --server"
@@ -443,7 +443,7 @@ def _forbidden(leader: Leader, refusal: ForbiddenError) -> str:
 
 
 def _url_and_host(server: str, source: str = "--server") -> tuple[str, str]:
-    """Return the URL that `source` gives, without what is not needed of it, and its host."""
+    """Return the normalised URL of `source`, and its host."""
     try:
         parts = urlsplit(server)
         host, port = parts.hostname, parts.port

@@ -1,4 +1,4 @@
-"""Print plans of moves: a table grouped by step, or JSON, and what they gain in sum."""
+"""Print plans of moves: a table grouped by step, or JSON, and their total gain."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -94,7 +94,7 @@ def _print_steps(steps: Sequence[PlannedStep], *, wide: bool) -> None:
 
 
 def _rows(number: int, step: PlannedStep, *, wide: bool) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each move; what is said of the whole step stands in the first."""
+    """Yield a row for each move; texts about the whole step stand in the first."""
     for first, move in zip((True, *[False] * len(step.moves)), step.moves, strict=False):
         owner = (move.owner or "-",) if wide else ()
         goal = (step.goal if first else "",) if wide else ()
@@ -168,7 +168,7 @@ def _print_nodes(report: PlanReport) -> None:
 
 
 def _sums(report: PlanReport) -> Iterator[str]:
-    """Yield what the plan gains in sum, and what is not moved."""
+    """Yield the total gain of the plan, and the pods that are not moved."""
     width = terminal_width() or _USUAL_WIDTH
     if report.pods:
         yield f"{plural(report.pods, 'running pod')} of the profile"
@@ -192,7 +192,7 @@ def _sums(report: PlanReport) -> Iterator[str]:
 
 
 def _left_out(report: PlanReport) -> str:
-    """Return that the plan did not look at all, and what helps."""
+    """Say that the plan did not look at all pods, and what to do about that."""
     looked_at = ""
     if report.examined is not None and report.examined < report.pods:
         looked_at = f", at {plural(report.examined, 'pod')} only"

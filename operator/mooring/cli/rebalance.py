@@ -172,7 +172,7 @@ def rebalance(
 
 
 def _wanted(word: str, namespace: str | None) -> Wanted:
-    """Return what `pod/NAME` or `podgroup/NAME` names."""
+    """Return the kind and name that `pod/NAME` or `podgroup/NAME` stands for."""
     kind, slash, name = word.partition("/")
     if slash and name and "/" not in name and kind in POD_GROUP_WORDS:
         return Wanted(name, namespace, is_group=True)

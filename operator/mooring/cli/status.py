@@ -92,7 +92,7 @@ _NOT_INSTALLED = (
 async def _read(
     leader: Leader,
 ) -> tuple[str, list[dict[str, Any]] | None, dict[str, Any] | None]:
-    """Return the server's version, the profiles and the Lease; None for what does not exist."""
+    """Return the server's version, the profiles and the Lease; None for missing objects."""
     connection = await load_connection(
         leader.kubeconfig, leader.context, user_agent=f"mooring-status/{__version__}"
     )
@@ -178,7 +178,7 @@ def _replica(leader: Leader, problems: list[str]) -> dict[str, Any]:
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what was found, for people."""
+    """Yield the findings, for people."""
     yield f"KUBERNETES  {found['kubernetes']}"
     if found["installed"]:
         profiles = found["profiles"]

@@ -73,7 +73,7 @@ def top(every: float, output: str, *, once: bool, **options: Any) -> None:
 
 
 def _intervals(leader: Leader, every: float, *, once: bool) -> Iterator[dict[str, Any]]:
-    """Yield what happens in intervals of so many seconds, for ever or once."""
+    """Yield the events of each interval of this length in seconds, for ever or once."""
     following = Following()
 
     def read() -> Reading:
@@ -99,9 +99,10 @@ def _pending(leader: Leader) -> dict[str, Any] | None:
 
 
 def interval(before: Reading, after: Reading, waiting: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what happened between two readings, as JSON values; rates are per second.
+    """Return the changes between two readings, as JSON values; rates are per second.
 
-    `waiting` is what /debug/pending says at the end of the interval, None if it may not be read.
+    `waiting` is the answer of /debug/pending at the end of the interval, None if the user may not
+    read it.
     """
     grown = after.increases(before)
 
@@ -171,7 +172,7 @@ def rendered(view: Mapping[str, Any]) -> Group:
 
 
 def _table(waiting: Mapping[str, Any]) -> Table:
-    """Return the pending pods by what they wait for, the most frequent first."""
+    """Return the pending pods by cause, the most frequent first."""
     table = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
     table.add_column("PODS", justify="right")
     table.add_column("OLDEST")

@@ -46,7 +46,7 @@ class DecisionFile:
         self._held += len(line) + 1
 
     async def run(self) -> None:
-        """Write until cancelled, and then what is left."""
+        """Write until cancelled, and then write the rest."""
         writing: asyncio.Task[None] | None = None
         try:
             while True:

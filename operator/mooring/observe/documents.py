@@ -53,7 +53,7 @@ def fields_of(document: Any) -> dict[str, Any]:
 
 @cache  # as many entries as there are classes
 def _parsed(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], Sequence[str]]:
-    """Return what reads all fields, their names in JSON, and of these the ones None by default."""
+    """Return a reader of all fields, their names in JSON, and those that are None by default."""
     every = fields(kind)
     names = [name_of(each.name) for each in every]
     optional = [name_of(each.name) for each in every if each.default is None]
@@ -63,7 +63,7 @@ def _parsed(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], 
 
 
 def _whole_value_of(value: Any) -> Any:
-    """Return what stands in JSON for a value that is no JSON, with the names of all pods."""
+    """Return the JSON for a value that is no JSON value, with the names of all pods."""
     # The cells of tables come first, because there are many, and without reading their fields.
     if type(value) is Rejection:
         reasons = value.reasons
@@ -82,7 +82,7 @@ def _whole_value_of(value: Any) -> Any:
 
 
 def _value_of(sees: _Sees, value: Any) -> Any:
-    """Return what stands in JSON for a value for a user who sees these pods."""
+    """Return the JSON for a value, for a user who may see these pods."""
     if isinstance(value, PodRef) and not sees(value):
         return HIDDEN
     if isinstance(value, TextAboutPods) and not all(map(sees, value.pods)):

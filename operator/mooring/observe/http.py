@@ -92,7 +92,7 @@ class Pending(Protocol):
 
 
 class PendingQueue(Protocol):
-    """What is known of the pods that are pending."""
+    """The known facts about pending pods."""
 
     async def pending(self) -> Pending:
         """Return the pending pods, at most some seconds old."""
@@ -108,7 +108,7 @@ class Page(Protocol):
         """Return whether everybody may get the path: a file of the page, which holds no data."""
 
     def start(self, access: Access) -> Iterable[web.RouteDef]:
-        """Return the routes; what they show of pods depends on the user's rights."""
+        """Return the routes; the pods that they show depend on the user's rights."""
 
     def headers(self, path: str) -> Mapping[str, str]:
         """Return the headers of every answer for the path, whatever its status."""
@@ -141,7 +141,7 @@ class Endpoints:
         reviews: Says who a user is and what it may do.
         always_allow_paths: Paths that are shown to everybody; `/a/*` stands for all below `/a/`.
         page: What is served below /ui/; without it nothing is.
-        turn: What is served is read while no other task has the turn; health is always served.
+        turn: Answers are made while no other task has the turn; health is always served.
         dump_seconds: A client that has not read /debug/cache in this time is cut off.
     """
 
@@ -250,7 +250,7 @@ class Endpoints:
             self._listener = None
 
     async def reload(self) -> None:
-        """Serve new connections with what the files of certificates hold now.
+        """Serve new connections with the present contents of the certificate files.
 
         Files that cannot be used change nothing, and are logged once: while both are being
         replaced, certificate and key may not belong together for a moment. Nor may the process
@@ -426,8 +426,8 @@ class Endpoints:
     async def _show_pending(self, request: web.Request) -> web.Response:
         """Return the pending pods by state, cause and owner; their names to those who may get them.
 
-        Of all others only their number is told. Those of ?namespace=NAMESPACE, and of a workload in
-        it, ?workload=KIND/NAME, are shown only to users who may get the pods there.
+        Other pods are only counted. Those of ?namespace=NAMESPACE, and of a workload in it,
+        ?workload=KIND/NAME, are shown only to users who may get the pods there.
         """
         namespace = request.query.get("namespace", "")
         if namespace:

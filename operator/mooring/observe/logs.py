@@ -1,6 +1,6 @@
 """One line per log record, as JSON or as text, for Mooring's loggers and its libraries' alike.
 
-A call is the standard library's: a constant message, and what varies as fields in `extra`:
+A call is the standard library's: a constant message, and variable values as fields in `extra`:
 
     logger.info("pod bound", extra={"pod": key, "node": node})
 

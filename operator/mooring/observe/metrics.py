@@ -435,7 +435,7 @@ class Metrics(Collector, DeviceMetrics):
     def extension_point(
         self, point: ExtensionPoint, status: Status, profile: str
     ) -> Callable[[float], None]:
-        """Return what counts the seconds of all plugins of an extension point; keep it."""
+        """Return the counter of the seconds of all plugins of an extension point; keep it."""
         return self._point_duration.child(point, status, profile).observe
 
     def preemption_evaluated(self, preemptor: str, status: Status, seconds: float) -> None:

@@ -4,7 +4,7 @@ __all__ = ["printable"]
 
 
 def printable(text: str) -> str:
-    """Return the text in one line, in which what is not printable is escaped as in Python.
+    """Return the text in one line, with unprintable characters escaped as in Python.
 
     That are control characters, those of C1 included, and those that change the direction of text.
     """

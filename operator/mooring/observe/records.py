@@ -3,8 +3,8 @@
 A running scheduler keeps the path of each pod in a `DecisionLog`: what happened to it, and the
 decisions about it. Its memory does not grow with the cluster. Each step is a line of JSON. A
 decision is one too, kept once for all pods with equal ones, so that many equal pods with the same
-decision cost little more than one. Whoever reads the log gets documents: `PodPath`,
-`KeptDecision` and `PodSummary`, which `mooring.observe.documents` writes as JSON.
+decision cost little more than one. Readers of the log get documents: `PodPath`, `KeptDecision` and
+`PodSummary`, which `mooring.observe.documents` writes as JSON.
 """
 
 import time
@@ -148,7 +148,7 @@ class PodPath:
 
 @dataclass(frozen=True, slots=True)
 class PodSummary:
-    """Where a pod is, and what the last decision about it was."""
+    """Where a pod is, and the last decision about it."""
 
     pod: PodRef
     seen: str | None
@@ -163,7 +163,7 @@ class PodSummary:
 
 
 class NotedStep(NamedTuple):
-    """A step of a pod when it is noted, with what a trace of the pod needs."""
+    """A step of a pod when it is noted, with the values for a trace of the pod."""
 
     pod: str
     uid: Uid
@@ -208,7 +208,7 @@ def _packed(decision: Decision, truncated: Mapping[str, int]) -> bytes:
 
 
 def _unpacked(packed: bytes) -> tuple[dict[str, Any], Mapping[str, int]]:
-    """Return the arguments of `Decision` but the pod, and what is truncated."""
+    """Return the arguments of `Decision` except the pod, and the names of those truncated."""
     fields = orjson.loads(packed)
     profile, generation, kubernetes, *fields = fields
     node, nominated, victims, scores, rejections, message, truncated = fields
@@ -535,7 +535,7 @@ class DecisionLog:
     def summaries(self, namespace: str = "", limit: int = LATEST) -> Iterator[PodSummary]:
         """Yield short records of the `limit` pods that changed last, newest first.
 
-        Which they are is decided at once; what is said about each holds when it is read.
+        Which they are is decided at once; the answer about each is made when it is read.
 
         Args:
             namespace: Whose pods; empty for all.
@@ -700,10 +700,10 @@ class DecisionLog:
                 self.bytes -= _TEXT_BYTES + len(text.value)
 
     def _shrink(self) -> None:
-        """Drop what is oldest. If that is much, the next steps drop the rest.
+        """Drop the oldest entries. If that is much, the next steps drop the rest.
 
         A decision that thousands of paths share is freed with the last of them. This must not
-        pause: whoever notes a step may be in the middle of a change.
+        pause: the caller may be in the middle of a change.
         """
         for _ in range(_MOST_DROPPED):
             if self.bytes <= self.limit or not len(self):

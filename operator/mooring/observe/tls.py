@@ -78,7 +78,7 @@ class ServingTls:
         return f"{begin}{body}{end}\n" if body else ""
 
     async def context(self) -> ssl.SSLContext:
-        """Return a context for what the files hold now; the same object until that changes.
+        """Return a context for the files as they are now; the same object until they change.
 
         Where the CAs of client certificates cannot be looked up, the last ones known stay.
 

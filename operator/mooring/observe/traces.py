@@ -111,7 +111,7 @@ class _Reasons(logging.Filter):
 
 
 class _WithoutHeaders(logging.Filter):
-    """Takes the headers out of what the library says about those that it cannot read."""
+    """Takes header values out of the library's messages about headers that it cannot read."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.args = ("(not shown)",) * len(record.args or ())
@@ -127,8 +127,8 @@ class Traces:
     """Sends the traces of pods to the OTLP endpoint while `run` runs.
 
     Steps wait in memory until then, a bounded number of them. Spans are made on the event loop in
-    short slices, and sent by a thread of their own, one batch at a time. What the endpoint does
-    not take is lost.
+    short slices, and sent by a thread of their own, one batch at a time. Spans that the endpoint
+    does not take are lost.
 
     Args:
         endpoint: The endpoint's base URL; spans are posted to `v1/traces` below it. Headers,
@@ -187,7 +187,7 @@ class Traces:
             self.bytes += size
 
     async def run(self) -> None:
-        """Send spans until cancelled, and then what is left, for a bounded time."""
+        """Send spans until cancelled, and then the rest, for a bounded time."""
         try:
             while True:
                 await self._sleep(_PAUSE_SECONDS)
@@ -306,7 +306,7 @@ class _Identifiers(IdGenerator):
 class _PodSpans:
     """Makes spans of steps, in their order; attempts that have a node and have not ended are open.
 
-    `lose` is told how many spans are lost, and why.
+    `lose` is called with the number of lost spans and the reason.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The user of a request, which pods it may see, and answers that name no others.
 
-What is shown of all nodes and of the whole queue needs the right to `get` the path. Names of pods,
-their owners and their namespaces are shown only to users who may `get` the pods of the namespace.
+To see all nodes and the whole queue, a user needs the right to `get` the path. Names of pods, their
+owners and their namespaces are shown only to users who may `get` the pods of the namespace.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ MOST_NAMESPACES: Final = 64
 
 
 class Access(Protocol):
-    """What the API server says about the user of a request.
+    """The API server's answer about the user of a request.
 
     Both methods raise HTTPUnauthorized if it does not accept the token, and HTTPServiceUnavailable
     if it does not answer.
@@ -63,7 +63,7 @@ class Viewer:
     async def visible(self, namespaces: Iterable[str]) -> frozenset[str]:
         """Return those of the namespaces whose pods the user may get.
 
-        Of a user who may not get all pods, at most `MOST_NAMESPACES` are looked up, the first ones.
+        If the user may not get all pods, only the first `MOST_NAMESPACES` are looked up.
         """
         names = tuple(dict.fromkeys(namespaces))
         if await self.sees_all_pods():

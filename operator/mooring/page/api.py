@@ -3,8 +3,8 @@
 A request needs the right to `get` (or `post`) its path, as for /debug; the files of the page hold
 no data and are for everybody. Nothing here writes to the cluster.
 
-What decides about pods that do not exist is imported with the first request for it: that takes 30
-ms of CPU, much of it for `mooring.simulate`, and most replicas are never asked.
+The modules that decide about pods that do not exist are imported with the first such request: that
+takes 30 ms of CPU, much of it for `mooring.simulate`, and most replicas are never asked.
 """
 
 import asyncio
@@ -90,8 +90,8 @@ class Page:
     """Implements `mooring.observe.http.Page`.
 
     `pod_groups` gives the documents about the pod groups of a namespace and name. `trials` returns
-    what decides about pods that do not exist, always the same.
-    `leading` says whether this replica leads: only then the queue and the decisions are its own.
+    the one object that decides about pods that do not exist. `leading` says whether this replica
+    leads: only then the queue and the decisions are its own.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Page:
         )
 
     async def _show_session(self, request: web.Request) -> web.Response:
-        """Show who the user is, and what it may do."""
+        """Show who the user is, and its rights."""
         viewer = await self._viewer(request)
         return _json(
             {
@@ -316,8 +316,8 @@ class Page:
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         """Send events: all nodes, then what changes; and the counts of the queue.
 
-        ?resource=NAME and ?label=KEY say by what nodes are coloured and grouped; with ?nodes=false
-        there are only the counts.
+        ?resource=NAME colours the nodes, and ?label=KEY groups them; with ?nodes=false there are
+        only the counts.
         """
         nodes = _parameter(request, "nodes") != "false"
         resource = _parameter(request, "resource") or "cpu"
@@ -358,7 +358,7 @@ class Page:
     async def _events(
         self, viewer: Viewer, request: web.Request, shown: tuple[str, str | None] | None
     ) -> AsyncIterator[tuple[str, Any]]:
-        """Yield what the stream sends, until the page stops or the user loses the right.
+        """Yield the events of the stream, until the page stops or the user loses the right.
 
         `shown` are the resource and the label by which nodes are shown; without it they are not.
         """
@@ -402,7 +402,7 @@ class Page:
             return False
 
     async def _pause(self, seconds: float) -> None:
-        """Wait so many seconds, or until the page stops."""
+        """Wait for this number of seconds, or until the page stops."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
@@ -429,7 +429,7 @@ async def _body(request: web.Request, fields: type[_Request]) -> _Request:
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    """Answer in lines what the user did wrong."""
+    """Answer with the user's mistakes, one per line."""
     try:
         yield
     except InputError as error:

@@ -1,6 +1,6 @@
-"""What two profiles would leave of the nodes, from where each of them puts some pods.
+"""How full the nodes would be under two profiles, by the nodes that each chooses for some pods.
 
-Nothing is put on a node for that: what the pods request is added to copies of columns.
+Nothing is put on a node for that: the pods' requests are added to copies of columns.
 """
 
 from collections import Counter
@@ -123,7 +123,7 @@ class _Nodes:
         *,
         running: bool,
     ) -> Side:
-        """Return what is used once each pod is on its node of this side, and on no other."""
+        """Return the use of nodes once each pod is on its node of this side, and on no other."""
         requested = {name: column.copy() for name, column in self.requested.items()}
         slots, movable = self.slots.copy(), self.movable.copy()
 

@@ -31,7 +31,7 @@ _MOST_REASONS: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionInFull(Decision):
-    """A decision with what its filters and scores said.
+    """A decision with the results of its filters and scores.
 
     `nodes` are all nodes of the cluster, `feasible` those that fit. `filters` lists the filters
     that ran for the pod, in order, with the nodes that each rejects and those that are left.
@@ -93,7 +93,7 @@ def _filters(
 def _funnel(
     pipeline: Pipeline, pre_filtered: PreFiltered, diagnosis: Diagnosis, cluster: ClusterView
 ) -> Iterator[dict[str, Any]]:
-    """Yield the filters in the order they run, each with what it leaves."""
+    """Yield the filters in the order they run, each with the number of nodes it leaves."""
     left = np.zeros(len(cluster.nodes), np.bool_)
     left[cluster.nodes_in_order] = True
     groups = list(diagnosis.rejected)

@@ -93,7 +93,7 @@ class Nodes:
         self._labels: tuple[float, int, list[str]] | None = None
 
     def version(self) -> tuple[int, int]:
-        """Return what changes when nodes come or go, or their labels or taints change."""
+        """Return the part that changes when nodes come or go, or their labels or taints change."""
         table = self._scheduler.state.nodes
         return table.set_version, table.topology_version
 
@@ -295,7 +295,7 @@ def _largest_pod(
 ) -> dict[str, str] | None:
     """Return the requests of the largest pod of priority 0 that fits; None if none fits.
 
-    It leaves the nominated pods in `kept_for` what they request.
+    It leaves room for the nominated pods in `kept_for`.
     """
     free: dict[str, str] = {}
     for each in resources:

@@ -49,7 +49,7 @@ class NotReadError(Exception):
 
 
 class ObjectClient(Protocol):
-    """What is used of `mooring.kube.client.ApiClient`."""
+    """The methods of `mooring.kube.client.ApiClient` that the page uses."""
 
     async def get(
         self, resource: Resource, name: str, namespace: str | None = None
@@ -134,7 +134,7 @@ class PodObjects:
 
 
 def _event(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what people read of an event; an event may have been written by anybody."""
+    """Return the fields of an event that people read; an event may have been written by anybody."""
     series = mapping(raw, "series")
     source = text(raw, "reportingComponent") or text(mapping(raw, "source"), "component")
     created = text(mapping(raw, "metadata"), "creationTimestamp")

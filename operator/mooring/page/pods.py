@@ -1,4 +1,4 @@
-"""One pod as the view Pod shows it: its history, and what the filters and scores say now."""
+"""One pod as the view Pod shows it: its history, and the present results of filters and scores."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ __all__ = ["Pods"]
 
 
 class Pods:
-    """Reads what is known of a pod; `report` is `mooring.engine.pod_report.PodReportBuilder.of`.
+    """Reads the facts about a pod; `report` is `mooring.engine.pod_report.PodReportBuilder.of`.
 
     Decisions are made one at a time, so that they cost a bounded share of time for any number of
     viewers. `now` is the time since the epoch, `clock` is monotonic, both in seconds.

@@ -48,7 +48,7 @@ class Policy:
         }
 
     def _profile(self, name: str) -> dict[str, Any]:
-        """Return what is in force of the profile; `generation` is 0 if nothing is."""
+        """Return the part of the profile that is in force; `generation` is 0 if nothing is."""
         entry = self._profiles.in_force.get(name)
         if entry is None:
             return {"name": name, "generation": 0, "mode": None, "effective": None, "spec": None}

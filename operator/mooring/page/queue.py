@@ -178,7 +178,7 @@ class PendingPods:
         return seen
 
     def _groups(self, codes: IntArray, members: BoolArray) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the 200 most frequent codes of members, with what their pods have in common."""
+        """Yield the 200 most frequent codes of members, with the values that their pods share."""
         if not members.any():
             return
         codes, states, since = codes[members], self.states[members], self.since[members]
@@ -202,7 +202,7 @@ class PendingPods:
 
 
 class _PendingPod(NamedTuple):
-    """A pod that has been pending for so many seconds."""
+    """A pod and the seconds for which it has been pending."""
 
     pod: Pod
     state: str
@@ -212,7 +212,7 @@ class _PendingPod(NamedTuple):
     owner: tuple[str, str]
 
     def row(self) -> dict[str, Any]:
-        """Return what is told of it."""
+        """Return the pod as a document."""
         return {
             "pod": self.pod.key,
             "state": self.state,

@@ -49,7 +49,7 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class ShownProfile:
-    """A profile, and what became of its moves; `mode` is None without a section `rebalancing`.
+    """A profile, and the results of its moves; `mode` is None without a section `rebalancing`.
 
     `done` counts the moves of all its plans, `message` says what is going on, `under_way` are the
     moves that have begun.
@@ -85,7 +85,7 @@ class PlansView:
         self._turns = Turns()
 
     def document(self) -> Mapping[str, Any]:
-        """Return the profiles with what is known of their plans, as a document."""
+        """Return the profiles with their plans, as a document."""
         reports = {report.profile: report for report in self._reports()}
         in_force = sorted(self._scheduler.profiles.in_force.items())
         return {"profiles": [self._profile(*each, reports.get(each[0])) for each in in_force]}

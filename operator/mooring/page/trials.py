@@ -106,7 +106,7 @@ class CompareRequest:
 
 @dataclass(slots=True, eq=False)
 class _Objects:
-    """The pods of a text by key, in its order, its pod groups, and what must be said about them.
+    """The pods of a text by key, in its order, its pod groups, and notes about them.
 
     `sources` says where in the text each pod is, and `more` that it makes more pods than are tried.
     `groups` are the definitions of pod groups, each with its kind and key; `selecting` likewise the
@@ -261,7 +261,7 @@ class WhatIfRunner:
     def _what_if(
         self, removed: Iterable[Uid], selecting: Iterable[tuple[Kind, str, Any]] = ()
     ) -> WhatIf:
-        """Return what decides in the live state without these pods and with these objects."""
+        """Return a decider on the live state without these pods and with these objects."""
         scheduler = self._scheduler
         what_if = WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes), now=self._now)
         for uid in removed:
@@ -328,7 +328,7 @@ class WhatIfRunner:
     def _beside_members(self, group: PodGroupState) -> PodGroupState:
         """Return the group of the text with the members too that it has in the cluster.
 
-        What the text says of the group counts, if it says anything.
+        The group's definition in the text counts, if it has one.
         """
         live = self._scheduler.cluster.pod_groups.get(group.key)
         if live is None:
@@ -359,7 +359,7 @@ class WhatIfRunner:
     async def _of_unit(self, unit: "_Unit", what_if: WhatIf, nodes: int) -> list[DecisionInFull]:
         """Return the decisions about a unit.
 
-        An edited profile has nothing evaluated yet, which may take more turns than one.
+        An edited profile has no results yet, and evaluating it may take more turns than one.
 
         Raises:
             PluginError: a plugin fails.

@@ -18,9 +18,9 @@ class TrialsBusy(Exception):  # noqa: N818 - an answer, and no error of ours
 
 
 class Turns:
-    """The turns of the requests of one kind, each of which may take so many seconds.
+    """The turns of the requests of one kind, each within a limit of seconds.
 
-    At `most` so many requests wait or are worked on.
+    `most` is the number of requests that may wait or be worked on.
     """
 
     def __init__(self, seconds: float = _SECONDS, most: int = _MOST_WAITING) -> None:

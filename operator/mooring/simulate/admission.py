@@ -84,8 +84,8 @@ def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
 class DefaultStorageClass:
     """The class of new claims that name none (storageclass/setdefault in plugin/pkg/admission).
 
-    Of several default classes it is the newest, then the first by name. A class that no cluster has
-    stored is newer than all others.
+    If several classes are the default, the newest counts, then the first by name. A class that no
+    cluster has stored is newer than all others.
     """
 
     def __init__(self) -> None:
@@ -211,7 +211,7 @@ class Admission:
             )
 
     def _set_priority(self, spec: dict[str, Any], *, new: bool) -> None:
-        """Set what the PriorityClass says; a new pod must not say something else."""
+        """Set the values of the PriorityClass; a new pod must not say something else."""
         found = self._class_of(spec)
         for field, said, computed in (
             ("priority", "integer value of priority", found.value),

@@ -46,7 +46,7 @@ _Bars = Mapping[str, Sequence[_Block]]
 def write_before_and_after(cluster: ClusterView, plans: Sequence[Plan], path: str) -> None:
     """Write the nodes before and after these plans to a file that ends with .svg or .png.
 
-    Bars show the resource of which more is requested in all, cpu or memory.
+    Bars show cpu or memory, whichever has the larger requested share in total.
 
     Raises:
         InputError: for another ending, if the file cannot be written, or without Pillow for PNG.
@@ -143,7 +143,7 @@ def _drawing(
 
 
 def _title(plans: Sequence[Plan]) -> str:
-    """Return how many moves there are, and what they gain."""
+    """Return the number of moves, and their gain."""
     steps = [step for plan in plans for step in plan.steps]
     emptied, fits = (sum(len(getattr(s, gain)) for s in steps) for gain in ("emptied", "fits"))
     gains = []
@@ -164,7 +164,7 @@ def _legend(resource: str, others: int) -> Iterator[Shape]:
 
 
 def _bar(blocks: Sequence[_Block], x: float, y: float, width: float, note: str) -> Iterator[Shape]:
-    """Yield the bar of a node, and the note at its end; what exceeds it is a red end."""
+    """Yield the bar of a node, and the note at its end; an excess is a red end."""
     yield Box(x, y, width, _BAR, _FREE)
     if note:
         yield Label(x + width - 6, y + _BAR - 4, note, 10, "end")

@@ -1,4 +1,4 @@
-"""The GPU cards and devices of nodes, who has them, and what would still fit."""
+"""The GPU cards and devices of nodes, their owners, and the requests that would still fit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ __all__ = ["Card", "NodeGPUs", "cards_of", "node_gpus", "shared_devices"]
 class Card:
     """One card: memory in units of the format, compute in percent; `owners` are its pods.
 
-    `guessed` are the owners of whom no annotation says that they are on this card.
+    `guessed` are the owners that are assumed to be on this card although no annotation says so.
     """
 
     number: int

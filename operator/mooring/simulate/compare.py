@@ -62,7 +62,7 @@ _Timed = Callable[[Iterable[Attempt], int], Iterable[Attempt]]
 
 @dataclass(frozen=True, slots=True)
 class PoolUse:
-    """What is used of a pool of nodes.
+    """The use of a pool of nodes.
 
     `empty` counts the nodes without pods, those of DaemonSets and static ones aside. `cpu` and
     `memory` are requested shares of the allocatable amounts. `fragmentation` is the share of the
@@ -150,7 +150,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one policy does: the node of each pod by key, or the reason, and what is used then."""
+    """The result of one policy: each pod's node, or the reason, and the use of the pools."""
 
     nodes: Mapping[str, str | None]
     reasons: Mapping[str, str]
@@ -238,8 +238,8 @@ def compare(
 def recorded_order(path: str) -> list[str]:
     """Return the pods of decision records, the first decided first.
 
-    The file is what /debug/decisions answers, or `mooring simulate -o json` prints. Records without
-    `time` are in the order of the decisions.
+    The file has an answer of /debug/decisions, or the output of `mooring simulate -o json`. Records
+    without `time` are in the order of the decisions.
 
     Raises:
         InputError: if the file holds no decision records.
@@ -313,7 +313,7 @@ def pool_of(labels: Mapping[str, str], label: str | None = None) -> str:
 
 
 class NodeUse:
-    """What is free and used of nodes.
+    """The free and used resources of nodes.
 
     Args:
         allocatable: Of cpu and memory, int64 per node.

@@ -271,7 +271,7 @@ class Controllers:
     def _generated(self, base: str, owner: Raw, number: int) -> str:
         """Return a name as generateName makes it, but the same in every run, for a new pod.
 
-        Of 5,000 names with five random characters two are equal, more often than not.
+        Among 5,000 names with five random characters, two are equal more often than not.
         """
         namespace = namespace_of(owner)
         names = generated_names(base, [owner["kind"], namespace, name_of(owner)], number, 2**32)

@@ -42,8 +42,8 @@ class NodeDevice:
 
     `state` is `free`, `in use`, `shared` (others may share it still), `tainted`, `no counters left`
     (its part is in use as another device), `incomplete pool` or `invalid pool`. `taints` are those
-    with NoSchedule or NoExecute, `classes` the DeviceClasses that select it. `capacity` has what
-    there is of each, and of a shared device what is consumed.
+    with NoSchedule or NoExecute, `classes` the DeviceClasses that select it. `capacity` has the
+    amount of each capacity, and for a shared device the consumed amount.
     """
 
     id: DeviceId
@@ -98,7 +98,7 @@ class Devices:
                 yield self._device(pool, each, device)
 
     def of_several(self, row: int) -> Iterator[NodeDevice]:
-        """Yield the devices that also other nodes can use, but for those told before."""
+        """Yield the devices that other nodes can use too, without those yielded before."""
         for node, pool in self._pools(row):
             if id(pool) in self._seen:
                 continue
@@ -111,7 +111,7 @@ class Devices:
                     yield self._device(pool, each, device)
 
     def count(self, row: int) -> int:
-        """Return how many devices the node can use, whatever state they are in."""
+        """Return how many devices the node can use, in any state."""
         return sum(
             1 for node, pool in self._pools(row) for _ in _devices(pool, node, lambda *_: True)
         )

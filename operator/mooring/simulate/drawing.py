@@ -21,7 +21,7 @@ TEXT: Final = "#202020"
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A filled rectangle; `title` is shown beside it by whoever points at it in a browser."""
+    """A filled rectangle; A browser shows `title` when the user points at it."""
 
     x: float
     y: float
@@ -46,7 +46,7 @@ Shape = Box | Label
 
 
 def legend(y: float, *entries: tuple[float, str, str]) -> Iterator[Shape]:
-    """Yield what colours mean; an entry is its place from the right, its colour and its name."""
+    """Yield the legend: for each entry its place from the right, its colour and its name."""
     for right, colour, name in entries:
         yield Box(WIDTH - right, y - 10, 12, 12, colour)
         yield Label(WIDTH - right + 18, y, name)

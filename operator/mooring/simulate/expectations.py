@@ -1,4 +1,4 @@
-"""Run the cases of policy tests, and compare what was decided with what they expect."""
+"""Run the cases of policy tests, and compare the decisions with their expectations."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -205,7 +205,7 @@ class _Check:
     path: str
 
     def failures(self) -> Iterator[Failure]:
-        """Yield what does not hold, one failure per field and pod.
+        """Yield the failed expectations, one per field and pod.
 
         Raises:
             InputError: There is no such pod.

@@ -21,7 +21,7 @@ Call = Callable[[Sequence[Needed], Pipeline, Answers, ClusterView], None]
 
 @contextmanager
 def calling_extenders(inputs: Inputs) -> Iterator[Call]:
-    """Give what calls extenders, and close all connections afterwards."""
+    """Yield a caller of extenders, and close all connections afterwards."""
     with asyncio.Runner() as runner:
         extenders = Extenders(_GivenObjects(inputs.raw))
         try:

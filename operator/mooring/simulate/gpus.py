@@ -39,7 +39,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would make space for a pending pod; without a node nothing that was found would.
+    """The moves that would make space for a pending pod; no node if none were found.
 
     `fits` says that the pod fits already.
     """

@@ -102,8 +102,8 @@ def inputs_of(
 class _Reader:
     """Puts objects into a cluster state as they are read.
 
-    Of a stored object only what a decision reads is kept, so that a dump of a large cluster fits
-    into memory. New pods and controllers wait until every object has been read.
+    Only those fields of a stored object are kept that a decision reads, so that a dump of a large
+    cluster fits into memory. New pods and controllers wait until every object has been read.
     """
 
     def __init__(self, *, keep_raw: bool, kubernetes: str | None) -> None:
@@ -203,7 +203,7 @@ class _Reader:
             self.state.put(kind, key, value)
 
     def _note(self, kind: Kind, key: str, raw: Mapping[str, Any], *, new: bool) -> None:
-        """Note what is left to controllers: default classes, and what budgets allow."""
+        """Note the work that is left to controllers: default classes, and what budgets allow."""
         if kind is Kind.STORAGE_CLASS:
             self._default_class.put(raw)
         if kind is Kind.PERSISTENT_VOLUME_CLAIM:

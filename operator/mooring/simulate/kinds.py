@@ -56,7 +56,7 @@ _OF_EVERY_REQUEST: Final = ("name", "firstAvailable")
 
 
 def as_read(raw: dict[str, Any], stored: str = "") -> dict[str, Any]:
-    """Return the object as it is read, which is the newest version of its kind.
+    """Return the object in the newest version of its kind.
 
     `stored` is what an error calls an object that an API server has stored.
 
@@ -84,7 +84,7 @@ def as_read(raw: dict[str, Any], stored: str = "") -> dict[str, Any]:
 
 
 def _slice(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Put what a device has in `basic` into the device."""
+    """Move the fields in a device's `basic` into the device."""
     spec = mapping(raw, "spec")
     devices = [
         {**_without(device, "basic"), **mapping(device, "basic", f"spec.devices[{index}]")}
@@ -94,7 +94,7 @@ def _slice(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _claim(raw: Mapping[str, Any], where: str = "spec") -> dict[str, Any]:
-    """Put what a request wants into its `exactly`; it may have alternatives instead."""
+    """Move the fields of a request into its `exactly`; it may have alternatives instead."""
     spec = mapping(raw, "spec", where.removesuffix(".spec"))
     devices = mapping(spec, "devices", where)
     requests = []

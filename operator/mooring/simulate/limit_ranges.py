@@ -55,7 +55,7 @@ class LimitRanges:
         return completed
 
     def violations(self, namespace: str, spec: Mapping[str, Any]) -> list[str]:
-        """Return what the pod's spec violates, in the API server's words."""
+        """Return the limits that the pod's spec violates, in the API server's words."""
         found: list[str] = []
         limits = self._limits.get(namespace, ())
         if not limits:

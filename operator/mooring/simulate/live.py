@@ -54,7 +54,7 @@ async def read_cluster(
 
     The first object has the server's version.
 
-    `progress` is called with a line about what has been read so far.
+    `progress` is called with a line about the objects that were read so far.
 
     Raises:
         InputError: if the cluster cannot be reached, or the user may not list one of the kinds.
@@ -125,7 +125,7 @@ async def _listed(
 
 
 def _not_found(resource: Resource) -> list[str]:
-    """Return what to say about a kind that the cluster does not serve."""
+    """Return a note about a kind that the cluster does not serve."""
     if resource in MIRRORED_IF_SERVED:
         return []
     if resource.group == MOORING_GROUP:
@@ -134,7 +134,7 @@ def _not_found(resource: Resource) -> list[str]:
 
 
 def _leave_out(resource: Resource, raw: dict[str, Any]) -> None:
-    """Take out of a stored object what no decision reads."""
+    """Remove the fields of a stored object that no decision reads."""
     metadata = raw["metadata"]
     metadata.pop("managedFields", None)
     if metadata.get("annotations"):

@@ -180,7 +180,7 @@ def read_text(path: str) -> str:
 
 @contextmanager
 def _opened(path: str) -> Iterator[TextIO]:
-    """Open the file or standard input; whatever it cannot be read for is an InputError."""
+    """Open the file or standard input; any reason why it cannot be read is an InputError."""
     try:
         if path == STDIN:
             if sys.stdin is None:  # a shell can close it
@@ -362,7 +362,7 @@ for _first in "-+0123456789":  # before those of numbers, because the first that
 
 
 def _constructor_of(kind: str) -> Callable[[Any, yaml.ScalarNode], Any]:
-    """Return what reads a scalar of this kind, with a YAMLError for one that is not of the kind."""
+    """Return a reader of scalars of this kind; it raises YAMLError for others."""
     construct = _Loader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
 
     def checked(loader: Any, node: yaml.ScalarNode) -> Any:

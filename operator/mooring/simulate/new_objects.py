@@ -1,4 +1,4 @@
-"""Make what the API server and the controllers would make of new objects.
+"""Make new objects as the API server and the controllers would.
 
 `mooring simulate`, `mooring test` and the page's Try it read new objects here, so that all three
 make the same pods of them and find the same mistakes.
@@ -126,7 +126,7 @@ def makes_pods(manifest: Manifest) -> bool:
 
 
 class Written:
-    """Takes in objects as users write them; of one object at most so many mistakes are told."""
+    """Takes in objects as users write them, and limits the number of mistakes per object."""
 
     def __init__(self, most: int | None = None) -> None:
         self._most = most

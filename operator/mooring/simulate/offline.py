@@ -15,7 +15,7 @@ __all__ = ["OfflineApi", "offline_handle"]
 
 
 def offline_handle(state: ClusterState) -> Handle:
-    """Return what plugins are built with, over a state that no API server stands behind."""
+    """Return the handle for plugins over a state without an API server."""
     return Handle(ClusterView(state), WaitingPods(), OfflineApi(), state)
 
 

@@ -66,7 +66,7 @@ class UnschedulableExpectation(PolicyModel):
 
 
 class Expectation(PolicyModel):
-    """What must be true of one pod, or of each of several pods, after all pods were decided."""
+    """The demands on one pod, or on each of several pods, after all pods were decided."""
 
     pod: str | None = Field(None, pattern="^([^/]+/)?[^/]+$")
     """NAME (in namespace default) or NAMESPACE/NAME."""
@@ -118,7 +118,7 @@ class Expectation(PolicyModel):
 
 
 class Case(PolicyModel):
-    """A cluster, pods, and what must be decided about them."""
+    """A cluster, pods, and the expected decisions about them."""
 
     name: str = Field(min_length=1)
     """A sentence that states the rule; no two cases of a test have the same."""
@@ -150,7 +150,7 @@ class _Metadata(PolicyModel):
 
 
 class PolicyTest(PolicyModel):
-    """Cases with what they have in common; paths are relative to the file."""
+    """Cases with their common part; paths are relative to the file."""
 
     api_version: Literal["test.mooring.dev/v1alpha1"]
     kind: Literal["PolicyTest"]

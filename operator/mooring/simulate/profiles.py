@@ -112,7 +112,7 @@ def _is_meant_as_profile(manifest: Manifest) -> bool:
 
 
 class ProfileLoader:
-    """Loads profiles from objects, and says of each what a cluster with these plugins would say.
+    """Loads profiles from objects, with the messages of a cluster that has these plugins.
 
     `scheduler_name` is given to profiles made from a Policy, which contains no scheduler name.
     """
@@ -194,8 +194,8 @@ def stored_profiles(
 ) -> tuple[list[LoadedProfile], list[str]]:
     """Load the profiles among the objects of a cluster; return them, and a note of each mistake.
 
-    Of a profile that the API server has stored, the spec in force counts if the newest one is
-    invalid, as in the scheduler. If that is not known, the profile is left out.
+    If the newest spec of a profile that the API server has stored is invalid, the spec in force
+    counts, as in the scheduler. If that is not known, the profile is left out.
 
     Raises:
         InvalidProfile: with every mistake of the first new profile that has any.
@@ -243,8 +243,8 @@ def read_profiles(
 ) -> list[LoadedProfile]:
     """Read every profile as `load_profiles` does, without building its plugins.
 
-    The profiles may use what this version of Mooring cannot do. `server` has the rules that those
-    have which name no version of Kubernetes.
+    The profiles may use features that this version of Mooring does not have. `server` has the rules
+    that those have which name no version of Kubernetes.
     """
     found = list[LoadedProfile]()
     for manifest in manifests:

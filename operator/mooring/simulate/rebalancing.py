@@ -65,7 +65,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class WantedPlan:
-    """What was found for a pod or pod group.
+    """The result for a pod or pod group.
 
     Attributes:
         wanted: The pod or group, with its namespace.
@@ -87,7 +87,7 @@ class Rebalance:
         inputs: The cluster, its pending pods and the profiles.
         registry: The plugins that profiles may name.
         goals: In place of those of the profiles; empty for those.
-        profile: The name of the profile that decides about every pod, whatever it matches.
+        profile: The name of the profile that decides about every pod, even those it does not match.
         now: The time since the epoch, in seconds, by which pods have an age.
         seed: Chooses among nodes of equal score, together with the pod's uid.
     """

@@ -67,7 +67,7 @@ class Selection:
 
         Raises:
             InputError: if one of its objects is no pod of the inputs, and has none there;
-                controllers of which the inputs say why they have none are passed over.
+                controllers whose lack of pods the inputs explain are passed over.
         """
         if not self.targets:
             return self

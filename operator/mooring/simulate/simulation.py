@@ -88,7 +88,7 @@ def simulate(
         seed: Chooses among nodes of equal score, together with the pod's uid.
         nodes: How many of the best nodes a decision lists, and how many rejections per plugin;
             None for all.
-        profile: The name of the profile that decides about every pod, whatever it matches.
+        profile: The name of the profile that decides about every pod, even those it does not match.
         extenders: Whether to call the extenders of the profiles; they filter, score and preempt,
             but do not bind. Without that, decisions are made as if there were none. The inputs must
             have kept their raw objects.
@@ -260,7 +260,7 @@ class Simulation:
             yield self._member(pod, profile, node, decision)
 
     def _answers_about(self, members: list[Pod], pipeline: Pipeline) -> Answers | None:
-        """Return what extenders answer about the members of a group; None if they care for none."""
+        """Return the answers of extenders about a group's members; None if they care for none."""
         if self._call is None or not any(interested(pipeline, pod) for pod in members):
             return None
         answers = Answers()

@@ -17,7 +17,7 @@ _MOST_NAMED: Final = 3
 def unplayed(
     state: ClusterState, pending: Iterable[Pod], without_status: Iterable[str]
 ) -> Iterator[str]:
-    """Yield what must be said; `without_status` are the keys of budgets that have no status."""
+    """Yield the notes; `without_status` are the keys of budgets that have no status."""
     budgets = [key for key in without_status if _selects_some(key, state)]
     if budgets:
         yield (
