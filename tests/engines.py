@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from kube.api_server import Request
-from mooring.engine.build import Options, build_engine
+from mooring.engine.build import Engine as WholeEngine
+from mooring.engine.build import Options
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable, Wait
@@ -127,7 +128,7 @@ class Engine:
     ) -> None:
         loop_time = asyncio.get_running_loop().time
         self.clock = clock or loop_time
-        parts = self.parts = build_engine(
+        parts = self.parts = WholeEngine(
             client,
             cluster(*objects),
             registry,

@@ -9,7 +9,7 @@ from typing import Any, Final
 from background import in_background
 from kube.api_server import Request
 from kube.virtual_clock import VirtualClock
-from mooring.engine.build import build_engine
+from mooring.engine.build import Engine
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.plan import Move, Plan, Step
 from mooring.engine.rebalancing.profile_rebalancing import LOOK_SECONDS
@@ -80,7 +80,7 @@ class Stage:
         self.breaks = False
         self.examined: int | None = None
         self.resting: frozenset[str] = frozenset()
-        parts = self.parts = build_engine(
+        parts = self.parts = Engine(
             client,
             cluster(node("a"), node("b"), *objects),
             SHIPPED_ONLY,
@@ -157,7 +157,7 @@ class Stage:
         """Return the step as the profile carries it out."""
         section = self.entry.profile.spec.rebalancing
         assert section is not None
-        return RunningStep(step, self.entry, section, self.scheduler, self.clock)
+        return RunningStep(step, self.entry, section, self.scheduler)
 
     def show(self, raw: Raw) -> None:
         """Have the watch of assigned pods show the pod."""

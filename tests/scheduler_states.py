@@ -6,9 +6,11 @@ from typing import Any, Final
 
 from mooring.engine.build import Options, build_scheduler_state
 from mooring.engine.pod_enqueuer import PodEnqueuer
+from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.registry import Registry
+from mooring.model.pod import Pod
 from mooring.plugins import SHIPPED
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
@@ -19,6 +21,7 @@ from mooring.turn import Turn
 
 __all__ = [
     "SHIPPED_ONLY",
+    "HeardReports",
     "put_profile",
     "scheduler_state",
     "silent_pod_enqueuer",
@@ -62,14 +65,37 @@ def put_profile(
     return shared.profiles.put(SchedulingProfile(name, read_spec), resolve(read_spec, registry))
 
 
+class HeardReports(PodStatusReporter):
+    """Writes nothing, and remembers by the names of pods what a pod enqueuer has it report."""
+
+    def __init__(self) -> None:
+        self.errors: list[tuple[str, str]] = []
+        self.gates: list[tuple[str, str]] = []
+        self.alone: list[tuple[str, str]] = []
+        self.misspellings: list[tuple[str, str]] = []
+        self.is_newest = True
+
+    def error(self, pod: Pod, message: str, *_: object) -> None:
+        """Remember it."""
+        self.errors.append((pod.name, message))
+
+    def gated(self, pod: Pod, message: str) -> None:
+        """Remember it."""
+        self.gates.append((pod.name, message))
+
+    def no_profile(self, pod: Pod, message: str) -> None:
+        """Remember it."""
+        self.alone.append((pod.name, message))
+
+    def misspelt(self, pod: Pod, message: str) -> None:
+        """Remember it."""
+        self.misspellings.append((pod.name, message))
+
+    def is_nominated_by_status(self, _pod: Pod) -> bool:
+        """Return what a test says."""
+        return self.is_newest
+
+
 def silent_pod_enqueuer(shared: SchedulerState) -> PodEnqueuer:
     """Return an intake that wakes nothing and tells nobody."""
-    return PodEnqueuer(
-        shared,
-        wake=lambda: None,
-        not_pending=lambda _: None,
-        failed=lambda _pod, _message: None,
-        gated=lambda _pod, _message: None,
-        no_profile=lambda _pod, _message: None,
-        misspelt=lambda _pod, _message: None,
-    )
+    return PodEnqueuer(shared, HeardReports(), wake=lambda: None, not_pending=lambda _: None)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
 from mooring import __version__
-from mooring.engine.build import Engine, Options, build_engine
+from mooring.engine.build import Engine, Options
 from mooring.engine.cache_dump import cache_dump
 from mooring.engine.pod_report import PodReportBuilder
 from mooring.engine.scheduler_state import (
@@ -247,7 +247,7 @@ class Scheduler:
     def _new_engine(self, state: ClusterState) -> Engine:
         """Return the engine, which decides over the state."""
         environment = self._environment
-        return build_engine(
+        return Engine(
             self._client,
             state,
             environment.registry,

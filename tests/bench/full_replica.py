@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from mooring.app import calm_the_collector
-from mooring.engine.build import Engine, build_engine
+from mooring.engine.build import Engine
 from mooring.engine.cache_dump import cache_dump
 from mooring.engine.pod_report import PodReportBuilder
 from mooring.framework.registry import Registry
@@ -58,7 +58,7 @@ class FullReplica:
         self._generation = 0
         self.metrics, self.state = Metrics(), ClusterState()
         self.client = ApiClient(_NOBODY)
-        self.engine: Engine = build_engine(
+        self.engine = Engine(
             self.client,
             self.state,
             Registry(SHIPPED, {}),

@@ -23,7 +23,7 @@ from bench.full_replica import profile
 from bench.holds import Hold, longest_hold
 from bench.large_cluster import PODS_PER_NODE, LargeCluster, Watches, lines
 from mooring.app import calm_the_collector, spare_the_mirror
-from mooring.engine.build import Engine, build_engine
+from mooring.engine.build import Engine
 from mooring.engine.cycle import decide
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.result_cache import ResultCache
@@ -80,9 +80,7 @@ class Replica:
         self.state = ClusterState()
         self.client = Watches(cluster, _RESOURCES)
         registry = Registry(SHIPPED, {})
-        self.engine: Engine = build_engine(
-            self.client, self.state, registry, identity="bench", metrics=Metrics()
-        )
+        self.engine = Engine(self.client, self.state, registry, identity="bench", metrics=Metrics())
         profiles = ProfileHandler(self.engine.scheduler.profiles, self.engine.pod_enqueuer)
         profiles.applied(profile("mooring"))
 

@@ -7,7 +7,8 @@ import pytest
 from driving import driven
 from engines import PLUGINS, Engine
 from kube.api_server import ApiServer
-from mooring.engine.build import Options, build_engine, build_scheduler_state
+from mooring.engine.build import Engine as WholeEngine
+from mooring.engine.build import Options, build_scheduler_state
 from mooring.engine.outcome import FitError
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.what_if import WhatIf
@@ -74,9 +75,9 @@ async def test_nothing_is_written_for_a_pod_that_is_only_tried(server: ApiServer
 
 async def test_a_state_has_one_engine(client: ApiClient) -> None:
     state = ClusterState()
-    build_engine(client, state, PLUGINS, identity="test")
+    WholeEngine(client, state, PLUGINS, identity="test")
     with pytest.raises(RuntimeError, match="one sink"):
-        build_engine(client, state, PLUGINS, identity="test")
+        WholeEngine(client, state, PLUGINS, identity="test")
 
 
 async def test_an_engine_is_busy_while_a_pod_is_active(client: ApiClient) -> None:
@@ -84,6 +85,13 @@ async def test_an_engine_is_busy_while_a_pod_is_active(client: ApiClient) -> Non
     assert not engine.parts.is_busy()
     engine.pending(pod("web"))
     assert engine.parts.is_busy()
+
+
+async def test_the_queue_is_flushed_and_pods_are_told_why_they_wait(client: ApiClient) -> None:
+    """As often as kube-scheduler flushes its unschedulable pods; the rest is soon enough."""
+    periodic = Engine(client).parts.housekeeping.periodic
+    found = {work.__name__: seconds for work, seconds in periodic.items()}
+    assert found == {"flush": 30.0, "report": 5.0, "expire_nominations": 5.0}
 
 
 async def test_whole_pods_are_kept_for_extenders_alone_and_until_they_leave(

@@ -13,9 +13,6 @@ from kube.virtual_clock import VirtualClock
 from mooring.engine.housekeeping import (
     ASK_AGAIN_SECONDS,
     CONFIRMATION_SECONDS,
-    FLUSH_SECONDS,
-    NOMINATION_SECONDS,
-    REPORT_SECONDS,
     Housekeeping,
 )
 from mooring.framework.registry import Registry
@@ -35,6 +32,7 @@ from relists import replace_all
 from scheduler_states import put_profile, scheduler_state
 
 WEB = parse_pod(pod("web"))
+OFTEN, SELDOM = 7.0, 14.0
 
 
 class Keeper(Marked):
@@ -61,31 +59,25 @@ class House:
         self.undone.clear()
         self.heard: list[ClusterEvent] = []
         self.changed = asyncio.Event()
-        self.flushed = 0
-        self.reported = 0
-        self.expired = 0
+        self.called = 0
+        self.called_seldom = 0
         self.unbound: list[str] = []
         self.scheduler_state.state.on_events(self._hear)
         self.keeping = Housekeeping(
             self.scheduler_state,
             client,
-            flush=self._flush,
-            report=self._report,
-            expire_nominations=self._expire_nominations,
+            periodic={self._call: OFTEN, self._call_seldom: SELDOM},
             unbound=lambda found: self.unbound.append(found.key),
             sleep=self.clock.sleep,
         )
 
-    def _flush(self) -> None:
+    def _call(self) -> None:
         pause()
-        self.flushed += 1
+        self.called += 1
 
-    def _report(self) -> None:
+    def _call_seldom(self) -> None:
         pause()
-        self.reported += 1
-
-    def _expire_nominations(self) -> None:
-        self.expired += 1
+        self.called_seldom += 1
 
     def _hear(self, changes: tuple[ClusterEvent, ...]) -> None:
         self.heard.extend(changes)
@@ -113,7 +105,7 @@ class House:
 
     async def chores_wait(self) -> None:
         """Wait until all six chores are asleep."""
-        await self.clock.sleepers(6)
+        await self.clock.sleepers(5)
 
 
 @pytest.fixture
@@ -363,25 +355,13 @@ async def test_a_slow_answer_does_not_delay_other_housekeeping(
     assert house.heard == []
 
 
-async def test_the_queue_is_flushed_every_half_minute(house: House) -> None:
-    await house.clock.advance(FLUSH_SECONDS - 1.0)
+async def test_other_parts_are_called_each_in_its_time_and_may_pause(house: House) -> None:
+    await house.clock.advance(OFTEN)
     await house.chores_wait()
-    assert house.flushed == 0
-    await house.clock.advance(1.0)
+    assert (house.called, house.called_seldom) == (1, 0)
+    await house.clock.advance(SELDOM - OFTEN)
     await house.chores_wait()
-    assert house.flushed == 1
-
-
-async def test_pods_without_a_profile_are_told_about_every_five_seconds(house: House) -> None:
-    await house.clock.advance(REPORT_SECONDS)
-    await house.chores_wait()
-    assert house.reported == 1
-
-
-async def test_nominations_of_groups_expire_by_the_clock(house: House) -> None:
-    await house.clock.advance(NOMINATION_SECONDS)
-    await house.chores_wait()
-    assert house.expired == 1
+    assert (house.called, house.called_seldom) == (2, 1)
 
 
 async def test_a_disruption_is_charged_for_two_minutes_at_most_once_the_victim_has_left(

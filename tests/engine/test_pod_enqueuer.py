@@ -38,7 +38,7 @@ from mooring.plugins import SHIPPED
 from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
 from mooring.testing.builders import coscheduling_pod_group, namespace, node, pod, pod_group, uid_of
 from mooring.testing.device_builders import allocated, device_claim
-from scheduler_states import put_profile, scheduler_state
+from scheduler_states import HeardReports, put_profile, scheduler_state
 
 BATCH = {
     "schedulerNames": ["default-scheduler"],
@@ -86,28 +86,16 @@ class Door:
         self.scheduler_state = replace(made, decisions=log)
         self.woken = 0
         self.left: list[str] = []
-        self.failed: list[tuple[str, str]] = []
-        self.gated: list[tuple[str, str]] = []
-        self.alone: list[tuple[str, str]] = []
-        self.misspelt: list[tuple[str, str]] = []
-        self.is_newest = True
+        self.heard = HeardReports()
+        self.failed, self.gated = self.heard.errors, self.heard.gates
+        self.alone, self.misspelt = self.heard.alone, self.heard.misspellings
         self.pod_enqueuer = PodEnqueuer(
-            self.scheduler_state,
-            wake=self._wake,
-            not_pending=self.left.append,
-            failed=self._fail,
-            gated=lambda pod, reason: self.gated.append((pod.name, reason)),
-            no_profile=lambda pod, reason: self.alone.append((pod.name, reason)),
-            misspelt=lambda pod, text: self.misspelt.append((pod.name, text)),
-            is_nominated_by_status=lambda _pod: self.is_newest,
+            self.scheduler_state, self.heard, wake=self._wake, not_pending=self.left.append
         )
         self.scheduler_state.state.on_events(self.pod_enqueuer.on_events)
 
     def _wake(self) -> None:
         self.woken += 1
-
-    def _fail(self, pod: Pod, message: str) -> None:
-        self.failed.append((pod.name, message))
 
     def comes(self, name: str = "web", **fields: Any) -> Pod:
         """Let the pod come in; return it as it is parsed."""
@@ -454,7 +442,7 @@ def test_a_version_that_changes_no_nomination_in_the_status_withdraws_none(
 def test_a_status_that_is_older_than_a_nomination_of_ours_changes_nothing(
     open_door: Door,
 ) -> None:
-    open_door.is_newest = False
+    open_door.heard.is_newest = False
     web = open_door.comes(nominated="a")
     open_door.comes()
     assert open_door.scheduler_state.state.nominations.get(web.uid) is not None

@@ -1,7 +1,7 @@
 """The whole engine in a small world, with some pods alone or a gang of two or three.
 
 The loop, the attempts, the bindings and all parts around them are the program's own, built by
-`build_engine`. They run on an event loop that runs when the explorer says. The API server is a
+`Engine`. They run on an event loop that runs when the explorer says. The API server is a
 model: it says when it carries a Binding out and when its answer comes, and each watch tells when
 the explorer says.
 """
@@ -29,7 +29,7 @@ from exploration.small_cluster import (
 )
 from exploration.stepped_loop import SteppedLoop
 from mooring.engine import schedule_one
-from mooring.engine.build import Options, build_engine
+from mooring.engine.build import Engine, Options
 from mooring.framework.queued_pod import SubQueue
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, ConflictError, NotFoundError, ServerError, UnansweredError
@@ -204,7 +204,7 @@ class EngineWorld(SmallCluster):
 
     def _begin(self) -> None:
         with self.loop.entered():
-            self.engine = build_engine(
+            self.engine = Engine(
                 _Server(self),
                 ClusterState(),
                 REGISTRY,

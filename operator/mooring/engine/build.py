@@ -59,7 +59,7 @@ from mooring.turn import Turn
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["Engine", "Options", "build_engine", "build_scheduler_state"]
+__all__ = ["Engine", "Options", "build_scheduler_state"]
 
 _MOST_DECISIONS: Final = 20_000
 """What a plan of rebalancing may cost, in decisions about one pod."""
@@ -67,6 +67,10 @@ _MOST_PENDING: Final = 1_000
 """Unschedulable pods for which a plan makes room."""
 _BUSY: Final = 16
 """Requests in flight that matter more than events; a server that keeps up has fewer."""
+_FLUSH_SECONDS: Final = 30.0
+"""kube-scheduler flushes its unschedulable pods as often (scheduling_queue.go)."""
+_REPORT_SECONDS: Final = 5.0
+_NOMINATION_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,142 +89,176 @@ class Options:
     most_per_attempt: int | None = MOST_PER_ATTEMPT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Environment:
-    """What an engine works with outside itself; see `build_engine`."""
-
-    client: ApiClient
-    writer: PodWriter
-    extender_client: ApiClient
-    identity: str
-    served: Callable[[], Mapping[Kind, Resource]]
-    make_plan: MakePlan
-    clock: Callable[[], float]
-    now: Callable[[], float]
-    sleep: Callable[[float], Awaitable[None]]
-
-
 class Engine:
-    """The parts of an engine; what has a method `run` works while that runs."""
+    """The parts of an engine over a state; what has a method `run` works while that runs.
+
+    It hears of every change of the state from now on.
+
+    Args:
+        client: Reads and writes for the engine and the plugins.
+        state: The cluster; nothing else may listen to its events.
+        registry: The plugins that profiles may name.
+        identity: Of this replica, for the events that it writes.
+        options: What users may choose.
+        metrics: Where everything is counted; by default metrics of its own.
+        decisions: Keeps the decisions and the paths of pods; by default a log of its own.
+        extender_client: Reads what extenders get; by default `client`.
+        turn: Whose turn it is to use the state; by default one of its own.
+        served: The resources that the API server serves, by kind.
+        make_plan: Makes the plans of rebalancing; by default the planner does.
+        clock: Monotonic, in seconds.
+        now: The time of day, in seconds since the epoch.
+        sleep: Waits for so many seconds of the clock.
+        random: Spreads retries.
+    """
 
     def __init__(
         self,
-        scheduler: SchedulerState,
+        client: ApiClient,
+        state: ClusterState,
         registry: Registry,
-        metrics: Metrics,
-        api: PluginApi,
-        outside: _Environment,
+        *,
+        identity: str,
+        options: Options = Options(),
+        metrics: Metrics | None = None,
+        decisions: DecisionLog | None = None,
+        extender_client: ApiClient | None = None,
+        turn: Turn | None = None,
+        served: Callable[[], Mapping[Kind, Resource]] = dict,
+        make_plan: MakePlan | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        random: Random | None = None,
     ) -> None:
-        self.scheduler, self.registry, self.metrics, self.api = scheduler, registry, metrics, api
-        writer, clock, now, sleep = outside.writer, outside.clock, outside.now, outside.sleep
-        work = asyncio.Event()
-        self.recorder = EventRecorder(
-            outside.client,
-            "mooring",
-            outside.identity,
-            gives_way=self.is_busy,
-            now=lambda: datetime.fromtimestamp(now(), UTC),
+        self.registry, self.metrics = registry, metrics or Metrics()
+        writer, turn = PodWriter(client, random=random, sleep=sleep), turn or Turn(clock)
+        at_bind: dict[Uid, AtBind] = {}
+        self.api = PluginApi(
+            client,
+            writer,
+            at_bind,
+            turn=turn,
+            now=now,
+            sleep=sleep,
+            random=random,
+            is_tried=lambda: state.is_tried,
+        )
+        self.scheduler = build_scheduler_state(
+            state,
+            self.api,
+            registry,
+            at_bind=at_bind,
+            options=options,
+            metrics=self.metrics,
+            decisions=decisions,
+            turn=turn,
             clock=clock,
+            now=now,
+        )
+        self._make_reports(client, writer, identity, served, sleep)
+        self._make_loop(client, extender_client or client, writer)
+        self._make_rest(client, writer, make_plan or partial(_make_plan, self.scheduler), sleep)
+        state.on_events(self.on_events)
+
+    def _make_reports(
+        self,
+        client: ApiClient,
+        writer: PodWriter,
+        identity: str,
+        served: Callable[[], Mapping[Kind, Resource]],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        scheduler = self.scheduler
+        self.recorder = self.api.recorder = EventRecorder(
+            client,
+            "mooring",
+            identity,
+            gives_way=self.is_busy,
+            now=lambda: datetime.fromtimestamp(scheduler.now(), UTC),
+            clock=scheduler.clock,
             sleep=sleep,
         )
-        api.recorder = self.recorder
-        self.profile_writer = ProfileWriter(outside.client)
-        priority_classes = scheduler.state.objects.of(Kind.PRIORITY_CLASS)
+        self.profile_writer = ProfileWriter(client)
+        classes = scheduler.state.objects.of(Kind.PRIORITY_CLASS)
         self.reports = PodStatusReporter(
-            writer, self.recorder, sleep, priority_classes=priority_classes, now=now
+            writer, self.recorder, sleep, priority_classes=classes, now=scheduler.now
         )
-        self.group_reports = self._new_group_reports(outside)
+        self.group_reports = PodGroupStatusReporter(
+            scheduler,
+            PodGroupWriter(client),
+            self.recorder,
+            served=served,
+            placed=self.metrics.pod_group_placed,
+            busy=self.is_busy,
+            sleep=sleep,
+        )
+
+    def _make_loop(self, client: ApiClient, extender_client: ApiClient, writer: PodWriter) -> None:
+        scheduler, metrics, work = self.scheduler, self.metrics, asyncio.Event()
         self.preemptions = PreemptionExecutor(
             scheduler, writer, self.reports, work.set, metrics.preemption_ended
         )
         self.shadow = Shadow(scheduler, metrics, work.set)
-        self.extender_objects = ApiObjects(
-            outside.extender_client, wanted=partial(_has_extenders, scheduler)
-        )
+        self.extender_objects = ApiObjects(extender_client, wanted=self._has_extenders)
         self.extenders = Extenders(
             self.extender_objects,
             observe=metrics.extender_called,
-            may_write=outside.client.may_write,
+            may_write=client.may_write,
             bound_node=lambda pod: writer.bound_node(pod.namespace, pod.name, pod.uid),
             turn=scheduler.turn,
-            clock=clock,
+            clock=scheduler.clock,
         )
         self.expected = ExpectedReplacements(scheduler.state)
-        self.pod_enqueuer = self._new_pod_enqueuer(work)
-        self.loop = self._new_loop(work)
-        self.housekeeping = self._new_housekeeping(outside)
-        self.rebalancer = self._new_rebalancer(outside)
-
-    def _new_group_reports(self, outside: _Environment) -> PodGroupStatusReporter:
-        return PodGroupStatusReporter(
-            self.scheduler.state,
-            PodGroupWriter(outside.client),
-            self.recorder,
-            owns=partial(_is_scheduled_in_groups, self.scheduler),
-            profiles=lambda: self.scheduler.profiles.version,
-            served=outside.served,
-            placed=self.metrics.pod_group_placed,
-            busy=self.is_busy,
-            turn=self.scheduler.turn,
-            clock=outside.clock,
-            wall_clock=outside.now,
-            sleep=outside.sleep,
-        )
-
-    def _new_pod_enqueuer(self, work: asyncio.Event) -> PodEnqueuer:
-        return PodEnqueuer(
-            self.scheduler,
+        self.pod_enqueuer = PodEnqueuer(
+            scheduler,
+            self.reports,
             wake=work.set,
             not_pending=self._not_pending,
-            failed=self.reports.error,
-            gated=self.reports.gated,
-            no_profile=self.reports.no_profile,
-            misspelt=self.reports.misspelt,
             arrived=self.expected.arrived,
-            is_nominated_by_status=self.reports.is_nominated_by_status,
         )
-
-    def _new_loop(self, work: asyncio.Event) -> SchedulingLoop:
         schedule_one = ScheduleOne(
-            self.scheduler,
+            scheduler,
             extenders=self.extenders,
             preemptions=self.preemptions,
             reports=self.reports,
             group_reports=self.group_reports,
-            metrics=self.metrics,
+            metrics=metrics,
             settle=self.pod_enqueuer.settle,
             wake=work.set,
         )
-        return SchedulingLoop(self.scheduler, schedule_one, work=work, shadow=self.shadow)
+        self.loop = SchedulingLoop(scheduler, schedule_one, work=work, shadow=self.shadow)
 
-    def _new_rebalancer(self, outside: _Environment) -> Rebalancer:
+    def _make_rest(
+        self,
+        client: ApiClient,
+        writer: PodWriter,
+        make_plan: MakePlan,
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        periodic: dict[Callable[[], object], float] = {
+            self.pod_enqueuer.flush: _FLUSH_SECONDS,
+            self.pod_enqueuer.report: _REPORT_SECONDS,
+            self.loop.schedule_one.expire_nominations: _NOMINATION_SECONDS,
+        }
+        unbound = self.pod_enqueuer.pending
+        self.housekeeping = Housekeeping(
+            self.scheduler, client, periodic=periodic, unbound=unbound, sleep=sleep
+        )
         parts = Parts(
             self.scheduler,
             self.expected,
-            outside.make_plan,
-            pods=outside.writer,
+            make_plan,
+            pods=writer,
             preemptions=self.preemptions,
             profiles=self.profile_writer,
             recorder=self.recorder,
             metrics=self.metrics,
-            rests=Rests(outside.clock),
+            rests=Rests(self.scheduler.clock),
             busy=self.is_busy,
-            clock=outside.clock,
-            now=outside.now,
-            sleep=outside.sleep,
+            sleep=sleep,
         )
-        return Rebalancer(parts)
-
-    def _new_housekeeping(self, outside: _Environment) -> Housekeeping:
-        return Housekeeping(
-            self.scheduler,
-            outside.client,
-            flush=self.pod_enqueuer.flush,
-            report=self.pod_enqueuer.report,
-            expire_nominations=self.loop.schedule_one.expire_nominations,
-            unbound=self.pod_enqueuer.pending,
-            sleep=outside.sleep,
-        )
+        self.rebalancer = Rebalancer(parts)
 
     def follow_server(self, version: str) -> None:
         """Decide by the rules of an API server of this version, such as 1.37.
@@ -247,89 +285,16 @@ class Engine:
         self.shadow.on_events(events)
         self.api.cluster_changed()
 
+    def _has_extenders(self, pod: Pod) -> bool:
+        """Return whether the pod is shown to extenders."""
+        entry = self.scheduler.profiles.of(pod, self.scheduler.cluster)
+        return entry is not None and bool(entry.profile.spec.extenders)
+
     def _not_pending(self, uid: str) -> None:
         """Forget what was kept of a pod because it had no node."""
         self.reports.forget(uid)
         self.extender_objects.forget(uid)
         self.shadow.forget(uid)
-
-
-def build_engine(
-    client: ApiClient,
-    state: ClusterState,
-    registry: Registry,
-    *,
-    identity: str,
-    options: Options = Options(),
-    metrics: Metrics | None = None,
-    decisions: DecisionLog | None = None,
-    extender_client: ApiClient | None = None,
-    turn: Turn | None = None,
-    served: Callable[[], Mapping[Kind, Resource]] = dict,
-    make_plan: MakePlan | None = None,
-    clock: Callable[[], float] = time.monotonic,
-    now: Callable[[], float] = time.time,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    random: Random | None = None,
-) -> Engine:
-    """Return an engine over this state, which hears of every change from now on.
-
-    Args:
-        client: Reads and writes for the engine and the plugins.
-        state: The cluster; nothing else may listen to its events.
-        registry: The plugins that profiles may name.
-        identity: Of this replica, for the events that it writes.
-        options: What users may choose.
-        metrics: Where everything is counted; by default metrics of its own.
-        decisions: Keeps the decisions and the paths of pods; by default a log of its own.
-        extender_client: Reads what extenders get; by default `client`.
-        turn: Whose turn it is to use the state; by default one of its own.
-        served: The resources that the API server serves, by kind.
-        make_plan: Makes the plans of rebalancing; by default the planner does.
-        clock: Monotonic, in seconds.
-        now: The time of day, in seconds since the epoch.
-        sleep: Waits for so many seconds of the clock.
-        random: Spreads retries.
-    """
-    metrics, turn = metrics or Metrics(), turn or Turn(clock)
-    writer = PodWriter(client, random=random, sleep=sleep)
-    at_bind: dict[Uid, AtBind] = {}
-    api = PluginApi(
-        client,
-        writer,
-        at_bind,
-        turn=turn,
-        now=now,
-        sleep=sleep,
-        random=random,
-        is_tried=lambda: state.is_tried,
-    )
-    scheduler = build_scheduler_state(
-        state,
-        api,
-        registry,
-        at_bind=at_bind,
-        options=options,
-        metrics=metrics,
-        decisions=decisions,
-        turn=turn,
-        clock=clock,
-        now=now,
-    )
-    outside = _Environment(
-        client=client,
-        writer=writer,
-        extender_client=extender_client or client,
-        identity=identity,
-        served=served,
-        make_plan=make_plan or partial(_make_plan, scheduler, now, clock),
-        clock=clock,
-        now=now,
-        sleep=sleep,
-    )
-    engine = Engine(scheduler, registry, metrics, api, outside)
-    state.on_events(engine.on_events)
-    return engine
 
 
 def build_scheduler_state(
@@ -389,22 +354,8 @@ def build_scheduler_state(
     )
 
 
-def _has_extenders(scheduler: SchedulerState, pod: Pod) -> bool:
-    """Return whether the pod is shown to extenders."""
-    entry = scheduler.profiles.of(pod, scheduler.cluster)
-    return entry is not None and bool(entry.profile.spec.extenders)
-
-
-def _is_scheduled_in_groups(scheduler: SchedulerState, pod: Pod) -> bool:
-    """Return whether the pod's profile has a plugin for pod groups."""
-    entry = scheduler.profiles.of(pod, scheduler.cluster)
-    return entry is not None and entry.pipeline.group_policy is not None
-
-
 def _make_plan(
     scheduler: SchedulerState,
-    now: Callable[[], float],
-    clock: Callable[[], float],
     entry: ActiveProfile,
     section: Rebalancing,
     resting: Collection[str],
@@ -416,14 +367,14 @@ def _make_plan(
         takes_of,
     )
 
-    until = clock() + TURN_SECONDS
+    until = scheduler.clock() + TURN_SECONDS
     trial = PlanTrial(
         scheduler.cluster,
         ResultCache(scheduler.state.nodes),
         entry.pipeline,
         section,
-        now=now,
-        budget=SearchBudget(_MOST_DECISIONS, lambda: clock() >= until),
+        now=scheduler.now,
+        budget=SearchBudget(_MOST_DECISIONS, lambda: scheduler.clock() >= until),
         resting=resting,
     )
     takes = takes_of(scheduler.profiles, entry, scheduler.cluster)

@@ -6,7 +6,7 @@ it: the API server also binds a pod that has just ended, and neither watch of po
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from mooring.engine.assumed import unreserve
@@ -27,20 +27,15 @@ logger = logging.getLogger(__name__)
 
 PERMIT_SECONDS: Final = 1.0
 CONFIRMATION_SECONDS: Final = 5.0
-REPORT_SECONDS: Final = 5.0
-NOMINATION_SECONDS: Final = 5.0
 ASK_AGAIN_SECONDS: Final = 60.0
 """How long after an answer a bound pod is read again, if the watch has not shown it yet."""
-FLUSH_SECONDS: Final = 30.0
-"""kube-scheduler flushes its unschedulable pods as often (scheduling_queue.go)."""
 
 
 class Housekeeping:
     """Time-outs at Permit, bindings that the watch never confirms, and calls of other parts.
 
-    `flush` is that of the queue; `report` tells pods why they wait; `expire_nominations` ends
-    those of groups that wait in vain. `unbound` is called with a pod that an extender claims to
-    have bound, and that is not bound.
+    `periodic` has what is called and may pause, with the seconds from one call to the next.
+    `unbound` is called with a pod that an extender claims to have bound, and that is not bound.
     """
 
     def __init__(
@@ -48,33 +43,27 @@ class Housekeeping:
         scheduler: SchedulerState,
         client: ApiClient,
         *,
-        flush: Callable[[], None],
-        report: Callable[[], None],
-        expire_nominations: Callable[[], None],
+        periodic: Mapping[Callable[[], object], float],
         unbound: Callable[[Pod], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._scheduler = scheduler
         self._client = client
-        self._flush = flush
-        self._report = report
-        self._expire_nominations = expire_nominations
+        self.periodic = periodic
         self._unbound = unbound
         self._clock = scheduler.clock
         self._sleep = sleep
 
     async def run(self) -> None:
         """Work until cancelled; what takes long keeps nothing else waiting."""
-        in_slices: dict[Callable[[], object], float] = {
-            self._expire_permits: PERMIT_SECONDS,
-            self._flush: FLUSH_SECONDS,
-            self._expire_nominations: NOMINATION_SECONDS,
-            self._report: REPORT_SECONDS,
-            self._grow_older: OLDER_SECONDS,
+        scheduler = self._scheduler
+        own: dict[Callable[[], object], float] = {
+            lambda: scheduler.waiting.expire(self._clock()): PERMIT_SECONDS,
+            scheduler.state.grow_older: OLDER_SECONDS,
         }
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._every(CONFIRMATION_SECONDS, self._settle_overdue))
-            for work, seconds in in_slices.items():
+            for work, seconds in {**own, **self.periodic}.items():
                 tasks.create_task(self._every(seconds, self._run, work))
 
     async def _every(
@@ -86,12 +75,6 @@ class Housekeeping:
 
     async def _run(self, work: Callable[[], object]) -> None:
         await TimeSlices(clock=self._clock).run(work)
-
-    def _expire_permits(self) -> None:
-        self._scheduler.waiting.expire(self._clock())
-
-    def _grow_older(self) -> None:
-        self._scheduler.state.grow_older()
 
     async def _settle_overdue(self) -> None:
         for pod in self._scheduler.state.overdue(self._clock()):

@@ -10,6 +10,7 @@ from typing import Final, NoReturn
 from weakref import WeakKeyDictionary
 
 from mooring.engine.departures import Departures
+from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed
@@ -55,42 +56,28 @@ class PodEnqueuer:
     """Finds the profile of every pod without a node, and adds the pod to the queue.
 
     `wake` is called when the queue may have work, `not_pending` with the uid of a pod that is not
-    without a node any more, `failed` with a pod that is gated because it exceeds a limit or a
-    PreEnqueue plugin failed, and why. `gated` is called with a pod that a PreEnqueue plugin has
-    held back for some time, and why. `no_profile` is called with a pod that no profile takes, and
-    why, `misspelt` with one that no scheduler takes and whose scheduler name is similar to a
-    profile's, and what to say of it. `arrived` is called with a pod that is
-    shown for the first time. `is_nominated_by_status` returns whether the nomination in the pod's
-    status is newer than what this scheduler has written.
+    without a node any more, `arrived` with a pod that is shown for the first time.
     """
 
     def __init__(
         self,
         scheduler: SchedulerState,
+        reports: PodStatusReporter,
         *,
         wake: Callable[[], None],
         not_pending: Callable[[str], None],
-        failed: Callable[[Pod, str], None],
-        gated: Callable[[Pod, str], None],
-        no_profile: Callable[[Pod, str], None],
-        misspelt: Callable[[Pod, str], None],
         arrived: Callable[[Pod], object] = lambda _pod: None,
-        is_nominated_by_status: Callable[[Pod], bool] = lambda _pod: True,
     ) -> None:
         self._scheduler = scheduler
         self._clock = scheduler.clock
+        self._reports = reports
         self._wake = wake
         self._not_pending = not_pending
-        self._failed = failed
-        self._gated = gated
+        self._arrived = arrived
         self._gated_since: dict[Uid, float] = {}
         """When members of groups, and pods that wait for devices to be known, were gated.
 
         By uid, of those that were not told why."""
-        self._no_profile = no_profile
-        self._misspelt = misspelt
-        self._arrived = arrived
-        self._is_nominated_by_status = is_nominated_by_status
         self._without_profile_since: dict[Uid, float] = {}
         self._perhaps_misspelt: dict[Uid, float] = {}
         """When pods that may be another scheduler's came, by uid, of those not looked at yet."""
@@ -164,7 +151,7 @@ class PodEnqueuer:
         nodes are reserved.
         """
         state, node = self._scheduler.state, pod.nominated_node
-        if not self._is_nominated_by_status(pod) or state.pods.get(pod.uid) is not None:
+        if not self._reports.is_nominated_by_status(pod) or state.pods.get(pod.uid) is not None:
             return
         nominee = state.nominations.get(pod.uid)
         if nominee is not None and (nominee.reservation or state.nodes.names[nominee.row] == node):
@@ -451,7 +438,7 @@ class PodEnqueuer:
             if why is None:
                 self._perhaps_misspelt.setdefault(pod.uid, self._clock())
             elif why != told:
-                self._no_profile(pod, why)
+                self._reports.no_profile(pod, why)
 
     def _report_misspelt(self) -> None:
         """Report to pods that wait for no known scheduler that their scheduler name is misspelt.
@@ -478,7 +465,7 @@ class PodEnqueuer:
             text = f'no SchedulingProfile is for schedulerName "{name}"{meant}'
             if text != told:
                 self._told[pod.uid] = (version, text)
-                self._misspelt(pod, text)
+                self._reports.misspelt(pod, text)
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
         """Pass the events on to the queue: unschedulable pods may fit now."""
@@ -699,18 +686,18 @@ class PodEnqueuer:
         if (limit := pod.limit_exceeded) is not None:
             queued = self._scheduler.queue.get(pod.uid)
             if queued is None or queued.pod is not pod:
-                self._failed(pod, limit)  # once for each version of the pod
+                self._reports.error(pod, limit)  # once for each version of the pod
             return ""
         try:
             held = _held_back(pod, pipeline)
         except PluginFailed as failure:
-            self._failed(pod, str(failure))
+            self._reports.error(pod, str(failure))
             return ""
         if held is None:
             return None
         plugin, reason = held
         if report and plugin != _SCHEDULING_GATES:
-            self._gated(pod, reason)
+            self._reports.gated(pod, reason)
         return plugin
 
     def _take_back_after(self, event: ClusterEvent) -> None:

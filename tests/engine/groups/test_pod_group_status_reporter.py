@@ -33,9 +33,9 @@ from mooring.model.pod_group import (
     Reservation,
 )
 from mooring.observe.documents import plain
-from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import PodGroupState
-from mooring.testing.builders import cluster, coscheduling_pod_group, node, pod, pod_group, uid_of
+from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group, uid_of
+from scheduler_states import put_profile, scheduler_state
 
 LABEL = {COSCHEDULING_LABEL: "train"}
 SERVED = {
@@ -59,30 +59,33 @@ class Groups:
     `now` is both clocks. `finished` is what lists of succeeded and failed pods hold.
     """
 
-    def __init__(self, state: ClusterState, client: ApiClient, server: "Server") -> None:
-        self.state = state
+    def __init__(self, objects: list[dict[str, Any]], client: ApiClient, server: "Server") -> None:
+        self.scheduler = scheduler_state(*objects, clock=lambda: self.now, now=lambda: self.now)
+        self.state = self.scheduler.state
         self.server = server
         self.now = 1_767_225_600.0
         self.placed: list[float] = []
-        self.owned = True
-        self.profiles = 0
         self.served = dict(SERVED)
         self._clock = VirtualClock()
         self.recorder = EventRecorder(client, "mooring", "test")
         self.events: list[tuple[str, str]] = []
         self.reports = PodGroupStatusReporter(
-            state,
+            self.scheduler,
             PodGroupWriter(client),
             self.recorder,
-            owns=lambda _pod: self.owned,
-            profiles=lambda: self.profiles,
             served=lambda: self.served,
             placed=self.placed.append,
-            clock=lambda: self.now,
-            wall_clock=lambda: self.now,
             sleep=self._clock.sleep,
         )
-        state.on_events(self.reports.on_events)
+        self.state.on_events(self.reports.on_events)
+        self.own()
+
+    def own(self, *, owned: bool = True) -> None:
+        """Have the profile of the members in force, or not."""
+        if owned:
+            put_profile(self.scheduler)
+        else:
+            self.scheduler.profiles.remove("default-scheduler")
 
     async def round(self) -> None:
         """Wait until another look at the groups that changed has ended."""
@@ -162,7 +165,7 @@ def objects() -> list[dict[str, Any]]:
 @pytest.fixture
 async def groups(server: Server, objects: list[dict[str, Any]]) -> AsyncIterator[Groups]:
     async with ApiServer(server) as running, ApiClient(Connection(running.url)) as client:
-        made = Groups(cluster(*objects), client, server)
+        made = Groups(objects, client, server)
         async with in_background(made.reports.run(), made.recorder.run()):
             await made.first_round()
             yield made
@@ -391,13 +394,13 @@ async def test_members_of_an_older_group_are_counted_by_their_label(groups: Grou
 async def test_a_group_is_written_when_the_profile_of_its_members_comes(groups: Groups) -> None:
     """When a replica begins to lead, no profile is in force yet; the group may never change."""
     groups.server.patched()
-    groups.owned = False
+    groups.own(owned=False)
     groups.show(coscheduling_pod_group("other", 2))
     member = pod("m", node="n", labels={COSCHEDULING_LABEL: "other"}, phase="Running")
     groups.state.put(Kind.POD, uid_of("m"), parse_pod(member))
     await groups.round()
     assert groups.server.patched() == []
-    groups.owned, groups.profiles = True, groups.profiles + 1
+    groups.own()
     await groups.round()
     (status,) = groups.server.patched()
     assert message(status) == "1 of 2 members are bound; 1 of 2 members exist"
@@ -410,18 +413,18 @@ async def test_a_group_whose_members_another_scheduler_has_by_now_is_not_written
 ) -> None:
     """The profile that took them is deleted, and their scheduler name is another's again."""
     groups.server.patched()
-    groups.owned = False
+    groups.own(owned=False)
     groups.state.put_unscheduled(parse_pod(pod("p2", labels=LABEL)))
     await groups.round()
     assert groups.server.patched() == []
-    groups.owned, groups.profiles = True, groups.profiles + 1
+    groups.own()
     await groups.round()
     assert len(groups.server.patched()) == 1
 
 
 async def test_the_groups_of_other_schedulers_are_not_written(groups: Groups) -> None:
     groups.server.patched()
-    groups.owned = False
+    groups.own(owned=False)
     label = {COSCHEDULING_LABEL: "other"}
     groups.show(coscheduling_pod_group("other", 3))
     groups.state.put_unscheduled(parse_pod(pod("theirs", labels=label)))

@@ -5,7 +5,6 @@ group whose 10,000 members are bound one after the other is written a few times 
 """
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from mooring.engine.groups.status import (
     gates_text,
     view_of,
 )
+from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import PodRef
 from mooring.kube.recorder import EventRecorder, ObjectRef
 from mooring.kube.resources import POD_GROUP, POD_GROUP_V1ALPHA3, SIGS_POD_GROUP, Resource
@@ -38,10 +38,8 @@ from mooring.model.pod_group import (
     PodGroup,
 )
 from mooring.model.wording import plural
-from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
 from mooring.time_slices import TimeSlices
-from mooring.turn import Turn
 
 __all__ = ["PodGroupStatusReporter"]
 
@@ -130,9 +128,6 @@ class PodGroupStatusReporter:
     """Writes reports while `run` runs; its other methods return at once and never fail.
 
     Args:
-        owns: Whether a profile of this scheduler takes the pod. The PodGroups of other schedulers'
-            pods are not written.
-        profiles: A number that changes when another profile may take a pod.
         served: The resources that are served, by kind.
         placed: Called with the seconds from a group's completion to a decision that places it.
         busy: Whether there is more important work than writing a status.
@@ -140,39 +135,31 @@ class PodGroupStatusReporter:
 
     def __init__(
         self,
-        state: ClusterState,
+        scheduler: SchedulerState,
         writer: PodGroupWriter,
         recorder: EventRecorder,
         *,
-        owns: Callable[[Pod], bool],
-        profiles: Callable[[], int] = lambda: 0,
         served: Callable[[], Mapping[Kind, Resource]],
         placed: Callable[[float], None],
         busy: Callable[[], bool] = lambda: False,
-        turn: Turn | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._state = state
+        self._scheduler = scheduler
+        self._state = scheduler.state
         self._writer = writer
         self._recorder = recorder
-        self._owns = owns
-        self._profiles = profiles
         self._served = served
         self._placed = placed
         self._busy = busy
-        self._turn = turn if turn is not None else Turn(clock)
-        self._clock = clock
-        self._wall_clock = wall_clock
+        self._clock, self._now = scheduler.clock, scheduler.now
         self._sleep = sleep
         self._records: dict[GroupKey, _Record] = {}
         self._phases: Counter[str] = Counter()
         self._dirty: dict[GroupKey, None] = {}
         self._statuses = StatusWriter[GroupKey](
-            "pod groups", self._write, lanes=_LANES, turn=turn, sleep=sleep
+            "pod groups", self._write, lanes=_LANES, turn=scheduler.turn, sleep=sleep
         )
-        self._slices = TimeSlices(clock=clock)
+        self._slices = TimeSlices(clock=scheduler.clock)
         self._running = False
 
     def phases(self) -> Mapping[str, int]:
@@ -241,15 +228,16 @@ class PodGroupStatusReporter:
         """Write until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._statuses.run())
-            tasks.create_task(self._turn.between(self._look_at_changed))
+            tasks.create_task(self._scheduler.turn.between(self._look_at_changed))
 
     async def _look_at_changed(self) -> NoReturn:
         """Have the groups looked at that changed, once a second."""
-        self._running, known = True, self._profiles()
+        profiles = self._scheduler.profiles
+        self._running, known = True, profiles.version
         while True:
             self._dirty |= self._state.take_changed_groups()
-            if (now := self._profiles()) != known:  # other groups may be ours now
-                known = now
+            if profiles.version != known:  # other groups may be ours now
+                known = profiles.version
                 self._dirty |= dict.fromkeys(group.key for group in self._state.pod_groups)
             waited = 0.0
             while self._dirty and waited < _PATIENCE_SECONDS and self._busy():
@@ -287,7 +275,7 @@ class PodGroupStatusReporter:
             return False
         if record.decision is None:
             return True
-        if self._wall_clock() - record.decided >= _PATIENCE_SECONDS:
+        if self._now() - record.decided >= _PATIENCE_SECONDS:
             return False
         self._dirty[group.key] = None
         return True
@@ -319,7 +307,8 @@ class PodGroupStatusReporter:
         placed = next(chain(group.assigned.values(), group.assumed.values()), None)
         pod = placed.pod if placed is not None else next(iter(group.unscheduled.values()), None)
         if pod is not None:
-            record.owned = self._owns(pod)
+            entry = self._scheduler.profiles.of(pod, self._scheduler.cluster)
+            record.owned = entry is not None and entry.pipeline.group_policy is not None
         elif group.key.source is GroupSource.COSCHEDULING:
             # No other scheduler gives a coscheduling PodGroup a condition.
             record.owned |= definition.status.scheduled is not None
@@ -357,7 +346,7 @@ class PodGroupStatusReporter:
         newer = resource in (POD_GROUP, POD_GROUP_V1ALPHA3)
         kind = "PodGroupInitiallyScheduled" if newer else "PodGroupScheduled"
         tried = rfc3339(record.tried) if record.tried is not None else ""
-        status = desired_status(group, view, kind, now=rfc3339(self._wall_clock()), tried=tried)
+        status = desired_status(group, view, kind, now=rfc3339(self._now()), tried=tried)
         if status is not None:
             key, uid, version = group.key, definition.uid, definition.version
             to = resource, key.namespace, key.name, uid, version, status
@@ -394,7 +383,7 @@ class PodGroupStatusReporter:
 
     def _tried(self, group: PodGroupState) -> _Record:
         record = self._record(group)
-        record.decided = self._wall_clock()
+        record.decided = self._now()
         if record.tried is None:
             record.tried = record.decided
         self._dirty[group.key] = None

@@ -91,8 +91,7 @@ plan has ended.
 class Parts:
     """What the rebalancing of all profiles works with.
 
-    `busy` says whether pods wait for a decision. `clock` is monotonic, `now` the time since the
-    epoch, both in seconds.
+    `busy` says whether pods wait for a decision.
     """
 
     scheduler: SchedulerState
@@ -105,8 +104,6 @@ class Parts:
     metrics: Metrics
     rests: Rests
     busy: Callable[[], bool]
-    clock: Callable[[], float]
-    now: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a plan is made: they are made one after the other."""
@@ -150,7 +147,7 @@ class ProfileRebalancing:
         parts, record = self._parts, self.record
         await parts.sleep(FIRST_SECONDS)
         while True:
-            began = parts.clock()
+            began = parts.scheduler.clock()
             try:
                 await self._until_former_moves_end()
                 await self._carry_out(await self._new_plan())
@@ -160,7 +157,7 @@ class ProfileRebalancing:
                 logger.exception("rebalancing for profile %s failed", self._name)
                 record.message = f"no plan: {text_of(error)}"
             next_at = began + self._section.interval_seconds
-            await parts.sleep(max(0.0, next_at - parts.clock()))
+            await parts.sleep(max(0.0, next_at - parts.scheduler.clock()))
 
     def _take_over(self) -> None:
         """Take over what a former leader has done, as the profile's status says."""
@@ -182,7 +179,7 @@ class ProfileRebalancing:
         parts, former = self._parts, self.record.former
         known = set(parts.rests.resting())  # replacements of moves that have ended before
         while former:
-            state, now = parts.scheduler.state, parts.clock()
+            state, now = parts.scheduler.state, parts.scheduler.clock()
             for uid in await self._in_turn(partial(take_ended, former, known, state, now)):
                 parts.rests.rest(uid, self._limits.rest_seconds)
             if former:
@@ -192,8 +189,8 @@ class ProfileRebalancing:
         """Make a plan in slices when nothing else is to be done, and show it."""
         parts, record, section = self._parts, self.record, self._section
         async with parts.planning:
-            until = parts.clock() + _PATIENCE_SECONDS
-            while parts.busy() and parts.clock() < until:
+            until = parts.scheduler.clock() + _PATIENCE_SECONDS
+            while parts.busy() and parts.scheduler.clock() < until:
                 await parts.sleep(LOOK_SECONDS)
             resting, position = parts.rests.resting(), record.position
             make_plan = partial(parts.make_plan, self.entry, section, resting, position)
@@ -223,7 +220,9 @@ class ProfileRebalancing:
     async def _take_all(self, steps: Sequence[Step]) -> None:
         """Take the steps one after the other, until the plan is stopped."""
         self._stopped = self._passed_over = None
-        begin_by = self._parts.clock() + max(self._section.interval_seconds, _SHORTEST_LIFE)
+        begin_by = self._parts.scheduler.clock() + max(
+            self._section.interval_seconds, _SHORTEST_LIFE
+        )
         try:
             for step in steps:
                 await self._take(step, begin_by)
@@ -234,7 +233,7 @@ class ProfileRebalancing:
     async def _take(self, step: Step, begin_by: float) -> None:
         """Begin all moves of a step, the first one by that time, or pass the step over."""
         parts = self._parts
-        running = RunningStep(step, self.entry, self._section, parts.scheduler, parts.now)
+        running = RunningStep(step, self.entry, self._section, parts.scheduler)
         self._steps.append(running)
         try:
             for moves in step.batches:
@@ -255,9 +254,11 @@ class ProfileRebalancing:
         self._check_size(running.step, moves)
         running.check_unchanged(moves)
         await self._until_allowed(moves)
-        if parts.clock() >= begin_by:
+        if parts.scheduler.clock() >= begin_by:
             raise Stopped("the cluster has changed since the plan was made: a new one follows")
-        begun = {move.pod.uid: UnderWay(move, running.step, parts.now()) for move in moves}
+        begun = {
+            move.pod.uid: UnderWay(move, running.step, parts.scheduler.now()) for move in moves
+        }
         under_way |= begun
         try:
             await self._write_down()
@@ -295,7 +296,7 @@ class ProfileRebalancing:
             Stopped: They do not.
         """
         parts, limits = self._parts, self._limits
-        until = parts.clock() + BUDGET_SECONDS
+        until = parts.scheduler.clock() + BUDGET_SECONDS
         while True:
             await self._in_turn(self._check_going_on)
             if self.record.used_of_hour + len(moves) > limits.moves_per_hour:
@@ -306,8 +307,8 @@ class ProfileRebalancing:
             if budget is None and not waits:
                 return
             if waits or self._is_under_way:
-                until = parts.clock() + BUDGET_SECONDS
-            elif parts.clock() >= until:
+                until = parts.scheduler.clock() + BUDGET_SECONDS
+            elif parts.scheduler.clock() >= until:
                 why = "allows no eviction"
                 named = f"disruption budget {budget} {why}"
                 raise PassedOver(_about(moves, named, f"a disruption budget {why}"))
@@ -372,7 +373,7 @@ class ProfileRebalancing:
             raise stopped
         if not self._is_in_force():
             raise Stopped(_CHANGED)
-        if not is_open(self._section.windows, self._parts.now()):
+        if not is_open(self._section.windows, self._parts.scheduler.now()):
             raise Stopped("it is outside of the windows for moves")
 
     def _settled(self) -> bool:
@@ -381,7 +382,7 @@ class ProfileRebalancing:
         Pods get the room that was made for them. The step waits for the pods that made it to leave
         their nodes, but not without an end.
         """
-        now = self._parts.clock()
+        now = self._parts.scheduler.clock()
         for running in tuple(self._steps):
             for each in running.begun:
                 warns = each.result in _WARNED
@@ -471,7 +472,7 @@ class ProfileRebalancing:
 
     async def _until_replaced(self, under_way: UnderWay) -> None:
         """Wait until the replacement is ready, or it is clear that the move fails."""
-        clock, seconds = self._parts.clock, float(self._limits.replacement_seconds)
+        clock, seconds = self._parts.scheduler.clock, float(self._limits.replacement_seconds)
         pod = under_way.move.pod
         if pod.owner is not None and pod.owner.kind == "StatefulSet":
             seconds += pod.termination_grace_period_seconds  # it comes when the pod has gone

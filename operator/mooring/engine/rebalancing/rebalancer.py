@@ -83,7 +83,11 @@ class Rebalancer:
         return {name: plan.moves for name, plan in plans.items() if plan is not None}
 
     def _new_record(self) -> Record:
-        return Record(self._parts.now, self._parts.clock, Evictions(self._parts.clock))
+        return Record(
+            self._parts.scheduler.now,
+            self._parts.scheduler.clock,
+            Evictions(self._parts.scheduler.clock),
+        )
 
     async def _follow_profiles(self) -> NoReturn:
         """Plan for the profiles as they are in force, and for no others."""

@@ -5,7 +5,7 @@ looked at again before each move, in trials on the state of now.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from mooring.engine.groups.budget import SearchBudget
@@ -59,7 +59,6 @@ class RunningStep:
     entry: ActiveProfile
     section: Rebalancing
     scheduler: SchedulerState
-    now: Callable[[], float]
     begun: list[UnderWay] = field(default_factory=list)
     is_over: bool = False
     until: float = math.inf
@@ -172,7 +171,7 @@ class RunningStep:
             ResultCache(self.scheduler.state.nodes),
             self.entry.pipeline,
             self.section,
-            now=self.now,
+            now=self.scheduler.now,
             budget=SearchBudget(),
             resting=resting,
         )
