@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from mooring.engine.cycle import decide
+from mooring.engine.extenders.answers import Needed
 from mooring.engine.filtering import NodeSearch, PreFiltered
 from mooring.engine.outcome import Outcome, decision_of
 from mooring.engine.result_cache import ResultCache
@@ -47,9 +48,11 @@ class Deciding:
     def outcome(self, raw: Raw, *, seed: int = 0, start: int = 0, now: float = 0.0) -> Outcome:
         """Return how the attempt ends."""
         pod = parse_pod(raw)
-        return decide(
+        found = decide(
             pod, self.pipeline, self.cluster, self.shared, seed=seed, start=start, now=now
         )
+        assert not isinstance(found, Needed)
+        return found
 
     def decision(self, raw: Raw, **arguments: Any) -> Decision:
         """Return the record of the attempt, with all nodes."""

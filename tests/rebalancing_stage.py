@@ -146,10 +146,11 @@ class Stage:
         """Return a step of these moves that empties the node."""
         return replace(self.step(*moves), emptied=(name,))
 
-    def keep(self, name: str, target: str) -> UnderWay:
+    def keep(self, name: str, target: str, step: Step | None = None) -> UnderWay:
         """Keep a place for the replacement of this pod."""
         move = self.move(name, target)
-        under_way = UnderWay(move, self.step(move), self.clock())
+        under_way = UnderWay(move, step or self.step(move), "default-scheduler", self.clock())
+        self.expected.moves.append(under_way)
         self.expected.keep(under_way)
         return under_way
 
@@ -157,7 +158,7 @@ class Stage:
         """Return the step as the profile carries it out."""
         section = self.entry.profile.spec.rebalancing
         assert section is not None
-        return RunningStep(step, self.entry, section, self.scheduler)
+        return RunningStep(step, self.entry, section, self.scheduler, self.expected)
 
     def show(self, raw: Raw) -> None:
         """Have the watch of assigned pods show the pod."""
@@ -276,7 +277,7 @@ async def working(stage: Stage) -> AsyncIterator[None]:
     """Have the rebalancer and the events work inside; afterwards nothing may be kept."""
     async with in_background(stage.rebalancer.run(), stage.parts.recorder.run()):
         yield
-    assert (stage.nominated(), len(stage.expected)) == ({}, 0)
+    assert (stage.nominated(), len(stage.expected.moves)) == ({}, 0)
 
 
 async def until(stage: Stage, holds: Callable[[], object], *, within: float = 3600.0) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from kube.api_server import ApiServer, Request
 from kube.virtual_clock import VirtualClock
-from mooring.engine.api import PluginApi
-from mooring.engine.at_bind import AtBind
+from mooring.engine.api import AtBind, PluginApi
 from mooring.framework.handle import ReadAgainError
 from mooring.framework.verdicts import PluginError
 from mooring.kube.client import ApiClient

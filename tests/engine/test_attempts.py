@@ -87,9 +87,9 @@ async def stage() -> AsyncIterator[Stage]:
 
 async def test_a_pod_whose_attempt_fails_backs_off_without_its_nomination(stage: Stage) -> None:
     stage.scheduler.state.nominate(WEB, "a")
-    assert stage.attempts.nominated_node(WEB) == "a"
+    assert stage.scheduler.nominated_node(WEB) == "a"
     stage.attempts.fail(stage.attempt, stage.queued, "the plugin is broken")
-    assert stage.attempts.nominated_node(WEB) is None
+    assert stage.scheduler.nominated_node(WEB) is None
     assert stage.queued.queue is SubQueue.BACKOFF
     assert stage.counted() == {"error": 1}
     assert await stage.is_reported()

@@ -10,7 +10,7 @@ import pytest
 from devices.objects import GPUSHARE, gpu_node, share_pod
 from engines import Bindings, Engine, path_of, until
 from kube.api_server import ApiServer, Request
-from mooring.engine.at_bind import AtBind
+from mooring.engine.api import AtBind
 from mooring.engine.group_binding import CalledOff, GroupBinding
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
@@ -600,7 +600,7 @@ async def test_no_member_is_bound_while_the_last_status_of_one_is_being_written(
     stage.pending(one="", two="", written="")
     await stage.preparing("one", "two", "written")
     await arrived()
-    assert not stage.engine.loop.requesting
+    assert not stage.engine.loop.schedule_one.requesting
     stage.bindings.answer("written")
     await until(lambda: len(stage.bindings.made) == 3)
 

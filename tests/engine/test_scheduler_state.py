@@ -5,6 +5,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from mooring.engine.scheduler_state import (
+    Departures,
     SchedulerState,
     cache_sizes,
     configuration,
@@ -63,3 +64,19 @@ def test_the_configuration_is_that_in_force_with_its_defaults() -> None:
     assert policy["percentageOfNodesToScore"] == 50
     assert {"name": "NodeResourcesFit", "weight": 1} in policy["plugins"]["score"]
     assert [shown["urlPrefix"] for shown in policy["extenders"]] == ["http://gpu"]
+
+
+def test_every_reader_is_told_what_has_gone_since_it_began_and_nothing_else() -> None:
+    departures = Departures()
+    departures.note("before")
+    with departures.meanwhile() as first:
+        departures.note("early")
+        with departures.meanwhile() as second:
+            departures.note("late")
+        departures.note("after the second")
+        told = {uid: (uid in first, uid in second) for uid in ("before", "early", "late")}
+        assert "after the second" in first
+        assert "after the second" not in second
+    departures.note("after both")
+    assert told == {"before": (False, False), "early": (True, False), "late": (True, True)}
+    assert "after both" not in first

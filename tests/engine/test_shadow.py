@@ -119,7 +119,9 @@ class Beside:
         return found
 
     def status(self) -> dict[str, Any]:
-        return self.shadow.statuses()["candidate"]
+        found = self.shadow.status("candidate")
+        assert found is not None
+        return found
 
 
 TWO = (node("small", cpu="4", memory="8Gi"), node("large", cpu="8", memory="16Gi"))
@@ -341,7 +343,7 @@ def test_a_profile_that_is_no_longer_in_force_as_it_was_decides_nothing_more(cha
         beside.put("candidate", mode="Shadow" if change == "changed" else "Active")
     beside.compare()
     assert [record["pod"] for record in beside.records()] == ["default/before"]
-    statuses = beside.shadow.statuses()
+    statuses = beside.shadow.report()["profiles"]
     assert [status["compared"] for status in statuses.values()] == [0] * (change == "changed")
 
 

@@ -16,8 +16,7 @@ import pytest
 
 import mooring
 from kube.api_server import ApiServer, Request
-from mooring.engine.api import PluginApi
-from mooring.engine.at_bind import AtBind
+from mooring.engine.api import AtBind, PluginApi
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.errors import NotLeadingError

@@ -9,7 +9,7 @@ import pytest
 from background import in_background
 from kube.api_server import ApiServer, Request
 from kube.virtual_clock import VirtualClock
-from mooring.engine.departures import Departures
+from mooring.engine.scheduler_state import Departures
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.resources import POD, PRIORITY_CLASS

@@ -12,7 +12,7 @@ import numpy as np
 from devices.objects import gpu_node, share_pod
 from mooring.engine.assumed import assume_reserve_and_permit
 from mooring.engine.cycle import decide
-from mooring.engine.outcome import ScheduleResult
+from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import Attempt
 from mooring.model.bounded_cache import BoundedCache
@@ -119,9 +119,10 @@ class World:
             return False
         came, pipeline = queued.pod, queued.pipeline
         outcome = decide(came, pipeline, scheduler.cluster, self.results, seed=0, start=0, now=0.0)
-        if not isinstance(outcome, ScheduleResult):
+        if isinstance(outcome, FitError):
             scheduler.queue.add_unschedulable(queued, outcome.diagnosis.plugins, 0.0)
             return True
+        assert isinstance(outcome, ScheduleResult)
         attempt = Attempt(pipeline, 0.0, {came.uid: queued})
         rows = {came.uid: outcome.row}
         (assumed,) = assume_reserve_and_permit(attempt, rows, scheduler, now=0.0)

@@ -56,6 +56,7 @@ def decided(
 ) -> tuple[Decision, int | None]:
     """Return the record about every node, and the row of a placement."""
     outcome = decide(pod, profile.pipeline, ClusterView(state), shared, seed=seed)
+    assert not isinstance(outcome, Needed)
     row = outcome.row if isinstance(outcome, ScheduleResult) else None
     return decision_of(pod, profile.pipeline, outcome), row
 

@@ -296,7 +296,7 @@ MUTATIONS: Final = (
     Mutation(
         "groups-not-moved",
         "a group whose nodes suit only some of its members is left where it is",
-        "engine/rebalancing/whole_groups.py",
+        "engine/rebalancing/planner.py",
         "        if violating:\n",
         "        if len(violating) == len(members):\n",
     ),
@@ -310,7 +310,7 @@ MUTATIONS: Final = (
     Mutation(
         "windows-ignored",
         "rebalancing moves pods outside of its windows",
-        "engine/rebalancing/limits.py",
+        "engine/rebalancing/record.py",
         "return not windows or any(_is_open(window, now) for window in windows)",
         "return True",
     ),

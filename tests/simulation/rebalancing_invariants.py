@@ -105,6 +105,6 @@ def no_place_is_kept_that_nobody_waits_for(world: "World") -> str | None:
         kept = [n.pod.key for n in engine.scheduler.state.nominations if place_of(n.pod.uid)]
         if kept:
             return f"{identity} keeps places for {kept}"
-        if len(engine.expected):
-            return f"{identity} awaits {len(engine.expected)} replacements"
+        if moves := engine.expected.moves:
+            return f"{identity} awaits {len(moves)} replacements"
     return None

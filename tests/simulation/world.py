@@ -267,7 +267,7 @@ class World:
 
     def _moves_nothing(self) -> bool:
         """Return whether no replica awaits the replacement of a pod that it has moved."""
-        return not any(len(engine.expected) for _, engine in engines(self))
+        return not any(move.place for _, each in engines(self) for move in each.expected.moves)
 
     def _empty(self) -> None:
         """Delete all pods and what is theirs, and let the replicas forget them."""

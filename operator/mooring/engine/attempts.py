@@ -8,7 +8,6 @@ from mooring.engine.assumed import PodRejected
 from mooring.engine.pod_status_reporter import PodScheduledReason, PodStatusReporter
 from mooring.engine.scheduler_state import Attempt, SchedulerState
 from mooring.framework.queued_pod import QueuedPod
-from mooring.model.pod import Pod
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import Step
 from mooring.state.evictions import OLDER_SECONDS
@@ -82,7 +81,7 @@ class Attempts:
         now = self._clock()
         retry_at = now + self._spared_seconds(attempt, queued)
         self._scheduler.queue.add_unschedulable(queued, plugins, now, retry_at)
-        self._reports.unschedulable(queued.pod, message, self.nominated_node(queued.pod))
+        self._reports.unschedulable(queued.pod, message, self._scheduler.nominated_node(queued.pod))
 
     def _spared_seconds(self, attempt: Attempt, queued: QueuedPod) -> float:
         """Return how soon preemption may find a victim that a limit of the profile spares now.
@@ -102,11 +101,6 @@ class Attempts:
         if limits.strict and spec.preempts and cluster.evictions.has_ageing:
             seconds = min(seconds, OLDER_SECONDS)
         return seconds
-
-    def nominated_node(self, pod: Pod) -> str | None:
-        """Return the name of the node that the pod is nominated to."""
-        nominee = self._scheduler.state.nominations.get(pod.uid)
-        return self._scheduler.state.nodes.names[nominee.row] if nominee is not None else None
 
     def has_left(self, queued: QueuedPod) -> bool:
         """Return whether the pod was deleted, has no profile any more, or is on a node.

@@ -15,10 +15,9 @@ from contextlib import (
 from functools import partial
 from typing import Any, Final
 
-from mooring.engine.at_bind import AtBind
+from mooring.engine.api import AtBind
 from mooring.engine.extenders.answers import ExtenderError, interested
 from mooring.engine.extenders.extenders import Extenders
-from mooring.engine.group_binding import GroupBinding
 from mooring.engine.pod_status_reporter import PodScheduledReason, failure_reason
 from mooring.engine.scheduler_state import AssumedPod, SchedulerState
 from mooring.framework.pipeline import Pipeline
@@ -82,7 +81,9 @@ async def bind(
             await reported(assumed.pod)
             if together is not None:
                 await together.all_permitted()
-            await _pre_bind(assumed)
+            with _measured(assumed, ExtensionPoint.PRE_BIND):
+                for plugin in assumed.attempt.pipeline.pre_bind:
+                    await _run(assumed, plugin, ExtensionPoint.PRE_BIND, plugin.pre_bind)
             if together is not None:
                 await together.all_ready()
         if together is None:
@@ -94,12 +95,6 @@ async def bind(
         assumed.undo.pop_all()
 
 
-async def _pre_bind(assumed: AssumedPod) -> None:
-    with _measured(assumed, ExtensionPoint.PRE_BIND):
-        for plugin in assumed.attempt.pipeline.pre_bind:
-            await _run(assumed, plugin, ExtensionPoint.PRE_BIND, plugin.pre_bind)
-
-
 async def _bind_once(assumed: AssumedPod, scheduler: SchedulerState, extenders: Extenders) -> None:
     """Have the extender bind the pod, or run the Bind plugins until one has bound it.
 
@@ -107,7 +102,8 @@ async def _bind_once(assumed: AssumedPod, scheduler: SchedulerState, extenders: 
     """
     if assumed.attempt.pipeline.extenders and await _bound_by_extender(assumed, extenders):
         return
-    uid, attempt = assumed.pod.uid, AtBind(assumed.node, partial(_is_wanted, assumed.together))
+    uid, together = assumed.pod.uid, assumed.together
+    attempt = AtBind(assumed.node, lambda: together is None or together.called_off is None)
     scheduler.at_bind[uid] = attempt
     try:
         await _run_bind_plugins(assumed)
@@ -120,10 +116,6 @@ async def _bind_once(assumed: AssumedPod, scheduler: SchedulerState, extenders: 
         if scheduler.at_bind.get(uid) is attempt:
             del scheduler.at_bind[uid]
         await attempt.end()
-
-
-def _is_wanted(together: GroupBinding | None) -> bool:
-    return together is None or together.called_off is None
 
 
 async def _run_bind_plugins(assumed: AssumedPod) -> None:
@@ -192,26 +184,7 @@ async def _run(
     point: ExtensionPoint,
     method: Callable[[Pod, str], Awaitable[object]],
 ) -> object:
-    """Return what `_called` returns; the call is measured if the attempt is."""
-    metrics = assumed.attempt.pipeline.metrics
-    if not assumed.attempt.sampled:
-        return await _called(assumed, plugin, point, method)
-    began, status = metrics.clock(), Status.ERROR
-    try:
-        answer = await _called(assumed, plugin, point, method)
-        status = status_of(answer)
-        return answer
-    finally:
-        metrics.plugin_ran(plugin.name, point, status, metrics.clock() - began)
-
-
-async def _called(
-    assumed: AssumedPod,
-    plugin: Plugin,
-    point: ExtensionPoint,
-    method: Callable[[Pod, str], Awaitable[object]],
-) -> object:
-    """Return what an asynchronous method of a plugin returns.
+    """Return what an asynchronous method of a plugin returns; measure it if the attempt is.
 
     A shipped plugin has time-outs of its own and ends when it is cancelled, so it is awaited
     here. A plugin of another distribution gets a task of its own, which is cancelled and left
@@ -221,12 +194,15 @@ async def _called(
         BindingFailed: if it fails. An error of the API server is not a failure of the plugin. Only
             at Bind, where the pod itself is written, "not found" means that the pod has gone.
     """
-    pipeline = assumed.attempt.pipeline
+    pipeline, status = assumed.attempt.pipeline, Status.ERROR
     call = _checked(pipeline, plugin, point, method, assumed.pod, assumed.node)
+    began = pipeline.metrics.clock()
     try:
         if pipeline.distributions.get(plugin.name) == SHIPPED_WITH:
-            return await call
-        return await _in_task(call, pipeline.failures.timeout_seconds)
+            answer = await call
+        else:
+            answer = await _in_task(call, pipeline.failures.timeout_seconds)
+        status = status_of(answer)
     except KubeError as error:
         gone = point is ExtensionPoint.BIND and isinstance(error, NotFoundError)
         text = f'running {point} plugin "{plugin.name}": {explain(error)}'
@@ -237,6 +213,11 @@ async def _called(
         raise BindingFailed(_bind_prefix(point) + str(failure)) from None
     except PluginFailed as failure:
         raise BindingFailed(_bind_prefix(point) + str(failure)) from failure
+    finally:
+        if assumed.attempt.sampled:
+            seconds = pipeline.metrics.clock() - began
+            pipeline.metrics.plugin_ran(plugin.name, point, status, seconds)
+    return answer
 
 
 async def _checked(

@@ -11,8 +11,7 @@ from heapq import nsmallest
 from random import Random
 from typing import Final
 
-from mooring.engine.api import PluginApi
-from mooring.engine.at_bind import AtBind
+from mooring.engine.api import AtBind, PluginApi
 from mooring.engine.extenders.extenders import Extenders, tls_problem
 from mooring.engine.extenders.objects import ApiObjects
 from mooring.engine.groups.budget import TURN_SECONDS, SearchBudget
@@ -23,10 +22,10 @@ from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import ActiveProfile, Profiles
-from mooring.engine.rebalancing.limits import Rests
 from mooring.engine.rebalancing.plan import Plan
 from mooring.engine.rebalancing.profile_rebalancing import MakePlan, Parts
 from mooring.engine.rebalancing.rebalancer import Rebalancer
+from mooring.engine.rebalancing.record import Rests
 from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.rebalancing.under_way import ExpectedReplacements
 from mooring.engine.result_cache import ResultCache
@@ -273,7 +272,7 @@ class Engine:
 
     def is_busy(self) -> bool:
         """Return whether pods wait to be decided, or for an API server that has fallen behind."""
-        if self.loop.requesting + self.preemptions.in_flight >= _BUSY:
+        if self.loop.schedule_one.requesting + self.preemptions.in_flight >= _BUSY:
             return True
         return self.scheduler.queue.has_active
 

@@ -14,6 +14,7 @@ The cause is what has to change on the nodes that come nearest to fitting, howev
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
 from typing import Final
@@ -24,6 +25,7 @@ from mooring.framework.diagnosis import EXTENDER, Diagnosis, RejectedNodes
 from mooring.framework.verdicts import Explanation, shortened
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
+from mooring.model.pod_spec import PodSpec
 from mooring.model.selectors import Requirement
 from mooring.model.volumes import ClaimVolume
 from mooring.state.cluster_view import ClusterView
@@ -113,18 +115,11 @@ def _missing_labels(pod: Pod, cluster: ClusterView) -> Iterator[str]:
             yield text
 
 
-def _missing_spread_keys(pod: Pod, cluster: ClusterView) -> Iterator[str]:
-    keys = (constraint.topology_key for constraint in pod.spec.spread if constraint.hard)
-    return _missing_keys(keys, cluster)
-
-
-def _missing_affinity_keys(pod: Pod, cluster: ClusterView) -> Iterator[str]:
-    return _missing_keys((term.topology_key for term in pod.spec.affinity.required), cluster)
-
-
-def _missing_keys(keys: Iterator[str], cluster: ClusterView) -> Iterator[str]:
-    """Yield keys that no node has as a label."""
-    for key in islice(keys, _MOST_LOOKED_UP):
+def _missing_keys(
+    keys_of: Callable[[PodSpec], Iterator[str]], pod: Pod, cluster: ClusterView
+) -> Iterator[str]:
+    """Yield topology keys that no node has as a label."""
+    for key in islice(keys_of(pod.spec), _MOST_LOOKED_UP):
         if no_such_node((Requirement(key, "Exists"),), cluster):
             yield f"no node has the topologyKey {key}"
 
@@ -145,8 +140,12 @@ def _missing_classes(pod: Pod, cluster: ClusterView) -> Iterator[str]:
 _MISSING: Final[Mapping[str, Callable[[Pod, ClusterView], Iterator[str]]]] = MappingProxyType(
     {
         "NodeAffinity": _missing_labels,
-        "PodTopologySpread": _missing_spread_keys,
-        "InterPodAffinity": _missing_affinity_keys,
+        "PodTopologySpread": partial(
+            _missing_keys, lambda spec: (each.topology_key for each in spec.spread if each.hard)
+        ),
+        "InterPodAffinity": partial(
+            _missing_keys, lambda spec: (each.topology_key for each in spec.affinity.required)
+        ),
         "VolumeBinding": _missing_classes,
     }
 )

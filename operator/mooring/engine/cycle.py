@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import overload
 from zlib import crc32
 
 import numpy as np
@@ -50,34 +49,6 @@ __all__ = [
 ]
 
 
-@overload
-def decide(
-    pod: Pod,
-    pipeline: Pipeline,
-    cluster: ClusterView,
-    cache: ResultCache,
-    *,
-    seed: int,
-    start: int = 0,
-    now: float = 0.0,
-    answers: None = None,
-) -> Outcome: ...
-
-
-@overload
-def decide(
-    pod: Pod,
-    pipeline: Pipeline,
-    cluster: ClusterView,
-    cache: ResultCache,
-    *,
-    seed: int,
-    start: int = 0,
-    now: float = 0.0,
-    answers: PodAnswers,
-) -> Outcome | Needed: ...
-
-
 def decide(
     pod: Pod,
     pipeline: Pipeline,
@@ -102,7 +73,7 @@ def decide(
     pipeline.evaluations.begin_attempt()
     results = cache.of(pod, pipeline, cluster)
     search = NodeSearch(pod, pipeline, cluster, results, pod.ends_by(now))
-    pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis_without_nodes()
+    pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis()
     if isinstance(pre_filtered, Diagnosis):
         return _fit_error(search, pre_filtered, None, now, seed, answers)
     fits = search.feasible(pre_filtered)

@@ -292,7 +292,9 @@ class NodeSearch:
         """Return the result of `diagnose`; from the cache where an identical pod had the same."""
         if with_nominated or not self.depends_on_spec_alone(pre_filtered):
             return self.diagnose(pre_filtered, with_nominated)
-        return self.results.diagnosis(lambda: self.diagnose(pre_filtered))
+        return self.results.spec.diagnosis(
+            self.results.devices, lambda: self.diagnose(pre_filtered)
+        )
 
     def diagnose(
         self, pre_filtered: PreFiltered, with_nominated: tuple[RejectedNodes, ...] = ()
@@ -309,17 +311,13 @@ class NodeSearch:
             why = Explanation.single(reason, len(not_named), resolvable=False)
             rejected.append(RejectedNodes(pre_filtered.restricted_by[0], not_named, why))
         rejected += self._filter_rejections(pre_filtered, remaining, self.pipeline.filters)
-        return self._diagnosis(rejected=(*rejected, *with_nominated))
+        return self.diagnosis(rejected=(*rejected, *with_nominated))
 
     def diagnosis_of(self, pre_filtered: PreFiltered, rows: IntArray) -> Diagnosis:
         """Return why these rows (int64, ascending) reject the pod; the others are not counted."""
         rows = np.intersect1d(rows, pre_filtered.candidate_rows)
         rejected = self._filter_rejections(pre_filtered, rows, self.pipeline.filters)
         return Diagnosis(len(rows), self.cluster.node_names, tuple(rejected))
-
-    def diagnosis_without_nodes(self) -> Diagnosis:
-        """Return the diagnosis of a cluster without nodes."""
-        return self._diagnosis()
 
     def _filter_rejections(
         self, pre_filtered: PreFiltered, remaining: IntArray, filters: Sequence[FilterPlugin]
@@ -347,11 +345,12 @@ class NodeSearch:
     def _rejected(self, rejections: Mapping[str, Unschedulable]) -> Diagnosis:
         decisive = [r for r in rejections.values() if not r.resolvable] or [*rejections.values()]
         self.pipeline.metrics.ended_with(PRE_FILTER, status_of(decisive[0]))
-        return self._diagnosis(
+        return self.diagnosis(
             pre_filter=decisive[0].reason, pre_filter_plugins=frozenset(rejections)
         )
 
-    def _diagnosis(self, **found: Any) -> Diagnosis:
+    def diagnosis(self, **found: Any) -> Diagnosis:
+        """Return a diagnosis of all nodes with these fields; without any, there are no nodes."""
         return Diagnosis(total=self.cluster.node_count, names=self.cluster.node_names, **found)
 
 

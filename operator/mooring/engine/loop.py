@@ -11,7 +11,6 @@ from typing import Final
 from mooring.engine.schedule_one import ScheduleOne
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.shadow import Shadow
-from mooring.framework.queued_pod import QueuedPod
 from mooring.time_slices import TimeSlices
 
 __all__ = ["SchedulingLoop"]
@@ -37,7 +36,7 @@ class SchedulingLoop:
         schedule_one: ScheduleOne,
         *,
         work: asyncio.Event,
-        shadow: Shadow | None = None,
+        shadow: Shadow,
     ) -> None:
         self._scheduler = scheduler
         self.schedule_one = schedule_one
@@ -50,11 +49,6 @@ class SchedulingLoop:
     def binding(self) -> int:
         """How many pods are on their way from a decision to a bound pod."""
         return self.schedule_one.binding
-
-    @property
-    def requesting(self) -> int:
-        """How many bindings have a request in flight; those at Permit or PreBind have none."""
-        return self.schedule_one.requesting
 
     def wake(self) -> None:
         """Have `run` look for work now."""
@@ -98,7 +92,8 @@ class SchedulingLoop:
         more_hints = await slices.run(partial(self._run_hints, now))
         if goes_on := self.schedule_one.extender_attempts.ready and self._may_bind():
             await self.schedule_one.go_on(slices)
-        if (queued := await slices.run(partial(self._pop, now))) is not None:
+        pop = partial(self._scheduler.queue.pop, now)
+        if self._may_bind() and (queued := await slices.run(pop)) is not None:
             await self.schedule_one.attempt(queued, slices)
             return True
         return goes_on or more_hints or await slices.run(partial(self._compare, slices.end))
@@ -115,17 +110,13 @@ class SchedulingLoop:
                 return True
         return False
 
-    def _pop(self, now: float) -> QueuedPod | None:
-        """Return the next pod to schedule; None without one, or while many are being bound."""
-        return self._scheduler.queue.pop(now) if self._may_bind() else None
-
     def _may_bind(self) -> bool:
         """Return whether one more binding may be in flight."""
-        return self.requesting < _MOST_BINDING
+        return self.schedule_one.requesting < _MOST_BINDING
 
     def _compare(self, until: float) -> bool:
         """Decide for profiles in mode Shadow while no pod waits; return whether there was work."""
-        return self._shadow is not None and self._may_bind() and self._shadow.compare(until)
+        return self._may_bind() and self._shadow.compare(until)
 
     async def _idle(self, now: float) -> None:
         """Wait for work, for the end of a binding or the next backoff; for a while at most."""

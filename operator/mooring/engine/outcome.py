@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from mooring.framework.decision import Decision, NodeScore, PodRef
+from mooring.framework.decision import Decision, NodeScore, PodRef, Rejection
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import Nomination
@@ -14,11 +15,8 @@ __all__ = [
     "Outcome",
     "ScheduleResult",
     "decision_of",
+    "record_of",
 ]
-
-
-def _no_score(_row: int) -> None:
-    """Return no scores."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +36,7 @@ class ScheduleResult:
     evaluated_nodes: int
     scores: Callable[[int | None], Mapping[str, NodeScore]] | None
     diagnosis: Callable[[], Diagnosis]
-    score_of: Callable[[int], NodeScore | None] = _no_score
+    score_of: Callable[[int], NodeScore | None] = lambda _row: None
     """Returns the score of the node at a row; None if it is not feasible, or nothing is scored."""
 
 
@@ -70,28 +68,34 @@ def decision_of(
     It must be made before the cluster changes, because the outcome reads live columns.
     """
     if isinstance(outcome, ScheduleResult):
-        return Decision(
-            pod=PodRef.of(pod),
-            profile=pipeline.profile,
-            profile_generation=pipeline.generation,
-            kubernetes_version=pipeline.kubernetes.version,
-            node=outcome.node,
-            nominated_node=None,
-            victims=(),
-            scores=outcome.scores(most) if outcome.scores is not None else None,
-            rejections=outcome.diagnosis().rejections() if most is None else {},
-            message=None,
-        )
+        scores = outcome.scores(most) if outcome.scores is not None else None
+        rejections = outcome.diagnosis().rejections() if most is None else {}
+        return record_of(pod, pipeline, node=outcome.node, scores=scores, rejections=rejections)
+    rejections, message = outcome.diagnosis.rejections(most), outcome.message
     nomination = outcome.nomination
+    return record_of(pod, pipeline, nomination, rejections=rejections, message=message)
+
+
+def record_of(
+    pod: Pod,
+    pipeline: Pipeline,
+    nomination: Nomination | None = None,
+    *,
+    node: str | None = None,
+    scores: Mapping[str, NodeScore] | None = None,
+    rejections: Mapping[str, Rejection] = MappingProxyType({}),
+    message: str | None = None,
+) -> Decision:
+    """Return the record of a decision about the pod; what is left out is not known."""
     return Decision(
         pod=PodRef.of(pod),
         profile=pipeline.profile,
         profile_generation=pipeline.generation,
         kubernetes_version=pipeline.kubernetes.version,
-        node=None,
+        node=node,
         nominated_node=nomination.node if nomination else None,
         victims=tuple(map(PodRef.of, nomination.victims)) if nomination else (),
-        scores=None,
-        rejections=outcome.diagnosis.rejections(most),
-        message=outcome.message,
+        scores=scores,
+        rejections=rejections,
+        message=message,
     )

@@ -4,14 +4,14 @@ Everything here runs on the event loop's thread and returns at once, but for `ru
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain, islice, takewhile
 from typing import Final, NoReturn
 from weakref import WeakKeyDictionary
 
-from mooring.engine.departures import Departures
 from mooring.engine.pod_status_reporter import PodStatusReporter
-from mooring.engine.scheduler_state import SchedulerState
+from mooring.engine.scheduler_state import Departures, SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed
 from mooring.framework.queued_pod import QueuedPod, SubQueue
@@ -78,10 +78,8 @@ class PodEnqueuer:
         """When members of groups, and pods that wait for devices to be known, were gated.
 
         By uid, of those that were not told why."""
-        self._without_profile_since: dict[Uid, float] = {}
-        self._perhaps_misspelt: dict[Uid, float] = {}
-        """When pods that may be another scheduler's came, by uid, of those not looked at yet."""
-        self._told: dict[Uid, tuple[int, str | None]] = {}
+        self._strays: dict[Uid, _Stray] = {}
+        """What is remembered of pods that no profile takes."""
         self._of_claim: dict[str, dict[Uid, None]] = {}
         """The uids of pods without a node that name a ResourceClaim, by its namespace/name."""
         self._claims: dict[Uid, dict[str, None]] = {}
@@ -211,7 +209,7 @@ class PodEnqueuer:
         queue = self._scheduler.queue
         if queue.remove(uid, self._clock()) is not None and queue.has_next:
             self._wake()  # it was tried for others, which are tried now
-        self._forget_no_profile(uid)
+        self._strays.pop(uid, None)
 
     def profiles_changed(self) -> None:
         """Find the profile of every pod anew, because a profile was put in force or removed.
@@ -325,12 +323,12 @@ class PodEnqueuer:
         if len(group.unscheduled) > _FOUND_AT_ONCE:
             members = self._to_admit.get(group.number)
             if members is None:
-                self._to_admit[group.number] = _Members(group, changed=changed, done=_FOUND_AT_ONCE)
+                left = iter(tuple(group.unscheduled)[_FOUND_AT_ONCE:])
+                self._to_admit[group.number] = _Members(group, left, changed)
             else:
                 members.once_more = True
                 members.changed |= changed
-        if self._unsettled or self._to_admit:
-            self._is_unsettled.set()
+        self._find_later(())
         self._wake()
 
     def _admit_member(self, uid: Uid, *, changed: bool) -> None:
@@ -352,7 +350,8 @@ class PodEnqueuer:
             return True
         del self._to_admit[number]
         if members.once_more:  # after those of other groups
-            self._to_admit[number] = _Members(members.group, changed=members.changed)
+            left = iter(tuple(members.group.unscheduled))
+            self._to_admit[number] = _Members(members.group, left, members.changed)
         return False
 
     def _admit_some(self, group: PodGroupState) -> bool:
@@ -423,8 +422,8 @@ class PodEnqueuer:
             pause()
             if scheduler.without_profile.get(pod.uid) is not pod:
                 continue  # it has changed or gone meanwhile
-            version, told = self._told.get(pod.uid, (-1, None))
-            if version == profiles.version or self._without_profile_since[pod.uid] > waits_long:
+            stray = self._strays[pod.uid]
+            if stray.version == profiles.version or stray.since > waits_long:
                 continue
             if scheduler.cluster.is_placed(pod):
                 continue  # it is being bound
@@ -434,10 +433,11 @@ class PodEnqueuer:
             why = profiles.why_none(pod)
             if why is not None and profiles.awaits_namespace(pod, scheduler.cluster):
                 why = _UNKNOWN_NAMESPACE
-            self._told[pod.uid] = (profiles.version, why or told)
+            stray.version = profiles.version
             if why is None:
-                self._perhaps_misspelt.setdefault(pod.uid, self._clock())
-            elif why != told:
+                stray.perhaps_misspelt = True
+            elif why != stray.told:
+                stray.told = why
                 self._reports.no_profile(pod, why)
 
     def _report_misspelt(self) -> None:
@@ -446,26 +446,22 @@ class PodEnqueuer:
         A pod that another scheduler has tried has a condition, and one that is another's gets a
         node soon. Of many different names some are looked at now.
         """
-        until = self._clock() - _MISSPELT_SECONDS + _WITHOUT_PROFILE_SECONDS
-        since, names = self._perhaps_misspelt, set[str]()
-        waiting = takewhile(lambda uid: since[uid] <= until, since)
+        before, names = self._clock() - _MISSPELT_SECONDS, set[str]()
+        strays = takewhile(lambda each: each[1].since < before, self._strays.items())
+        waiting = (uid for uid, stray in strays if stray.perhaps_misspelt)
         for uid in [*islice(waiting, _MISSPELT_AT_ONCE)]:
-            pod = self._scheduler.without_profile.get(uid)
+            pod, stray = self._scheduler.without_profile.get(uid), self._strays[uid]
             if pod is not None and pod.unscheduled_message is None:
                 name = pod.spec.scheduler_name
                 if name not in names and len(names) == _NAMES_AT_ONCE:
                     return
                 names.add(name)
-                self._report_if_misspelt(pod, name)
-            since.pop(uid, None)
-
-    def _report_if_misspelt(self, pod: Pod, name: str) -> None:
-        version, told = self._told.get(pod.uid, (-1, None))
-        if meant := self._scheduler.profiles.did_you_mean(name):
-            text = f'no SchedulingProfile is for schedulerName "{name}"{meant}'
-            if text != told:
-                self._told[pod.uid] = (version, text)
-                self._reports.misspelt(pod, text)
+                meant = self._scheduler.profiles.did_you_mean(name)
+                text = f'no SchedulingProfile is for schedulerName "{name}"{meant}'
+                if meant and text != stray.told:
+                    stray.told = text
+                    self._reports.misspelt(pod, text)
+            stray.perhaps_misspelt = False
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
         """Pass the events on to the queue: unschedulable pods may fit now."""
@@ -476,21 +472,19 @@ class PodEnqueuer:
             if event.kind in _GROUP_EVENTS:
                 self._admit_group(event)
             elif (bound := self._bound_by_another(event)) is not None:
-                self._note_bound(bound)
+                decisions, node = self._scheduler.decisions, bound.node_name or ""
+                decisions.bound_by_another(bound.uid, node, self._clock())
                 self._admit_group(event)
             if event.kind is Kind.RESOURCE_CLAIM:
                 self._try_after_claim(event)
             elif event.kind is Kind.RESOURCE_SLICE and event.before is event.after is None:
-                self._try_with_claims()
+                # All devices are known now. A pod whose claims are not created yet comes in again.
+                self._find_later(chain.from_iterable(self._of_claim.values()))
             if event.kind is Kind.POD and self._claims:
                 self._forget_claims_after(event)
             self._take_back_after(event)
         if self._scheduler.queue.move_on_events(events, self._clock()):
             self._wake()
-
-    def _note_bound(self, pod: Pod) -> None:
-        """Note that another scheduler has bound a pod."""
-        self._scheduler.decisions.bound_by_another(pod.uid, pod.node_name or "", self._clock())
 
     def _note_claims(self, pod: Pod) -> None:
         self._forget_claims(pod.uid)
@@ -513,13 +507,10 @@ class PodEnqueuer:
         if isinstance(pod, Pod) and pod.uid not in self._scheduler.state.unscheduled:
             self._forget_claims(pod.uid)
 
-    def _try_with_claims(self) -> None:
-        """Run PreEnqueue again for gated pods with claims, because all devices are known now.
-
-        A pod whose claims are not created yet comes in again with their names.
-        """
-        self._unsettled.update(dict.fromkeys(chain.from_iterable(self._of_claim.values())))
-        if self._unsettled:
+    def _find_later(self, uids: Iterable[Uid]) -> None:
+        """Have `run` find the profiles of these pods, and run PreEnqueue for those gated."""
+        self._unsettled.update(dict.fromkeys(uids))
+        if self._unsettled or self._to_admit:
             self._is_unsettled.set()
 
     def _try_after_claim(self, event: ClusterEvent) -> None:
@@ -545,9 +536,7 @@ class PodEnqueuer:
             queued = self._scheduler.queue.get(uid)
             if queued is not None and queued.queue is SubQueue.GATED:
                 self._add(queued.pod, queued.pipeline)
-        self._unsettled.update(dict.fromkeys(pods))
-        if self._unsettled:
-            self._is_unsettled.set()
+        self._find_later(pods)
         self._wake()
 
     def _bound_by_another(self, event: ClusterEvent) -> Pod | None:
@@ -636,17 +625,12 @@ class PodEnqueuer:
         self._scheduler.waiting.reject(pod.uid, "", "no profile takes the pod any more")
         self._scheduler.state.withdraw(pod.uid)
         self._scheduler.without_profile[pod.uid] = pod
-        self._without_profile_since.setdefault(pod.uid, self._clock())
+        self._strays.setdefault(pod.uid, _Stray(self._clock()))
         self._scheduler.decisions.without_profile(pod.key, pod.uid, self._clock())
-
-    def _forget_no_profile(self, uid: Uid) -> None:
-        self._without_profile_since.pop(uid, None)
-        self._perhaps_misspelt.pop(uid, None)
-        self._told.pop(uid, None)
 
     def _add(self, pod: Pod, pipeline: Pipeline, *, report: bool = False) -> None:
         if self._scheduler.without_profile.pop(pod.uid, None) is not None:
-            self._forget_no_profile(pod.uid)
+            self._strays.pop(pod.uid, None)
         now, decisions = self._clock(), self._scheduler.decisions
         gate = self._gate(pod, pipeline, report=report)
         gated = gate is not None
@@ -719,20 +703,31 @@ def _gate_of(claim: object | None) -> Hashable:
     return claim.uid, claim.deleting, claim.controller_uid, claim.malformed
 
 
+@dataclass(slots=True, eq=False)
 class _Members:
-    """The members of a large group that are yet to be admitted; the first `done` were at once.
+    """The members of a large group that are yet to be admitted: those `left`.
 
     With `changed` those that are not gated are tried again. `once_more` says that the group has
     changed since the first of them was admitted.
     """
 
-    __slots__ = ("changed", "group", "left", "once_more")
+    group: PodGroupState
+    left: Iterator[Uid]
+    changed: bool
+    once_more: bool = False
 
-    def __init__(self, group: PodGroupState, *, changed: bool, done: int = 0) -> None:
-        self.group = group
-        self.left = iter(tuple(group.unscheduled)[done:])
-        self.changed = changed
-        self.once_more = False
+
+@dataclass(slots=True, eq=False)
+class _Stray:
+    """Since when no profile takes a pod, and what it was told at which version of the profiles.
+
+    If it is `perhaps_misspelt`, its scheduler name was not looked at yet.
+    """
+
+    since: float
+    version: int = -1
+    told: str | None = None
+    perhaps_misspelt: bool = False
 
 
 def _held_back(pod: Pod, pipeline: Pipeline) -> tuple[str, str] | None:

@@ -27,6 +27,7 @@ from mooring.kube.resources import Resource
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupKey, GroupSource
+from mooring.model.wording import listed
 from mooring.pausing import Interrupted
 from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
 from mooring.time_slices import REST, TimeSlices
@@ -152,10 +153,6 @@ class PodReport:
     group: Mapping[str, Any] | None = None
 
 
-def _no_groups(_namespace: str, _name: str) -> list[dict[str, Any]]:
-    return []
-
-
 class PodReportBuilder:
     """Makes reports on request, one at a time, so that they cost a bounded share of time.
 
@@ -169,7 +166,7 @@ class PodReportBuilder:
         scheduler: SchedulerState,
         clock: Callable[[], float] = time.monotonic,
         *,
-        groups: Callable[[str, str], list[dict[str, Any]]] = _no_groups,
+        groups: Callable[[str, str], list[dict[str, Any]]] = lambda _namespace, _name: [],
         unserved: Callable[[], Mapping[Kind, Resource]] = dict,
     ) -> None:
         self._scheduler = scheduler
@@ -209,7 +206,7 @@ class PodReportBuilder:
             or (state is PodState.BACKOFF and queued.unschedulable_plugins)
         ):
             group = group_of(queued.pod, queued.pipeline, scheduler.cluster)
-            changes = await (self._of_group(group) if group else self._suggestions(queued))
+            changes = await (self._of_group(group) if group else self._of_pod(queued))
             return replace(report, suggestions=changes, claims=await self._claims(queued))
         return report
 
@@ -266,14 +263,7 @@ class PodReportBuilder:
             number, until, found = self._latest
             if number == group.number and self._clock() < until:
                 return found
-            found = await smallest_suggestions(
-                [queued.pod for queued in waiting],
-                pipeline,
-                WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes)),
-                self._clock,
-                scheduler.turn,
-                group,
-            )
+            found = await self._smallest([queued.pod for queued in waiting], pipeline, group)
             self._latest = group.number, self._clock() + _KEPT_SECONDS, found
             return found
 
@@ -287,7 +277,7 @@ class PodReportBuilder:
             report,
             profile=queued.pipeline.profile,
             cause=pending_cause(self._scheduler, queued.pod),
-            nominated_node=self._nominated_node(queued.pod),
+            nominated_node=self._scheduler.nominated_node(queued.pod),
             victims=_victims(self._scheduler, queued.pod) or None,
             attempts=queued.attempts,
             pending_seconds=_seconds(now - queued.times.began),
@@ -299,11 +289,6 @@ class PodReportBuilder:
             ahead=self._ahead(queued) if state is PodState.ACTIVE else None,
             not_served=self._not_served(queued.pod),
         )
-
-    def _nominated_node(self, pod: Pod) -> str | None:
-        """Return the node that is kept for the pod; None without one."""
-        nominee = self._scheduler.cluster.nominations.get(pod.uid)
-        return self._scheduler.cluster.node_names[nominee.row] if nominee is not None else None
 
     def _not_served(self, pod: Pod) -> list[str] | None:
         """Return the kinds that the pod's volumes need and the API server does not serve."""
@@ -319,16 +304,17 @@ class PodReportBuilder:
             for other in self._scheduler.queue
         )
 
-    async def _suggestions(self, queued: QueuedPod) -> list[SuggestedChange]:
-        scheduler = self._scheduler
+    async def _of_pod(self, queued: QueuedPod) -> list[SuggestedChange]:
         async with self._one_at_a_time:
-            return await smallest_suggestions(
-                [queued.pod],
-                queued.pipeline,
-                WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes)),
-                self._clock,
-                scheduler.turn,
-            )
+            return await self._smallest([queued.pod], queued.pipeline)
+
+    async def _smallest(
+        self, members: Sequence[Pod], pipeline: Pipeline, group: PodGroupState | None = None
+    ) -> list[SuggestedChange]:
+        scheduler = self._scheduler
+        what_if = WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes))
+        turn = scheduler.turn
+        return await smallest_suggestions(members, pipeline, what_if, self._clock, turn, group)
 
     async def _claims(self, queued: QueuedPod) -> ClaimsReport | None:
         """Return how the pod's claims are; None if it has none, or no plugin allocates devices.
@@ -422,11 +408,10 @@ def _remedy(group: PodGroupState, scheduler: SchedulerState) -> str | TextAboutP
     others = [pod for uid, pod in group.unscheduled.items() if uid not in waiting]
     gated = [pod for pod in others if pod.spec.gates]
     what = "remove the scheduling gates of" if gated else "have one profile take"
-    names = ", ".join(pod.name for pod in (gated or others)[:EXAMPLES])
-    number = len(gated or others)
-    more = f" and {number - EXAMPLES} more" if number > EXAMPLES else ""
-    refs = tuple(map(PodRef.of, (gated or others)[:EXAMPLES]))
-    return TextAboutPods(f"{what} {names}{more}", refs, f"{what} {number} members")
+    about = gated or others
+    names = listed([pod.name for pod in about], EXAMPLES)
+    refs = tuple(map(PodRef.of, about[:EXAMPLES]))
+    return TextAboutPods(f"{what} {names}", refs, f"{what} {len(about)} members")
 
 
 def _seconds(value: float) -> float:

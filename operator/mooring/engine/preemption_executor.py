@@ -65,8 +65,8 @@ class PreemptionExecutor:
     def begin(self, members: Sequence[QueuedPod], nomination: Nomination | GroupNomination) -> int:
         """Nominate a pod, or the members of a group, and begin to evict the victims on all nodes.
 
-        Return how many evictions begin. Victims that are terminating or being evicted already are
-        only waited for.
+        The nominations of pods of lower priority to these nodes are withdrawn. Return how many
+        evictions begin. Victims that are terminating or being evicted already are only waited for.
         """
         state, leader = self._scheduler.state, members[0].pod
         if isinstance(nomination, Nomination):
@@ -75,7 +75,9 @@ class PreemptionExecutor:
             preemptor, nodes = "podgroup", {**nomination.nodes}
         for queued in members:
             if (node := nodes.get(queued.pod.uid)) is not None:
-                self._clear_lower(queued.pod, node)
+                row, priority = state.nodes.row_of.get(node), queued.pod.spec.priority
+                for pod in state.nominations.below(row, priority):
+                    self._withdraw(pod)
                 state.nominate(queued.pod, node)
         victims = state.begin_evictions(leader, nomination.victims)
         if victims:
@@ -121,13 +123,6 @@ class PreemptionExecutor:
         self._tasks.discard(task)
         self._wake()
 
-    def _clear_lower(self, preemptor: Pod, node: str) -> None:
-        """Withdraw the nominations of pods of lower priority to the node."""
-        state = self._scheduler.state
-        row = state.nodes.row_of.get(node)
-        for pod in state.nominations.below(row, preemptor.spec.priority):
-            self._withdraw(pod)
-
     async def _evict(
         self, members: Sequence[QueuedPod], victims: list[Pod], preemptor: str, *, strict: bool
     ) -> None:
@@ -140,8 +135,9 @@ class PreemptionExecutor:
         began, leader = self._clock(), members[0]
         nominated = [queued.pod for queued in members]
 
-        def is_wanted() -> bool:
-            return not failures and self._has_profile(leader.pod)
+        def is_wanted() -> bool:  # its profile may be in mode Shadow or deleted by now
+            profiles, cluster = self._scheduler.profiles, self._scheduler.cluster
+            return not failures and profiles.of(leader.pod, cluster) is not None
 
         async def preempt(victim: Pod) -> None:
             try:
@@ -174,7 +170,10 @@ class PreemptionExecutor:
     def _failed(
         self, nominated: Sequence[Pod], victims: Mapping[Uid, Pod], failures: Sequence[Exception]
     ) -> None:
-        """Let these victims stay, whose evictions have failed or were not sent therefore."""
+        """Let these victims stay, whose evictions have failed or were not sent therefore.
+
+        Every preemptor that waits for one of them is tried again.
+        """
         unexpected = next((error for error in failures if not isinstance(error, KubeError)), None)
         first = unexpected or failures[0]
         if isinstance(first, DisruptionBudgetError):
@@ -183,7 +182,16 @@ class PreemptionExecutor:
             why = "no profile takes the pod any more"
         else:
             why = explain(first) if isinstance(first, KubeError) else str(first)
-        self._abandon(nominated, victims, why, unexpected)
+        text = "preemption for pod %s is abandoned: %s"
+        logger.warning(text, nominated[0].key, why, exc_info=unexpected)
+        self._reports.preemption_failed(nominated[0], why)
+        stay, now = [*map(PodRef.of, victims.values())], self._clock()
+        for pod in nominated:
+            self._scheduler.decisions.preemption_failed(pod.uid, why, stay, now)
+        preemptors = {pod.uid: pod for pod in nominated}
+        for victim in victims.values():
+            preemptors |= {p.uid: p for p in self._scheduler.state.abandon_eviction(victim)}
+        self._try_again(preemptors.values())
 
     async def _preempt(
         self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool], *, strict: bool
@@ -223,32 +231,6 @@ class PreemptionExecutor:
             return await self._writer.evict_pod(*named, victim.uid, wanted=wanted)
         await self._reports.mark_disrupted(victim, preemptor, wanted)
         return await self._writer.delete_pod(*named, victim.uid, wanted=wanted)
-
-    def _has_profile(self, preemptor: Pod) -> bool:
-        """Return whether a profile takes the pod: it may be in mode Shadow or deleted by now."""
-        return self._scheduler.profiles.of(preemptor, self._scheduler.cluster) is not None
-
-    def _abandon(
-        self,
-        nominated: Sequence[Pod],
-        victims: Mapping[Uid, Pod],
-        why: str,
-        unexpected: BaseException | None = None,
-    ) -> None:
-        """Let these victims stay, and try every preemptor again that waits for one of them.
-
-        The traceback of an `unexpected` error is logged with the reason.
-        """
-        text = "preemption for pod %s is abandoned: %s"
-        logger.warning(text, nominated[0].key, why, exc_info=unexpected)
-        self._reports.preemption_failed(nominated[0], why)
-        stay, now = [*map(PodRef.of, victims.values())], self._clock()
-        for pod in nominated:
-            self._scheduler.decisions.preemption_failed(pod.uid, why, stay, now)
-        preemptors = {pod.uid: pod for pod in nominated}
-        for victim in victims.values():
-            preemptors |= {p.uid: p for p in self._scheduler.state.abandon_eviction(victim)}
-        self._try_again(preemptors.values())
 
     def stays(self, victim: Pod) -> None:
         """Let a pod stay that somebody else began to evict; try those again that waited for it."""

@@ -14,6 +14,7 @@ from mooring.model.bounded_cache import BoundedCache
 from mooring.model.kubernetes_rules import unknown_server
 from mooring.model.pod import Pod
 from mooring.model.pod_group import GroupFormat
+from mooring.model.wording import listed
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.extender import Extender
 from mooring.policy.match import ProfileMatcher, may_share_pods
@@ -78,7 +79,6 @@ class Profiles:
         self._most_per_attempt = most_per_attempt
         self._tls_problem = tls_problem
         self._in_force: dict[str, ActiveProfile] = {}
-        self._conflicts: dict[str, set[str]] = {}
         self._not_in_force: dict[str, frozenset[str]] = {}
         self._former: BoundedCache[str, str] = BoundedCache(_MOST_BYTES)
         self._meant: BoundedCache[str, str] = BoundedCache(_MOST_BYTES)
@@ -184,7 +184,6 @@ class Profiles:
         entry = self._in_force.pop(name, None)
         if entry is not None:
             self._remember(entry.profile)
-        self._forget_conflicts(name)
         self._rematch()
 
     def not_in_force(self, name: str, scheduler_names: Iterable[str]) -> None:
@@ -194,7 +193,10 @@ class Profiles:
 
     def conflicts(self, name: str) -> frozenset[str]:
         """Return the names of the profiles of the same precedence that may match the same pods."""
-        return frozenset(self._conflicts.get(name, ()))
+        if (entry := self._in_force.get(name)) is None:
+            return frozenset()
+        others = (other.profile for other in self._in_force.values() if other is not entry)
+        return frozenset(p.name for p in others if may_share_pods(entry.profile, p))
 
     def outranked_by(self, name: str) -> tuple[str, ...]:
         """Return the profiles that take all pods of this one; () if it may take some itself."""
@@ -210,8 +212,7 @@ class Profiles:
             return None
         claimants = self._matcher.claimants(scheduler_name)
         if claimants:
-            more = len(claimants) - _MOST_NAMED
-            named = ", ".join(claimants[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+            named = listed(claimants, _MOST_NAMED)
             return (
                 f'no SchedulingProfile takes the pod: those for schedulerName "{scheduler_name}" '
                 f"({named}) select other namespaces or pods"
@@ -290,11 +291,6 @@ class Profiles:
                 self._former.pop(scheduler_name)
         self._in_force[name] = entry
         self._not_in_force.pop(name, None)
-        self._forget_conflicts(name)
-        for other in self._in_force.values():
-            if other is not entry and may_share_pods(entry.profile, other.profile):
-                self._conflicts.setdefault(name, set()).add(other.profile.name)
-                self._conflicts.setdefault(other.profile.name, set()).add(name)
         self._rematch()
         return entry
 
@@ -304,10 +300,6 @@ class Profiles:
             return
         for scheduler_name in profile.scheduler_names:
             self._former.put(scheduler_name, profile.name)
-
-    def _forget_conflicts(self, name: str) -> None:
-        for other in self._conflicts.pop(name, ()):
-            self._conflicts[other].discard(name)
 
     def _rematch(self) -> None:
         self.version += 1

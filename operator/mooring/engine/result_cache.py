@@ -1,7 +1,7 @@
 """Keeps the results of node-only plugins per pod spec, so that identical pods share them.
 
 A node-only plugin's result for a node changes only when that node's row changes. So the masks and
-raw scores of all nodes are kept as columns (`result_columns`), and before each use the plugins run
+raw scores of all nodes are kept as columns, and before each use the plugins run
 again on the rows that the node table's change logs name. There are two logs: one of all changes,
 and one of changes of the nodes themselves, for plugins that ignore the pods on a node. The results
 are always those that running every plugin on all nodes would give;
@@ -19,10 +19,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mooring.engine.result_columns import Column, Columns
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline
-from mooring.framework.plugin import DeviceReadingPlugin
+from mooring.framework.plugin import DeviceReadingPlugin, Normalize
 from mooring.framework.plugin_failures import ExtensionPoint
 from mooring.framework.plugin_metrics import (
     FILTER,
@@ -40,14 +39,16 @@ from mooring.framework.runtime import (
     run_score,
     run_score_key,
 )
+from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import PodSpec
 from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import ChangeLog, IntArray
 from mooring.state.nodes import NodeTable
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["NodeResults", "ResultCache", "SpecResults", "is_few"]
+__all__ = ["Column", "Columns", "NodeResults", "ResultCache", "SpecResults", "is_few"]
 
 _MOST_BYTES: Final = 128 * 1024 * 1024
 """Enough for some 500 specs on 5,000 nodes."""
@@ -60,9 +61,130 @@ _MANY: Final = 2048
 _KEYED, _BY_NODE, _BY_PODS, _LAST = range(4)
 """How results are kept, in the order in which filters run: for all specs with an equal key; for the
 spec until the node changes; for the spec until the node or its pods change; for the last spec."""
+_BYTES_PER_COLUMN: Final = 2 * 1024
+"""What a column takes beside its array and its key."""
+_NOTHING: Final = np.zeros(0, np.bool_)
+
+_Key = tuple[Pipeline, str, str, Hashable]
 _Run = Callable[[Pod, NodeView], npt.NDArray[Any]]
+
+
+class Column:
+    """One plugin's results for all specs with the same key: `values` (bool or int64[rows])."""
+
+    __slots__ = (
+        "_as_of",
+        "_changes",
+        "_copies",
+        "_highest",
+        "_normalized",
+        "_other_bytes",
+        "_owner",
+        "_position",
+        "key",
+        "users",
+        "values",
+    )
+
+    def __init__(
+        self, key: _Key, changes: ChangeLog, owner: "Columns", other_bytes: int, *, copies: bool
+    ) -> None:
+        self.key = key
+        self.users = 0
+        """The results of how many specs use it."""
+        self.values: npt.NDArray[Any] = _NOTHING
+        self._highest: int | None = None
+        self._normalized: IntArray | None = None
+        self._changes = changes
+        self._copies = copies
+        """Whether the plugin may return a column of the node table, which changes."""
+        self._position = -1
+        self._as_of: Hashable = None
+        self._owner = owner
+        self._other_bytes = other_bytes
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory the column and its key take."""
+        normalized = self._normalized.nbytes if self._normalized is not None else 0
+        return self._other_bytes + self.values.nbytes + normalized
+
+    @property
+    def highest(self) -> int:
+        """The highest value."""
+        if self._highest is None:
+            self._highest = int(self.values.max(initial=0))
+        return self._highest
+
+    def normalized(self, how: Normalize) -> IntArray:
+        """Return the raw scores as 0-100 for decisions in which the highest one is feasible.
+
+        `how` is that of the plugin.
+        """
+        normalized = self._normalized
+        if normalized is None:
+            normalized = self._normalized = normalize_score(self.values, how)
+            self._count(normalized.nbytes)
+        return normalized
+
+    def refresh(self, pod: Pod, nodes: NodeView, as_of: Hashable, run: _Run) -> None:
+        """Bring the values up to date with the node table; `pod` is one that has this key.
+
+        `run` runs the plugin: on all nodes if `as_of` is another one than the last time, else on
+        those that changed.
+        """
+        position = self._changes.position
+        is_whole = self._as_of == as_of and len(self.values) == len(nodes)
+        if is_whole and self._position == position:
+            return
+        rows = self._changes.since(self._position) if is_whole else None
+        if rows is None or 2 * len(rows) > len(nodes):
+            self._count(-self.values.nbytes)
+            self.values = _NOTHING  # so that the plugin's arrays take its place
+            values = run(pod, nodes)
+            self.values = values.copy() if self._copies else values
+            self._count(self.values.nbytes)
+        else:
+            self.values[rows] = run(pod, nodes.take(rows))
+        if self._normalized is not None:
+            self._count(-self._normalized.nbytes)
+        self._normalized = self._highest = None
+        # Only now: after an exception of the plugin, the same rows are looked at again.
+        self._position, self._as_of = position, as_of
+
+    def _count(self, more: int) -> None:
+        if self.users:  # else it is dropped, and a decision still reads it
+            self._owner.bytes += more
+
+
 _Used = tuple[Column, int, _Run]
 """A column that a spec uses, how it is kept, and what runs the plugin for the spec."""
+
+
+class Columns:
+    """The columns of all specs."""
+
+    def __init__(self) -> None:
+        self._columns: dict[_Key, Column] = {}
+        self.bytes = 0
+        """About how much memory the columns and their keys take, and what uses them."""
+
+    def take(self, key: _Key, changes: ChangeLog, key_bytes: int, *, copies: bool = True) -> Column:
+        """Return the column with this key, which follows this log, for one more user."""
+        column = self._columns.get(key)
+        if column is None:
+            other_bytes = _BYTES_PER_COLUMN + key_bytes
+            column = self._columns[key] = Column(key, changes, self, other_bytes, copies=copies)
+            self.bytes += column.bytes
+        column.users += 1
+        return column
+
+    def release(self, column: Column) -> None:
+        """Drop the column if this was its last user."""
+        column.users -= 1
+        if not column.users:
+            del self._columns[column.key]
+            self.bytes -= column.bytes
 
 
 def is_few(rows: int, nodes: NodeView) -> bool:
@@ -202,9 +324,8 @@ class SpecResults:
         """Whether the scores prefer a node that has an identical pod; None if not known yet."""
         self._diagnosed: tuple[tuple[Hashable, ...], Diagnosis] | None = None
         self._fixed_bytes = pod.spec.memory + _BYTES_PER_SPEC
-        self.counted_bytes = 0
-        """What the cache has counted for it so far."""
         self._take(pod)
+        columns.bytes += self.bytes
 
     def diagnosis(self, devices: Hashable, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
         """Return the result of `diagnose`, kept until a row or these devices change.
@@ -217,7 +338,9 @@ class SpecResults:
             return self._diagnosed[1]
         diagnosis = diagnose()
         is_wide = any(group.explanation.is_wide for group in diagnosis.rejected)
+        self._columns.bytes -= self.bytes
         self._diagnosed = None if is_wide else (as_of, diagnosis)
+        self._columns.bytes += self.bytes
         return diagnosis
 
     @property
@@ -238,7 +361,7 @@ class SpecResults:
     def filter(self, pod: Pod, nodes: NodeView, devices: Hashable) -> tuple[BoolArray, BoolArray]:
         """Return which rows pass the filters that ignore the pods on a node, and all of them."""
         if self._taken_as_of != self._table.set_version:
-            self.release()
+            self._release()
             self._take(pod)
         as_of = self.as_of(devices, len(nodes))
         fits = without_pods = nodes.present.copy()
@@ -285,7 +408,7 @@ class SpecResults:
                 name = kept.plugin.name
                 scores[name] = self._used(SCORE, run_score, kept, self.pre_scored.get(name), pod)
         except BaseException:
-            self.release()
+            self._release()
             raise
         self._filters, self._scores, self._taken_as_of = filters, scores, self._table.set_version
 
@@ -310,8 +433,12 @@ class SpecResults:
         self._taken.append(column)
         return column, kind, lambda pod, nodes: run(pipeline, plugin, pod, nodes, state)
 
-    def release(self) -> None:
-        """Give the columns back; a decision may still read them."""
+    def drop(self) -> None:
+        """Count no more what is kept, and give the columns back; a decision may still read them."""
+        self._columns.bytes -= self.bytes
+        self._release()
+
+    def _release(self) -> None:
         while self._taken:
             self._columns.release(self._taken.pop())
 
@@ -344,10 +471,6 @@ class NodeResults:
     fits_without_pods: BoolArray
     fits: BoolArray
 
-    def diagnosis(self, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
-        """Return the result of `diagnose`, kept until a row changes (`SpecResults.diagnosis`)."""
-        return self.spec.diagnosis(self.devices, diagnose)
-
 
 class ResultCache:
     """What is kept for the specs that were used last; it takes at most `most_bytes`."""
@@ -357,15 +480,13 @@ class ResultCache:
         self.most_bytes = most_bytes
         self._specs: OrderedDict[tuple[PodSpec, Pipeline], SpecResults] = OrderedDict()
         self._columns = Columns()
-        self._bytes = 0
         self._layouts: dict[Pipeline, _Layout] = {}
         """One for each pipeline with results; that of a former one is dropped with the last."""
-        self._last: SpecResults | None = None
 
     @property
     def bytes(self) -> int:
         """About how many bytes the results, their specs and pipelines take."""
-        return self._bytes + self._columns.bytes
+        return self._columns.bytes
 
     def __len__(self) -> int:
         """Return for how many specs and pipelines results are kept."""
@@ -373,10 +494,7 @@ class ResultCache:
 
     def of(self, pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> NodeResults:
         """Return the results for the pod, up to date; scores are computed when they are read."""
-        last, spec = self._last, self._kept(pod, pipeline, cluster)
-        if last is not None and last is not spec:
-            self._count(last)  # a diagnosis may have been added since
-        self._last = spec
+        spec = self._kept(pod, pipeline, cluster)
         try:
             if spec.rejection is not None:
                 nothing = np.zeros(0, np.bool_)
@@ -388,7 +506,6 @@ class ResultCache:
             metrics.lap(FILTER)
             return NodeResults(spec, devices, fits_without_pods, fits)
         finally:  # a plugin may fail for every spec
-            self._count(spec)
             while self.bytes > self.most_bytes and len(self._specs) > 1:
                 self._drop(*self._specs.popitem(last=False))
 
@@ -403,30 +520,19 @@ class ResultCache:
         spec = SpecResults(pod, layout, cluster, self._table, self._columns)
         self._specs[key] = spec
         if not layout.specs:
-            self._forget_former(pipeline)
+            former = [each for each in self._layouts if each.profile == pipeline.profile]
+            for old in [each for each in self._specs if each[1] in former]:
+                self._drop(old, self._specs.pop(old))
             self._layouts[pipeline] = layout
-            self._bytes += pipeline.memory
+            self._columns.bytes += pipeline.memory
         layout.specs += 1
         return spec
 
-    def _forget_former(self, pipeline: Pipeline) -> None:
-        """Drop the results of the pipelines that the profile had before."""
-        former = [p for p in self._layouts if p.profile == pipeline.profile]
-        if former:
-            for key in [key for key in self._specs if key[1] in former]:
-                self._drop(key, self._specs.pop(key))
-
     def _drop(self, key: tuple[PodSpec, Pipeline], dropped: SpecResults) -> None:
-        dropped.release()
-        self._bytes -= dropped.counted_bytes
+        dropped.drop()
         _, pipeline = key
         layout = self._layouts[pipeline]
         layout.specs -= 1
         if not layout.specs:
             del self._layouts[pipeline]
-            self._bytes -= pipeline.memory
-
-    def _count(self, results: SpecResults) -> None:
-        now = results.bytes
-        self._bytes += now - results.counted_bytes
-        results.counted_bytes = now
+            self._columns.bytes -= pipeline.memory

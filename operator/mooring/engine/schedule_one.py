@@ -34,12 +34,12 @@ from mooring.engine.groups.members import (
 from mooring.engine.groups.plan import place_group
 from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
 from mooring.engine.groups.reservation import GroupReservation
-from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of
+from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of, record_of
 from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import AssumedPod, Attempt, SchedulerState
-from mooring.framework.decision import Decision, PodRef
+from mooring.framework.decision import PodRef
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.framework.post_filter import GroupNomination
@@ -410,7 +410,7 @@ class ScheduleOne:
         """Reserve nodes if the group has waited long; if none are, delete a group half bound."""
         members = [*attempt.members.values()]
         self._reservation.update(group, members, self._clock(), attempt.answers)
-        if not any(map(self.attempts.nominated_node, attempt.pods)):
+        if not any(map(self._scheduler.nominated_node, attempt.pods)):
             self._delete_half_group(group, attempt.pipeline)
 
     def expire_nominations(self) -> None:
@@ -426,7 +426,7 @@ class ScheduleOne:
         """End the attempt for the members that get no node; their backoff is that of the group."""
         members, pods = attempt.members.values(), attempt.pods
         are_all = group.unscheduled.keys() == attempt.members.keys() and not decision.rows
-        are_all = are_all and not any(map(self.attempts.nominated_node, pods))
+        are_all = are_all and not any(map(self._scheduler.nominated_node, pods))
         count = max((member.unschedulable_count for member in members), default=0)
         for queued in members:
             if not self.attempts.has_left(queued):
@@ -441,18 +441,7 @@ class ScheduleOne:
         self, attempt: Attempt, pod: Pod, node: str | None, message: str | None, cause: str = ""
     ) -> None:
         """Keep the decision about a member of a group, which was not scored by itself."""
-        decision = Decision(
-            pod=PodRef.of(pod),
-            profile=attempt.pipeline.profile,
-            profile_generation=attempt.pipeline.generation,
-            kubernetes_version=attempt.pipeline.kubernetes.version,
-            node=node,
-            nominated_node=None,
-            victims=(),
-            scores=None,
-            rejections={},
-            message=message,
-        )
+        decision = record_of(pod, attempt.pipeline, node=node, message=message)
         self._scheduler.decisions.decided(decision, self._clock(), cause=cause or message or "")
 
     def _fail(self, attempt: Attempt, message: str) -> None:

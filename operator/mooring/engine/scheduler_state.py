@@ -2,13 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from mooring.engine.at_bind import AtBind
-from mooring.engine.departures import Departures
+from mooring.engine.api import AtBind
 from mooring.engine.extenders.answers import Answers
 from mooring.engine.group_binding import GroupBinding
 from mooring.engine.profiles import Profiles
@@ -24,13 +23,33 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
 from mooring.turn import Turn
 
-__all__ = [
-    "AssumedPod",
-    "Attempt",
-    "SchedulerState",
-    "cache_sizes",
-    "configuration",
-]
+__all__ = ["AssumedPod", "Attempt", "Departures", "SchedulerState", "cache_sizes", "configuration"]
+
+
+class Departures:
+    """The uids of objects that have gone, for each reader since it began to read.
+
+    An answer may be older than what a watch has told meanwhile. A uid never comes back, so an
+    answer about one that has gone is of no use. Nothing is kept while nobody reads.
+    """
+
+    def __init__(self) -> None:
+        self._readers: dict[object, set[str]] = {}
+
+    def note(self, uid: str) -> None:
+        """Note that the object of this uid has gone."""
+        for gone in self._readers.values():
+            gone.add(uid)
+
+    @contextmanager
+    def meanwhile(self) -> Iterator[Container[str]]:
+        """Return the uids that go inside the block, as they go."""
+        reader, gone = object(), set[str]()
+        self._readers[reader] = gone
+        try:
+            yield gone
+        finally:
+            del self._readers[reader]
 
 
 @dataclass(slots=True, eq=False)
@@ -120,6 +139,11 @@ class SchedulerState:
     """Returns the time that backoffs and the like are counted in, in seconds."""
     now: Callable[[], float] = time.time
     """Returns the time of day, in seconds since the epoch."""
+
+    def nominated_node(self, pod: Pod) -> str | None:
+        """Return the name of the node that the pod is nominated to; None without one."""
+        nominee = self.state.nominations.get(pod.uid)
+        return self.state.nodes.names[nominee.row] if nominee is not None else None
 
     def uid_of(self, key: str) -> Uid | None:
         """Return the uid of the pod of this namespace/name, for people who ask by it.

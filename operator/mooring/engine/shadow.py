@@ -172,16 +172,13 @@ class Shadow:
         self._drop_settled()
         return True
 
-    def statuses(self) -> Mapping[str, dict[str, Any]]:
-        """Return by name of each shadow profile its comparisons, as its status shows them."""
-        return {name: _status(self._summary(entry)) for name, entry in self._profiles().items()}
-
     def names(self) -> tuple[str, ...]:
         """Return the names of the shadow profiles."""
-        return tuple(self._profiles())
+        in_force = self._scheduler.profiles.in_force
+        return tuple(name for name, entry in in_force.items() if _is_shadow(entry))
 
     def status(self, name: str) -> dict[str, Any] | None:
-        """Return what `statuses` has of one profile; None if it is no shadow profile now."""
+        """Return a shadow profile's comparisons, as its status shows them; None if it is none."""
         entry = self._scheduler.profiles.in_force.get(name)
         return _status(self._summary(entry)) if entry is not None and _is_shadow(entry) else None
 
@@ -194,11 +191,8 @@ class Shadow:
         prefix = f"{namespace}/" if namespace else ""
         pods = [record for record in self._records if record["pod"].startswith(prefix)]
         pods.sort(key=itemgetter("time"), reverse=True)
-        return {"profiles": self.statuses(), "pods": pods}
-
-    def _profiles(self) -> dict[str, ActiveProfile]:
-        in_force = self._scheduler.profiles.in_force
-        return {name: entry for name, entry in in_force.items() if _is_shadow(entry)}
+        profiles = {name: self.status(name) for name in self.names()}
+        return {"profiles": profiles, "pods": pods}
 
     def _note(self, pod: object) -> None:
         if not isinstance(pod, Pod) or pod.node_name is None:

@@ -39,6 +39,7 @@ from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupSource
 from mooring.model.pod_spec import PodSpec
 from mooring.model.resources import CPU, MEMORY, amount_text
+from mooring.model.wording import listed
 from mooring.pausing import pause
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
@@ -495,12 +496,9 @@ def _mildest(
 def _when_ended(pods: Sequence[Pod], node: str) -> TextAboutPods:
     """Return "when POD on NODE ends", or the like of several pods; the node may be left out."""
     end = f"{f'on {node} ' if node else ''}{'ends' if len(pods) == 1 else 'end'}"
-    first, *more = (pod.key for pod in pods[:EXAMPLES])
-    text = f"when {first} {end}"
-    if more:
-        others = f" and {len(pods) - EXAMPLES} more" if len(pods) > EXAMPLES else ""
-        text = f"when {len(pods)} pods {end}: {', '.join((first, *more))}{others}"
     which = "a pod" if len(pods) == 1 else f"{len(pods)} pods"
+    names = listed([pod.key for pod in pods], EXAMPLES)
+    text = f"when {names} {end}" if len(pods) == 1 else f"when {which} {end}: {names}"
     return TextAboutPods(text, tuple(map(PodRef.of, pods)), f"when {which} {end}")
 
 

@@ -8,8 +8,9 @@ runs.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Final, overload
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 
@@ -38,17 +39,6 @@ _FIRST_ATTEMPT: Final = 1
 """The number of an attempt is part of the seed of its decision."""
 
 
-@dataclass(eq=False, slots=True)
-class _Added:
-    """A pod that is on a node in all trials."""
-
-    pod: Pod
-    node: str
-    pipeline: Pipeline
-    allocations: Mapping[str, Allocation] | None = None
-    """What its claims got in the first trial, by their uids; None before that."""
-
-
 class WhatIf:
     """Decides about pods in a state without some of its pods and with others.
 
@@ -72,29 +62,49 @@ class WhatIf:
         self._now = now
         self._salt = salt
         self._start = 0
-        self._removed: list[Uid] = []
-        self._added: list[_Added] = []
-        self._nominated: list[tuple[Pod, str]] = []
-        self._objects: list[tuple[Kind, str, Any]] = []
+        self._changes: list[Callable[[Trial], None]] = []
+        """What is changed in all trials, in this order."""
 
     def remove(self, uid: Uid) -> None:
         """Leave the pod of this uid, and its nomination, out of all trials from now on."""
-        self._removed.append(uid)
+        self._changes.append(partial(_take_out, uid))
 
     def add(self, pod: Pod, node: str, pipeline: Pipeline) -> None:
         """Have the pod on the node of this name in all trials from now on, while it exists.
 
         There it has what the plugins of the pipeline reserve for it: devices, cards and volumes.
+        Devices are searched for in the first trial only: there may be hundreds of pods, and a trial
+        has no pauses.
         """
-        self._added.append(_Added(pod, node, pipeline))
+        allocations: Mapping[str, Allocation] | None = None
+
+        def put(trial: Trial) -> None:
+            nonlocal allocations
+            if (row := self._row_for(pod, node)) is None:
+                return
+            trial.add(pod, row)
+            pipeline.evaluations.begin_attempt()
+            if allocations:
+                trial.hold_claims(pod.uid, allocations)
+            assign_devices(pipeline.reserve, pod, row)
+            if allocations is None:
+                allocations = self.cluster.dynamic_resources.claims.held(pod.uid)
+
+        self._changes.append(put)
 
     def nominate(self, pod: Pod, node: str) -> None:
         """Keep what the pod requests of the node of this name for it in all trials from now on."""
-        self._nominated.append((pod, node))
+
+        def keep(trial: Trial) -> None:
+            row = self._row_for(pod, node)
+            if row is not None and self.cluster.nominations.get(pod.uid) is None:
+                trial.nominate(pod, row)
+
+        self._changes.append(keep)
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
         """Have this Service or controller of pods in all trials from now on; see `Trial.put`."""
-        self._objects.append((kind, key, value))
+        self._changes.append(lambda trial: trial.put(kind, key, value))
 
     @contextmanager
     def trial(self, without: Iterable[Pod] = ()) -> Iterator[Trial]:
@@ -106,34 +116,12 @@ class WhatIf:
         Raises:
             PluginFailed: a plugin fails to reserve something for an added pod.
         """
-        cluster = self.cluster
-        with cluster.trial(frees_claims=True) as trial:
-            for uid in (*self._removed, *(pod.uid for pod in without)):
-                trial.withdraw(uid)
-                trial.remove(uid)
-            for added in self._added:
-                if (row := self._row_for(added.pod, added.node)) is not None:
-                    trial.add(added.pod, row)
-                    self._give(added, row, trial)
-            for pod, name in self._nominated:
-                row = self._row_for(pod, name)
-                if row is not None and cluster.nominations.get(pod.uid) is None:
-                    trial.nominate(pod, row)
-            for kind, key, value in self._objects:
-                trial.put(kind, key, value)
+        with self.cluster.trial(frees_claims=True) as trial:
+            for pod in without:
+                _take_out(pod.uid, trial)
+            for change in self._changes:
+                change(trial)
             yield trial
-
-    def _give(self, added: _Added, row: int, trial: Trial) -> None:
-        """Give an added pod what is reserved for it; devices are searched for the first time only.
-
-        There may be hundreds of pods, and a trial has no pauses.
-        """
-        added.pipeline.evaluations.begin_attempt()
-        if added.allocations:
-            trial.hold_claims(added.pod.uid, added.allocations)
-        assign_devices(added.pipeline.reserve, added.pod, row)
-        if added.allocations is None:
-            added.allocations = self.cluster.dynamic_resources.claims.held(added.pod.uid)
 
     def _row_for(self, pod: Pod, node: str) -> int | None:
         """Return the row of the node of this name; None if it has gone, or the pod has a node."""
@@ -146,14 +134,15 @@ class WhatIf:
         """Return the seed of the first attempt of the pod, or of the group whose first it is."""
         return tie_break_seed(pod.uid, _FIRST_ATTEMPT, self._salt)
 
-    @overload
-    def decide(self, pod: Pod, pipeline: Pipeline) -> Outcome: ...
+    def decide(self, pod: Pod, pipeline: Pipeline) -> Outcome:
+        """Return the decision about the pod's first attempt; no extender is asked."""
+        outcome = self.decide_with(pod, pipeline, None)
+        if isinstance(outcome, Needed):
+            raise TypeError("extenders are needed that nobody asks for")
+        return outcome
 
-    @overload
-    def decide(self, pod: Pod, pipeline: Pipeline, *, answers: PodAnswers) -> Outcome | Needed: ...
-
-    def decide(
-        self, pod: Pod, pipeline: Pipeline, *, answers: PodAnswers | None = None
+    def decide_with(
+        self, pod: Pod, pipeline: Pipeline, answers: PodAnswers | None
     ) -> Outcome | Needed:
         """Return the decision of `mooring.engine.cycle.decide` about the pod's first attempt.
 
@@ -209,6 +198,11 @@ class WhatIf:
         for group in search.rejected_with_nominated(pre_filtered, fits):
             rows = np.setdiff1d(rows, group.rows)
         return rows
+
+
+def _take_out(uid: Uid, trial: Trial) -> None:
+    trial.withdraw(uid)
+    trial.remove(uid)
 
 
 def held_back(pod: Pod, pipeline: Pipeline, *, only: str = "") -> str | None:

@@ -10,9 +10,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
-from mooring.engine.departures import Departures
 from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.engine.profiles import CertificatesInvalid, Profiles
+from mooring.engine.scheduler_state import Departures
 from mooring.kube.errors import ApiError, NotFoundError
 from mooring.kube.recorder import EventRecorder, ObjectRef
 from mooring.kube.status_writer import RETRIED, StatusWriter

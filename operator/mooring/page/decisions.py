@@ -81,7 +81,7 @@ def _filters(
 ) -> tuple[Mapping[str, Any] | None, Sequence[Mapping[str, Any]], Mapping[str, Rejection]]:
     """Return `pre_filter`, `filters` and some rejected nodes."""
     search, cluster = what_if.search(pod, pipeline), what_if.cluster
-    pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis_without_nodes()
+    pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis()
     if isinstance(pre_filtered, Diagnosis):
         why = {"plugins": sorted(pre_filtered.plugins), "reason": pre_filtered.pre_filter}
         return why, [], {}

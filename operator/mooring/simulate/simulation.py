@@ -363,7 +363,7 @@ class Simulation:
             return self._what_if.decide(pod, pipeline)
         answers = Answers()
         known = answers.about(pod, preempts=any(e.preempt_verb for e in extenders))
-        while isinstance(outcome := self._what_if.decide(pod, pipeline, answers=known), Needed):
+        while isinstance(outcome := self._what_if.decide_with(pod, pipeline, known), Needed):
             self._call((outcome,), pipeline, answers, self.cluster)
         return outcome
 

@@ -482,7 +482,9 @@ def reserved(*others: Raw, priority: int = 1, percent: int = 100) -> Scene:
 def outcome(scene: Scene, raw: Raw) -> Outcome:
     scheduler = scene.scheduler
     cache = ResultCache(scheduler.state.nodes)
-    return decide(parse_pod(raw), scene.pipeline, scheduler.cluster, cache, seed=0)
+    found = decide(parse_pod(raw), scene.pipeline, scheduler.cluster, cache, seed=0)
+    assert not isinstance(found, Needed)
+    return found
 
 
 def test_no_nodes_are_reserved_unless_the_profile_says_so() -> None:

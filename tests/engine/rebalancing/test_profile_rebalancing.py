@@ -396,7 +396,7 @@ async def test_nothing_is_kept_for_a_move_whose_profile_changes_as_its_turn_ends
         await clock.advance(LOOK_SECONDS)  # it is looked for other profiles once the turn is free
         clock.pauses = False
         await plan.look()
-        assert (stage.nominated(), len(stage.expected)) == ({}, 0)
+        assert (stage.nominated(), len(stage.expected.moves)) == ({}, 0)
     assert api.evicted == []
 
 

@@ -80,7 +80,7 @@ def of(
 
 def in_vain(step: RunningStep, *, count: int = 1, resting: Collection[str] = ()) -> str | None:
     """Return why so many next moves of the step are not made."""
-    moves = step.step.moves[len(step.begun) :][:count]
+    moves = step.step.moves[step.begun :][:count]
     try:
         step.check_unchanged(moves)
         why = step.why_not(moves, resting)
@@ -222,8 +222,8 @@ def test_room_is_made_only_while_somebody_waits_for_it(stage: Stage) -> None:
 
 def begin(stage: Stage, step: RunningStep) -> UnderWay:
     """Begin the next move of the step."""
-    under_way = stage.keep(step.step.moves[len(step.begun)].pod.name, "b")
-    step.begun.append(under_way)
+    under_way = stage.keep(step.step.moves[step.begun].pod.name, "b", step.step)
+    step.begun += 1
     return under_way
 
 

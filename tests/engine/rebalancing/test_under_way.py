@@ -129,10 +129,10 @@ def test_what_is_forgotten_keeps_nothing(stage: Stage) -> None:
     first = stage.keep("web-1", "b")
     stage.come("web-2")
     second = stage.keep("big", "a")
-    assert len(stage.expected) == 2
+    assert len(stage.expected.moves) == 2
     for expected in (first, second):
         stage.expected.forget(expected)
-    assert (stage.nominated(), len(stage.expected)) == ({}, 0)
+    assert (stage.nominated(), len(stage.expected.moves)) == ({}, 0)
 
 
 def test_a_nomination_by_preemption_stays_when_a_place_is_given_back(stage: Stage) -> None:
@@ -162,7 +162,7 @@ def test_pods_that_waited_for_room_are_tried_when_a_place_is_given_back(stage: S
 @pytest.fixture
 def under_way() -> UnderWay:
     move = Move(parse_pod(running("web-1", "a")), "a", "b")
-    return UnderWay(move, Step(Goal.PACK, (move,), "node a is emptied", 1000), 0.0)
+    return UnderWay(move, Step(Goal.PACK, (move,), "node a is emptied", 1000), "web", 0.0)
 
 
 def test_the_replacement_of_a_pod_that_was_moved_is_left_alone(under_way: UnderWay) -> None:

@@ -4,7 +4,7 @@ That is exact for members whose filters depend on other pods through requests al
 there are.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -69,6 +69,7 @@ class MemberClass:
 class CountedClass:
     """A class of which only requests depend on other pods, in the present state of the trial."""
 
+    members: MemberClass
     search: NodeSearch
     needs: Mapping[str, int]
     eligible: BoolArray
@@ -177,7 +178,7 @@ class CountingSearch:
             eligible &= members.extended.passed
         plugins = {plugin.name: plugin for plugin in self._searched.pipeline.pre_filter}
         by_spec = all(plugins[name].depends_on_node_only for name in pre_filtered.restricted_by)
-        return CountedClass(search, resource_filter[1], eligible, by_spec)
+        return CountedClass(members, search, resource_filter[1], eligible, by_spec)
 
     def exclude_rejected(self, fits: BoolArray, members: MemberClass) -> None:
         """Clear the rows (bool[rows]) that Reserve or Permit reject for these members."""
@@ -198,7 +199,7 @@ class CountingSearch:
         eligible = search.results.fits_without_pods.copy()
         if members.extended is not None:
             eligible &= members.extended.passed
-        return CountedClass(search, needs, eligible)
+        return CountedClass(members, search, needs, eligible)
 
     @property
     def was_counted(self) -> bool:
@@ -210,44 +211,33 @@ class CountingSearch:
     def place(self, counted: Sequence[CountedClass], allowed: BoolArray) -> Assignment:
         """Return nodes for members of all classes, which are counted, on the allowed rows."""
         if len(counted) == 1 and not len(self._cluster.nominations):
-            return self._place_one(self.classes[0], counted[0], allowed)
-        return self._place_all(counted, allowed)
+            return self._place_one(counted[0], allowed)
+        self._searched.budget.spend(_COST * len(counted))
+        free = self._free(_resources(counted))
+        return self._assigned(pack(self._items(counted, free, allowed, self._ranked), free))
 
     def is_counted(self) -> bool:
         """Return whether the filters of all members depend on other pods through requests alone."""
         with self._searched.trial():
             return self.all_counted() is not None
 
-    def _place_one(
-        self, members: MemberClass, counted: CountedClass, allowed: BoolArray
-    ) -> Assignment:
+    def _place_one(self, counted: CountedClass, allowed: BoolArray) -> Assignment:
         """Place the members of the only class by their number, while no pod is nominated to a node.
 
         Only the rows that the scores prefer are counted, because members fit on each of them.
         """
         self._searched.budget.spend(_COST)
         rows = np.flatnonzero(counted.search.results.fits & counted.eligible & allowed)
-        ranked, fills = self._ranked(members, counted.search, rows)
-        resources = _resources((counted,))
+        ranked, fills = self._ranked(counted, rows)
+        pods, resources = counted.members.pods, _resources((counted,))
         requests = np.array([1, *(counted.needs[name] for name in resources[1:])], np.int64)
         places = np.arange(len(ranked))
-        item = Item(len(members.pods), requests, np.ones(len(ranked), np.bool_), places, fills)
+        item = Item(len(pods), requests, np.ones(len(ranked), np.bool_), places, fills)
         free = self._free(resources, self._cluster.nodes.take(ranked))
         packing = pack((item,), free)
         at = np.repeat(ranked, packing.members[0]).tolist()
-        found = {pod.uid: row for pod, row in zip(members.pods, at, strict=False)}
+        found = {pod.uid: row for pod, row in zip(pods, at, strict=False)}
         return Assignment(found, item.count, packing.tries, packing.impossible)
-
-    def _place_all(self, counted: Sequence[CountedClass], allowed: BoolArray) -> Assignment:
-        """Place the members by their numbers; none of them is in the trial."""
-        self._searched.budget.spend(_COST * len(counted))
-        resources = _resources(counted)
-        free = self._free(resources)
-        items = list[Item]()
-        for members, c in zip(self.classes, counted, strict=True):
-            items.append(self._item(members, c, resources, free, allowed))
-            pause()
-        return self._assigned(pack(items, free))
 
     def _assigned(self, packing: Packing) -> Assignment:
         """Return the members with the rows on which the packing has so many of their class."""
@@ -271,10 +261,7 @@ class CountingSearch:
                 return ""
             allowed, resources = self._searched.allowed(candidates), _resources(counted)
             free = self._free(resources)
-            items = list[Item]()
-            for members, c in zip(self.classes, counted, strict=True):
-                items.append(self._item_of(members, c, resources, free, allowed))
-                pause()
+            items = self._items(counted, free, allowed, lambda _, rows: (rows, False))
             eligible = [c.eligible & allowed for c in counted]
             requests = np.stack([item.requests for item in items], axis=1)
             ample = requests @ np.array([[item.count] for item in items])
@@ -303,22 +290,16 @@ class CountingSearch:
             free = self._free(resources)
             self._add_requests(free, resources, slots)
             among = mask_of(candidates, free.shape[1])
-            items = list[Item]()
-            for members, c in zip(self.classes, counted, strict=True):
-                item = self._item_of(members, c, resources, free, among)
-                ranked = candidates[item.eligible[candidates]]
-                items.append(replace(item, ranked=ranked, fills=True))
-                pause()
-            return self._assigned(pack(items, free))
 
-    def rows_of_class(
-        self, members: MemberClass, counted: CountedClass, allowed: BoolArray
-    ) -> list[int]:
+            def as_given(_: CountedClass, rows: IntArray) -> tuple[IntArray, bool]:
+                return candidates[np.isin(candidates, rows)], True
+
+            return self._assigned(pack(self._items(counted, free, among, as_given), free))
+
+    def rows_of_class(self, counted: CountedClass, allowed: BoolArray) -> list[int]:
         """Return a row for each member of one class, or for as many as fit."""
-        resources = _resources((counted,))
-        free = self._free(resources)
-        items = [self._item(members, counted, resources, free, allowed)]
-        packing = pack(items, free)
+        free = self._free(_resources((counted,)))
+        packing = pack(self._items((counted,), free, allowed, self._ranked), free)
         self._searched.budget.spend(_COST)
         chosen = np.flatnonzero(packing.members[0])
         at: list[int] = np.repeat(chosen, packing.members[0][chosen]).tolist()
@@ -344,44 +325,36 @@ class CountingSearch:
         free += [nodes.allocatable(name) - nodes.requested(name) for name in resources[1:]]
         return np.stack(free)
 
-    def _item(
+    def _items(
         self,
-        members: MemberClass,
-        counted: CountedClass,
-        resources: Sequence[str],
+        counted: Sequence[CountedClass],
         free: IntArray,
         among: BoolArray,
-    ) -> Item:
-        """Return the class on the rows among these (bool[rows]) where one of it fits."""
-        item = self._item_of(members, counted, resources, free, among)
-        ranked, fills = self._ranked(members, counted.search, item.ranked)
-        return replace(item, ranked=ranked, fills=fills)
+        rank: Callable[[CountedClass, IntArray], tuple[IntArray, bool]],
+    ) -> list[Item]:
+        """Return the classes on the rows among these (bool[rows]) where one of each fits.
 
-    def _item_of(
-        self,
-        members: MemberClass,
-        counted: CountedClass,
-        resources: Sequence[str],
-        free: IntArray,
-        among: BoolArray,
-    ) -> Item:
-        """Return the class on the rows (bool[rows]) where one of it fits, not ranked by scores."""
-        requests = [1, *(counted.needs.get(name, 0) for name in resources[1:])]
-        needed = np.array(requests, np.int64)
-        listed = [i for i, name in enumerate(resources) if i == 0 or name in counted.needs]
-        enough = (free[listed] >= needed[listed, None]).all(axis=0)
-        fits = counted.eligible & among & enough
-        return Item(len(members.pods), needed, fits, np.flatnonzero(fits))
+        `rank` orders these rows, and says whether nodes are filled. It may pause.
+        """
+        resources, items = _resources(counted), list[Item]()
+        for each in counted:
+            needed = np.array([1, *(each.needs.get(name, 0) for name in resources[1:])], np.int64)
+            listed = [i for i, name in enumerate(resources) if i == 0 or name in each.needs]
+            enough = (free[listed] >= needed[listed, None]).all(axis=0)
+            fits = each.eligible & among & enough
+            ranked, fills = rank(each, np.flatnonzero(fits))
+            items.append(Item(len(each.members.pods), needed, fits, ranked, fills))
+            pause()
+        return items
 
-    def _ranked(
-        self, members: MemberClass, search: NodeSearch, rows: IntArray
-    ) -> tuple[IntArray, bool]:
+    def _ranked(self, counted: CountedClass, rows: IntArray) -> tuple[IntArray, bool]:
         """Return the rows that scores prefer, best first, and whether they prefer to fill a node.
 
         There are as many rows as the group can need. Ties are broken by the seed.
         """
         if len(rows) < 2:
             return rows, False
+        members, search = counted.members, counted.search
         total, most = scored(search, rows, members.extended).total, len(self._searched.members)
         if most < len(rows):
             least = np.partition(total, -most)[-most]

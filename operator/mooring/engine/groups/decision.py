@@ -260,8 +260,10 @@ def preempt_for_group(
     The members are not nominated to nodes that extenders have filtered out, as `answers` say. If an
     extender has a verb for preemption, there is none: it is called for single pods.
     """
-    if answers is not None and (name := _preempt_extender(members, pipeline)):
-        return Unschedulable(_PREEMPT_VERB.format(name))
+    if answers is not None:
+        for extender in chain.from_iterable(interested(pipeline, pod) for pod in members):
+            if extender.preempt_verb:
+                return Unschedulable(_PREEMPT_VERB.format(extender.name))
     waiting = without_node(members, cluster)
     needed = max(group.minimum - group.scheduled_pods_count, 1)
     searched = SearchedMembers(
@@ -275,12 +277,6 @@ def preempt_for_group(
     )
     answer = _run_post_filters(_GroupDryRun(group, searched), pipeline, now)
     return Unschedulable(_TOO_LONG) if searched.budget.spent else answer
-
-
-def _preempt_extender(members: Sequence[Pod], pipeline: Pipeline) -> str:
-    """Return the name of an extender that preempts for any of the members; "" without one."""
-    extenders = (extender for pod in members for extender in interested(pipeline, pod))
-    return next((extender.name for extender in extenders if extender.preempt_verb), "")
 
 
 def _run_post_filters(dry_run: "_GroupDryRun", pipeline: Pipeline, now: float) -> GroupPreemption:

@@ -8,17 +8,16 @@ Small groups get an exact search in the end. Everything here is arithmetic on co
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
-from mooring.engine.groups.backtracking import backtrack
 from mooring.engine.groups.budget import SearchBudget
 from mooring.pausing import pause
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
-__all__ = ["Item", "Order", "Packing", "pack"]
+__all__ = ["Item", "Moves", "Order", "Packing", "backtrack", "pack"]
 
 _MOST_TRIES: Final = 32
 """Orders and ways to choose nodes that are tried for one group in one domain."""
@@ -30,6 +29,49 @@ _MOST_EXACT_MEMBERS: Final = 16
 _MOST_EXACT_ROWS: Final = 32
 _MOST_STEPS: Final = 2_000
 """Members that the exact search puts on a node before it gives up; a step takes microseconds."""
+
+
+class Moves(Protocol):
+    """What `backtrack` does to members, which are numbered from 0 on."""
+
+    def candidates(self, member: int) -> Iterator[int]:
+        """Return the rows to try for the member, beside those before it on their rows."""
+        ...
+
+    def put(self, member: int, row: int) -> None:
+        """Put the member on the row."""
+        ...
+
+    def take_back(self) -> None:
+        """Take the last member that was put somewhere from its row."""
+        ...
+
+
+def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> bool:
+    """Return whether a row was found for every member; those that were found stay put.
+
+    It may pause after each member that is put on a row, which costs one step of each budget. Once
+    one of them is spent, nothing more is tried.
+    """
+    untried = [moves.candidates(0)]
+    """By member the rows that were not tried yet."""
+    while untried:
+        row = next(untried[-1], None)
+        if row is None:
+            untried.pop()
+            if untried:
+                moves.take_back()
+            continue
+        for budget in budgets:
+            budget.spend(1)
+        if any(budget.spent for budget in budgets):
+            return False
+        moves.put(len(untried) - 1, row)
+        if len(untried) == members:
+            return True
+        pause()
+        untried.append(moves.candidates(len(untried)))
+    return False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,20 +218,13 @@ def _capacity(item: Item, free: IntArray) -> IntArray:
 
 
 def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
-    """Return whether an item has too little space alone, or all request more than is free."""
-    return any(int(_capacity(item, free).sum()) < item.count for item in items) or _exceeds_total(
-        items, free
-    )
+    """Return whether an item has too little space alone, or all request more than is free.
 
-
-def _exceeds_total(items: Sequence[Item], free: IntArray) -> bool:
-    """Return whether all members request more than is free on the rows that any of them may use.
-
-    Items of which no member requests a resource do not count for it. For a single item, its
-    capacity says more.
+    That is on the rows that any of them may use. Items of which no member requests a resource do
+    not count for it.
     """
-    if len(items) == 1:
-        return False
+    if any(int(_capacity(item, free).sum()) < item.count for item in items):
+        return True
     for resource in range(free.shape[0]):
         asking = [item for item in items if item.requests[resource] > 0]
         if asking:

@@ -14,10 +14,9 @@ import numpy as np
 
 from mooring.engine.causes import cause_of
 from mooring.engine.filtering import NodeSearch
-from mooring.engine.groups.backtracking import backtrack
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.counting import CountingSearch, MemberClass
-from mooring.engine.groups.packing import Order
+from mooring.engine.groups.packing import Order, backtrack
 from mooring.engine.groups.search import Assignment, MembersTrial, Rows, SearchedMembers, scored
 from mooring.framework.diagnosis import Diagnosis
 from mooring.model.pod import Pod, Uid
@@ -145,7 +144,7 @@ class GroupSearch:
             members = self.counting.classes[index]
             counted = self.counting.counted(members) if len(members.pods) > 1 else None
             if counted is not None:
-                at = self.counting.rows_of_class(members, counted, allowed)
+                at = self.counting.rows_of_class(counted, allowed)
                 for pod, row in zip(members.pods, at, strict=False):
                     trial.add(pod, row)
                     pause()

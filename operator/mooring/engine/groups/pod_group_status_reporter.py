@@ -37,7 +37,7 @@ from mooring.model.pod_group import (
     GroupSource,
     PodGroup,
 )
-from mooring.model.wording import plural
+from mooring.model.wording import listed, plural
 from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
 from mooring.time_slices import TimeSlices
 
@@ -214,9 +214,8 @@ class PodGroupStatusReporter:
         if not reserved or (kept := reserved[0].reservation) is None:
             return ""
         names = dict.fromkeys(self._state.nodes.names[nominee.row] for nominee in reserved)
-        more = f" and {len(names) - _MOST_NODES} more" if len(names) > _MOST_NODES else ""
-        named = ", ".join(islice(names, _MOST_NODES))
-        return f"reserved for the group: {named}{more}, until {rfc3339(kept.until)}"
+        named = listed(names, _MOST_NODES)
+        return f"reserved for the group: {named}, until {rfc3339(kept.until)}"
 
     def report(self, namespace: str, name: str) -> list[dict[str, Any]]:
         """Return the groups of this name as documents; there may be one for each source."""

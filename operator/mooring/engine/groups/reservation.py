@@ -17,7 +17,7 @@ its nodes until then; a pod without a deadline may end at any moment, so it allo
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -34,7 +34,6 @@ from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import Reservation
-from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.pods import PlacedPod
@@ -49,13 +48,6 @@ _NOMINATED_SECONDS: Final = 300.0
 _PODS: Final = "pods"
 _SEARCHES: Final = 10
 """If nodes change all the time, so many searches are made in the time of a reservation."""
-
-
-class _NotFound(NamedTuple):
-    """A search for nodes that found none: when it was, and which nodes there were."""
-
-    at: float
-    topology_version: int
 
 
 class GroupReservation:
@@ -75,8 +67,8 @@ class GroupReservation:
         """Since when groups are known to have nominated members that wait for no victims."""
         self._ended: tuple[int, float] | None = None
         """The number of the group whose reservation ran out last, and when."""
-        self._not_found: dict[PodGroupState, _NotFound] = {}
-        """Groups for which no nodes were found."""
+        self._not_found: dict[PodGroupState, tuple[float, int]] = {}
+        """Groups for which no nodes were found, when, and which nodes there were."""
         self._backfill_until = -math.inf
 
     def holds(self, group: PodGroupState) -> bool:
@@ -116,7 +108,7 @@ class GroupReservation:
         pods = [member.pod for member in members]
         rows = self._rows(group, pods, pipeline, answers)
         if rows is None:
-            self._not_found[group] = _NotFound(now, self._cluster.nodes.topology_version)
+            self._not_found[group] = now, self._cluster.nodes.topology_version
             return
         self._not_found.pop(group, None)
         self._group, self._since, self._until = group, now, self._scheduler.now() + after
@@ -143,11 +135,11 @@ class GroupReservation:
 
     def _is_due(self, group: PodGroupState, after: float, now: float) -> bool:
         """Return whether nodes are searched for, after a search that found none."""
-        last = self._not_found.get(group)
-        if last is None:
+        if group not in self._not_found:
             return True
-        changed = last.topology_version != self._cluster.nodes.topology_version
-        return now - last.at >= (after / _SEARCHES if changed else after)
+        at, version = self._not_found[group]
+        changed = version != self._cluster.nodes.topology_version
+        return now - at >= (after / _SEARCHES if changed else after)
 
     def _busy_until(self, group: PodGroupState, reserved: Sequence[tuple[Pod, int]]) -> float:
         """Return the earliest time at which these pods of the group can all be on these rows.
@@ -296,12 +288,13 @@ class GroupReservation:
             placements = placements_of(group, pipeline, self._cluster)
         if isinstance(placements, Unschedulable):
             return None
-        removals = SearchBudget(_MOST_REMOVED)
+        removals, policy = SearchBudget(_MOST_REMOVED), pipeline.group_policy
+        percent = policy.reserved_nodes_percent if policy is not None else 0
+        most = max(self._cluster.node_count * percent // 100, 1)
         for placement in placements:
             # Where all rows of a placement are not enough, fewer of them are not looked at.
             if self._promising(search, group, placement.rows) is None:
                 continue
-            most = _most_nodes(pipeline, self._cluster)
             for rows in self._growing(placement.rows, needed, most):
                 found = self._placed(search, group, rows, removals)
                 if found is not None and found.complete:
@@ -371,12 +364,6 @@ class GroupReservation:
             yield ordered[:most]
             most *= 2
         yield ordered
-
-
-def _most_nodes(pipeline: Pipeline, cluster: ClusterView) -> int:
-    """Return how many nodes the profile lets a group have reserved."""
-    percent = pipeline.group_policy.reserved_nodes_percent if pipeline.group_policy else 0
-    return max(cluster.node_count * percent // 100, 1)
 
 
 def _of_daemon_set(pod: Pod) -> bool:

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, Final
 
 from mooring.model.pod_group import NODES_RESERVED, GroupSource
+from mooring.model.wording import listed
 from mooring.policy.status import LONGEST_MESSAGE
 from mooring.state.pod_groups import PodGroupState
 
@@ -102,8 +103,7 @@ def _phase(group: PodGroupState, running: int, finished: Finished) -> str:
 
 def gates_text(gates: Sequence[str]) -> str:
     """Return which scheduling gates hold a pod back, the first three by name."""
-    more = f" and {len(gates) - _MOST_GATES} more" if len(gates) > _MOST_GATES else ""
-    return f"scheduling gates: {', '.join(gates[:_MOST_GATES])}{more}"
+    return f"scheduling gates: {listed(gates, _MOST_GATES)}"
 
 
 def desired_status(

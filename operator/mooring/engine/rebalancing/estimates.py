@@ -16,7 +16,6 @@ from mooring.engine.rebalancing.movable import created_anew, left_to_others
 from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.scoring import ScoreTable, score
 from mooring.framework.card_plugin import AssignsInTrials
-from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import Normalize
 from mooring.framework.runtime import run_filter, run_score
 from mooring.model.pod import Pod
@@ -77,16 +76,14 @@ def estimates(trial: PlanTrial, pods: Sequence[Pod]) -> list[Estimate] | None:
         return []
     search = trial.what_if.search(anew, trial.pipeline)
     pre_filtered = search.pre_filter()
-    if not isinstance(pre_filtered, PreFiltered) or _has_devices(trial.pipeline, pre_filtered):
+    if not isinstance(pre_filtered, PreFiltered):
+        return None
+    # Devices are not counted on the columns of nodes.
+    assigning = (each for each in trial.pipeline.filters if isinstance(each, AssignsInTrials))
+    if any(map(pre_filtered.runs, assigning)):
         return None
     rows = np.array(sorted(by_row), np.int64)
     return _Rows(search, pre_filtered, rows).estimates(by_row)
-
-
-def _has_devices(pipeline: Pipeline, pre_filtered: PreFiltered) -> bool:
-    """Return whether the pods have devices, which are not counted on the columns of nodes."""
-    assigning = (p for p in pipeline.filters if isinstance(p, AssignsInTrials))
-    return any(pre_filtered.runs(plugin) for plugin in assigning)
 
 
 def _object_only(plugin: object) -> bool:

@@ -1,24 +1,38 @@
 """The goals Violations and Spread: pods that would be placed elsewhere today, one by one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+import numpy as np
+
 from mooring.engine.outcome import ScheduleResult
-from mooring.engine.rebalancing.alike import AlikePods
 from mooring.engine.rebalancing.estimates import Estimate, estimates
-from mooring.engine.rebalancing.movable import created_anew, left_to_others
+from mooring.engine.rebalancing.movable import created_anew, labels_anew, left_to_others, owner_of
 from mooring.engine.rebalancing.plan import Move, Step
 from mooring.engine.rebalancing.planning import NOWHERE_ELSE, Planning
 from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.framework.evaluations import AttemptTooLongError
 from mooring.framework.plugin_failures import PluginFailed
+from mooring.model.node import REGION, ZONE, Node
 from mooring.model.pod import Pod
 from mooring.pausing import pause
 from mooring.policy.rebalancing import Goal
+from mooring.state.cluster_view import ClusterView
 
-__all__ = ["VIOLATION_GAIN", "Candidate", "Compared", "compared", "find", "improve", "improvement"]
+__all__ = [
+    "VIOLATION_GAIN",
+    "AlikePods",
+    "Candidate",
+    "Compared",
+    "alike_pods",
+    "compared",
+    "find",
+    "improve",
+    "improvement",
+]
 
 VIOLATION_GAIN: Final = 1_000
 _FEW: Final = 3
@@ -28,6 +42,75 @@ _MOST_PLACES: Final = 16
 _CHECKS_PER_STEP: Final = 4
 """A filter of one node costs about a quarter of a decision."""
 _FAILED: Final = "is one that a plugin fails for"
+_MOST_TOGETHER: Final = 2_000
+"""Pods of a class that one plan looks at together."""
+
+_Labels = dict[tuple[int, str | None, str | None], Hashable]
+
+
+@dataclass(frozen=True, slots=True)
+class AlikePods:
+    """Pods that differ in nothing that decisions read, in a stable order.
+
+    `position` orders the classes. A class keeps it as long as the pod that is its first remains.
+    """
+
+    position: int
+    pods: tuple[Pod, ...]
+
+
+def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[AlikePods]:
+    """Return the pods on nodes that `takes` returns True for, by class, in the order of positions.
+
+    A pod with volumes or claims is alone, as these are its own; a large class is divided.
+    """
+    classes: dict[Hashable, tuple[list[int], list[Pod]]] = {}
+    labels: _Labels = {}
+    for pod in cluster.pod_columns.pods:
+        pause()
+        placed = cluster.pod(pod.uid) if pod is not None else None
+        if pod is None or placed is None or placed.pod is not pod:
+            continue  # a nominated pod has a slot too
+        node = cluster.node(placed.row)
+        if node is not None and takes(pod):
+            numbers, pods = classes.setdefault(_key(pod, node, labels), ([], []))
+            numbers.append(_number(pod.uid))
+            pods.append(pod)
+    found = list[AlikePods]()
+    for members in classes.values():
+        pause()
+        found += _in_order(*members)
+    order = np.argsort(np.array([each.position for each in found], np.int64), kind="stable")
+    return [found[index] for index in order.tolist()]
+
+
+def _in_order(numbers: list[int], pods: list[Pod]) -> list[AlikePods]:
+    """Return the pods of a class in the order of their numbers, in parts of a bounded size."""
+    if len(pods) == 1:
+        return [AlikePods(numbers[0], (pods[0],))]
+    order = np.argsort(np.array(numbers, np.int64), kind="stable").tolist()
+    return [
+        AlikePods(numbers[part[0]], tuple(pods[index] for index in part))
+        for start in range(0, len(order), _MOST_TOGETHER)
+        if (part := order[start : start + _MOST_TOGETHER])
+    ]
+
+
+def _key(pod: Pod, node: Node, labels: _Labels) -> Hashable:
+    """Return what pods have in common that are decided about alike."""
+    if pod.volumes or pod.spec.resource_claims or pod.extended_resource_claim is not None:
+        return pod.uid
+    # Most pods share their labels with others of their template and zone.
+    shared = id(pod.labels), node.labels.get(ZONE), node.labels.get(REGION)
+    known = labels.get(shared)
+    if known is None:
+        known = labels[shared] = frozenset(labels_anew(pod, node).items())
+    return pod.spec, owner_of(pod), known, pod.longest_run
+
+
+def _number(uid: str) -> int:
+    """Return a number of 63 bits that depends on the uid alone."""
+    return int.from_bytes(blake2b(uid.encode(), digest_size=8).digest()) >> 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +304,9 @@ def _spread(planning: Planning, found: list[Estimate]) -> list[Candidate]:
     errors: dict[tuple[int, ...], int] = {}
     candidates = list[Candidate]()
     for estimate in sorted(found, key=lambda each: (-each.gain, each.pods[0].uid)):
-        if estimate.gain < least and (estimate.exact or not _may_be_low(estimate)):
-            break
+        preferred = estimate.pods[0].spec.affinity.preferred
+        if estimate.gain < least and (estimate.exact or all(p.weight <= 0 for p in preferred)):
+            break  # pods may gain more than estimated if their nodes attract them
         if not estimate.exact and estimate.place not in errors and len(errors) < _MOST_PLACES:
             better = _compared(planning, estimate.pods[0])
             errors[estimate.place] = estimate.gain - (better.gain if better is not None else 0)
@@ -230,9 +314,3 @@ def _spread(planning: Planning, found: list[Estimate]) -> list[Candidate]:
         if gain >= least:
             candidates += [Candidate.of(pod, gain) for pod in estimate.pods]
     return candidates
-
-
-def _may_be_low(estimate: Estimate) -> bool:
-    """Return whether the pods may gain more than estimated, as their nodes attract them."""
-    affinity = estimate.pods[0].spec.affinity
-    return any(preferred.weight > 0 for preferred in affinity.preferred)

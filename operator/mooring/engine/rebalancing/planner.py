@@ -9,17 +9,24 @@ In the end all steps are made again, in their final order.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from mooring.engine.profiles import ActiveProfile, Profiles
-from mooring.engine.rebalancing.alike import AlikePods, alike_pods
-from mooring.engine.rebalancing.improving import Candidate, find, improve, improvement
+from mooring.engine.rebalancing.improving import (
+    VIOLATION_GAIN,
+    AlikePods,
+    Candidate,
+    alike_pods,
+    find,
+    improve,
+    improvement,
+)
 from mooring.engine.rebalancing.making_room import MakingRoom, why_not
 from mooring.engine.rebalancing.packing import pack
 from mooring.engine.rebalancing.plan import Move, Plan, Step, Why
-from mooring.engine.rebalancing.planning import Planning
+from mooring.engine.rebalancing.planning import NOWHERE_ELSE, Planning
 from mooring.engine.rebalancing.trial import PlanTrial
-from mooring.engine.rebalancing.whole_groups import move_groups
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.pod import Pod
@@ -27,6 +34,7 @@ from mooring.model.pod_group import GroupKey
 from mooring.pausing import pause
 from mooring.policy.rebalancing import Goal
 from mooring.state.cluster_view import ClusterView
+from mooring.state.pod_groups import PodGroupState
 
 __all__ = ["in_final_order", "make_plan", "takes_of"]
 
@@ -34,6 +42,8 @@ _NO_ROOM: Final = "does not fit, and no moves were found that make room for it"
 _NO_PODS: Final = "no running pod is of this profile"
 _PART_FOR_MOVES: Final = 3
 _ONE_BY_ONE: Final = frozenset((Goal.VIOLATIONS, Goal.SPREAD))
+_BUDGET: Final = "is in a group whose disruption budgets do not allow to evict all members"
+_NOT_WHOLE: Final = "is in a group of which not all members are on nodes"
 
 
 def takes_of(
@@ -109,7 +119,7 @@ def _find_steps(planning: Planning, classes: Sequence[AlikePods]) -> None:
     if Goal.MAKE_ROOM in goals:
         _make_room(planning)
     if Goal.VIOLATIONS in goals and planning.section.pods.groups == "Whole":
-        move_groups(planning)
+        _move_groups(planning)
     if not _ONE_BY_ONE.isdisjoint(goals):
         _improve(planning, classes)
     if Goal.PACK in goals:  # last, because pods that leave their nodes may fill empty ones
@@ -248,3 +258,72 @@ def _is_refused(planning: Planning, step: Step, move: Move) -> bool:
     if node is None or node.name != move.source:
         return True
     return trial.movable.refusal(move.pod, with_group=bool(step.group)) is not None
+
+
+def _move_groups(planning: Planning) -> None:
+    """Add a step for each group of which a member's node rejects it, if all members fit then."""
+    for key in sorted(group.key for group in planning.cluster.pod_groups):
+        group = planning.cluster.pod_groups.get(key)
+        if planning.done:
+            return
+        if group is None or not group.assigned:
+            continue
+        members = [placed.pod for placed in group.assigned.values()]
+        if not all(map(planning.takes, members)):
+            continue
+        violating = list[Pod]()
+        for pod in members:
+            planning.looked_at.add(pod.uid)
+            planning.budget.spend(1)
+            if planning.trial.violates(pod):
+                violating.append(pod)
+        if violating:
+            _move_group(planning, group, members, violating)
+
+
+def _move_group(
+    planning: Planning, group: PodGroupState, members: Sequence[Pod], violating: Sequence[Pod]
+) -> None:
+    if (why := _why_group_stays(planning, group, members)) is not None:
+        for pod in violating:
+            planning.refuse(pod, why)
+        return
+    if len(members) > planning.moves_left:
+        return
+    trial = planning.trial
+    mark, leaving = len(trial), trial.leaving(members)
+    anew = [trial.anew(move) for move in leaving]
+    for pod in members:
+        trial.remove(pod)
+    names, rows = planning.cluster.node_names, trial.group_decision(group, anew).rows
+    targets = {uid: names[row] for uid, row in rows.items()}
+    if len(targets) < len(members):
+        trial.back_to(mark)
+        for pod in violating:
+            planning.refuse(pod, NOWHERE_ELSE)
+        return
+    for pod in anew:
+        trial.add(pod, targets[pod.uid])
+    moves = tuple(replace(each, target=targets[each.pod.uid]) for each in leaving)
+    planning.accept(_group_step(group, moves, len(violating)))
+
+
+def _why_group_stays(
+    planning: Planning, group: PodGroupState, members: Sequence[Pod]
+) -> str | None:
+    """Return why the group may not be moved; None if it may."""
+    if group.unscheduled or group.assumed or group.terminating:
+        return _NOT_WHOLE
+    for pod in members:
+        if (why := planning.trial.movable.refusal(pod, with_group=True)) is not None:
+            return why
+    return _BUDGET if planning.cluster.evictions.exhausted_budget(members) else None
+
+
+def _group_step(group: PodGroupState, moves: tuple[Move, ...], violating: int) -> Step:
+    how_many = "the node of 1 member does" if violating == 1 else f"the nodes of {violating} do"
+    otherwise = f"{how_many} not pass the filters any more"
+    refs = tuple(PodRef.of(move.pod) for move in moves)
+    reason = TextAboutPods(f"group {group.key}: {otherwise}", refs, otherwise)
+    gain = VIOLATION_GAIN * violating
+    return Step(Goal.VIOLATIONS, moves, reason, gain, group=str(group.key))

@@ -23,11 +23,9 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import ActiveProfile
-from mooring.engine.rebalancing.former import take_ended
-from mooring.engine.rebalancing.limits import Rests, is_open
 from mooring.engine.rebalancing.movable import owner_of
 from mooring.engine.rebalancing.plan import Move, Plan, Step, Why, about
-from mooring.engine.rebalancing.record import Record, whole
+from mooring.engine.rebalancing.record import Record, Rests, is_open, take_ended, whole
 from mooring.engine.rebalancing.running_step import PassedOver, RunningStep, Stopped
 from mooring.engine.rebalancing.under_way import ExpectedReplacements, Result, UnderWay
 from mooring.engine.scheduler_state import SchedulerState
@@ -233,7 +231,7 @@ class ProfileRebalancing:
     async def _take(self, step: Step, begin_by: float) -> None:
         """Begin all moves of a step, the first one by that time, or pass the step over."""
         parts = self._parts
-        running = RunningStep(step, self.entry, self._section, parts.scheduler)
+        running = RunningStep(step, self.entry, self._section, parts.scheduler, parts.expected)
         self._steps.append(running)
         try:
             for moves in step.batches:
@@ -250,24 +248,23 @@ class ProfileRebalancing:
         Raises:
             Stopped: They cannot be carried out.
         """
-        parts, under_way = self._parts, self.record.under_way
+        parts, expected = self._parts, self._parts.expected
         self._check_size(running.step, moves)
         running.check_unchanged(moves)
         await self._until_allowed(moves)
         if parts.scheduler.clock() >= begin_by:
             raise Stopped("the cluster has changed since the plan was made: a new one follows")
-        begun = {
-            move.pod.uid: UnderWay(move, running.step, parts.scheduler.now()) for move in moves
-        }
-        under_way |= begun
+        now = parts.scheduler.now()
+        begun = [UnderWay(move, running.step, self._name, now) for move in moves]
+        expected.moves += begun
         try:
             await self._write_down()
-            while not await self._in_turn(partial(self._begins, running, [*begun.values()])):
+            while not await self._in_turn(partial(self._begins, running, begun)):
                 await parts.sleep(LOOK_SECONDS)
         finally:
-            for uid, each in begun.items():
+            for each in begun:
                 if each.place is None:
-                    del under_way[uid]
+                    expected.moves.remove(each)
 
     def _check_size(self, step: Step, moves: Sequence[Move]) -> None:
         """Raise PassedOver if no more time would make the limits allow so many moves at once."""
@@ -325,7 +322,7 @@ class ProfileRebalancing:
     @property
     def _is_under_way(self) -> bool:
         """Whether moves of this plan have begun and not ended."""
-        return any(running.is_under_way for running in self._steps)
+        return any(running.under_way for running in self._steps)
 
     async def _write_down(self) -> None:
         """Write into the status what is about to be done, for the leader that may come next."""
@@ -358,8 +355,8 @@ class ProfileRebalancing:
             running.hold_room()
             for each in begun:
                 parts.expected.keep(each)
-                running.begun.append(each)
-                _in_task(parts.scheduler.turn.between(self._move, each), parts.moves)
+                running.begun += 1
+                _in_task(parts.scheduler.turn.between(self._move, each, running), parts.moves)
         return why is None
 
     async def _in_turn(self, call: Callable[[], _T]) -> _T:
@@ -377,20 +374,14 @@ class ProfileRebalancing:
             raise Stopped("it is outside of the windows for moves")
 
     def _settled(self) -> bool:
-        """Note which moves have ended, and end the steps that are over; return whether all are.
+        """End the steps that are over; return whether all are.
 
         Pods get the room that was made for them. The step waits for the pods that made it to leave
         their nodes, but not without an end.
         """
         now = self._parts.scheduler.clock()
         for running in tuple(self._steps):
-            for each in running.begun:
-                warns = each.result in _WARNED
-                if each.result is not None and not each.evicted:
-                    running.why = running.why or PassedOver(each.why, warns=warns)
-                elif each.result not in (None, Result.MOVED):
-                    self._stopped = self._stopped or Stopped(each.why, warns=warns)
-            if not running.is_over or running.is_under_way:
+            if not running.is_over or running.under_way:
                 running.until = now + self._limits.replacement_seconds
             elif running.why is not None or now >= running.until or running.is_left:
                 self._end(running)
@@ -402,14 +393,14 @@ class ProfileRebalancing:
         missed: Why | None = None
         if running.begun:
             missed = running.unreached() if self._is_in_force() else _CHANGED
-        running.give_room(to_pods=bool(running.begun) and missed is None)
+        running.give_room(to_pods=running.begun > 0 and missed is None)
         why = running.why or (Stopped(missed) if missed is not None else None)
         self._passed_over = self._passed_over or why
 
     def _is_in_force(self) -> bool:
         return self._parts.scheduler.profiles.in_force.get(self._name) is self.entry
 
-    async def _move(self, under_way: UnderWay) -> None:
+    async def _move(self, under_way: UnderWay, running: RunningStep) -> None:
         """Evict the pod, wait until its replacement is ready, and note how the move has ended."""
         parts, record, pod = self._parts, self.record, under_way.move.pod
         try:
@@ -421,7 +412,11 @@ class ProfileRebalancing:
             under_way.end(Result.FAILED, text_of(error))
         finally:
             parts.expected.forget(under_way)
-            record.under_way.pop(pod.uid, None)
+        warns = under_way.result in _WARNED
+        if not under_way.evicted:
+            running.why = running.why or PassedOver(under_way.why, warns=warns)
+        elif under_way.result is not Result.MOVED:
+            self._stopped = self._stopped or Stopped(under_way.why, warns=warns)
         parts.metrics.rebalanced(self._name, str(under_way.result))
         if under_way.evicted:
             record.note(under_way)

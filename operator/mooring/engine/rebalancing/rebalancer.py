@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NoReturn
 
-from mooring.engine.rebalancing.limits import Evictions
 from mooring.engine.rebalancing.profile_rebalancing import LOOK_SECONDS, Parts, ProfileRebalancing
-from mooring.engine.rebalancing.record import Record
+from mooring.engine.rebalancing.record import Evictions, Record
 from mooring.engine.rebalancing.report import RebalancingReport
 from mooring.kube.status_writer import ProfileSectionWriter
 
@@ -52,10 +51,8 @@ class Rebalancer:
 
     def _forget_moves(self) -> None:
         """Forget moves whose tasks were cancelled before their first step, and ended nothing."""
-        for record in self._records.values():
-            while record.under_way:
-                _, under_way = record.under_way.popitem()
-                self._parts.expected.forget(under_way)
+        for under_way in tuple(self._parts.expected.moves):
+            self._parts.expected.forget(under_way)
 
     async def finish(self, seconds: float) -> None:
         """Wait until evictions that were sent are answered; cancel them after `seconds`."""
@@ -67,7 +64,7 @@ class Rebalancer:
     def profile_found(self, name: str, uid: str, status: Mapping[str, Any]) -> None:
         """Note a profile and its status, before it is put in force."""
         if name not in self._records:
-            self._records[name] = self._new_record()
+            self._records[name] = self._new_record(name)
             self._records[name].found = status.get("rebalancing")
         self._records[name].uid = uid
 
@@ -82,12 +79,9 @@ class Rebalancer:
         plans = {name: work.record.plan for name, (work, _) in self._works.items()}
         return {name: plan.moves for name, plan in plans.items() if plan is not None}
 
-    def _new_record(self) -> Record:
-        return Record(
-            self._parts.scheduler.now,
-            self._parts.scheduler.clock,
-            Evictions(self._parts.scheduler.clock),
-        )
+    def _new_record(self, name: str) -> Record:
+        scheduler, expected = self._parts.scheduler, self._parts.expected
+        return Record(name, expected, scheduler.now, scheduler.clock, Evictions(scheduler.clock))
 
     async def _follow_profiles(self) -> NoReturn:
         """Plan for the profiles as they are in force, and for no others."""
@@ -101,12 +95,12 @@ class Rebalancer:
             if in_force.get(name) is not work.entry:
                 task.cancel()
                 del self._works[name]
-                for under_way in work.record.under_way.values():
+                for under_way in work.record.under_way:
                     self._parts.expected.give_back(under_way)  # its replacement is still awaited
         for name, entry in in_force.items():
             section = entry.profile.spec.rebalancing
             if section is not None and name not in self._works:
-                record = self._records.setdefault(name, self._new_record())
+                record = self._records.setdefault(name, self._new_record(name))
                 write = partial(self._statuses.write, name)
                 work = ProfileRebalancing(entry, section, record, self._parts, write)
                 steps = self._parts.scheduler.turn.between(work.run)

@@ -1,12 +1,11 @@
 """What the rebalancing of one profile has planned and done, as documents and as its status."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from mooring.engine.rebalancing.former import FormerMove
-from mooring.engine.rebalancing.limits import HOUR, Evictions, Rests
+from mooring.engine.rebalancing.movable import owner_of
 from mooring.engine.rebalancing.plan import Plan, Why
 from mooring.engine.rebalancing.report import (
     MovedPod,
@@ -16,15 +15,16 @@ from mooring.engine.rebalancing.report import (
     plan_report,
     planned_step,
 )
-from mooring.engine.rebalancing.under_way import Result, UnderWay
+from mooring.engine.rebalancing.under_way import ExpectedReplacements, Result, UnderWay
 from mooring.framework.decision import TextAboutPods
 from mooring.kube.timestamps import rfc3339
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.fields import timestamp
-from mooring.model.pod import Uid
+from mooring.model.pod import Pod, Uid
+from mooring.pausing import pause
 from mooring.policy.profile import SchedulingProfile
 from mooring.policy.reading import read
-from mooring.policy.rebalancing import Rebalancing
+from mooring.policy.rebalancing import Rebalancing, Window
 from mooring.policy.status import (
     MoveBegun,
     MoveEnded,
@@ -32,8 +32,9 @@ from mooring.policy.status import (
     RebalancingStatus,
     RefusedMoves,
 )
+from mooring.state.cluster import ClusterState
 
-__all__ = ["Record", "whole"]
+__all__ = ["HOUR", "Evictions", "FormerMove", "Record", "Rests", "is_open", "take_ended", "whole"]
 
 _MOST_PLANNED: Final = 10
 _MOST_REFUSED: Final = 20
@@ -41,6 +42,142 @@ _MOST_LAST: Final = 50
 _MOST_UNDER_WAY: Final = 100
 _LONGEST_TEXT: Final = 512
 _LONGEST_MESSAGE: Final = 1024
+_SKEW: Final = 5.0
+"""By how much the clocks of a former leader and the API server may differ, in seconds.
+
+If they differ by more, its moves end when their time is over. A larger number would take pods that
+were new before a move for its replacement.
+"""
+HOUR: Final = 3600.0
+_DAY: Final = 24 * HOUR
+_FIRST_DAY: Final = 3
+"""The epoch began on a Thursday."""
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MOST_TIMES: Final = 100_000
+_REST_BYTES: Final = 4 * 2**20
+_BYTES_PER_REST: Final = 256
+
+
+def is_open(windows: Sequence[Window], now: float) -> bool:
+    """Return whether pods may be moved now, in seconds since the epoch; always without windows."""
+    return not windows or any(_is_open(window, now) for window in windows)
+
+
+def _is_open(window: Window, now: float) -> bool:
+    start, end = _seconds(window.start), _seconds(window.end)
+    lasts = (end - start) % _DAY or _DAY
+    since_start = (now - start) % _DAY
+    began_on = _DAYS[(int((now - since_start) // _DAY) + _FIRST_DAY) % len(_DAYS)]
+    return since_start < lasts and (not window.days or began_on in window.days)
+
+
+def _seconds(time_of_day: str) -> float:
+    """Return the seconds from midnight to a time such as 22:00."""
+    hours, _, minutes = time_of_day.partition(":")
+    return int(hours) * HOUR + int(minutes) * 60.0
+
+
+class Evictions:
+    """The evictions of a profile within the last hour of the clock, in seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._times: deque[float] = deque(maxlen=_MOST_TIMES)
+
+    def note(self, count: int = 1, *, seconds_ago: float = 0.0) -> None:
+        """Note so many evictions; a former leader's were before those that are noted already."""
+        at = self._clock() - seconds_ago
+        if seconds_ago:
+            self._times.extendleft([at] * min(count, _MOST_TIMES))
+        else:
+            self._times.extend([at] * count)
+
+    def __len__(self) -> int:
+        while self._times and self._times[0] <= self._clock() - HOUR:
+            self._times.popleft()
+        return len(self._times)
+
+
+class Rests:
+    """Until when pods and the pods of controllers are left alone, by their uids."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until: BoundedCache[str, tuple[str, float]] = BoundedCache(
+            _REST_BYTES, lambda _uid, _until: _BYTES_PER_REST
+        )
+
+    def rest(self, uid: str, seconds: float) -> None:
+        """Leave the pod or the pods of the controller alone for so long, from now on."""
+        if seconds > 0:
+            self._until.put(uid, (uid, self._clock() + seconds))
+
+    def resting(self) -> frozenset[str]:
+        """Return the uids of those that are left alone now."""
+        now, found = self._clock(), self._until.values()
+        for uid, until in found:
+            if until <= now:
+                self._until.pop(uid)
+        return frozenset(uid for uid, until in found if until > now)
+
+
+@dataclass(frozen=True, slots=True)
+class FormerMove:
+    """A move that a former leader began, as the status shows it, and until when it is awaited.
+
+    `began` is in seconds since the epoch, `until` by the monotonic clock.
+    """
+
+    shown: MoveBegun
+    began: float
+    until: float
+
+    @property
+    def owner(self) -> str:
+        """The uid of the pod's controller."""
+        return self.shown.owner
+
+    def may_end_with(self, pod: Pod) -> bool:
+        """Return whether this pod may be the replacement.
+
+        A pod of another namespace names a controller that is not its own.
+        """
+        owner, shown = pod.owner, self.shown
+        if owner is None or owner.uid != shown.owner:
+            return False
+        if pod.namespace != shown.pod.partition("/")[0]:
+            return False
+        is_named = owner.kind != "StatefulSet" or pod.key == shown.pod
+        return is_named and pod.uid != shown.uid and pod.created >= self.began - _SKEW
+
+
+def take_ended(
+    moves: list[FormerMove], known: set[str], state: ClusterState, now: float
+) -> list[str]:
+    """Take those of the moves away that have ended or whose time is over; return what rests.
+
+    A move has ended when a ready pod exists that its controller has created since it began, one for
+    each move: that is its replacement, whose uid is returned. If its time is over before, it is the
+    uid of the controller. No pod in `known` is a replacement; those that are found get there.
+    """
+    owners = {each.owner for each in moves}
+    ready, found = list[Pod](), list[str]()
+    for placed in state.pods:
+        pause()
+        pod = placed.pod
+        is_ready = pod.ready and not placed.assumed and not pod.terminating
+        if is_ready and owner_of(pod) in owners:
+            ready.append(pod)
+    for former in tuple(moves):
+        new = (p.uid for p in ready if p.uid not in known and former.may_end_with(p))
+        evicted = state.pods.get(Uid(former.shown.uid))
+        if evicted is not None and not evicted.pod.terminating:
+            moves.remove(former)  # it was not evicted
+        elif (rests := next(new, former.owner)) != former.owner or now >= former.until:
+            moves.remove(former)
+            known.add(rests)
+            found.append(rests)
+    return found
 
 
 @dataclass(slots=True, eq=False)
@@ -48,15 +185,17 @@ class Record:
     """What one profile's rebalancing has planned and done; it outlives versions of the profile.
 
     Attributes:
+        name: The name of the profile.
         uid: The uid of the profile's object.
         message: What is going on, or why the last plan was not carried out to its end.
         done: Moves that ended with a ready replacement on its node.
         evictions: Those of the last hour.
-        under_way: The moves that have begun, by the uid of the pod that leaves.
         former: Moves that a former leader began and that may not have ended.
         plan: The last plan; it is a cache of one, so that its bytes are counted.
     """
 
+    name: str
+    expected: ExpectedReplacements
     now: Callable[[], float]
     clock: Callable[[], float]
     evictions: Evictions
@@ -65,7 +204,6 @@ class Record:
     done: int = 0
     position: int = 0
     """Where the last plan has ended, so that the next one goes on there."""
-    under_way: dict[Uid, UnderWay] = field(default_factory=dict)
     former: list[FormerMove] = field(default_factory=list)
     found: object = None
     """What the status said when the profile came, until that is taken over."""
@@ -80,6 +218,11 @@ class Record:
         return self._plan.get("plan")
 
     @property
+    def under_way(self) -> list[UnderWay]:
+        """The moves of the profile that have begun and not ended."""
+        return [each for each in self.expected.moves if each.profile == self.name]
+
+    @property
     def in_flight(self) -> int:
         """How many pods are about to be evicted or have replacements that are awaited."""
         return len(self.under_way) + len(self.former)
@@ -87,11 +230,11 @@ class Record:
     @property
     def used_of_hour(self) -> int:
         """How many pods were evicted within an hour or are about to be."""
-        return len(self.evictions) + sum(not each.evicted for each in self.under_way.values())
+        return len(self.evictions) + sum(not each.evicted for each in self.under_way)
 
     def in_flight_of(self, owner: str) -> int:
         """Return the same as `in_flight` of the pods of the controller of this uid."""
-        begun = sum(each.owner == owner for each in self.under_way.values())
+        begun = sum(each.owner == owner for each in self.under_way)
         return begun + sum(each.owner == owner for each in self.former)
 
     def publish(self, profile: str, section: Rebalancing, plan: Plan) -> None:
@@ -143,7 +286,7 @@ class Record:
     def status(self) -> dict[str, Any]:
         """Return what the profile's status says of it."""
         plan = self.plan
-        begun = [_begun(each) for each in self.under_way.values()]
+        begun = [_begun(each) for each in self.under_way]
         begun += [each.shown for each in self.former]
         steps, refused = (plan.steps, plan.refused) if plan is not None else ((), ())
         moves = [_planned(step, move) for step in steps for move in step.moves]
@@ -173,7 +316,7 @@ class Record:
             message=self.message,
             done=self.done,
             evicted_in_last_hour=len(self.evictions),
-            under_way=tuple(planned_step(each.step, each.move) for each in self.under_way.values()),
+            under_way=tuple(planned_step(each.step, each.move) for each in self.under_way),
             plan=self.plan,
         )
 

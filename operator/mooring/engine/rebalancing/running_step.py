@@ -6,14 +6,15 @@ looked at again before each move, in trials on the state of now.
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.outcome import ScheduleResult
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.plan import Move, Step, Why, about
 from mooring.engine.rebalancing.trial import PlanTrial
-from mooring.engine.rebalancing.under_way import UnderWay, place_uid
+from mooring.engine.rebalancing.under_way import ExpectedReplacements, UnderWay, place_uid
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.evaluations import AttemptTooLongError
@@ -49,7 +50,7 @@ class RunningStep:
     wait: a nomination of their own would end with their next attempt, which finds no room yet.
 
     Attributes:
-        begun: Its moves that have begun.
+        begun: How many of its moves have begun.
         is_over: Whether no more of them begin.
         until: How long it may wait then for its pods to leave their nodes.
         why: Why it was passed over.
@@ -59,15 +60,17 @@ class RunningStep:
     entry: ActiveProfile
     section: Rebalancing
     scheduler: SchedulerState
-    begun: list[UnderWay] = field(default_factory=list)
+    expected: ExpectedReplacements
+    begun: int = 0
     is_over: bool = False
     until: float = math.inf
     why: Stopped | None = None
 
     @property
-    def is_under_way(self) -> bool:
-        """Whether moves of it have begun and not ended."""
-        return any(each.result is None for each in self.begun)
+    def under_way(self) -> list[UnderWay]:
+        """Its moves that have begun and not ended."""
+        moves = self.expected.moves
+        return [each for each in moves if each.step is self.step and each.place and not each.result]
 
     @property
     def is_left(self) -> bool:
@@ -134,9 +137,8 @@ class RunningStep:
 
         None is kept on a node to which a pod of the step is yet to come.
         """
-        to_come = list(self.step.moves[len(self.begun) :])
-        to_come += (each.move for each in self.begun if each.result is None)
-        targets = {move.target for move in to_come}
+        to_come = self.step.moves[self.begun :], (each.move for each in self.under_way)
+        targets = {move.target for move in chain.from_iterable(to_come)}
         for pod, node in self._waiting():
             if node not in targets:
                 self.scheduler.state.nominate(replace(pod, uid=place_uid(pod.uid)), node)
@@ -189,14 +191,13 @@ class RunningStep:
         if (why := self._why_no_gain(trial)) is not None:
             return why
         with trial.undone():
-            for each in self.begun:
-                if each.result is None:
-                    _end(trial, each)
+            for each in self.under_way:
+                _end(trial, each)
             if step.fits or step.emptied:
                 with trial.undone():
                     if self._why_missed(trial) is None:
                         return "what it is for is reached without it"
-            following = step.moves[len(self.begun) + len(moves) :]
+            following = step.moves[self.begun + len(moves) :]
             for batch in (moves, *((move,) for move in following)):
                 if (why := trial.why_impossible(batch)) is not None:
                     return why

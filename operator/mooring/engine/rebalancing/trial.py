@@ -5,7 +5,7 @@ profile decides in it as it does today, with two differences: it preempts nobody
 all nodes, because a place is chosen once and kept.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -250,11 +250,6 @@ class PlanTrial:
             return self.what_if.decide_group(group, members, self.pipeline, self.budget)
         except PluginFailed as error:
             return GroupDecision({}, message=str(error))
-
-    def decided_group(self, group: PodGroupState, members: Sequence[Pod]) -> Mapping[Uid, str]:
-        """Return the node of each member that gets one."""
-        names = self.cluster.node_names
-        return {uid: names[row] for uid, row in self.group_decision(group, members).rows.items()}
 
     def free_shares(self, rows: IntArray) -> np.typing.NDArray[np.float64]:
         """Return by row the sum of the shares of cpu and memory that are free on the node."""

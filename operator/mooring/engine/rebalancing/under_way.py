@@ -57,6 +57,7 @@ class UnderWay:
     Attributes:
         move: The pod that leaves, and the node for which its replacement is meant.
         step: The step that the move is of.
+        profile: The name of the profile that plans it.
         began: When it began, in seconds since the epoch.
         place: What is nominated to the node until the replacement comes; None until the pod is
             about to be evicted.
@@ -70,6 +71,7 @@ class UnderWay:
 
     move: Move
     step: Step
+    profile: str
     began: float
     place: Pod | None = None
     others: frozenset[Uid] = frozenset()
@@ -123,17 +125,18 @@ def place_of(uid: Uid) -> bool:
 
 
 class ExpectedReplacements:
-    """Recognizes replacements as they come, and gives each the place that is kept for it."""
+    """Recognizes replacements as they come, and gives each the place that is kept for it.
+
+    Attributes:
+        moves: The moves of all profiles that have begun and not ended.
+    """
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._under_way: list[UnderWay] = []
-
-    def __len__(self) -> int:
-        return len(self._under_way)
+        self.moves: list[UnderWay] = []
 
     def keep(self, under_way: UnderWay) -> None:
-        """Keep the place on the target of the move, and expect the replacement from now on.
+        """Keep the place on the target of one of the moves; its replacement is expected then.
 
         The place has the pod as its controller makes it again.
         """
@@ -146,14 +149,12 @@ class ExpectedReplacements:
         )
         new = created_anew(move.pod, node)
         under_way.place = replace(new, uid=place_uid(new.uid), ready=False)
-        self._under_way.append(under_way)
         state.nominate(under_way.place, move.target)
 
     def forget(self, under_way: UnderWay) -> None:
-        """Expect the replacement no more, and give back what is still kept for it."""
+        """Note that one of the moves has ended, and give back what is still kept for it."""
         self.give_back(under_way)
-        if under_way in self._under_way:
-            self._under_way.remove(under_way)
+        self.moves.remove(under_way)
 
     def give_back(self, under_way: UnderWay) -> None:
         """Keep no place any more; the replacement is still expected."""
@@ -176,7 +177,7 @@ class ExpectedReplacements:
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
         """Note replacements that are shown on a node before they were shown without one."""
-        if not self._under_way:
+        if not self.moves:
             return
         for event in events:
             pod = event.after
@@ -191,7 +192,7 @@ class ExpectedReplacements:
     def _match(self, pod: Pod) -> UnderWay | None:
         """Return what is expected of this pod's controller; None if the pod is none of that."""
         owner = owner_of(pod)
-        awaited = [each for each in self._under_way if owner and each.owner == owner]
+        awaited = [each for each in self.moves if each.place and owner and each.owner == owner]
         if any(e.replacement is not None and e.replacement.uid == pod.uid for e in awaited):
             return None
         for expected in awaited:
