@@ -65,16 +65,10 @@ class BadFileError(Exception):
 def cases(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the cases of a file, one by one; raise BadFileError if it cannot be read."""
     try:
-        yield from map(orjson.loads, lines(path))
+        with lzma.open(path) as recorded:
+            yield from map(orjson.loads, recorded)
     except orjson.JSONDecodeError as error:
         raise BadFileError(f"{path}: is not one JSON case a line: {error}") from error
-
-
-def lines(path: Path) -> Iterator[bytes]:
-    """Yield the cases of a file as JSON, a line each; raise BadFileError if it cannot be read."""
-    try:
-        with lzma.open(path) as recorded:
-            yield from recorded
     except (OSError, EOFError, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or error
         raise BadFileError(f"{path}: cannot be read: {reason}") from error

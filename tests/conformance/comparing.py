@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
+import orjson
 import yaml
 from click.testing import CliRunner
 
@@ -27,7 +29,7 @@ from mooring.plugins.dynamic_resources.plugin import DynamicResources
 from mooring.policy.args import DynamicResourcesArgs
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import Manifest
-from mooring.simulate.profiles import load_profiles
+from mooring.simulate.profiles import LoadedProfile, load_profiles
 from mooring.simulate.simulation import simulate
 from mooring.testing.fakes import FakeApi, handle
 
@@ -77,10 +79,16 @@ def _inputs(
     }
     kubernetes = rules_of_server(case["kubernetes"]).version
     documents = _converted(configuration, kubernetes) if converted else [configuration]
-    manifests = [Manifest("the profile", document) for document in documents]
-    profiles = load_profiles(manifests, REGISTRY)
+    profiles = _loaded(orjson.dumps(documents))
     called = bool(extenders)
     return inputs_of(objects, REGISTRY, profiles, keep_raw=called, kubernetes=kubernetes)
+
+
+@lru_cache(maxsize=16)
+def _loaded(documents: bytes) -> list[LoadedProfile]:
+    """Return the profiles that a list of documents in JSON defines; most cases have the same."""
+    manifests = [Manifest("the profile", document) for document in orjson.loads(documents)]
+    return load_profiles(manifests, REGISTRY)
 
 
 def claims_written_otherwise(case: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -9,14 +9,13 @@ Where there is a node with a condition False, the condition is an earlier pod's 
 binding failed late.
 """
 
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
 import pytest
 
-from conformance.check import lines
+from conformance.check import cases
 from conformance.comparing import claims_written_otherwise, decided, differences
 from conformance.scenes.suites import SUITES, suites_of
 
@@ -24,71 +23,44 @@ DATA: Final = Path(__file__).parent / "data"
 VERSIONS: Final = ("1.36", "1.37")
 
 
-@cache
-def corpus() -> dict[tuple[str, str], list[bytes]]:
-    """Return the cases, a line of JSON each, by version of Kubernetes and suite.
-
-    Each process of a run collects all of them, and decides a part: what it decides it parses.
-    """
-    return {
-        (path.parent.name, path.name.removesuffix(".jsonl.xz")): list(lines(path))
-        for path in sorted(DATA.glob("*/*"))
-    }
-
-
-def cases_of(*suites: str) -> list[Any]:
-    """Return a parameter for each case of these suites, whatever the version."""
+def recorded(*suites: str) -> list[Any]:
+    """Return a parameter for each file of these suites, whatever the version."""
     return [
-        pytest.param(line, id=f"{version}-{suite}-{index}")
-        for (version, suite), recorded in corpus().items()
-        for index, line in enumerate(recorded)
-        if suite in suites
+        pytest.param(path, id=f"{path.parent.name}-{suite}")
+        for suite in suites
+        for path in sorted(DATA.glob(f"*/{suite}.jsonl.xz"))
     ]
 
 
-@pytest.fixture
-def case(line: bytes) -> dict[str, Any]:
-    """Return the case that the line holds."""
-    parsed: dict[str, Any] = orjson.loads(line)
-    return parsed
+def differing(path: Path, *, converted: bool = False) -> Iterator[tuple[str, list[str]]]:
+    """Yield the id of each case that Mooring decides otherwise, with what differs."""
+    for case in cases(path):
+        if found := differences(case, decided(case, converted=converted)):
+            yield case["id"], found
 
 
-@pytest.mark.parametrize("line", cases_of(*SUITES))
-def test_the_decision_is_that_of_kube_scheduler(case: dict[str, Any]) -> None:
-    assert differences(case, decided(case)) == []
+@pytest.mark.parametrize("path", recorded(*SUITES))
+def test_the_decisions_are_those_of_kube_scheduler(path: Path) -> None:
+    assert dict(differing(path)) == {}
 
 
-@pytest.mark.parametrize("line", cases_of("profiles", "extenders"))
-def test_the_decision_by_what_convert_prints_is_that_of_kube_scheduler(
-    case: dict[str, Any],
-) -> None:
-    assert differences(case, decided(case, converted=True)) == []
+@pytest.mark.parametrize("path", recorded("profiles", "extenders"))
+def test_the_decisions_by_what_convert_prints_are_those_of_kube_scheduler(path: Path) -> None:
+    assert dict(differing(path, converted=True)) == {}
 
 
-@pytest.mark.parametrize("line", cases_of("dra", "claims"))
-def test_the_claims_of_a_placed_pod_are_written_as_kube_scheduler_writes_them(
-    case: dict[str, Any],
-) -> None:
-    assert not any(claims_written_otherwise(case).values())
-
-
-@pytest.mark.parametrize("suite", ["dra", "claims"])
-@pytest.mark.parametrize("version", VERSIONS)
-def test_many_recorded_pods_get_devices(version: str, suite: str) -> None:
-    found = [claims_written_otherwise(orjson.loads(line)) for line in corpus()[version, suite]]
-    assert sum(map(len, found)) >= 10
+@pytest.mark.parametrize("path", recorded("dra", "claims"))
+def test_the_claims_of_placed_pods_are_written_as_kube_scheduler_writes_them(path: Path) -> None:
+    compared = {case["id"]: claims_written_otherwise(case) for case in cases(path)}
+    assert sum(map(len, compared.values())) >= 10
+    assert {id_: found for id_, found in compared.items() if any(found.values())} == {}
 
 
 def test_every_suite_is_there_in_every_version_and_none_is_empty() -> None:
     expected = {(version, suite) for version in VERSIONS for suite in suites_of(version)}
-    assert set(corpus()) == expected
-    assert all(len(recorded) >= 50 for recorded in corpus().values())
-
-
-def test_every_case_is_recorded_from_the_version_that_its_folder_names() -> None:
-    found = {
-        (version, orjson.loads(line)["kubernetes"])
-        for (version, _), recorded in corpus().items()
-        for line in recorded
-    }
-    assert all(kubernetes.startswith(f"v{version}.") for version, kubernetes in found)
+    paths = [*DATA.glob("*/*")]
+    assert {(p.parent.name, p.name.removesuffix(".jsonl.xz")) for p in paths} == expected
+    for path in paths:
+        versions = [case["kubernetes"] for case in cases(path)]
+        assert len(versions) >= 50
+        assert all(version.startswith(f"v{path.parent.name}.") for version in versions)
