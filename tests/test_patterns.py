@@ -120,7 +120,7 @@ def _uses() -> tuple[Use, ...]:
 def _grows(counted: Backtracking, method: str, parts: tuple[str, str, str], times: int) -> bool:
     """Return whether the steps grow faster than the text."""
     begin, part, end = parts
-    counted.steps, counted.most = 0, 10**6
+    counted.steps, counted.most = 0, 10**5
     try:
         counted.ends(method, begin + part * times + end)
         counted.steps, counted.most = 0, int(counted.steps * MOST_GROWTH) + 100

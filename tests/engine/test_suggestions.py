@@ -231,7 +231,7 @@ def test_nothing_is_suggested_without_nodes() -> None:
 
 
 @pytest.mark.deep
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(strategies.scenarios())
 def test_every_suggestion_is_true(scenario: Scenario) -> None:
     deciding = Deciding(*scenario.nodes, *scenario.others)

@@ -181,4 +181,4 @@ def allocation(*devices: str) -> Allocation:
 
 
 TestClaims = Claims.TestCase
-TestClaims.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestClaims.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)

@@ -436,6 +436,6 @@ class TurnsMachine(QueueMachine):
 
 
 TestQueue = QueueMachine.TestCase
-TestQueue.settings = settings(max_examples=250, stateful_step_count=50, deadline=None)
+TestQueue.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
 TestTurns = TurnsMachine.TestCase
-TestTurns.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestTurns.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)

@@ -516,5 +516,5 @@ def _curable(built_with: Any) -> list[Any]:
     ]
 
 
-Refusals.TestCase.settings = settings(deadline=None, max_examples=100, stateful_step_count=25)
+Refusals.TestCase.settings = settings(deadline=None, max_examples=60, stateful_step_count=25)
 TestCures = Refusals.TestCase

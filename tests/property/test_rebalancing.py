@@ -163,7 +163,7 @@ def schedule_those_that_wait(replanning: Replanning) -> None:
 
 
 @given(clusters())
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_a_plan_after_the_plan_is_empty(replanning: Replanning) -> None:
     schedule_those_that_wait(replanning)
     plan = replanning.plan()

@@ -271,4 +271,4 @@ def terms_of(pod: Pod, role: Role) -> list[tuple[int, AffinityTerm]]:
 
 
 TestCountedCluster = CountedCluster.TestCase
-TestCountedCluster.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestCountedCluster.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)

@@ -48,6 +48,8 @@ def test_a_page_that_the_front_page_does_not_name_is_listed_last(tmp_path: Path)
 def test_a_broken_link_is_an_error(tmp_path: Path) -> None:
     copy = tmp_path / "root"
     stage(ROOT, copy)
+    for page in (copy / "docs").rglob("*.md"):
+        page.write_text("# A page\n")
     (copy / "docs" / "quickstart.md").write_text("# Quickstart\n\n[gone](nowhere.md)\n")
     done = built(copy, tmp_path / "site")
     assert done.returncode != 0
