@@ -27,8 +27,11 @@ ROOT = Path(__file__).parents[2]
 SCALE = 50
 ALIKE = {"claims-empty", "claims-full"}
 """They differ from claims-half only in how many claims are allocated before."""
-PLAIN = {"plain-5000", "rules", "gpu-mem"}
-"""For kube-scheduler their pods are those of basic."""
+ALONE = {
+    *("plain-5000", "rules", "gpu-mem", "anti-host", "pref-host", "spread-zone", "hopeless"),
+    *("claims-drain", "claims-match"),
+}
+"""kube-scheduler needs nothing for them that it does not have for basic or claims-half."""
 VICTIMS_PER_PREEMPTOR = 3
 """Of four low-priority pods of 900m, on a node of 4 cores, for 3 cores."""
 
@@ -63,7 +66,7 @@ def known(name: str) -> bool:
         pytest.param(name, which, marks=[pytest.mark.pod_groups] if workload.groups else [])
         for name, workload in WORKLOADS.items()
         for which in ("mooring", "kube-scheduler")
-        if name not in ALIKE and known(name) and (which == "mooring" or name not in PLAIN)
+        if name not in ALIKE and known(name) and (which == "mooring" or name not in ALONE)
     ],
 )
 def test_a_scheduler_drains_a_small_workload_and_its_figures_are_valid(

@@ -55,6 +55,8 @@ A busy machine holds a process up for a second or two, in which it must not lose
 
 WAIT_SECONDS: Final = 60.0
 LOOK_AGAIN: Final = 0.05
+LOOK_LATER: Final = 0.25
+"""Seconds between two looks of somebody who has waited for five; each look costs two processes."""
 
 
 def eventually(
@@ -65,10 +67,11 @@ def eventually(
     seconds: float = WAIT_SECONDS,
 ) -> T:
     """Ask until the answer is as it should be, and return it."""
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while not holds(answer := ask()):
-        assert time.monotonic() < deadline, f"{what} did not come about; at last: {answer!r:.2000}"
-        time.sleep(LOOK_AGAIN)
+        waited = time.monotonic() - began
+        assert waited < seconds, f"{what} did not come about; at last: {answer!r:.2000}"
+        time.sleep(min(max(LOOK_AGAIN, waited / 20), LOOK_LATER))
     return answer
 
 

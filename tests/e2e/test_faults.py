@@ -19,12 +19,12 @@ from faults.scene import HIGH, LOW, Member, Scene, create_priorities, drained_po
 
 Raw = dict[str, Any]
 
-NODES = 36
+NODES = 24
 PER_NODE = 4
 FILLING = NODES * PER_NODE
-PREEMPTORS = 36
-"""Of two cores each, while pods of one core fill all nodes: 72 victims."""
-FIRST = 9
+PREEMPTORS = 24
+"""Of two cores each, while pods of one core fill all nodes: 48 victims."""
+FIRST = 6
 """So many of them are bound when the misfortune comes."""
 
 KILLED_SECONDS = 25.0
