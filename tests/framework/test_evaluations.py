@@ -92,6 +92,20 @@ def test_pods_are_counted_over_several_attempts() -> None:
     assert view.counts(*wanted[0]).total == 600
 
 
+def test_pods_that_a_selector_compares_with_many_requirements_cost_more() -> None:
+    pods = [pod(f"p{i}", labels={"app": f"a{i}"}, node="n0") for i in range(100)]
+    view = ClusterView(cluster(node("n0"), *pods))
+    spent = list[float]()
+    for number in (1, 2000):
+        absent = (Requirement(f"key-{i}", "DoesNotExist") for i in range(number))
+        part = PodSelector(LabelSelector((*absent,)), frozenset({"default"}))
+        shared = evaluations(most=10**9)
+        shared.begin_attempt()
+        shared.count_pods(view, [(selection((part,), terminating=True), EACH_NODE)])
+        spent.append(10**9 - shared.left)
+    assert spent[1] > 100 * spent[0]
+
+
 def test_the_rules_that_come_first_have_the_first_claim_to_the_budget_of_a_profile() -> None:
     most = Cost(nodes=MOST_FOR_NODES)
     works = Work("a", cost=Cost(nodes=1)), Work("b", cost=most), Work("c", cost=Cost(nodes=2))

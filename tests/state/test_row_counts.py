@@ -18,4 +18,7 @@ def test_rows_are_counted_as_a_counter_counts_them(steps: list[tuple[bool, int]]
             model[row] -= 1
         expected = +model
         assert dict(counts.items()) == expected
+        rows, numbers = list[int](), list[int]()
+        counts.extend(rows, numbers)
+        assert dict(zip(rows, numbers, strict=True)) == expected
         assert (len(counts), bool(counts)) == (len(expected), bool(expected))

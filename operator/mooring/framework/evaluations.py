@@ -45,6 +45,8 @@ UNITS_PER_COUNT: Final = 500
 """Units for beginning a count of pods, or going on with it."""
 UNITS_PER_POD: Final = 20
 """Units for looking at equivalent pods, and counting them."""
+_UNITS_PER_REQUIREMENT: Final = 3
+"""Units for comparing equivalent pods with one requirement of a selector."""
 
 
 class AttemptTooLongError(PluginFailed):
@@ -137,6 +139,16 @@ class Evaluations:
         """Begin an attempt, or another thing to find out, about a pod or a group of `members`."""
         self._left = self._most + _MOST_PER_MEMBER * members
 
+    @property
+    def left(self) -> float:
+        """The units that the attempt may still spend; infinity where nothing limits it."""
+        return self._left
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the attempt has done enough: it ends with what it has."""
+        return self._left <= 0
+
     def begin_hint(self) -> None:
         """Begin a queueing hint with a small budget: if that is used up, the pod is tried."""
         self._left = min(self._most, MOST_FOR_POD)
@@ -168,9 +180,10 @@ class Evaluations:
             AttemptTooLongError: that is more than one attempt may do.
         """
         for pods, key in wanted:
+            units = UNITS_PER_POD + _UNITS_PER_REQUIREMENT * pods.requirements
             while not cluster.is_counted(pods, key):
                 self.pause("counting the pods that the pod's constraints or rules select")
-                self.spend(UNITS_PER_COUNT + UNITS_PER_POD * cluster.count_some(pods, key))
+                self.spend(UNITS_PER_COUNT + units * cluster.count_some(pods, key))
 
     def _judged(self) -> tuple[dict[Evaluation, str], dict[Evaluation, Cost]]:
         """Return why evaluations are left out, and for each other one the sum of costs up to it."""

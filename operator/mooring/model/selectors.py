@@ -121,7 +121,11 @@ class LabelSelector:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether an object with these labels is selected."""
-        return all(r.matches(labels.get(r.key)) for r in self.requirements)
+        # Counts do so for each pod, and `all` takes twice as long.
+        for requirement in self.requirements:
+            if not requirement.matches(labels.get(requirement.key)):
+                return False
+        return True
 
     def narrowed(self, *requirements: Requirement) -> "LabelSelector":
         """Return this selector with further requirements, which must hold too."""

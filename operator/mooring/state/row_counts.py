@@ -31,6 +31,15 @@ class RowCounts:
             return self._rows.items()
         return ((self._row, self._number),) if self._number else ()
 
+    def extend(self, rows: list[int], numbers: list[int]) -> None:
+        """Append the rows, and how many are on each; as `items`, but quicker for many counts."""
+        if self._rows is not None:
+            rows += self._rows
+            numbers += self._rows.values()
+        elif self._number:
+            rows.append(self._row)
+            numbers.append(self._number)
+
     def add(self, row: int) -> None:
         """Count one more on the row."""
         if self._rows is not None:

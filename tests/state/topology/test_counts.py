@@ -6,7 +6,7 @@ from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import parse_pod
-from mooring.model.selectors import parse_label_selector
+from mooring.model.selectors import LabelSelector, Requirement, parse_label_selector
 from mooring.state.cluster import ClusterState
 from mooring.state.labels import EACH_NODE
 from mooring.state.topology.counts import TopologyCounts
@@ -290,6 +290,17 @@ def test_a_count_can_be_made_in_slices_while_pods_come_and_go() -> None:
         assert topology.count_some(chosen(), ZONE) <= 4
     assert topology.count_some(chosen(), ZONE) == 0
     assert by_value(topology.counts(chosen(), ZONE)) == {"a": 7, "b": 1}
+
+
+def test_fewer_pods_are_in_a_slice_of_a_selector_with_many_requirements() -> None:
+    state = cluster(*NODES)
+    topology = state.topology = TopologyCounts(state.nodes, state.objects, per_slice=4)
+    put(state, *(web(f"p{n}", "a1", labels={**WEB, "n": str(n)}) for n in range(4)))
+    absent = tuple(Requirement(f"key-{i}", "DoesNotExist") for i in range(2000))
+    part = PodSelector(LabelSelector(absent), frozenset({"default"}))
+    pods = selection((part,), terminating=True)
+    assert [topology.count_some(pods, ZONE) for _ in range(5)] == [1, 1, 1, 1, 0]
+    assert by_value(topology.counts(pods, ZONE)) == {"a": 4}
 
 
 def test_whoever_reads_a_count_that_is_made_in_slices_gets_all_of_it() -> None:

@@ -4,8 +4,9 @@ kube-scheduler counts all pods again for every pod that has such a term. Here th
 once, when a decision first needs them, and then updated by every pod, node and namespace event.
 """
 
+import sys
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -39,7 +40,8 @@ _BYTES_PER_COUNT: Final = 1024
 
 _BYTES_PER_POD: Final = 8
 _SLICE: Final = 128
-"""Equivalent pods that are looked at in one slice."""
+"""Equivalent pods that are looked at in one slice, by a selector with few requirements."""
+_FEW_REQUIREMENTS: Final = 16
 _SLICE_ROWS: Final = 2048
 """Their nodes in one slice; equivalent pods of a DaemonSet are on every node."""
 
@@ -127,7 +129,14 @@ class TopologyCounts:
                 counts.add(row, 1)
 
     def namespace_changed(self, namespace: str) -> None:
-        """Count the namespace's pods anew by selectors of its labels, which have changed."""
+        """Count the namespace's pods anew by selectors of its labels, which have changed.
+
+        Counts that are being made include them then.
+        """
+        for uncounted in self._uncounted.values():
+            others = [e for e in uncounted if e.namespace != namespace]
+            self._taken.bytes -= _BYTES_PER_POD * (len(uncounted) - len(others))
+            uncounted[:] = others
         for equivalent in self._table.in_namespace(namespace):
             before = equivalent.counted_in
             equivalent.counted_in = self._counts_including(equivalent) or ()
@@ -153,17 +162,16 @@ class TopologyCounts:
             self._begin(pods, key)
             self._drop_excess()
         uncounted = self._uncounted.get((pods, key), [])
-        some, rows = list[EquivalentPods](), 0
-        while uncounted and len(some) < self._per_slice and rows < _SLICE_ROWS:
-            some.append(uncounted.pop())
-            rows += len(some[-1].pods_on)
-        self._taken.bytes -= _BYTES_PER_POD * len(some)
-        counts = self._counts[pods, key]
-        # They may have gone meanwhile, or be counted since their namespace has other labels.
-        self._count(counts, [e for e in some if e.pods_on and counts not in e.counted_in], pods)
+        before = len(uncounted)
+        fraction = max(pods.requirements, _FEW_REQUIREMENTS) / _FEW_REQUIREMENTS
+        most = max(int(self._per_slice / fraction), 1)
+        some = (uncounted.pop() for _ in range(min(most, before)))
+        self._count(self._counts[pods, key], some, pods, _SLICE_ROWS)
+        looked = before - len(uncounted)
+        self._taken.bytes -= _BYTES_PER_POD * looked
         if not uncounted:
             self._uncounted.pop((pods, key), None)
-        return len(some)
+        return looked
 
     def owners(self, role: Role, pod: Pod) -> dict[Domains, IntArray | CountArray]:
         """Return where owners are of terms of placed pods that select the pod, by node label.
@@ -230,13 +238,21 @@ class TopologyCounts:
         self._taken.bytes += _BYTES_PER_POD * len(uncounted)
         return counts
 
-    def _count(self, counts: DomainCounts, pods: Sequence[EquivalentPods], source: _Source) -> None:
-        """Count those of the pods that the source counts."""
-        if isinstance(source, Selection):
-            pods = [equivalent for equivalent in pods if self._selected(source, equivalent)]
-        for equivalent in pods:
+    def _count(
+        self,
+        counts: DomainCounts,
+        pods: Iterable[EquivalentPods],
+        source: _Source,
+        most_rows: int = sys.maxsize,
+    ) -> None:
+        """Count those of the pods that the source counts, and end once they are on so many rows."""
+        rows, numbers = list[int](), list[int]()
+        for equivalent in self._counted(source, pods):
             equivalent.count_in(counts)
-        _fill(counts, pods)
+            equivalent.pods_on.extend(rows, numbers)
+            if len(rows) >= most_rows:
+                break
+        counts.add_each(rows, numbers)
 
     def _drop_excess(self) -> None:
         while len(self._counts) > 1 and (
@@ -247,22 +263,13 @@ class TopologyCounts:
     def _drop(self, source: _Source, key: str) -> None:
         counts, uncounted = self._counts.pop((source, key)), self._uncounted.pop((source, key), [])
         self._taken.bytes -= _BYTES_PER_COUNT + _BYTES_PER_POD * len(uncounted)
-        counts.drop(lambda dropped: _fill(dropped, self._counted_by(source)))
+        counts.drop(lambda dropped: self._fill(dropped, source))
         self._by_source[source].remove(counts)
         if not self._by_source[source]:
             del self._by_source[source]
             if isinstance(source, Selection):
                 self._selections.remove(source, source)
                 self._taken.bytes -= source.memory
-
-    def _counted_by(self, source: _Source) -> list[EquivalentPods]:
-        """Return the equivalent pods that a source counts, one as often as it is counted."""
-        found = self._candidates(source)
-        return (
-            [e for e in found if self._selected(source, e)]
-            if isinstance(source, Selection)
-            else found
-        )
 
     def _candidates(self, source: _Source) -> list[EquivalentPods]:
         """Return equivalent pods among which are all that the source counts."""
@@ -280,11 +287,27 @@ class TopologyCounts:
         sources += equivalent.terms
         return [counts for source in sources for counts in self._by_source.get(source, ())]
 
-    def _selected(self, pods: Selection, equivalent: EquivalentPods) -> bool:
-        if equivalent.terminating and not pods.terminating:
-            return False
-        labels = self._objects.known_namespace_labels(equivalent.namespace)
-        return pods.selects(equivalent.namespace, labels, equivalent.labels)
+    def _counted(self, source: _Source, pods: Iterable[EquivalentPods]) -> Iterable[EquivalentPods]:
+        """Return those of the pods that the source counts."""
+        return self._selected(source, pods) if isinstance(source, Selection) else pods
+
+    def _selected(
+        self, selected: Selection, pods: Iterable[EquivalentPods]
+    ) -> Iterator[EquivalentPods]:
+        selects, labels_of = selected.selects, self._objects.known_namespace_labels
+        for equivalent in pods:
+            namespace, labels, terminating, _ = equivalent.key
+            if terminating and not selected.terminating:
+                continue
+            if selects(namespace, labels_of(namespace), labels):
+                yield equivalent
+
+    def _fill(self, counts: DomainCounts, source: _Source) -> None:
+        """Add all pods that the source counts to counts that are not kept up to date."""
+        rows, numbers = list[int](), list[int]()
+        for equivalent in self._counted(source, self._candidates(source)):
+            equivalent.pods_on.extend(rows, numbers)
+        counts.add_each(rows, numbers)
 
 
 def _has_few_owners(term: OwnedTerm) -> bool:
@@ -315,14 +338,6 @@ def _sum_up(
 ) -> None:
     known = found.get(domains)
     found[domains] = amounts if known is None else np.add(known, amounts, dtype=np.int64)
-
-
-def _fill(counts: DomainCounts, counted: Sequence[EquivalentPods]) -> None:
-    """Add the pods, all at once, because a new count may include every pod of the cluster."""
-    counts.add_each(
-        [row for equivalent in counted for row, _ in equivalent.pods_on.items()],
-        [number for equivalent in counted for _, number in equivalent.pods_on.items()],
-    )
 
 
 def _add_all(counts: DomainCounts, equivalent: EquivalentPods, sign: int) -> None:

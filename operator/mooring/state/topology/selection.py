@@ -61,12 +61,17 @@ class Selection:
     terminating: bool
     memory: int
     """About how many bytes it takes, with its places in a SelectionIndex."""
+    requirements: int
+    """With how many requirements a pod may have to be compared."""
 
     def selects(
         self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]
     ) -> bool:
         """Return whether a pod that is not terminating is selected."""
-        return all(part.selects(namespace, namespace_labels, labels) for part in self.parts)
+        for part in self.parts:  # noqa: SIM110 - counts do so for each pod, see `LabelSelector`
+            if not part.selects(namespace, namespace_labels, labels):
+                return False
+        return True
 
 
 _PLACE: Final = 480
@@ -87,7 +92,10 @@ def selection(parts: tuple[PodSelector, ...], *, terminating: bool) -> Selection
     if known is None:
         namespaces, pairs = _places(parts[0])
         memory = bytes_of(parts) + _PLACE * len(namespaces) * len(pairs)
-        known = _SELECTIONS[parts, terminating] = Selection(parts, terminating, memory)
+        selectors = (s for p in parts for s in (p.selector, p.namespace_selector) if s is not None)
+        requirements = sum(len(selector.requirements) for selector in selectors)
+        known = Selection(parts, terminating, memory, requirements)
+        _SELECTIONS[parts, terminating] = known
     return known
 
 
