@@ -441,6 +441,30 @@ def test_no_more_candidates_are_compared_than_the_profile_asks_for(candidates: i
     assert deciding.decision(pod("new", cpu="1", priority=HIGH)).nominated_node == expected
 
 
+@pytest.mark.parametrize(
+    ("most_per_attempt", "not_tried"), [(None, 0), (10_000, 0), (2_000, 1), (1_000, 2)]
+)
+def test_dry_runs_end_once_an_attempt_has_done_enough(
+    most_per_attempt: int | None, not_tried: int
+) -> None:
+    few = (o for name in "abc" for o in full(name, LOW, HIGH))
+    deciding = Deciding(*few, most_per_attempt=most_per_attempt)
+    raw = pod("new", cpu="4", priority=HIGH, ports=[80])
+    for seed in range(3):
+        message = deciding.decision(raw, seed=seed).message
+        assert message is not None
+        found = f"{not_tried} node(s) were not tried in this attempt, because each needs a dry run"
+        assert (found in message) is (not_tried > 0)
+
+
+def test_the_cheapest_nodes_are_tried_first_where_an_attempt_cannot_try_all() -> None:
+    dear = (o for name in "abc" for o in full(name, *[MIDDLE] * 4))
+    deciding = Deciding(*dear, *full("d", *[LOW] * 4), most_per_attempt=2_000)
+    raw = pod("new", cpu="4", priority=HIGH, ports=[80])
+    found = {deciding.decision(raw, seed=seed).nominated_node for seed in range(3)}
+    assert found == {"d"}
+
+
 @pytest.mark.parametrize(("most_checks", "not_tried"), [(4, 0), (2, 1), (1, 2)])
 def test_a_pod_with_many_terms_is_tried_on_fewer_nodes(
     most_checks: int, not_tried: int, monkeypatch: pytest.MonkeyPatch

@@ -7,6 +7,7 @@ in a dry run where filters need it, as kube-scheduler does for all nodes
 (framework/plugins/defaultpreemption, framework/preemption).
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -55,9 +56,11 @@ _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 _NOT_TRIED: Final = "node(s) were not tried in this attempt, because each needs a dry run"
 _COMPARED_ALWAYS: Final = 100
-"""So many candidates kube-scheduler compares in any cluster, so they are compared at any cost."""
+"""So many candidates kube-scheduler compares in any cluster, so an attempt compares them too."""
 _MOST_CHECKS: Final = 600
 """Checks of the pod on a node in the dry runs of one decision; each takes about 0.1 ms."""
+_UNITS_PER_CHECK: Final = 1_000
+"""What such a check costs an attempt, in the units of `Evaluations`."""
 _MOST_LOOKED_AT: Final = 8_000
 """Potential victims that one decision compares with disruption budgets, 8 us each."""
 _MOST_IN_DRY_RUN: Final = 200
@@ -75,6 +78,7 @@ class DefaultPreemption:
     Args: ClassVar[type[DefaultPreemptionArgs]] = DefaultPreemptionArgs
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
+        self._evaluations = handle.evaluations
         self._percentage = args.min_candidate_nodes_percentage
         self._absolute = args.min_candidate_nodes_absolute
         self._says_placement = handle.kubernetes.placement_in_preemption_message
@@ -219,30 +223,38 @@ class DefaultPreemption:
         than kube-scheduler compares in any cluster, the number of checks is bounded; of a pod with
         many terms or volumes there are fewer, because each check is about all of them. Then half of
         the checks are about the nodes where requests alone would need the cheapest victims, which
-        `by_requests` tells, and in each attempt the others begin at another node.
+        `by_requests` tells, and in each attempt the others begin at another node. Wherever all
+        checks may take longer than an attempt may, nodes are tried in that order too.
         """
-        left = _MOST_CHECKS / checks_of(state.pod)
+        each = checks_of(state.pod)
+        most = self._evaluations.left / _UNITS_PER_CHECK / each
+        left = _MOST_CHECKS / each
         order = np.flatnonzero(potential.counts)
         rejections[_NO_VICTIMS] += len(potential.counts) - len(order)
         best, always = np.zeros(0, np.int64), len(order)
-        if len(order) > _COMPARED_ALWAYS and len(order) + potential.counts.sum() > left:
+        all_checks = len(order) + potential.counts.sum()
+        may_have_more = len(order) > _COMPARED_ALWAYS and all_checks > left
+        if may_have_more or all_checks > most:
             best, always = _cheapest(by_requests(state.pod.spec.demand.resources), left / 2)
+            always = always if may_have_more else len(order)
             order = np.roll(order, -(state.seed % len(order)))
         order = order[np.argsort(~potential.fits[order], kind="stable")]
         order = np.concatenate((best, order[~np.isin(order, best)]))
         candidates = list[Candidate]()
         for number, position in enumerate(order.tolist()):
-            if left <= 0 and number >= always:
+            if (left <= 0 and number >= always) or self._evaluations.is_exhausted:
                 rejections[_NOT_TRIED] += len(order) - number
                 break
             victims = _few_enough(potential.victims_at(position))
             found = dry_runs.candidate(int(potential.rows[position]), victims)
-            left -= 1 + sum(len(pods_of(victim)) for victim in victims) / REMOVALS_PER_CHECK
+            checks = 1 + sum(len(pods_of(victim)) for victim in victims) / REMOVALS_PER_CHECK
             if isinstance(found, Candidate):
                 candidates.append(found)
-                left -= len(victims)
+                checks += len(victims)
             else:
                 rejections.update(found)
+            left -= checks
+            self._evaluations.spend(math.ceil(_UNITS_PER_CHECK * each * checks))
             if self._enough(state, candidates, len(potential.rows)):
                 break
         return _allowed(state, candidates, rejections)
