@@ -1,6 +1,6 @@
 import pytest
 
-from cel.evaluating import GPU, answer, is_true
+from cel.evaluating import GPU, answer, is_true, work_of
 from mooring.cel.device_selector import (
     LIMIT_EXCEEDED,
     CompileError,
@@ -77,3 +77,16 @@ def test_a_long_text_takes_work_of_the_evaluation(function: str) -> None:
     assert not isinstance(compiled, CompileError)
     with pytest.raises(SelectorError, match=LIMIT_EXCEEDED):
         compiled.matches(GPU, most_work=100)
+
+
+@pytest.mark.parametrize(
+    "read", ['semver("1.2.3") != semver("1.2.4")', 'quantity("1Mi") != quantity("2Mi")']
+)
+def test_texts_that_are_read_take_work_beside_that_no_limit_is_for(read: str) -> None:
+    assert work_of(read) >= work_of('string("1.2.3") != string("1.2.4")') + 30
+    most = 'lists.range(9999).all(i, semver("1.2.3") != semver("1.2.4"))'
+    assert is_true(most)
+
+
+def test_a_url_that_is_read_takes_work_beside() -> None:
+    assert work_of('url("https://a.b/c").getHost() == "a.b"') > 20

@@ -174,6 +174,7 @@ def _charged(function: Callable[..., Value]) -> Callable[..., Value]:
 
     def compute(*values: Value) -> Value:
         work.spend_on_text(max((len(each) for each in values if isinstance(each, str)), default=0))
+        work.read()
         return function(*values)
 
     return compute

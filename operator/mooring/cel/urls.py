@@ -80,6 +80,7 @@ def parse_url(text: str, for_request: bool = False) -> UrlValue | Failure:
     """Return the URL; with `for_request` only what may stand in a request, which is absolute."""
     wrong = _failure(text)
     work.spend_on_text(len(text))
+    work.read()
     if _CONTROL.search(text) or (for_request and not text):
         return wrong("net/url: invalid control character in URL" if text else "empty url")
     rest, _, fragment = (text, "", "") if for_request else text.partition("#")

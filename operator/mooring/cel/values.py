@@ -124,6 +124,7 @@ MOST_WORK: Final = 2_000_000
 """The work of one evaluation: a second or less. What Kubernetes' limit of costs permits is less."""
 _WORK_PER_STEP: Final = 4_000
 """How much of it is done before the evaluation may pause."""
+_PER_READING: Final = 15
 _PER_ELEMENT: Final = 2
 """What looking at an element of a list is, in nodes of a tree."""
 _PER_ITEM: Final = 8
@@ -142,18 +143,21 @@ class Work(threading.local):
     left = MOST_WORK
     _until = 0
     """What is left when the evaluation may pause next."""
+    _beside = 0
+    """The work of reading texts, which takes longer than other nodes; no limit is for it."""
     _looked_at = 0
     """Elements since it might pause."""
     _most = MOST_WORK
 
     @property
     def done(self) -> int:
-        """The work of the evaluation so far."""
-        return self._most - self.left
+        """The work of the evaluation so far, and reading texts."""
+        return self._most - self.left + self._beside
 
     def begin(self, most: int = MOST_WORK) -> None:
         """Begin an evaluation."""
         self.left = self._most = most
+        self._beside = 0
         self._until = max(0, most - _WORK_PER_STEP)
 
     def spend(self, items: int) -> None:
@@ -177,6 +181,10 @@ class Work(threading.local):
         pause()
         self.__dict__.update(own)
         self._until = max(0, self.left - _WORK_PER_STEP)
+
+    def read(self) -> None:
+        """Count that a text is read as a quantity, a version, an address or a URL."""
+        self._beside += _PER_READING
 
     def spend_on_text(self, characters: int) -> None:
         """Take a text of this length from the rest of the budget, before it is made or read."""
