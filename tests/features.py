@@ -11,7 +11,7 @@ from hypothesis.strategies import SearchStrategy
 
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.testing.builders import toleration
-from mooring.testing.storage_builders import pv, pvc
+from storage_builders import pv, pvc
 
 __all__ = [
     "CLAIMS",

@@ -10,6 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from device_builders import (
+    allocated,
+    device,
+    device_claim,
+    device_class,
+    request,
+    resource_slice,
+)
 from mooring.engine.cycle import decide
 from mooring.engine.outcome import FitError, decision_of
 from mooring.engine.rebalancing.plan import Move, Plan, Step
@@ -25,14 +33,6 @@ from mooring.page.api import Page
 from mooring.page.queue import Queue
 from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.testing.builders import node, pod, uid_of
-from mooring.testing.device_builders import (
-    allocated,
-    device,
-    device_claim,
-    device_class,
-    request,
-    resource_slice,
-)
 from pages import Rights, endpoints, page
 from scheduler_states import put_profile, scheduler_state
 

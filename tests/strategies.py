@@ -13,7 +13,7 @@ from hypothesis.strategies import SearchStrategy
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.testing.builders import namespace, node, pod, service, toleration
 from mooring.testing.contract import Scenario
-from mooring.testing.storage_builders import (
+from storage_builders import (
     csi_driver,
     csi_node,
     pv,

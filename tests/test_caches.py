@@ -37,7 +37,7 @@ from mooring.testing.builders import (
     service,
     toleration,
 )
-from mooring.testing.storage_builders import (
+from storage_builders import (
     csi_node,
     pv,
     pvc,

@@ -19,6 +19,7 @@ import yaml
 from click.testing import CliRunner
 
 from deciding import Deciding
+from device_builders import allocated, device_result
 from mooring.__main__ import main
 from mooring.cli.explanation import claim_lines, remedy_lines
 from mooring.engine.outcome import FitError
@@ -45,7 +46,6 @@ from mooring.simulate.policy_tests import KIND as POLICY_TEST
 from mooring.simulate.policy_tests import Expectation, read_policy_tests
 from mooring.testing.builders import node, pod, uid_of
 from mooring.testing.contract import PluginContract, Scenario
-from mooring.testing.device_builders import allocated, device_result
 from website.reference import with_settings
 
 ROOT = Path(__file__).parents[1]

@@ -178,7 +178,7 @@ from mooring.kube.resources import DEVICE_CLASS
 from mooring.mirroring.mirror import Mirror
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod
-from mooring.testing.device_builders import device_claim, device_class, resource_slice
+from device_builders import device_claim, device_class, resource_slice
 from relists import relisted
 from scheduler_states import put_profile, scheduler_state
 shared = scheduler_state(node("n"), resource_slice("s", ["d"], node="n"), device_claim())

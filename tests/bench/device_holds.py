@@ -8,9 +8,7 @@ from typing import Any, Final
 
 from bench.full_replica import FullReplica
 from bench.holds import Case, Work
-from mooring.kube import resources
-from mooring.testing.builders import pod
-from mooring.testing.device_builders import (
+from device_builders import (
     DRIVER,
     allocated,
     device,
@@ -20,6 +18,8 @@ from mooring.testing.device_builders import (
     request,
     resource_slice,
 )
+from mooring.kube import resources
+from mooring.testing.builders import pod
 
 __all__ = ["DEVICE_CASES"]
 

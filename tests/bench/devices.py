@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bench.workloads import Devices
-from mooring.model.resource_claims import FINALIZER
-from mooring.testing.device_builders import (
+from device_builders import (
     allocated,
     device,
     device_claim,
@@ -17,6 +16,7 @@ from mooring.testing.device_builders import (
     request,
     resource_slice,
 )
+from mooring.model.resource_claims import FINALIZER
 
 __all__ = [
     "DRIVER",

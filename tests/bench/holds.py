@@ -36,8 +36,8 @@ from mooring.testing.builders import (
     priority_class,
     service,
 )
-from mooring.testing.storage_builders import pv, pvc
 from mooring.time_slices import TimeSlices
+from storage_builders import pv, pvc
 
 __all__ = [
     "BOUND",

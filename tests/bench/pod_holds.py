@@ -20,7 +20,7 @@ from mooring.page.trials import TryRequest, WhatIfRunner
 from mooring.page.turns import TrialsBusy
 from mooring.plugins import SHIPPED
 from mooring.testing.builders import pod
-from mooring.testing.storage_builders import (
+from storage_builders import (
     csi_driver,
     pv,
     pvc,

@@ -8,12 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.running import ask, kubeconfig_of
-from devices.objects import gpu_node, share_pod, whole_pod
-from kube.api_server import ApiServer, Objects
-from mooring.__main__ import main
-from mooring.cli.gpus import gpus
-from mooring.testing.builders import api_object, node, pod
-from mooring.testing.device_builders import (
+from device_builders import (
     allocated,
     device,
     device_claim,
@@ -21,6 +16,11 @@ from mooring.testing.device_builders import (
     device_result,
     resource_slice,
 )
+from devices.objects import gpu_node, share_pod, whole_pod
+from kube.api_server import ApiServer, Objects
+from mooring.__main__ import main
+from mooring.cli.gpus import gpus
+from mooring.testing.builders import api_object, node, pod
 
 HELD = share_pod("held", 12, node="a", card=0)
 OTHER = share_pod("other", 4, node="b", card=0)

@@ -7,10 +7,10 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from device_builders import device_class, request, resource_slice
 from mooring.__main__ import main
 from mooring.simulate.policy_tests import read_policy_tests
 from mooring.testing.builders import api_object, node, pod
-from mooring.testing.device_builders import device_class, request, resource_slice
 
 ROOT = Path(__file__).parents[2]
 PASSES = {"pod": "web", "node": "n1"}

@@ -5,20 +5,20 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from devices.objects import gpu_node, share_pod, whole_pod
-from mooring.model.node import ZONE
-from mooring.plugins import SHIPPED
-from mooring.plugins.rules.plugin import Rules
-from mooring.testing.builders import node, pod, service
-from mooring.testing.contract import PluginContract, Scenario
-from mooring.testing.device_builders import (
+from device_builders import (
     allocated,
     device_claim,
     device_class,
     request,
     resource_slice,
 )
-from mooring.testing.storage_builders import csi_node, pv, pvc, storage_class
+from devices.objects import gpu_node, share_pod, whole_pod
+from mooring.model.node import ZONE
+from mooring.plugins import SHIPPED
+from mooring.plugins.rules.plugin import Rules
+from mooring.testing.builders import node, pod, service
+from mooring.testing.contract import PluginContract, Scenario
+from storage_builders import csi_node, pv, pvc, storage_class
 from strategies import scenarios
 
 OF_ALL_SCENARIOS = (

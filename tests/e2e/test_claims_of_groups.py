@@ -15,9 +15,9 @@ from controlplane.client import Client
 from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes
 from controlplane.releases import chosen_release
+from device_builders import device_claim, device_class, resource_slice
 from e2e.replicas import Replicas, bound, create_pods, delete_now, eventually
 from mooring.testing import builders
-from mooring.testing.device_builders import device_claim, device_class, resource_slice
 
 pytestmark = pytest.mark.pod_groups
 

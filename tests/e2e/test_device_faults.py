@@ -13,12 +13,12 @@ from controlplane import ControlPlane
 from controlplane.client import Client
 from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.nodes import create_nodes
+from device_builders import device_claim, device_class, resource_slice
 from e2e.replicas import PROFILES, QUICK_LEASE, delete_now, eventually
 from faults.rules import Kind, Rule
 from faults.scene import Scene
 from mooring.model.resource_claims import ResourceClaim, parse_resource_claim
 from mooring.testing import builders
-from mooring.testing.device_builders import device_claim, device_class, resource_slice
 
 Raw = dict[str, Any]
 

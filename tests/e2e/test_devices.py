@@ -14,16 +14,16 @@ from controlplane import Access, ControlPlane
 from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes, node_object
 from controlplane.releases import chosen_release
-from e2e.replicas import QUICK_LEASE, Replicas, bound, eventually, messages_of
-from mooring.model.resource_claims import FINALIZER
-from mooring.testing import builders
-from mooring.testing.device_builders import (
+from device_builders import (
     device,
     device_claim,
     device_class,
     request,
     resource_slice,
 )
+from e2e.replicas import QUICK_LEASE, Replicas, bound, eventually, messages_of
+from mooring.model.resource_claims import FINALIZER
+from mooring.testing import builders
 
 NODES = ("node-1", "node-2")
 NO_BINDING_CONDITIONS: Final = ("1.34", "1.35")

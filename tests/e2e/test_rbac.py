@@ -25,6 +25,7 @@ from controlplane.client import Client
 from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes
 from controlplane.releases import chosen_release
+from device_builders import device_claim, device_class, request, resource_slice
 from e2e.replicas import (
     PROFILES,
     Replica,
@@ -55,8 +56,7 @@ from mooring.kube.writes import PodWriter
 from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.model.resource_claims import EXTENDED_RESOURCE_CLAIM
 from mooring.testing.builders import coscheduling_pod_group, pod_group
-from mooring.testing.device_builders import device_claim, device_class, request, resource_slice
-from mooring.testing.storage_builders import pv, pvc, storage_class
+from storage_builders import pv, pvc, storage_class
 
 ROOT = Path(__file__).parents[2]
 RELEASE: Final = chosen_release()

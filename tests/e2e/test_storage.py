@@ -12,7 +12,7 @@ from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes
 from controlplane.processes import ProcessGroup, free_ports
 from mooring.testing import builders
-from mooring.testing.storage_builders import pv, pvc, storage_class
+from storage_builders import pv, pvc, storage_class
 
 NODES = ("node-1", "node-2", "node-3")
 PATIENCE = "60s"

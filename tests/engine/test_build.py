@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from device_builders import allocated, device_claim, device_class
 from driving import driven
 from engines import PLUGINS, Engine
 from kube.api_server import ApiServer
@@ -23,7 +24,6 @@ from mooring.observe.metrics import Metrics
 from mooring.pausing import pause
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod, uid_of
-from mooring.testing.device_builders import allocated, device_claim, device_class
 from mooring.testing.fakes import FakeApi
 from scheduler_states import put_profile
 

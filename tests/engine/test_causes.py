@@ -6,7 +6,7 @@ from typing import Any
 from deciding import Deciding
 from mooring.engine.outcome import FitError
 from mooring.testing.builders import node, pod
-from mooring.testing.storage_builders import pv, pvc
+from storage_builders import pv, pvc
 
 Raw = Mapping[str, Any]
 OTHER_POOL = [node(f"other-{number}", labels={"pool": "other"}) for number in range(9)]

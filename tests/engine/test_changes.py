@@ -6,15 +6,7 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from mooring.engine.changes import Change, claim_changes, conditions, fewer_devices
-from mooring.engine.result_cache import ResultCache
-from mooring.engine.suggestions import Suggestion, suggestions
-from mooring.engine.what_if import WhatIf
-from mooring.framework.decision import TextAboutPods
-from mooring.model.pod import parse_pod
-from mooring.observe.documents import plain
-from mooring.testing.builders import node, pod
-from mooring.testing.device_builders import (
+from device_builders import (
     DRIVER,
     allocated,
     device,
@@ -23,6 +15,14 @@ from mooring.testing.device_builders import (
     request,
     resource_slice,
 )
+from mooring.engine.changes import Change, claim_changes, conditions, fewer_devices
+from mooring.engine.result_cache import ResultCache
+from mooring.engine.suggestions import Suggestion, suggestions
+from mooring.engine.what_if import WhatIf
+from mooring.framework.decision import TextAboutPods
+from mooring.model.pod import parse_pod
+from mooring.observe.documents import plain
+from mooring.testing.builders import node, pod
 
 Raw = dict[str, Any]
 SICK = {"taints": [{"key": "sick", "effect": "NoSchedule"}]}

@@ -31,8 +31,8 @@ from mooring.observe.records import NotedStep, Step
 from mooring.plugins import SHIPPED
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import node, pod, pod_group, uid_of
-from mooring.testing.storage_builders import pv, pvc
 from scheduler_states import put_profile
+from storage_builders import pv, pvc
 
 SECONDS = 60.0
 SMALL_BUDGET = Options(most_per_attempt=5_000, initial_backoff=0.01, max_backoff=0.01)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from background import in_background
+from device_builders import allocated, device_claim
 from driving import driven
 from holders import Holders
 from mooring.engine.pod_enqueuer import PodEnqueuer
@@ -37,7 +38,6 @@ from mooring.pausing import Work
 from mooring.plugins import SHIPPED
 from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
 from mooring.testing.builders import coscheduling_pod_group, namespace, node, pod, pod_group, uid_of
-from mooring.testing.device_builders import allocated, device_claim
 from scheduler_states import HeardReports, put_profile, scheduler_state
 
 BATCH = {

@@ -7,6 +7,15 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
+from device_builders import (
+    DRIVER,
+    allocated,
+    device,
+    device_claim,
+    device_class,
+    request,
+    resource_slice,
+)
 from mooring.engine.outcome import FitError, decision_of
 from mooring.engine.pod_report import PodReportBuilder, pod_state
 from mooring.framework.decision import PodRef
@@ -20,15 +29,6 @@ from mooring.observe.documents import plain
 from mooring.page.queue import Queue
 from mooring.state.pod_groups import GROUP_KINDS
 from mooring.testing.builders import node, pod, pod_group, uid_of
-from mooring.testing.device_builders import (
-    DRIVER,
-    allocated,
-    device,
-    device_claim,
-    device_class,
-    request,
-    resource_slice,
-)
 from scheduler_states import put_profile
 
 REJECTED_BY = frozenset({"NodeResourcesFit"})

@@ -27,8 +27,8 @@ from mooring.plugins.volume_binding.plugin import VolumeBinding
 from mooring.policy.args import VolumeBindingArgs
 from mooring.testing.builders import node, pod, pod_group
 from mooring.testing.fakes import FakeApi, handle
-from mooring.testing.storage_builders import pvc, storage_class
 from relists import relisted
+from storage_builders import pvc, storage_class
 
 Raw = dict[str, Any]
 

@@ -8,6 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    resource_slice,
+)
 from mooring.engine import shadow as shadow_module
 from mooring.engine.cycle import decide, tie_break_seed
 from mooring.engine.outcome import ScheduleResult
@@ -24,12 +30,6 @@ from mooring.plugins import SHIPPED
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 from mooring.testing.builders import node, pod, toleration, uid_of
-from mooring.testing.device_builders import (
-    allocated,
-    device_claim,
-    device_class,
-    resource_slice,
-)
 from scheduler_states import put_profile, scheduler_state
 
 OTHERS = {"match": {"schedulerNames": ["default-scheduler"]}}

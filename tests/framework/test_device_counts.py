@@ -6,6 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from device_builders import (
+    allocated,
+    device,
+    device_claim,
+    device_class,
+    device_result,
+    resource_slice,
+)
 from mooring.framework.device_counts import DeviceCounts
 from mooring.model.device_classes import parse_device_class
 from mooring.model.events import Kind
@@ -16,14 +24,6 @@ from mooring.model.resource_slices import parse_resource_slice
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
-from mooring.testing.device_builders import (
-    allocated,
-    device,
-    device_claim,
-    device_class,
-    device_result,
-    resource_slice,
-)
 from mooring.testing.fakes import handle
 
 Raw = dict[str, Any]

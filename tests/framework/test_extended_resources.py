@@ -1,10 +1,10 @@
 from dataclasses import replace
 
+from device_builders import device_class
 from mooring.framework.extended_resources import ClassesOfResources
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import cluster, pod
-from mooring.testing.device_builders import device_class
 from mooring.testing.fakes import handle
 
 GPU = "example.com/gpu"

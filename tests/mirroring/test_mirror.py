@@ -9,6 +9,14 @@ from typing import Any
 
 import pytest
 
+from device_builders import (
+    DRIVER,
+    allocated,
+    device_claim,
+    device_class,
+    device_taint_rule,
+    resource_slice,
+)
 from driving import driven
 from mooring.kube.resources import (
     DEVICE_CLASS,
@@ -27,14 +35,6 @@ from mooring.model.resource_claims import DeviceId
 from mooring.pausing import Work
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod, service
-from mooring.testing.device_builders import (
-    DRIVER,
-    allocated,
-    device_claim,
-    device_class,
-    device_taint_rule,
-    resource_slice,
-)
 from relists import relisted
 
 

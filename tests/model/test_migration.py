@@ -7,7 +7,7 @@ from mooring.model.node import BETA_REGION, BETA_ZONE, REGION, ZONE
 from mooring.model.selectors import NodeSelector, parse_node_selector
 from mooring.model.storage import CSISource, PersistentVolume, parse_persistent_volume
 from mooring.model.volumes import Disk, DiskKind
-from mooring.testing.storage_builders import pv
+from storage_builders import pv
 
 GKE_ZONE = "topology.gke.io/zone"
 

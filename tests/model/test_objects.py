@@ -7,6 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from device_builders import (
+    allocated,
+    device,
+    device_claim,
+    device_class,
+    device_result,
+    device_taint_rule,
+    request,
+    resource_slice,
+)
 from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
 from mooring.model.objects import NAMESPACED, is_older, object_key, parse_object
@@ -21,17 +31,7 @@ from mooring.testing.builders import (
     service,
     toleration,
 )
-from mooring.testing.device_builders import (
-    allocated,
-    device,
-    device_claim,
-    device_class,
-    device_result,
-    device_taint_rule,
-    request,
-    resource_slice,
-)
-from mooring.testing.storage_builders import pv, pvc, storage_class
+from storage_builders import pv, pvc, storage_class
 
 Path = tuple[str | int, ...]
 

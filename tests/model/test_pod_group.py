@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from device_builders import device_claim
 from mooring.model.pod import parse_pod
 from mooring.model.pod_group import (
     DISRUPTION_MODE,
@@ -25,7 +26,6 @@ from mooring.model.pod_group import (
 )
 from mooring.model.resource_claims import parse_resource_claim
 from mooring.testing.builders import coscheduling_pod_group, pod, pod_group
-from mooring.testing.device_builders import device_claim
 
 KOORDINATOR = GroupFormat(
     "gang.scheduling.koordinator.sh/name", "gang.scheduling.koordinator.sh/min-available"

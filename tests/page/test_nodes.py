@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from device_builders import allocated, device, device_claim, resource_slice
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
@@ -9,7 +10,6 @@ from mooring.model.pod_group import GroupKey, GroupSource, Reservation
 from mooring.page.nodes import CORDONED, NOT_READY, PODS, TAINTED, Nodes
 from mooring.policy.device_args import PRESETS
 from mooring.testing.builders import node, pod, uid_of
-from mooring.testing.device_builders import allocated, device, device_claim, resource_slice
 from scheduler_states import scheduler_state
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}

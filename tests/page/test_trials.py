@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from device_builders import device_class, resource_slice
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.model.events import Kind
 from mooring.model.limits import LIMITS, Counted
@@ -32,9 +33,8 @@ from mooring.testing.builders import (
     service,
     uid_of,
 )
-from mooring.testing.device_builders import device_class, resource_slice
-from mooring.testing.storage_builders import pv, pvc, storage_class
 from scheduler_states import SHIPPED_ONLY, put_profile, scheduler_state
+from storage_builders import pv, pvc, storage_class
 
 ZONE = "topology.kubernetes.io/zone"
 CLUSTER = (node("a", cpu="4"), node("b", cpu="8"), pod("runs", cpu="1", node="a"))

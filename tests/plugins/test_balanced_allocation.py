@@ -1,13 +1,13 @@
 import pytest
 
-from mooring.plugins.balanced_allocation import NodeResourcesBalancedAllocation
-from mooring.testing.builders import node, pod
-from mooring.testing.device_builders import (
+from device_builders import (
     allocated,
     device_claim,
     device_class,
     resource_slice,
 )
+from mooring.plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from mooring.testing.builders import node, pod
 from plugin_answers import PluginAnswers
 
 GPU = "example.com/gpu"

@@ -9,8 +9,8 @@ from mooring.plugins.cloud_volume_counts import (
 )
 from mooring.testing.builders import api_object, node, pod
 from mooring.testing.contract import PluginContract, Scenario
-from mooring.testing.storage_builders import csi_node, pv, pvc, storage_class
 from plugin_answers import PluginAnswers, Rejected
+from storage_builders import csi_node, pv, pvc, storage_class
 
 FULL = Rejected(("node(s) exceed max volume count",), resolvable=True)
 

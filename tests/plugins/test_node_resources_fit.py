@@ -3,16 +3,16 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from mooring.model.events import Kind
-from mooring.model.resource_claims import parse_resource_claim
-from mooring.plugins.node_resources_fit import NodeResourcesFit
-from mooring.testing.builders import node, pod
-from mooring.testing.device_builders import (
+from device_builders import (
     allocated,
     device_claim,
     device_class,
     resource_slice,
 )
+from mooring.model.events import Kind
+from mooring.model.resource_claims import parse_resource_claim
+from mooring.plugins.node_resources_fit import NodeResourcesFit
+from mooring.testing.builders import node, pod
 from plugin_answers import PluginAnswers, Rejected
 
 GPU = "example.com/gpu"

@@ -12,7 +12,8 @@ from mooring.plugins.node_volume_limits import NodeVolumeLimits
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
 from mooring.testing.fakes import handle
-from mooring.testing.storage_builders import (
+from plugin_answers import PluginAnswers, Rejected
+from storage_builders import (
     csi_driver,
     csi_node,
     pv,
@@ -20,7 +21,6 @@ from mooring.testing.storage_builders import (
     storage_class,
     volume_attachment,
 )
-from plugin_answers import PluginAnswers, Rejected
 
 Raw = Mapping[str, Any]
 

@@ -13,8 +13,8 @@ from mooring.plugins.volume_restrictions import VolumeRestrictions
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
 from mooring.testing.fakes import handle
-from mooring.testing.storage_builders import pvc
 from plugin_answers import PluginAnswers, Rejected
+from storage_builders import pvc
 
 Raw = Mapping[str, Any]
 

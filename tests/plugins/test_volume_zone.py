@@ -14,8 +14,8 @@ from mooring.plugins.volume_zone import VolumeZone
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import handle
-from mooring.testing.storage_builders import pv, pvc, storage_class
 from plugin_answers import PluginAnswers, Rejected
+from storage_builders import pv, pvc, storage_class
 
 Raw = Mapping[str, Any]
 

@@ -8,12 +8,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from device_builders import allocated, device_claim
 from mooring.model.events import Kind
 from mooring.model.resource_claims import Allocation, ResourceClaim, parse_resource_claim
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
-from mooring.testing.device_builders import allocated, device_claim
 
 NAMES = st.sampled_from(["a", "b"])
 PODS = st.sampled_from(["p", "q"])

@@ -7,6 +7,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from device_builders import (
+    DRIVER,
+    allocated,
+    device,
+    device_claim,
+    device_class,
+    request,
+    resource_slice,
+)
 from mooring.framework.registry import NoArgs
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
@@ -16,15 +25,6 @@ from mooring.plugins.dynamic_resources.pod_claims import PodClaims
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
-from mooring.testing.device_builders import (
-    DRIVER,
-    allocated,
-    device,
-    device_claim,
-    device_class,
-    request,
-    resource_slice,
-)
 from mooring.testing.fakes import handle
 
 Raw = dict[str, Any]

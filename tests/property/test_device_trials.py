@@ -8,6 +8,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from deciding import Deciding
+from device_builders import (
+    device,
+    device_claim,
+    device_class,
+    request,
+    resource_slice,
+)
 from group_searching import placed
 from mooring.engine.assumed import assume_and_reserve
 from mooring.engine.outcome import ScheduleResult
@@ -22,13 +29,6 @@ from mooring.model.resource_claims import (
 )
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 from mooring.testing.builders import node, pod, pod_group, uid_of
-from mooring.testing.device_builders import (
-    device,
-    device_claim,
-    device_class,
-    request,
-    resource_slice,
-)
 
 Raw = dict[str, Any]
 

@@ -6,6 +6,15 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from device_builders import (
+    allocated,
+    device,
+    device_claim,
+    device_class,
+    device_result,
+    request,
+    resource_slice,
+)
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
@@ -15,15 +24,6 @@ from mooring.policy.args import DynamicResourcesArgs
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
-from mooring.testing.device_builders import (
-    allocated,
-    device,
-    device_claim,
-    device_class,
-    device_result,
-    request,
-    resource_slice,
-)
 from mooring.testing.fakes import handle
 
 Raw = dict[str, Any]

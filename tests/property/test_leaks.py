@@ -22,7 +22,8 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.observe.records import DecisionLog
 from mooring.policy.device_args import PRESETS
 from mooring.testing.builders import namespace, node, pdb, pod, pod_group, service
-from mooring.testing.storage_builders import (
+from scheduler_states import put_profile, scheduler_state, silent_pod_enqueuer
+from storage_builders import (
     csi_driver,
     csi_node,
     pv,
@@ -31,7 +32,6 @@ from mooring.testing.storage_builders import (
     storage_class,
     volume_attachment,
 )
-from scheduler_states import put_profile, scheduler_state, silent_pod_enqueuer
 
 Raw = dict[str, Any]
 

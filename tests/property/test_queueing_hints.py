@@ -50,7 +50,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import api_object, namespace, node, pod, service
 from mooring.testing.fakes import handle
-from mooring.testing.storage_builders import (
+from storage_builders import (
     csi_driver,
     csi_node,
     storage_capacity,

@@ -19,7 +19,7 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.storage.csi_nodes import UNLIMITED
 from mooring.state.storage.volume_users import in_conflict, is_restricted
 from mooring.testing.builders import node, pod
-from mooring.testing.storage_builders import (
+from storage_builders import (
     csi_node,
     pv,
     pvc,

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from device_builders import allocated, device_claim, request
 from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.framework.registry import NoArgs, Registry
@@ -25,7 +26,6 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 from mooring.testing.builders import cluster, node, pdb, pod, pod_group, service, uid_of
-from mooring.testing.device_builders import allocated, device_claim, request
 from mooring.testing.fakes import handle, pipeline, queued_pod
 
 

@@ -9,7 +9,7 @@ from mooring.model.resources import CPU, MEMORY
 from mooring.model.workloads import parse_priority_class
 from mooring.simulate.admission import Admission, Forbidden, as_stored
 from mooring.testing.builders import api_object, node, pod_group, priority_class, toleration
-from mooring.testing.storage_builders import pv
+from storage_builders import pv
 
 
 def manifest(**spec: Any) -> dict[str, Any]:

@@ -5,6 +5,12 @@ from typing import Any
 
 import pytest
 
+from device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    resource_slice,
+)
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.compare import Comparison, arrival_order, compare, recorded_order
@@ -13,12 +19,6 @@ from mooring.simulate.manifests import InputError, Manifest
 from mooring.simulate.profiles import LoadedProfile, load_profiles
 from mooring.simulate.selection import EVERY_POD, Selection
 from mooring.testing.builders import api_object, node, pod
-from mooring.testing.device_builders import (
-    allocated,
-    device_claim,
-    device_class,
-    resource_slice,
-)
 
 REGISTRY = Registry(SHIPPED, {})
 

@@ -2,14 +2,7 @@
 
 from typing import Any
 
-from mooring.model.pod import parse_pod
-from mooring.model.resource_claims import parse_resource_claim
-from mooring.observe.documents import plain
-from mooring.simulate.devices import Devices, NodeDevice
-from mooring.state.cluster import ClusterState
-from mooring.state.cluster_view import ClusterView
-from mooring.testing.builders import cluster, node, pod, uid_of
-from mooring.testing.device_builders import (
+from device_builders import (
     DRIVER,
     allocated,
     device,
@@ -18,6 +11,13 @@ from mooring.testing.device_builders import (
     device_result,
     resource_slice,
 )
+from mooring.model.pod import parse_pod
+from mooring.model.resource_claims import parse_resource_claim
+from mooring.observe.documents import plain
+from mooring.simulate.devices import Devices, NodeDevice
+from mooring.state.cluster import ClusterState
+from mooring.state.cluster_view import ClusterView
+from mooring.testing.builders import cluster, node, pod, uid_of
 
 Raw = dict[str, Any]
 SICK = [{"key": "sick", "value": "very", "effect": "NoExecute"}]

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from device_builders import device_claim, device_class, request, resource_slice
 from mooring.framework.registry import Registry
 from mooring.model.events import Kind
 from mooring.plugins import SHIPPED
@@ -18,8 +19,7 @@ from mooring.testing.builders import (
     service,
     uid_of,
 )
-from mooring.testing.device_builders import device_claim, device_class, request, resource_slice
-from mooring.testing.storage_builders import storage_class
+from storage_builders import storage_class
 
 REGISTRY = Registry(SHIPPED, {})
 

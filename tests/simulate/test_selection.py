@@ -2,13 +2,13 @@ from typing import Any
 
 import pytest
 
+from device_builders import allocated, device_claim, group_consumer
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import InputError, Manifest
 from mooring.simulate.selection import Selection, TypeAndName, take_off, type_and_name
 from mooring.testing.builders import api_object, node, pod, pod_group, uid_of
-from mooring.testing.device_builders import allocated, device_claim, group_consumer
 
 
 def inputs(*objects: dict[str, Any]) -> Inputs:

@@ -2,6 +2,12 @@ from typing import Any
 
 import pytest
 
+from device_builders import (
+    device_claim,
+    device_class,
+    request,
+    resource_slice,
+)
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import PluginError, Unschedulable
@@ -14,12 +20,6 @@ from mooring.simulate.manifests import Manifest
 from mooring.simulate.simulation import Attempt, Simulation, simulate
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import api_object, namespace, node, pod, pod_group, priority_class
-from mooring.testing.device_builders import (
-    device_claim,
-    device_class,
-    request,
-    resource_slice,
-)
 
 
 def attempts(

@@ -5,7 +5,7 @@ from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
 from mooring.testing.builders import node, pdb, pod
-from mooring.testing.storage_builders import pvc, storage_class
+from storage_builders import pvc, storage_class
 
 LABELS = {"app": "web"}
 RUNNING = pod("web", labels=LABELS, node="n1")

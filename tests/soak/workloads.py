@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from controlplane import ControlPlane
 from controlplane.nodes import node_object
+from device_builders import device_claim, device_class, resource_slice
 from e2e.replicas import PROFILES, pod, profile
 from faults.books import CONSTRAINED, GPU_COUNT, GPU_MEMORY, PROTECTED
-from mooring.testing.device_builders import device_claim, device_class, resource_slice
-from mooring.testing.storage_builders import pv, pvc, storage_class
+from storage_builders import pv, pvc, storage_class
 
 __all__ = [
     "BUDGET",

@@ -6,8 +6,7 @@
     )
 
 Every builder returns a raw API object with a uid and a creation time, to be parsed or to be changed
-further. Names, labels and amounts mean what they mean in a manifest. Those of storage are in
-`mooring.testing.storage_builders`, those of devices in `mooring.testing.device_builders`.
+further. Names, labels and amounts mean what they mean in a manifest.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from bench.scheduler_perf.claims import NoDevicesError, allocations
-from mooring.testing.device_builders import (
+from device_builders import (
     device,
     device_claim,
     device_class,

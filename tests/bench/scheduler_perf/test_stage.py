@@ -16,7 +16,7 @@ from bench.scheduler_perf.reading import Workload, read_workloads
 from bench.scheduler_perf.stage import perf_server, run_once
 from bench.schedulers import KubeScheduler, Mooring, Scheduler
 from controlplane import ControlPlane
-from mooring.testing.device_builders import device_claim, device_class, request, resource_slice
+from device_builders import device_claim, device_class, request, resource_slice
 
 pytestmark = pytest.mark.server
 

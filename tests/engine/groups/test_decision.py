@@ -21,7 +21,7 @@ from mooring.testing.builders import (
     pod_group,
     uid_of,
 )
-from mooring.testing.storage_builders import pv, pvc, storage_class
+from storage_builders import pv, pvc, storage_class
 
 Raw = dict[str, Any]
 

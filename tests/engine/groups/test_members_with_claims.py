@@ -5,6 +5,14 @@ from typing import Any
 
 import pytest
 
+from device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    group_consumer,
+    request,
+    resource_slice,
+)
 from engines import Bindings, Engine, until
 from kube.api_server import ApiServer, Request
 from mooring.framework.queued_pod import SubQueue
@@ -13,14 +21,6 @@ from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.model.resource_claims import parse_resource_claim
 from mooring.testing.builders import node, pod, pod_group, uid_of
-from mooring.testing.device_builders import (
-    allocated,
-    device_claim,
-    device_class,
-    group_consumer,
-    request,
-    resource_slice,
-)
 
 Raw = dict[str, Any]
 

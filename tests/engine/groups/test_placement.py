@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deciding import Deciding
+from device_builders import device_claim, device_class, request, resource_slice
 from extending import put
 from group_searching import (
     answered,
@@ -24,7 +25,6 @@ from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, parse_node
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod
-from mooring.testing.device_builders import device_claim, device_class, request, resource_slice
 
 Raw = dict[str, Any]
 

@@ -16,7 +16,7 @@ from mooring.engine.groups.plan import place_group
 from mooring.model.events import Kind
 from mooring.model.pod import Uid, parse_pod
 from mooring.testing.builders import node, pod, pod_group
-from mooring.testing.storage_builders import pv, pvc, storage_class
+from storage_builders import pv, pvc, storage_class
 
 Raw = dict[str, Any]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from device_builders import allocated, device_claim
 from mooring.engine.rebalancing.movable import (
     Movable,
     created_anew,
@@ -23,9 +24,8 @@ from mooring.testing.builders import (
     toleration,
     uid_of,
 )
-from mooring.testing.device_builders import allocated, device_claim
-from mooring.testing.storage_builders import pvc
 from replanning import NOW, Replanning, owned
+from storage_builders import pvc
 
 LABELS = {"app": "web"}
 

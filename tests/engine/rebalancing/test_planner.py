@@ -4,6 +4,13 @@ from typing import Any
 
 import pytest
 
+from device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    request,
+    resource_slice,
+)
 from devices.objects import gpu_node, share_pod
 from engines import Marked
 from mooring.engine.groups.budget import SearchBudget
@@ -12,15 +19,8 @@ from mooring.engine.rebalancing.planner import in_final_order
 from mooring.model.pod import Pod
 from mooring.policy.rebalancing import Goal
 from mooring.testing.builders import node, pdb, pod, pod_group, uid_of
-from mooring.testing.device_builders import (
-    allocated,
-    device_claim,
-    device_class,
-    request,
-    resource_slice,
-)
-from mooring.testing.storage_builders import pv, pvc
 from replanning import Replanning, moves, owned
+from storage_builders import pv, pvc
 
 ON_SSD = {"disk": "ssd"}
 BOTH = {"goals": ["Violations", "Spread"]}

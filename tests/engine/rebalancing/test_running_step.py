@@ -6,6 +6,12 @@ from typing import Any
 
 import pytest
 
+from device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    resource_slice,
+)
 from mooring.engine.rebalancing.plan import Move
 from mooring.engine.rebalancing.record import whole
 from mooring.engine.rebalancing.running_step import PassedOver, RunningStep
@@ -16,14 +22,8 @@ from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.policy.rebalancing import Goal
 from mooring.testing.builders import node, pod, uid_of
-from mooring.testing.device_builders import (
-    allocated,
-    device_claim,
-    device_class,
-    resource_slice,
-)
-from mooring.testing.storage_builders import pv, pvc
 from rebalancing_stage import OWNER, READY, Stage, running
+from storage_builders import pv, pvc
 
 Raw = dict[str, Any]
 

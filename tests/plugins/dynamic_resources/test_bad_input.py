@@ -10,6 +10,15 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
+from device_builders import (
+    allocated,
+    device,
+    device_claim,
+    device_class,
+    device_result,
+    request,
+    resource_slice,
+)
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.verdicts import PluginError
@@ -20,15 +29,6 @@ from mooring.model.resource_slices import parse_resource_slice
 from mooring.plugins.dynamic_resources.plugin import DynamicResources
 from mooring.policy.args import DynamicResourcesArgs
 from mooring.testing.builders import cluster, node, pod
-from mooring.testing.device_builders import (
-    allocated,
-    device,
-    device_claim,
-    device_class,
-    device_result,
-    request,
-    resource_slice,
-)
 from mooring.testing.fakes import FakeApi, handle
 
 Raw = dict[str, Any]

@@ -5,14 +5,7 @@ from typing import Any
 
 import pytest
 
-from mooring.framework.claim_report import ClaimsReport, ExcludedDevices
-from mooring.framework.evaluations import Evaluations
-from mooring.model.pod import parse_pod
-from mooring.plugins.dynamic_resources.plugin import DynamicResources
-from mooring.policy.args import DynamicResourcesArgs
-from mooring.state.cluster import ClusterState
-from mooring.testing.builders import cluster, node, pod, pod_group
-from mooring.testing.device_builders import (
+from device_builders import (
     DRIVER,
     allocated,
     device,
@@ -22,6 +15,13 @@ from mooring.testing.device_builders import (
     request,
     resource_slice,
 )
+from mooring.framework.claim_report import ClaimsReport, ExcludedDevices
+from mooring.framework.evaluations import Evaluations
+from mooring.model.pod import parse_pod
+from mooring.plugins.dynamic_resources.plugin import DynamicResources
+from mooring.policy.args import DynamicResourcesArgs
+from mooring.state.cluster import ClusterState
+from mooring.testing.builders import cluster, node, pod, pod_group
 from mooring.testing.fakes import handle
 
 Raw = dict[str, Any]

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from device_builders import allocated, device_claim
 from mooring.framework.verdicts import PluginError
 from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
@@ -17,7 +18,6 @@ from mooring.plugins.dynamic_resources.claim_writer import ClaimWriter
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, pod, uid_of
-from mooring.testing.device_builders import allocated, device_claim
 from mooring.testing.fakes import FakeApi, Lost
 
 KEY = ("resourceclaims", "default/claim")

@@ -11,6 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deciding import Deciding
+from device_builders import (
+    device_claim,
+    device_class,
+    request,
+    resource_slice,
+)
 from mooring.engine.outcome import ScheduleResult
 from mooring.framework.verdicts import SKIP, PluginError, Unschedulable
 from mooring.model.device_classes import parse_device_class
@@ -30,12 +36,6 @@ from mooring.plugins.dynamic_resources.plugin import DynamicResources
 from mooring.policy.args import DynamicResourcesArgs
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
-from mooring.testing.device_builders import (
-    device_claim,
-    device_class,
-    request,
-    resource_slice,
-)
 from mooring.testing.fakes import FakeApi, Lost, handle
 from plugin_answers import PluginAnswers, Rejected
 

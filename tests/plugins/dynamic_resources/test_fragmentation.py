@@ -5,11 +5,7 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from mooring.engine.outcome import ScheduleResult
-from mooring.framework.plugin_failures import PluginFailed
-from mooring.plugins.dynamic_resources.fragmentation import DeviceFragmentation
-from mooring.testing.builders import node, pod
-from mooring.testing.device_builders import (
+from device_builders import (
     allocated,
     device,
     device_claim,
@@ -18,6 +14,10 @@ from mooring.testing.device_builders import (
     request,
     resource_slice,
 )
+from mooring.engine.outcome import ScheduleResult
+from mooring.framework.plugin_failures import PluginFailed
+from mooring.plugins.dynamic_resources.fragmentation import DeviceFragmentation
+from mooring.testing.builders import node, pod
 from plugin_answers import PluginAnswers
 
 Raw = dict[str, Any]

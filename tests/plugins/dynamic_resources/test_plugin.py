@@ -7,6 +7,15 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
+from device_builders import (
+    DRIVER,
+    allocated,
+    device_claim,
+    device_class,
+    device_result,
+    request,
+    resource_slice,
+)
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.engine.what_if import WhatIf
 from mooring.framework.handle import DeviceMetrics
@@ -24,15 +33,6 @@ from mooring.policy.args import DynamicResourcesArgs
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
-from mooring.testing.device_builders import (
-    DRIVER,
-    allocated,
-    device_claim,
-    device_class,
-    device_result,
-    request,
-    resource_slice,
-)
 from mooring.testing.fakes import FakeApi, Lost, handle
 from plugin_answers import PluginAnswers, Rejected
 

@@ -4,6 +4,14 @@ from typing import Any
 
 import pytest
 
+from device_builders import (
+    allocated,
+    device_claim,
+    device_class,
+    device_result,
+    group_consumer,
+    request,
+)
 from mooring.framework.verdicts import PluginError, Unschedulable
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.resource_claims import ResourceClaim, parse_resource_claim
@@ -19,14 +27,6 @@ from mooring.plugins.dynamic_resources.pod_claims import (
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, pod_group, uid_of
-from mooring.testing.device_builders import (
-    allocated,
-    device_claim,
-    device_class,
-    device_result,
-    group_consumer,
-    request,
-)
 
 N1, GPU = node("n1"), device_class("gpu")
 

@@ -2,13 +2,13 @@
 
 from typing import Any
 
+from device_builders import allocated, device_claim, device_result, request
 from mooring.model.events import Kind
 from mooring.model.resource_claims import parse_resource_claim
 from mooring.plugins.dynamic_resources.typical_claims import TypicalClaims
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node
-from mooring.testing.device_builders import allocated, device_claim, device_result, request
 
 Raw = dict[str, Any]
 

@@ -17,7 +17,7 @@ from mooring.plugins.volume_binding.choice import choices
 from mooring.state.cluster_view import ClusterView
 from mooring.state.storage.node_affinities import check_node_affinity
 from mooring.testing.builders import cluster, node
-from mooring.testing.storage_builders import pv, pvc
+from storage_builders import pv, pvc
 
 Raw = Mapping[str, Any]
 

@@ -16,7 +16,7 @@ from mooring.plugins.volume_binding.finding import (
 )
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node
-from mooring.testing.storage_builders import (
+from storage_builders import (
     csi_driver,
     csi_node,
     pv,

@@ -15,7 +15,8 @@ from mooring.policy.args import VolumeBindingArgs
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import handle
-from mooring.testing.storage_builders import (
+from plugin_answers import PluginAnswers, Rejected
+from storage_builders import (
     csi_driver,
     csi_node,
     pv,
@@ -23,7 +24,6 @@ from mooring.testing.storage_builders import (
     storage_capacity,
     storage_class,
 )
-from plugin_answers import PluginAnswers, Rejected
 
 Raw = Mapping[str, Any]
 

@@ -18,7 +18,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import FakeApi, handle
-from mooring.testing.storage_builders import pv, pvc, storage_class
+from storage_builders import pv, pvc, storage_class
 
 Raw = Mapping[str, Any]
 

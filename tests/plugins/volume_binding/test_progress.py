@@ -12,7 +12,7 @@ from mooring.plugins.volume_binding.progress import BindingProgress, VolumesLost
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
-from mooring.testing.storage_builders import pv, pvc
+from storage_builders import pv, pvc
 
 Raw = Mapping[str, Any]
 

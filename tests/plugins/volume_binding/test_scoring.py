@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from mooring.model.node import ZONE
 from mooring.plugins.volume_binding.plugin import VolumeBinding
 from mooring.testing.builders import node, pod
-from mooring.testing.storage_builders import (
+from plugin_answers import PluginAnswers
+from storage_builders import (
     csi_driver,
     pv,
     pvc,
     storage_capacity,
     storage_class,
 )
-from plugin_answers import PluginAnswers
 
 Raw = Mapping[str, Any]
 

@@ -8,10 +8,7 @@ frees and deletes claims.
 
 from typing import TYPE_CHECKING, Any, Final
 
-from faults.books import CONSTRAINED
-from mooring.kube.resources import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
-from mooring.testing.builders import pod
-from mooring.testing.device_builders import (
+from device_builders import (
     DRIVER,
     device,
     device_claim,
@@ -19,6 +16,9 @@ from mooring.testing.device_builders import (
     request,
     resource_slice,
 )
+from faults.books import CONSTRAINED
+from mooring.kube.resources import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
+from mooring.testing.builders import pod
 from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step
 
 if TYPE_CHECKING:

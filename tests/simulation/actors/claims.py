@@ -6,8 +6,8 @@ from faults.books import CONSTRAINED
 from mooring.kube.resources import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS
 from mooring.model.storage import BIND_COMPLETED, SELECTED_NODE
 from mooring.testing.builders import pod
-from mooring.testing.storage_builders import pv, pvc, storage_class
 from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step
+from storage_builders import pv, pvc, storage_class
 
 if TYPE_CHECKING:
     from simulation.storage import Change, Raw

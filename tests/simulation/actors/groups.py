@@ -14,9 +14,9 @@ from mooring.kube.resources import (
     SCHEDULING_PROFILE,
 )
 from mooring.testing.builders import pod, pod_group
-from mooring.testing.storage_builders import pvc
 from simulation.actors.rebalancing import MOVED
 from simulation.scenario import ACME, NAMESPACE, SCHEDULER, Actor, Plan, Step
+from storage_builders import pvc
 
 if TYPE_CHECKING:
     from simulation.storage import Change, Raw

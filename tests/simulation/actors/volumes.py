@@ -22,7 +22,8 @@ from mooring.kube.resources import (
 from mooring.model.node import HOSTNAME
 from mooring.model.storage import BIND_COMPLETED, SELECTED_NODE
 from mooring.testing.builders import pod
-from mooring.testing.storage_builders import (
+from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step
+from storage_builders import (
     csi_driver,
     csi_node,
     pv,
@@ -30,7 +31,6 @@ from mooring.testing.storage_builders import (
     storage_capacity,
     storage_class,
 )
-from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step
 
 if TYPE_CHECKING:
     from simulation.storage import Change, Raw

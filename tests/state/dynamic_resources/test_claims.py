@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from device_builders import allocated, device_claim
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.resource_claims import (
@@ -15,7 +16,6 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.dynamic_resources.dynamic_resources import DynamicResources
 from mooring.testing.builders import cluster, node, pod, uid_of
-from mooring.testing.device_builders import allocated, device_claim
 
 WEB, DB = parse_pod(pod("web")), parse_pod(pod("db"))
 KEY = "default/claim"

@@ -1,9 +1,9 @@
+from device_builders import device_class
 from mooring.model.device_classes import parse_device_class
 from mooring.model.events import Kind
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster
-from mooring.testing.device_builders import device_class
 
 GPU = "example.com/gpu"
 

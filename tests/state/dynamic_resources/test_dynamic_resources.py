@@ -1,7 +1,4 @@
-from mooring.model.resource_claims import DeviceId
-from mooring.state.cluster_view import ClusterView
-from mooring.testing.builders import cluster
-from mooring.testing.device_builders import (
+from device_builders import (
     DRIVER,
     allocated,
     device_claim,
@@ -9,6 +6,9 @@ from mooring.testing.device_builders import (
     device_result,
     resource_slice,
 )
+from mooring.model.resource_claims import DeviceId
+from mooring.state.cluster_view import ClusterView
+from mooring.testing.builders import cluster
 
 
 def test_the_view_shows_claims_classes_slices_and_who_uses_a_device() -> None:

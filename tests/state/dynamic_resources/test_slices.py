@@ -1,16 +1,16 @@
 import pytest
 
-from mooring.model.events import Kind
-from mooring.model.resource_slices import parse_device_taint_rule, parse_resource_slice
-from mooring.state.cluster import ClusterState
-from mooring.state.cluster_view import ClusterView
-from mooring.testing.builders import cluster
-from mooring.testing.device_builders import (
+from device_builders import (
     DRIVER,
     device,
     device_taint_rule,
     resource_slice,
 )
+from mooring.model.events import Kind
+from mooring.model.resource_slices import parse_device_taint_rule, parse_resource_slice
+from mooring.state.cluster import ClusterState
+from mooring.state.cluster_view import ClusterView
+from mooring.testing.builders import cluster
 
 SICK = {"key": "own", "effect": "NoExecute"}
 SLICE = resource_slice("s", [device("d0", taints=[SICK]), "d1"], node="n1")

@@ -10,7 +10,7 @@ from mooring.model.objects import object_key, parse_object
 from mooring.model.storage import CSISource
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import cluster, node, pod, uid_of
-from mooring.testing.storage_builders import pv, pvc, storage_class
+from storage_builders import pv, pvc, storage_class
 
 Raw = Mapping[str, Any]
 

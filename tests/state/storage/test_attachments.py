@@ -8,7 +8,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.nodes import NodeTable
 from mooring.state.storage.attachments import Attachments
 from mooring.testing.builders import cluster, node
-from mooring.testing.storage_builders import pv, volume_attachment
+from storage_builders import pv, volume_attachment
 
 ONE, TWO = CSISource("csi.example", "h1"), CSISource("csi.example", "h2")
 ROWS = np.arange(3)

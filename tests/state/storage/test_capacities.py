@@ -9,7 +9,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.storage.capacities import UNKNOWN
 from mooring.testing.builders import cluster, node
-from mooring.testing.storage_builders import storage_capacity
+from storage_builders import storage_capacity
 
 NODES = (node("n1", zone="a"), node("n2", zone="b"), node("n3"))
 

@@ -8,7 +8,7 @@ from mooring.model.storage import CSISource
 from mooring.state.cluster import ClusterState
 from mooring.state.storage.csi_nodes import UNLIMITED
 from mooring.testing.builders import cluster, node
-from mooring.testing.storage_builders import csi_node
+from storage_builders import csi_node
 
 EBS = "kubernetes.io/aws-ebs"
 

@@ -13,8 +13,8 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.storage.storage import Storage
 from mooring.testing.builders import cluster, node, pod
-from mooring.testing.storage_builders import csi_node, pv, pvc, storage_class
 from relists import replace_all
+from storage_builders import csi_node, pv, pvc, storage_class
 
 LIMITS = csi_node("n1", {"csi.example": 3})
 DISK = Disk(DiskKind.AWS_EBS, "vol-1", read_only=False)

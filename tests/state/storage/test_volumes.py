@@ -10,7 +10,7 @@ from mooring.model.storage import ClaimRef, parse_persistent_volume, parse_persi
 from mooring.state.cluster import ClusterState
 from mooring.state.storage.volumes import Volumes
 from mooring.testing.builders import cluster
-from mooring.testing.storage_builders import pv, pvc
+from storage_builders import pv, pvc
 
 Raw = Mapping[str, Any]
 

@@ -1,8 +1,4 @@
-from mooring.model.device_classes import parse_device_class
-from mooring.model.resource_claims import DeviceId, parse_resource_claim
-from mooring.model.resource_slices import parse_device_taint_rule, parse_resource_slice
-from mooring.testing.builders import uid_of
-from mooring.testing.device_builders import (
+from device_builders import (
     DRIVER,
     allocated,
     device,
@@ -12,6 +8,10 @@ from mooring.testing.device_builders import (
     request,
     resource_slice,
 )
+from mooring.model.device_classes import parse_device_class
+from mooring.model.resource_claims import DeviceId, parse_resource_claim
+from mooring.model.resource_slices import parse_device_taint_rule, parse_resource_slice
+from mooring.testing.builders import uid_of
 
 
 def test_a_slice_has_devices_of_its_node_or_of_all() -> None:

@@ -12,7 +12,7 @@ from mooring.model.storage import (
     parse_persistent_volume_claim,
     parse_storage_class,
 )
-from mooring.testing.storage_builders import (
+from storage_builders import (
     csi_driver,
     csi_node,
     pv,
