@@ -108,7 +108,7 @@ def page(
     handler = ProfileHandler(shared.profiles, silent_pod_enqueuer(shared))
     log = decisions or DecisionLog()
     no_shadows: dict[str, Any] = {"profiles": {}, "pods": []}
-    reports = PodReportBuilder(shared, lambda: 0.0, groups=groups)
+    reports = PodReportBuilder(shared, groups=groups)
     trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
     return Page(
         nodes=Nodes(shared),

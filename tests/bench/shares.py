@@ -18,7 +18,7 @@ PARTS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("status", ("mooring.engine.pod_status_reporter:PodStatusReporter._write",)),
     ("bind", ("mooring.engine.binding:bind", "mooring.engine.schedule_one:ScheduleOne._bind")),
     ("evict", ("mooring.engine.preemption_executor:",)),
-    ("decide", ("mooring.engine.cycle:", "mooring.engine.groups.plan:place_group")),
+    ("decide", ("mooring.engine.cycle:", "mooring.engine.groups.decision:place_group")),
     ("loop", ("mooring.engine.loop:", "mooring.engine.schedule_one:")),
     ("mirror", ("mooring.kube.reflector:",)),
     ("intake", ("mooring.handlers.objects:ObjectHandlers.on_pod",)),

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from assuming import WEB, Stage, Step
-from mooring.engine.assumed import PodRejected
+from mooring.engine.outcome import PodRejected
 from mooring.framework.verdicts import PluginError, Unschedulable, Wait
 from mooring.model.events import Action, Kind
 from mooring.model.pod import Pod, parse_pod

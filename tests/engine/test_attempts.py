@@ -8,8 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kube.api_server import ApiServer, Request
-from mooring.engine.assumed import PodRejected
 from mooring.engine.attempts import Attempts
+from mooring.engine.outcome import PodRejected
 from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.scheduler_state import Attempt
 from mooring.framework.queued_pod import SubQueue

@@ -7,9 +7,9 @@ from contextlib import suppress
 import pytest
 
 from assuming import WEB, Stage, Step
-from mooring.engine.assumed import PodRejected
 from mooring.engine.binding import BindingFailed, after_binding
 from mooring.engine.group_binding import CalledOff, GroupBinding
+from mooring.engine.outcome import PodRejected
 from mooring.framework.verdicts import SKIP, Wait
 from mooring.kube.errors import InvalidError, NotFoundError
 from mooring.kube.resources import Call

@@ -1,6 +1,7 @@
 """The report of a pod says where it is and what would make it fit."""
 
 import asyncio
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -39,9 +40,9 @@ class Stage:
 
     def __init__(self) -> None:
         self.deciding = Deciding(node("a", cpu="4"), pod("low", cpu="2", node="a"))
-        self.scheduler = self.deciding.scheduler
         self.now = 0.0
-        self.reports = PodReportBuilder(self.scheduler, lambda: self.now)
+        self.scheduler = replace(self.deciding.scheduler, clock=lambda: self.now)
+        self.reports = PodReportBuilder(self.scheduler)
 
     def add(self, raw: dict[str, Any], *, gated: bool = False) -> Pod:
         added = parse_pod(raw)
@@ -97,7 +98,7 @@ async def test_a_report_and_the_list_of_pending_pods_name_one_cause() -> None:
         decision = decision_of(popped.pod, deciding.pipeline, outcome)
         scheduler.decisions.decided(decision, 0.0, cause=outcome.cause)
         scheduler.queue.add_unschedulable(popped, outcome.diagnosis.plugins, 0.0)
-    report = await PodReportBuilder(scheduler, lambda: 0.0).of("default/web-7")
+    report = await PodReportBuilder(scheduler).of("default/web-7")
     assert report is not None
     queue = Queue(scheduler, bound=lambda: 0, clock=lambda: 0.0, now=lambda: 0.0)
     (group,) = (await queue.pending()).groups(frozenset(["default"]))["causes"]
@@ -237,13 +238,12 @@ class Gang:
     def __init__(self, minimum: int = 3) -> None:
         objects = [node("a", cpu="3"), pod("squat", namespace="batch", cpu="1", node="a")]
         self.deciding = Deciding(*objects, pod_group("g", minimum))
-        self.scheduler = self.deciding.scheduler
         self.now = 0.0
+        self.scheduler = replace(self.deciding.scheduler, clock=lambda: self.now)
         self.source = GroupSource.KUBERNETES
         self.unserved: dict[Kind, Resource] = {}
         self.reports = PodReportBuilder(
             self.scheduler,
-            lambda: self.now,
             groups=self.described,
             unserved=lambda: self.unserved,
         )
@@ -381,7 +381,8 @@ async def test_suggestions_end_after_some_seconds(monkeypatch: pytest.MonkeyPatc
     gang = Gang()
     gang.add("m0", "m1", "m2")
     seconds = count(0.0, 100.0)
-    slow = PodReportBuilder(gang.scheduler, lambda: next(seconds), groups=gang.described)
+    scheduler = replace(gang.scheduler, clock=lambda: next(seconds))
+    slow = PodReportBuilder(scheduler, groups=gang.described)
     async with asyncio.timeout(60):
         report = await slow.of("default/m0")
     assert report is not None
@@ -406,8 +407,8 @@ def devices_stage(*claims: dict[str, Any]) -> Stage:
         device_claim("hidden", namespace="secret", allocation=allocated("d0", node="a")),
         *claims,
     )
-    stage.scheduler = stage.deciding.scheduler
-    stage.reports = PodReportBuilder(stage.scheduler, lambda: stage.now)
+    stage.scheduler = replace(stage.deciding.scheduler, clock=lambda: stage.now)
+    stage.reports = PodReportBuilder(stage.scheduler)
     return stage
 
 

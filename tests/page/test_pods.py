@@ -17,7 +17,7 @@ from scheduler_states import put_profile, scheduler_state
 
 
 def pods(shared: SchedulerState, log: DecisionLog | None = None) -> Pods:
-    reports = PodReportBuilder(shared, lambda: 0.0)
+    reports = PodReportBuilder(shared)
     return Pods(shared, log or DecisionLog(), reports.of, now=lambda: 0.0)
 
 
@@ -88,7 +88,7 @@ async def test_a_decision_now_does_not_preempt() -> None:
 async def test_after_a_decision_for_a_viewer_other_work_runs_for_longer_than_it_took() -> None:
     shared = scheduler_state(node("a", cpu="1"), pod("web", cpu="1", node="a"))
     put_profile(shared)
-    reports, ticks = PodReportBuilder(shared, lambda: 0.0), count(0.0, 0.01)
+    reports, ticks = PodReportBuilder(shared), count(0.0, 0.01)
     shown = Pods(shared, DecisionLog(), reports.of, now=lambda: 0.0, clock=lambda: next(ticks))
     answer = asyncio.create_task(found(shown, "default/web"))
     others = 0

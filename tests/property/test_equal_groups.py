@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from mooring.engine.assumed import assume_and_reserve
-from mooring.engine.groups.decision import GroupDecision
+from mooring.engine.groups.decision import GroupDecision, place_group
 from mooring.engine.groups.members import GroupBackoffs, group_of, take_members
-from mooring.engine.groups.plan import place_group
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.events import Kind

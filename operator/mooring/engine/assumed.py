@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from mooring.engine.group_binding import GroupBinding
+from mooring.engine.outcome import PodRejected
 from mooring.engine.scheduler_state import AssumedPod, Attempt, SchedulerState
 from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import ExtensionPoint, one_line
@@ -21,7 +22,6 @@ from mooring.pausing import pause
 from mooring.state.cluster import ClusterState
 
 __all__ = [
-    "PodRejected",
     "assume_and_reserve",
     "assume_reserve_and_permit",
     "unreserve",
@@ -29,22 +29,6 @@ __all__ = [
 
 _LONGEST_WAIT_SECONDS: Final = 15 * 60.0
 """At Permit, whatever the plugin says (maxTimeout in framework/runtime/framework.go)."""
-
-
-class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
-    """A Reserve or Permit plugin rejected the pod on the chosen node."""
-
-    def __init__(self, plugin: str, reason: str, node: str, pod: Pod) -> None:
-        super().__init__(reason)
-        self.plugin = plugin
-        self.reason = reason
-        self.node = node
-        self.pod = pod
-
-    @property
-    def message(self) -> str:
-        """The sentence a user reads; the chosen node is the only one it is about."""
-        return f"0/1 nodes are available: 1 {self.reason}."
 
 
 def assume_reserve_and_permit(

@@ -4,7 +4,7 @@ from math import inf
 
 import numpy as np
 
-from mooring.engine.assumed import PodRejected
+from mooring.engine.outcome import PodRejected
 from mooring.engine.pod_status_reporter import PodScheduledReason, PodStatusReporter
 from mooring.engine.scheduler_state import Attempt, SchedulerState
 from mooring.framework.queued_pod import QueuedPod

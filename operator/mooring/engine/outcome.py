@@ -13,6 +13,7 @@ from mooring.model.pod import Pod
 __all__ = [
     "FitError",
     "Outcome",
+    "PodRejected",
     "ScheduleResult",
     "decision_of",
     "record_of",
@@ -58,6 +59,22 @@ class FitError:
 
 
 Outcome = ScheduleResult | FitError
+
+
+class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
+    """A Reserve or Permit plugin rejected the pod on the chosen node."""
+
+    def __init__(self, plugin: str, reason: str, node: str, pod: Pod) -> None:
+        super().__init__(reason)
+        self.plugin = plugin
+        self.reason = reason
+        self.node = node
+        self.pod = pod
+
+    @property
+    def message(self) -> str:
+        """The sentence a user reads; the chosen node is the only one it is about."""
+        return f"0/1 nodes are available: 1 {self.reason}."
 
 
 def decision_of(

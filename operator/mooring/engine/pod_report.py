@@ -1,7 +1,6 @@
 """What the scheduler knows about one pod now: where it is, and what would make it fit."""
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -158,19 +157,18 @@ class PodReportBuilder:
 
     `groups` describes the pod groups of a namespace and name
     (`mooring.engine.groups.pod_group_status_reporter`), `unserved` returns the kinds that the API
-    server does not serve. `clock` is the scheduler's monotonic clock, in seconds.
+    server does not serve.
     """
 
     def __init__(
         self,
         scheduler: SchedulerState,
-        clock: Callable[[], float] = time.monotonic,
         *,
         groups: Callable[[str, str], list[dict[str, Any]]] = lambda _namespace, _name: [],
         unserved: Callable[[], Mapping[Kind, Resource]] = dict,
     ) -> None:
         self._scheduler = scheduler
-        self._clock = clock
+        self._clock = scheduler.clock
         self._groups = groups
         self._unserved = unserved
         self._one_at_a_time = asyncio.Lock()
@@ -245,9 +243,27 @@ class PodReportBuilder:
 
     def _remedy(self, group: PodGroupState) -> str | TextAboutPods | None:
         """Return what is to be done so that the group can be decided about; None if it can be."""
-        if group.definition is None and _KINDS[group.key.source] in self._unserved():
-            return _SERVE[group.key.source]
-        return _remedy(group, self._scheduler)
+        definition, source = group.definition, group.key.source
+        if definition is None and _KINDS[source] in self._unserved():
+            return _SERVE[source]
+        if definition is None:
+            return f"create {source.value}/{group.key.name} in namespace {group.key.namespace}"
+        if definition.invalid is not None:
+            return f"correct {source.value}/{group.key.name}"
+        if group.missing:
+            text = f"create {group.missing} more of its members"
+            exist = group.all_pods_count
+            return f"{text}, or require at most {exist}" if exist else text
+        waiting = {queued.pod.uid for queued in _decidable(group, self._scheduler)}
+        if len(waiting) >= max(group.minimum - group.scheduled_pods_count, 1):
+            return None
+        others = [pod for uid, pod in group.unscheduled.items() if uid not in waiting]
+        gated = [pod for pod in others if pod.spec.gates]
+        what = "remove the scheduling gates of" if gated else "have one profile take"
+        about = gated or others
+        names = listed([pod.name for pod in about], EXAMPLES)
+        refs = tuple(map(PodRef.of, about[:EXAMPLES]))
+        return TextAboutPods(f"{what} {names}", refs, f"{what} {len(about)} members")
 
     async def _of_group(self, group: PodGroupState) -> list[SuggestedChange]:
         """Return what would make the group fit; [] if too few members may be decided about."""
@@ -389,29 +405,6 @@ def _decidable(group: PodGroupState, scheduler: SchedulerState) -> list[QueuedPo
         if queued is not None and not queued.gated:
             found.append(queued)
     return [queued for queued in found if queued.pipeline is found[0].pipeline]
-
-
-def _remedy(group: PodGroupState, scheduler: SchedulerState) -> str | TextAboutPods | None:
-    """Return what is to be done so that the group can be decided about; None if it can be."""
-    definition, source = group.definition, group.key.source
-    if definition is None:
-        return f"create {source.value}/{group.key.name} in namespace {group.key.namespace}"
-    if definition.invalid is not None:
-        return f"correct {source.value}/{group.key.name}"
-    if group.missing:
-        text = f"create {group.missing} more of its members"
-        exist = group.all_pods_count
-        return f"{text}, or require at most {exist}" if exist else text
-    waiting = {queued.pod.uid for queued in _decidable(group, scheduler)}
-    if len(waiting) >= max(group.minimum - group.scheduled_pods_count, 1):
-        return None
-    others = [pod for uid, pod in group.unscheduled.items() if uid not in waiting]
-    gated = [pod for pod in others if pod.spec.gates]
-    what = "remove the scheduling gates of" if gated else "have one profile take"
-    about = gated or others
-    names = listed([pod.name for pod in about], EXAMPLES)
-    refs = tuple(map(PodRef.of, about[:EXAMPLES]))
-    return TextAboutPods(f"{what} {names}", refs, f"{what} {len(about)} members")
 
 
 def _seconds(value: float) -> float:

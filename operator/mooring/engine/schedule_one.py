@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from mooring.engine.assumed import PodRejected, assume_reserve_and_permit
+from mooring.engine.assumed import assume_reserve_and_permit
 from mooring.engine.attempts import Attempts
 from mooring.engine.binding import BindingFailed, after_binding, bind
 from mooring.engine.cycle import decide, tie_break_seed
@@ -24,17 +24,28 @@ from mooring.engine.extenders.answers import ExtenderError, Needed, interested
 from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.group_binding import CalledOff, GroupBinding
 from mooring.engine.groups.calls import needed_about
-from mooring.engine.groups.decision import GroupDecision, disagreement, preempt_for_group
+from mooring.engine.groups.decision import (
+    GroupDecision,
+    disagreement,
+    place_group,
+    preempt_for_group,
+)
 from mooring.engine.groups.members import (
     GroupBackoffs,
     group_of,
     has_same_requirements,
     take_members,
 )
-from mooring.engine.groups.plan import place_group
 from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
 from mooring.engine.groups.reservation import GroupReservation
-from mooring.engine.outcome import FitError, Outcome, ScheduleResult, decision_of, record_of
+from mooring.engine.outcome import (
+    FitError,
+    Outcome,
+    PodRejected,
+    ScheduleResult,
+    decision_of,
+    record_of,
+)
 from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.result_cache import ResultCache

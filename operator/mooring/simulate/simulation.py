@@ -8,13 +8,12 @@ from functools import partial
 from math import inf
 from typing import Final
 
-from mooring.engine.assumed import PodRejected, assume_and_reserve
+from mooring.engine.assumed import assume_and_reserve
 from mooring.engine.extenders.answers import Answers, ExtenderError, Needed, interested
 from mooring.engine.groups.calls import needed_about
-from mooring.engine.groups.decision import GroupDecision, preempt_for_group
+from mooring.engine.groups.decision import GroupDecision, place_group, preempt_for_group
 from mooring.engine.groups.members import group_of
-from mooring.engine.groups.plan import place_group
-from mooring.engine.outcome import FitError, Outcome, decision_of
+from mooring.engine.outcome import FitError, Outcome, PodRejected, decision_of
 from mooring.engine.profiles import ActiveProfile, Profiles
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.what_if import WhatIf, held_back, without_preemption

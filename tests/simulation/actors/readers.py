@@ -77,20 +77,20 @@ class Readers(Actor):
             world.fail(f"whoever asks is answered: {step.does}: {error!r} (at {world.now:.3f})")
 
     async def _explain(
-        self, world: "World", replica: "Replica", engine: "Engine", number: int
+        self, world: "World", _replica: "Replica", engine: "Engine", number: int
     ) -> None:
         pods = [*world.server.storage.all(POD)]
         waiting = [raw for raw in pods if not raw["spec"].get("nodeName")] or pods
         if waiting:
             metadata = waiting[number % len(waiting)]["metadata"]
-            await _reports(replica, engine).of(f"{metadata['namespace']}/{metadata['name']}")
+            await _reports(engine).of(f"{metadata['namespace']}/{metadata['name']}")
 
     async def _explain_group(
-        self, world: "World", replica: "Replica", engine: "Engine", number: int
+        self, world: "World", _replica: "Replica", engine: "Engine", number: int
     ) -> None:
         if groups := [*world.server.storage.all(POD_GROUP)]:
             metadata = groups[number % len(groups)]["metadata"]
-            await _reports(replica, engine).of_groups(metadata["namespace"], metadata["name"])
+            await _reports(engine).of_groups(metadata["namespace"], metadata["name"])
 
     async def _plan(
         self, _world: "World", replica: "Replica", engine: "Engine", number: int
@@ -115,9 +115,8 @@ async def _everything(namespaces: Iterable[str]) -> set[str]:
     return set(namespaces)
 
 
-def _reports(replica: "Replica", engine: "Engine") -> PodReportBuilder:
-    groups = engine.group_reports.report
-    return PodReportBuilder(engine.scheduler, replica.clock, groups=groups)
+def _reports(engine: "Engine") -> PodReportBuilder:
+    return PodReportBuilder(engine.scheduler, groups=engine.group_reports.report)
 
 
 def _tried(number: int) -> list[dict[str, Any]]:

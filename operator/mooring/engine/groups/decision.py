@@ -20,6 +20,7 @@ from mooring.engine.groups.search import (
     SearchedMembers,
     without_node,
 )
+from mooring.engine.outcome import PodRejected
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.diagnosis import EXTENDER
 from mooring.framework.pipeline import Pipeline
@@ -54,6 +55,7 @@ __all__ = [
     "GroupDecision",
     "decide_group",
     "disagreement",
+    "place_group",
     "placements_of",
     "preempt_for_group",
 ]
@@ -65,6 +67,9 @@ _TOO_LONG: Final = "preemption: the search for the fewest victims takes too long
 _PREEMPT_VERB: Final = "preemption: extender {} has a preemptVerb, and is not called for pod groups"
 _MOST_NAMED: Final = 3
 """Domains that a message names."""
+_MOST_PLANS: Final = 8
+"""In one attempt: Reserve or Permit may reject a member each time."""
+_ALL_ON_NODES: Final = "all members are on nodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,3 +514,52 @@ def _tried(candidate: _Candidate) -> DomainTried:
     cause = f", {assignment.cause}" if assignment.cause else ""
     text = f"{fits} of {assignment.wanted} members fit{where}{cause}"
     return DomainTried(placement.key, placement.value, fits, text)
+
+
+def place_group(
+    group: PodGroupState,
+    members: Sequence[Pod],
+    pipeline: Pipeline,
+    cluster: ClusterView,
+    cache: ResultCache,
+    commit: Callable[[Mapping[Uid, int]], object],
+    *,
+    seed: int,
+    answers: Answers | None = None,
+) -> GroupDecision:
+    """Find a row for each member, and commit that; return the decision, or why there is none.
+
+    `commit` is called with the rows by uid. Where a Reserve or Permit plugin rejects a member, it
+    raises `PodRejected`, and another plan avoids that node. All plans share one budget. `answers`
+    are those of extenders about the members that they filter or score nodes for.
+    """
+    budget, rejected = SearchBudget(), dict[str, set[str]]()
+    message, plugins = "", frozenset[str]()
+    if not (members := without_node(members, cluster)):
+        return GroupDecision({}, message=_ALL_ON_NODES)
+    for _ in range(_MOST_PLANS):
+        searched = SearchedMembers(
+            members,
+            pipeline,
+            cluster,
+            cache,
+            seed=seed,
+            rejected=rejected,
+            budget=budget,
+            extended=answers.on(cluster) if answers is not None else {},
+        )
+        decision = decide_group(group, searched)
+        if not decision.rows and not rejected:
+            return decision
+        if not decision.rows:
+            break
+        try:
+            commit(decision.rows)
+        except PodRejected as rejection:
+            pod = rejection.pod
+            rejected.setdefault(pod.uid, set()).add(rejection.node)
+            plugins |= {rejection.plugin}
+            message = f"member {pod.key}: {rejection.message}"
+        else:
+            return decision
+    return GroupDecision({}, message=message, plugins=plugins, bounded=True)

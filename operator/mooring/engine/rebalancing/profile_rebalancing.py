@@ -415,7 +415,7 @@ class ProfileRebalancing:
         warns = under_way.result in _WARNED
         if not under_way.evicted:
             running.why = running.why or PassedOver(under_way.why, warns=warns)
-        elif under_way.result is not Result.MOVED:
+        elif under_way.result is not Result.MOVED and running in self._steps:
             self._stopped = self._stopped or Stopped(under_way.why, warns=warns)
         parts.metrics.rebalanced(self._name, str(under_way.result))
         if under_way.evicted:
