@@ -11,6 +11,7 @@ from typing import Final
 from mooring.engine.schedule_one import ScheduleOne
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.engine.shadow import Shadow
+from mooring.pausing import Interrupted
 from mooring.time_slices import TimeSlices
 
 __all__ = ["SchedulingLoop"]
@@ -81,22 +82,29 @@ class SchedulingLoop:
         """Do what is to be done next, and wait if that is nothing."""
         self._turned = now = self._clock()
         async with self._scheduler.turn:
-            has_worked = await self._work_once(now, slices)
+            work = partial(self._work_once, now, slices)
+            try:
+                has_worked = await slices.run(work, self.schedule_one.attempts.go_on)
+            except Interrupted:
+                return
         if not has_worked:
             await self._idle(now)
             slices.begin()
         await slices.pause()
 
-    async def _work_once(self, now: float, slices: TimeSlices) -> bool:
-        """Make one attempt, or do what is less urgent; return whether there was anything to do."""
-        more_hints = await slices.run(partial(self._run_hints, now))
+    def _work_once(self, now: float, slices: TimeSlices) -> bool:
+        """Make one attempt, or do what is less urgent; return whether there was anything to do.
+
+        Raises:
+            Interrupted: in a pause in which the loop was halted.
+        """
+        more_hints = self._run_hints(now)
         if goes_on := self.schedule_one.extender_attempts.ready and self._may_bind():
-            await self.schedule_one.go_on(slices)
-        pop = partial(self._scheduler.queue.pop, now)
-        if self._may_bind() and (queued := await slices.run(pop)) is not None:
-            await self.schedule_one.attempt(queued, slices)
+            self.schedule_one.go_on()
+        if self._may_bind() and (queued := self._scheduler.queue.pop(now)) is not None:
+            self.schedule_one.attempt(queued)
             return True
-        return goes_on or more_hints or await slices.run(partial(self._compare, slices.end))
+        return goes_on or more_hints or self._compare(slices.end)
 
     async def finish(self, seconds: float) -> None:
         """End all bindings and attempts that wait for extenders, see `ScheduleOne.finish`."""

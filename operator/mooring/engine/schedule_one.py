@@ -62,7 +62,6 @@ from mooring.observe.metrics import Metrics
 from mooring.observe.records import Step
 from mooring.pausing import Interrupted, pause, timed, worked
 from mooring.state.pod_groups import PodGroupState
-from mooring.time_slices import TimeSlices
 
 __all__ = ["ScheduleOne"]
 
@@ -133,10 +132,13 @@ class ScheduleOne:
         """How many bindings have a request in flight; those at Permit or PreBind have none."""
         return len(self._tasks) - len(self._scheduler.waiting) - len(self._scheduler.in_pre_bind)
 
-    async def attempt(self, queued: QueuedPod, slices: TimeSlices) -> None:
+    def attempt(self, queued: QueuedPod) -> None:
         """Make one attempt about a popped pod, or about all members of its group without a node.
 
         It has ended when this returns, unless extenders must be called first.
+
+        Raises:
+            Interrupted: in a pause; the pods are in a queue again.
         """
         scheduler, pod, now = self._scheduler, queued.pod, self._clock()
         # A former leader may have bound it a moment ago.
@@ -155,26 +157,26 @@ class ScheduleOne:
         elif self._backoffs.postpone(group, queued, scheduler, now):
             return
         else:
-            take = partial(take_members, group, queued, scheduler, now)
-            try:
-                members = await slices.run(take, self.attempts.go_on)
-            except Interrupted:
-                return
+            members = take_members(group, queued, scheduler, now)
             attempt = Attempt(pipeline, now, members, group, group.definition)
         if pipeline.extenders and _needs_extenders(attempt):
             if group is not None:
                 self._calling.add((group.number, pipeline.profile))
             self.extender_attempts.add(attempt)
         else:
-            await self._decide(attempt, slices)
+            self._decide(attempt)
 
-    async def go_on(self, slices: TimeSlices) -> None:
-        """Decide in the attempt whose extenders have answered first, or which may begin."""
+    def go_on(self) -> None:
+        """Decide in the attempt whose extenders have answered first, or which may begin.
+
+        Raises:
+            Interrupted: as `attempt`.
+        """
         attempt = self.extender_attempts.pop()
         needed: Sequence[Needed] = ()
         try:
             if self._goes_on(attempt):
-                needed = await self._decide(attempt, slices)
+                needed = self._decide(attempt)
         finally:
             if not needed:
                 attempt.answers = None  # the bindings, which may wait for long, keep the attempt
@@ -218,17 +220,17 @@ class ScheduleOne:
         for queued in attempt.members.values():
             self._scheduler.queue.put_back(queued, self._clock())
 
-    async def _decide(self, attempt: Attempt, slices: TimeSlices) -> Sequence[Needed]:
-        """Decide, and let other tasks run in pauses; return what is needed from extenders first.
+    def _decide(self, attempt: Attempt) -> Sequence[Needed]:
+        """Decide; return what is needed from extenders first.
 
         If nothing is, the attempt has ended: each pod is handed to its binding, or is in a queue.
         """
         namespace, began = attempt.first.pod.namespace, self._clock()
         try:
-            return await slices.run(partial(self._schedule, attempt), self.attempts.go_on)
+            return self._schedule(attempt)
         except Interrupted:
             self._put_back(attempt)
-            return ()
+            raise
         finally:
             now = self._clock()
             self._scheduler.queue.attempted(namespace, now - began, now)
