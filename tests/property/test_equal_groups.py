@@ -42,6 +42,8 @@ class Group:
     placed: int = 0
     changed: bool = True
     """Whether it is to be tried for itself, because it is new or has changed."""
+    untried: bool = False
+    """Whether it has not been tried since one of its members got a node or ended there."""
 
 
 class EqualGroups(RuleBasedStateMachine):
@@ -121,6 +123,7 @@ class EqualGroups(RuleBasedStateMachine):
         for group in self.groups.values():
             if name.startswith(f"{group.name}-"):
                 group.placed -= 1
+                group.untried = True
         self.state.delete(Kind.POD, uid_of(name))
 
     @precondition(lambda self: any(group.waiting for group in self.groups.values()))
@@ -147,7 +150,8 @@ class EqualGroups(RuleBasedStateMachine):
     def the_loop_works(self) -> None:
         """Work to the end: no group waits that fits, and few were tried in vain."""
         in_vain = 0
-        alone = {name for name, g in self.groups.items() if g.changed or g.placed > 0}
+        groups = self.groups.items()
+        alone = {name for name, g in groups if g.changed or g.untried or g.placed > 0}
         waiting = [(g.minimum, sorted(g.waiting.values())) for g in self.groups.values()]
         equal = {(minimum, *cpus, cpu) for minimum, cpus in waiting for cpu in cpus}
         for attempt, placed in enumerate(self.attempts()):
@@ -192,7 +196,7 @@ class EqualGroups(RuleBasedStateMachine):
         assert group is not None
         decision = GroupDecision({}, plugins=frozenset(("GangScheduling",)))
         pods = [member.pod for member in members]
-
+        self.groups[group.key.name].untried = False
         if group.incomplete is None:
             about = self.pipeline, self.scheduler.cluster, self.cache
             decision = place_group(group, pods, *about, self.assume, seed=0)
@@ -210,6 +214,7 @@ class EqualGroups(RuleBasedStateMachine):
         group = self.groups[member.scheduling_group or ""]
         cpu = group.waiting.pop(member.name)
         group.placed += 1
+        group.untried = True
         self.running[member.name] = at, cpu
         self.state.announce(member)
         raw = pod(member.name, group=group.name, cpu=str(cpu), node=at, labels=dict(member.labels))
