@@ -67,7 +67,7 @@ class ExplainsClaims(ABC):
 
     @abstractmethod
     def explain_claims(self, pod: Pod) -> ClaimsReport | None:
-        """Return how the pod's claims are, about as many nodes as an attempt has time for.
+        """Return the states of the pod's claims, for as many nodes as an attempt has time.
 
         None if the pod has no claims.
         """

@@ -148,8 +148,8 @@ class Reflectors:
     async def synced(self) -> None:
         """Wait until every resource has been listed.
 
-        A resource that is not served is not waited for, nor one that makes no replica unready and
-        cannot be listed.
+        This does not wait for resources that are not served, nor for optional ones that cannot be
+        listed.
         """
         for reflector in self._reflectors.values():
             await reflector.synced.wait()

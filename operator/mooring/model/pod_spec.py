@@ -230,10 +230,10 @@ def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class PodSpecCache:
-    """The specs of all pods, and those used last, which may take `most_bytes`.
+    """The specs of all pods, and within `most_bytes` the last specs without a pod.
 
     A spec that some pod has is always found, so that equal pods share it. Specs without a pod are
-    kept for further copies of their templates, those used last before others.
+    kept for further copies of their templates.
     """
 
     def __init__(self, most_bytes: int) -> None:

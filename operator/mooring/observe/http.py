@@ -515,7 +515,7 @@ def namespace_and_name(parameter: str, value: str, path: str = "") -> tuple[str,
     """Return both parts of a parameter's value NAMESPACE/NAME.
 
     Raises:
-        HTTPBadRequest: It is something else; the text says how the `path` is asked.
+        HTTPBadRequest: It is something else; the text shows a correct request of the `path`.
     """
     namespace, slash, name = value.partition("/")
     if not (namespace and slash and name) or "/" in name:

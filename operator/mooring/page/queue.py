@@ -76,8 +76,8 @@ class PendingPods:
     """The pending pods at a moment; arrays have one item per pod, in the order of `keys`.
 
     `states`, `causes`, `namespaces` and `owners` are numbers of `STATES`, `cause_values` and so on.
-    An owner is (namespace, kind, name): the group of a pod, else its workload, of a Deployment's
-    pods the Deployment; a pod without one is its own.
+    An owner is (namespace, kind, name): the pod's group, else its workload (the Deployment, not the
+    ReplicaSet), else the pod itself.
     """
 
     taken: float

@@ -112,8 +112,8 @@ class NodeVolumeLimits:
     def explain(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> Explanation:
         """Return one reason per node; evicting pods detaches volumes, but creates no claim.
 
-        Of several missing drivers it is the first by name; kube-scheduler names any. That a driver
-        is missing is resolvable for kube-scheduler.
+        If several drivers are missing, the reason names the first by name; kube-scheduler names
+        any. kube-scheduler takes a missing driver for resolvable by preemption.
         """
         wanted = wanted or self._wanted(pod)
         if wanted.missing is not None:

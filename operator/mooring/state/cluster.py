@@ -1,11 +1,11 @@
 """The cluster as decisions read it, and the only code that changes it.
 
-Everything the mirror sees comes in through `put`, `delete` and `replace`, pods without a node come
-in through `put_unscheduled` and `delete_unscheduled`; what the scheduler itself decides comes in
-through `assume`, `forget`, `nominate` and `withdraw`. Each delivers its cluster events, after
-everything is changed, to the one sink of `on_events`; those of a write that the sink makes come
-next, when it has returned. All of it is synchronous and runs on one thread, so there is nothing to
-lock and the live columns are the snapshot of a decision.
+The mirror calls `put`, `delete` and `replacing`; kopf's handlers call `put_unscheduled` and
+`delete_unscheduled` for pods without a node; the scheduler calls `assume`, `forget`, `nominate` and
+`withdraw` for its own decisions. Each of these changes everything first, and then delivers its
+cluster events to the one sink of `on_events`. If the sink itself writes, the events of that write
+are delivered after the sink has returned. All of it is synchronous and runs on one thread, so there
+is nothing to lock and the live columns are the snapshot of a decision.
 """
 
 import math
@@ -150,7 +150,7 @@ class ClusterState:
             self._deliver_waiting()
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
-        """Add the object, or replace what is known of it by what the API server says.
+        """Add the object, or replace its known version by the API server's.
 
         `key` identifies it, see `identity` in `mooring.model.objects`: a pod by its uid, all other
         objects by their name or namespace/name. No event is delivered if no field differs.
@@ -242,10 +242,10 @@ class ClusterState:
         return self.objects.of(kind).get(key)
 
     def keys(self, kind: Kind) -> Iterable[str]:
-        """Return the keys of all objects of a kind, of pods without those that are assumed.
+        """Return the keys of all objects of a kind, without those of assumed pods.
 
-        Later changes make no difference. They can be read only once: those of 150,000 pods are
-        found while they are read, and what the pods were then is freed one by one.
+        The keys are those of now, even if they are read later. They can be read only once: this
+        saves memory for 150,000 pods.
         """
         if kind is Kind.NODE:
             return tuple(node.name for node in self.nodes.nodes if node is not None)
@@ -260,12 +260,13 @@ class ClusterState:
         """Make these all objects of a kind, in small steps between which decisions may be made.
 
         For a list of the API server. `before` has the keys that were known when the list was asked
-        for: those that are not in `values` are removed, but not pods that are assumed by then.
-        A value of None leaves what is known of the object as it is.
+        for: those that are not in `values` are removed, except pods that are assumed by then. A
+        value of None leaves the known object as it is.
 
-        At no step does a node have more left than both before the list and after it. So what is new
-        comes first, and what has gone last. In between come the pods whose requests or node have
-        changed: those of one node in one step. Each step delivers its events.
+        At every step a node's free capacity is at most the larger of its free capacity before and
+        after the list. So new objects are added first, and missing ones are removed last. In
+        between come the pods whose requests or node have changed: those of one node in one step.
+        Each step delivers its events.
         """
         changed = defaultdict[str, list[Pod]](list)
         joined = dict[str, None]()
@@ -290,9 +291,9 @@ class ClusterState:
             pause()
 
     def has_ended(self, uid: Uid) -> bool:
-        """Return whether the pod was on a node and has ended, unless thousands have since.
+        """Return whether the pod was on a node and has ended; the last thousands are known.
 
-        Another watch, which is late, may still show it without a node.
+        Another watch may be late and still show it without a node.
         """
         return self._ended.get(uid) is not None
 
@@ -327,8 +328,9 @@ class ClusterState:
     def put_unscheduled(self, pod: Pod) -> None:
         """Note a pod without a node; if it names a group it is a member, and an event is delivered.
 
-        One is delivered of a pod that names a group no more, too. None is if nothing differs from
-        what is known but the pod's status. If it is nominated, it is so with what it requests now.
+        One is also delivered if the pod no longer names a group. None is delivered if only the
+        pod's status differs from the known version. If it is nominated, its nomination gets its
+        present requests.
         """
         before = self.pod_groups.put_unscheduled(pod)
         if (nominee := self.nominations.get(pod.uid)) is not None:
@@ -464,7 +466,7 @@ class ClusterState:
         return self.evictions.abandon(victim)
 
     def eviction_refused(self, victim: Pod, *, by_budget: bool) -> None:
-        """Note that the Eviction API refused to evict the victim, for whatever reason.
+        """Note that the Eviction API refused to evict the victim, for any reason.
 
         If a disruption budget did, its budgets allow none until their status is written again, or
         for two minutes.
@@ -485,7 +487,7 @@ class ClusterState:
         self.storage.volumes.assume(pod.uid, volumes, claims)
 
     def restore_volumes(self, pod: Pod) -> None:
-        """Undo what was assumed for the pod and for no other."""
+        """Undo the assumptions about volumes that only this pod needs."""
         self.storage.volumes.restore(pod.uid)
 
     def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
@@ -589,7 +591,7 @@ class ClusterState:
 
     @contextmanager
     def trial(self, *, frees_claims: bool = False) -> Iterator["Trial"]:
-        """Begin a dry run on the live state, and undo at the end what the trial changes.
+        """Begin a dry run on the live state, and undo the trial's changes at the end.
 
         No event is delivered meanwhile. With `frees_claims` a pod that is removed frees the devices
         of its claims, unless others use them too, as they are free when it is deleted. Preemption
@@ -604,7 +606,7 @@ class ClusterState:
 
     @property
     def is_tried(self) -> bool:
-        """Whether a trial is open, so that nothing of what is decided may be written."""
+        """Whether a trial is open: then no decision may be written."""
         return self._trials > 0
 
     def overdue(self, now: float) -> list[Pod]:
@@ -706,7 +708,7 @@ class ClusterState:
         return () if nominee is not None and nominee.row == row else withdrawn
 
     def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> Any:
-        """Update what is derived from an object that is neither node nor pod; None: deleted.
+        """Update the values derived from an object that is neither node nor pod; None: deleted.
 
         Returns what decisions knew of it until now: `before`, or what was assumed.
         """
@@ -867,7 +869,7 @@ def _drop(_events: tuple[ClusterEvent, ...]) -> None:
 
 
 class Trial:
-    """Removes and adds pods, and adds what selects them, for a dry run.
+    """Removes and adds pods, and adds terms that select them, for a dry run.
 
     See `ClusterState.trial`.
     """
@@ -911,7 +913,7 @@ class Trial:
     def add(self, pod: Pod, row: int) -> None:
         """Add the pod, which must not be placed now, on the row.
 
-        One that was removed from this row in this trial is as it was before.
+        A pod that this trial removed from this row returns to its place.
         """
         placed, arrival = self._removed.get(pod.uid, (None, None))
         if placed is not None and placed.pod is pod and placed.row == row:
@@ -948,7 +950,7 @@ class Trial:
             self._undo.callback(objects.put, kind, key, before)
 
     def ask(self, claim: str, spec: ClaimSpec) -> None:
-        """Have the ResourceClaim of this uid, which has no devices, ask for something else."""
+        """Change the requests of the ResourceClaim of this uid, which has no devices."""
         claims = self._state.dynamic_resources.claims
         self._undo.enter_context(claims.asking(claim, spec))
 

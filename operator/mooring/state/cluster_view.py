@@ -35,8 +35,8 @@ __all__ = ["ClusterView"]
 class ClusterView:
     """A read-only view of the live state.
 
-    Nothing is copied: a decision has no await, so nothing can change while it runs. Do not keep
-    what the methods return longer than the call of your plugin.
+    Nothing is copied: a decision has no await, so nothing can change while it runs. Do not keep the
+    results of methods longer than the call of your plugin.
     """
 
     __slots__ = ("_nodes", "_state")
@@ -57,7 +57,7 @@ class ClusterView:
 
     @property
     def is_tried(self) -> bool:
-        """Whether a trial is open, so that nothing of what is decided may be written."""
+        """Whether a trial is open: then no decision may be written."""
         return self._state.is_tried
 
     @property
@@ -80,7 +80,7 @@ class ClusterView:
 
     @property
     def node_resources(self) -> frozenset[str]:
-        """The resources of which some node has an amount."""
+        """The resources that some node has."""
         return frozenset(self._state.nodes.allocatable)
 
     @property
@@ -144,7 +144,7 @@ class ClusterView:
 
     @property
     def evictions(self) -> Evictions:
-        """Pods that this scheduler is evicting, and what disruption budgets still allow."""
+        """Pods that this scheduler is evicting, and the evictions that budgets still allow."""
         return self._state.evictions
 
     @property

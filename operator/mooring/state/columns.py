@@ -56,7 +56,7 @@ def as_exact_floats(
 def wrapped(total: int) -> int:
     """Return the sum as int64, beyond which it wraps around as in Go.
 
-    So taking off what was added gives the old sum.
+    So subtracting an added amount gives the old sum.
     """
     return (total + 2**63) % 2**64 - 2**63
 
@@ -223,7 +223,7 @@ def _spread(sparse: Mapping[int, int], rows: int) -> IntArray:
 
 
 class Interned(Generic[_Value]):
-    """A column of which many rows hold the same few values: `codes` (int32) index `values`.
+    """A column with few distinct values in many rows: `codes` (int32) index `values`.
 
     The code of a value that no row holds any more is reused; until then its value is the first one.
     """

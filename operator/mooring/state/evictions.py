@@ -1,4 +1,4 @@
-"""Evictions that this scheduler has begun, and what they leave of every disruption budget.
+"""Evictions that this scheduler has begun, and the rest of every disruption budget.
 
 An eviction begins when a preemption is decided and ends in one of these ways:
 
@@ -7,14 +7,14 @@ An eviction begins when a preemption is decided and ends in one of these ways:
     the eviction fails (`abandon`)           the victim stays; its budgets are charged no more
 
 The disruption controller needs a moment to see that a pod is being deleted. Until then a budget's
-status still allows what has been used already. So every eviction is charged to the budgets that
-select its victim until the victim is seen terminating or gone, and the budget's status has been
-written since the eviction began. A victim that is not ready is counted by no budget, so that its
-end need not be written anywhere: its eviction is charged until it is terminating or gone. A status
-need never be written again: where another pod has become ready meanwhile, nothing changes in it.
-So `grow_older`, which is called every OLDER_SECONDS, ends what it has seen once before: charges
-whose victim has left, and what the Eviction API has refused. They last for two minutes at most. For
-so long the disruption controller itself waits for a pod that was evicted (DeletionTimeout).
+status still allows evictions that were used already. So every eviction is charged to the budgets
+that select its victim until the victim is seen terminating or gone, and the budget's status has
+been written since the eviction began. A victim that is not ready is counted by no budget, so that
+its end need not be written anywhere: its eviction is charged until it is terminating or gone. A
+status need never be written again: where another pod has become ready meanwhile, nothing changes in
+it. So `grow_older`, which is called every OLDER_SECONDS, ends what it has seen once before: charges
+whose victim has left, and refusals of the Eviction API. They last for two minutes at most. The
+disruption controller itself waits as long for a pod that was evicted (DeletionTimeout).
 
 The Eviction API and kube-scheduler do not agree about which budgets are for a pod. For the Eviction
 API and the disruption controller an empty selector selects all pods of the namespace, and a
@@ -89,7 +89,7 @@ class _Records:
 
 
 class Evictions:
-    """Which pods are being evicted, and what budgets still allow; only ClusterState writes it."""
+    """The pods that are being evicted, and the rest of the budgets; only ClusterState writes it."""
 
     def __init__(self, objects: Objects, pods: PodTable, columns: PodColumns) -> None:
         self._objects = objects
@@ -136,7 +136,7 @@ class Evictions:
     def budgets_of_many(
         self, pods: Iterable[Pod], *, by_eviction_api: bool = False
     ) -> list[tuple[list[PodDisruptionBudget], int]]:
-        """Return what `matching_budgets` returns of the pods, with the number of pods alike.
+        """Return the results of `matching_budgets` for the pods, each with its number of pods.
 
         Pods without a budget are left out. Equal pods share their labels, which are looked up once.
         """
@@ -233,7 +233,7 @@ class Evictions:
                 del self._records.awaited_by[victim]
 
     def eviction_refused(self, victim: Pod, *, by_budget: bool) -> None:
-        """Note that the Eviction API refused to evict the victim, for whatever reason.
+        """Note that the Eviction API refused to evict the victim, for any reason.
 
         If that is because a budget allows no disruption of it now, every budget that selects the
         victim allows none until its status is written again. One whose status has been written
@@ -262,7 +262,7 @@ class Evictions:
             charge.is_old = True
 
     def budget_written(self, key: str, budget: PodDisruptionBudget | None) -> None:
-        """Note what the budget of this namespace/name is now; None if it does not exist any more.
+        """Note the present version of the budget of this namespace/name; None if it is gone.
 
         Only `budget.selector` says which pods it is for.
         """

@@ -49,7 +49,7 @@ class Image:
 
 
 class NodeTable:
-    """Every node and what its pods request.
+    """Every node and the requests of its pods.
 
     Resources are int64: cpu in millicores, memory and storage in bytes, others as counts.
     `requested_scored_cpu` and `requested_scored_memory` sum the requests with kube-scheduler's
@@ -146,7 +146,7 @@ class NodeTable:
     def add_column(self, dtype: npt.DTypeLike, fill: int = 0) -> Column:
         """Add a column that the caller fills; new rows start with `fill`.
 
-        A row that is used for another name keeps what was written to it.
+        A row that is used for another name keeps its written values.
         """
         return self._columns.add(dtype, fill)
 
@@ -160,7 +160,7 @@ class NodeTable:
 
     @property
     def usage(self) -> Usage:
-        """What all rows offer and use of cpu and memory."""
+        """The cpu and memory that all rows offer and use."""
         return self._usage.of_rows(len(self.names))
 
     @property
@@ -287,7 +287,7 @@ class NodeTable:
         self._account(row, pods, 1)
 
     def _account(self, row: int, pods: Sequence[Pod], sign: int) -> None:
-        """Add what the pods request to the row, or remove it if the sign is negative."""
+        """Add the pods' requests to the row, or subtract them if the sign is negative."""
         requested, cpu, memory = dict[str, int](), 0, 0
         for pod in pods:
             demand = pod.spec.demand

@@ -26,7 +26,7 @@ class Nominee(NamedTuple):
 
     @property
     def keeps_out_below(self) -> int:
-        """Pods of a lower priority than this must leave the pod what it requests."""
+        """Pods of a lower priority than this must leave room for the pod's requests."""
         reserved = self.reservation
         return reserved.priority if reserved is not None else self.pod.spec.priority + 1
 
@@ -36,7 +36,7 @@ class Nominee(NamedTuple):
         return self.reservation.backfill_until if self.reservation is not None else -math.inf
 
     def keeps_out(self, priority: int, ends: float) -> bool:
-        """Return whether a pod of this priority that ends then must leave it what it requests."""
+        """Return whether a pod of this priority that ends then must leave room for it."""
         return priority < self.keeps_out_below and self.backfill_until < ends
 
 
@@ -77,7 +77,7 @@ class Nominations:
     def at(
         self, row: int, priority: int, other_than: Uid | None, ends: float = math.inf
     ) -> list[Pod]:
-        """Return the row's nominated pods that a pod must leave what they request.
+        """Return the row's nominated pods for which a pod must leave room.
 
         The pod has this priority and that uid, and has ended by `ends` (seconds since the epoch).
         """
@@ -88,7 +88,7 @@ class Nominations:
         ]
 
     def reservation_at(self, row: int, pod: Pod, ends: float = math.inf) -> Reservation | None:
-        """Return the reservation that keeps the pod out of what is free on the row, if any does."""
+        """Return the reservation that keeps the pod off the row's free resources, if any."""
         kept = (self._by_uid[other.uid] for other in self.at(row, pod.spec.priority, pod.uid, ends))
         return next((each.reservation for each in kept if each.reservation is not None), None)
 

@@ -1,7 +1,7 @@
 """Placed and nominated pods as columns, which preemption counts with.
 
 Each pod has a slot with its node's row, priority, start and requests, and whether it is being
-evicted. A nominated pod has one too, because other pods must leave it what it requests.
+evicted. A nominated pod has one too, because other pods must leave room for it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -139,7 +139,7 @@ class PodColumns:
         rows: int,
         ends: float = np.inf,
     ) -> tuple[IntArray, dict[str, IntArray]]:
-        """Return how many pods are nominated to each row, and what they request of each resource.
+        """Return the number of pods nominated to each row, and their requests of each resource.
 
         Counts the nominated pods to which a pod of the priority and the uid `other_than` that has
         ended by `ends` (seconds since the epoch) must leave what they request; see

@@ -190,7 +190,7 @@ class PodGroupState:
     def with_members(self, pods: Iterable[Pod], without: Container[Uid]) -> "PodGroupState":
         """Return the group as it would be with these members without a node, and without others.
 
-        Nothing but the definition of what is returned may be changed.
+        The caller may change the definition, and nothing else.
         """
         found = PodGroupState(self.key, self.number)
         found.definition, found._priorities = self.definition, self._priorities
@@ -335,7 +335,7 @@ class PodGroups:
 
         They come in the order in which they changed first.
 
-        Before the first call nothing is noted, because nothing would ever take it.
+        Before the first call nothing is noted, because nobody would ever take it.
         """
         changed = dict.fromkeys(self._groups) if self._changed is None else self._changed
         self._changed = {}
@@ -422,7 +422,7 @@ class PodGroups:
         self._count(uid)
 
     def _count(self, uid: Uid) -> None:
-        """Count the pod as it is now, after removing what was counted of it before."""
+        """Count the pod as it is now, in place of its former counts."""
         member = self._members.pop(uid, None)
         if member is not None:
             member.group._remove(member.pod, member.declared)  # noqa: SLF001 - its writer

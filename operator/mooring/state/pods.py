@@ -22,7 +22,7 @@ __all__ = ["Assumption", "PlacedPod", "PodTable"]
 
 @dataclass(slots=True)
 class Assumption:
-    """What is kept of an assumed pod until the watch confirms it.
+    """The data about an assumed pod until the watch confirms it.
 
     `deadline` is when it expires if its binding went through, in seconds on the caller's monotonic
     clock; None while it is being bound. `announced` is False while its ADD event is yet to come.

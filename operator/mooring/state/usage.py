@@ -1,4 +1,4 @@
-"""What nodes offer and use of cpu and memory as float64, for the scores that every profile has.
+"""The cpu and memory that nodes offer and use, as float64, for the scores of every profile.
 
 These scores divide amounts of all nodes for every pod. Division of float64 is several times as fast
 as of int64, and exact while amounts are not too large, but converting the columns costs as much as
@@ -112,7 +112,7 @@ class UsageColumns:
         return self._whole
 
     def _resize(self, rows: int) -> None:
-        """Begin anew for so many rows."""
+        """Begin anew for this number of rows."""
         self._offered, self._requested, self._left_scored, self._scratch = np.zeros((4, 2, rows))
         self._evenness: IntArray = np.zeros(rows, np.int64)
         self._arrays = (self._offered, self._requested, self._left_scored, self._evenness)

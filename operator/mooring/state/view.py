@@ -103,7 +103,7 @@ class NodeView:
 
     @property
     def usage(self) -> Usage | None:
-        """What the nodes offer and use of cpu and memory, as float64; None if that is not kept."""
+        """The cpu and memory that the nodes offer and use, as float64; None if that is not kept."""
         usage, position = self._table.usage, self._table.changes.position
         if self._all:
             return usage

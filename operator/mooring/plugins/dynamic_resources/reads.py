@@ -106,9 +106,9 @@ def reads_of(
 
 
 def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, frozenset[str] | None]]:
-    """Return those of the attributes, named in full, that are read.
+    """Return the attributes that are read, by their full names.
 
-    With each: the texts that it is only compared with; None if it is read as a whole.
+    The value of each is the texts that it is compared with, or None if it is read as a whole.
     """
     if reads is None:
         return [(name, None) for name in names]

@@ -1,8 +1,8 @@
 """The search for the devices of all claims of a pod on one node (allocateOne of the allocator).
 
-It is depth first and takes the first solution: claim by claim, request by request, and for each
-device of a request the first candidate, in the order of pools, slices and devices, with which all
-that follows succeeds. The result is the same as kube-scheduler's, device for device.
+It is depth first and takes the first solution: claim by claim, request by request. For each device
+of a request it takes the first candidate, in the order of pools, slices and devices, with which the
+rest of the search succeeds. The result is the same as kube-scheduler's, device for device.
 
 kube-scheduler tries every combination, which takes exponential time where there is no solution.
 Here the search begins anew when the first device is given back, and then leaves out branches
@@ -10,7 +10,7 @@ without a solution:
 
 - a request for which fewer candidates are left than it needs
 - a candidate that equals one with which the rest has failed
-- what follows a request if it has failed before in an equal state
+- the rest after a request, if that rest has failed before in an equal state
 - requests that together need more devices, values or counters than there are for them
 
 None of it can change the result. Where skipping could change the result, because a branch may end

@@ -1,4 +1,4 @@
-"""What each GPU card of each node has left, as columns over node rows.
+"""The free amounts of each GPU card of each node, as columns over node rows.
 
 The columns of a row depend on nothing but the node's cards and the set of pods on the row: after
 each change the row is computed anew from them. So a restart gives the same books, and a trial that
@@ -53,7 +53,7 @@ _WIDTH: Final = 3 * MAX_CARDS + 4
 class Demand(NamedTuple):
     """A class of requests: so many cards, with this much memory on each, or whole ones (0).
 
-    `cpu` is what its pods request beside, in millicores.
+    `cpu` is its pods' request for cpu, in millicores.
     """
 
     cards: int
@@ -141,7 +141,7 @@ class _Row:
             _take(held.request, held.known, self.cards, self.used, self.cores, 1)
 
     def remove(self, uid: Uid) -> _Held:
-        """Stop counting the pod, and return what it held."""
+        """Stop counting the pod, and return its shares."""
         held = self.held.pop(uid)
         if uid in self.elsewhere:
             self.elsewhere.discard(uid)
@@ -150,7 +150,7 @@ class _Row:
         return held
 
     def books(self, without: Uid | None = None) -> "_Books":
-        """Return what the cards have left, as if there were no pod of the uid `without`."""
+        """Return the cards' free amounts, as if there were no pod of the uid `without`."""
         used, cores = self.used.copy(), self.cores.copy()
         held = self.held.get(without) if without is not None else None
         if held is not None and held.known is not None and without not in self.elsewhere:
@@ -177,7 +177,7 @@ class _Row:
 
 
 class _Books(NamedTuple):
-    """One row, by card number; what is guessed, and which cards are overcommitted."""
+    """One row, by card number; guesses, and which cards are overcommitted."""
 
     free: list[int]
     free_cores: list[int]
@@ -212,7 +212,7 @@ class Cards:
 
     @property
     def typical(self) -> Mapping[Demand, int]:
-        """How many placed pods there were of each of the most frequent classes at some time."""
+        """The most frequent classes of requests, with their numbers of pods when last counted."""
         while self._uncounted:
             self.count_row()
         return self._typical
@@ -231,13 +231,13 @@ class Cards:
             self._count_row(next(iter(self._uncounted)))
 
     def remaining(self, rows: IntArray) -> RemainingCards:
-        """Return what the cards of the rows have left."""
+        """Return the free amounts of the rows' cards."""
         self._reach(rows)
         columns = self._columns[rows]
         return RemainingCards(columns[:, _FREE], columns[:, _FREE_CORES], columns[:, _FREE_CARDS])
 
     def remaining_without(self, row: int, uid: Uid) -> RemainingCards:
-        """Return what the row's cards have left, as if the pod of this uid were not there."""
+        """Return the free amounts of the row's cards, as if the pod of this uid were not there."""
         books = self._row(row).books(uid)
         return RemainingCards(
             np.array([books.free], np.int64),
@@ -300,7 +300,7 @@ class Cards:
             yield CardOwner(uid, held.key, held.request, cards or (), guess is None)
 
     def overcommitted(self, row: int) -> list[int]:
-        """Return the cards of which pods hold more than there is."""
+        """Return the cards whose pods hold more than the cards have."""
         return self._row(row).books().overcommitted
 
     # What follows is for `Devices` alone.
@@ -382,9 +382,9 @@ class Cards:
         return True
 
     def follow(self) -> None:
-        """Set `typical` to what the pods request, and keep it up to date from now on.
+        """Set `typical` to the requests of the pods, and keep it up to date from now on.
 
-        That is what they request once every row is counted.
+        It is complete once every row is counted.
         """
         self.followed = True
         self._since_published = 0
@@ -474,7 +474,7 @@ def _columns(rows: int) -> IntArray:
 
 
 def _request(pod: Pod, form: CardFormat) -> CardRequest | None:
-    """Return what the pod requests; a request that cannot be read counts as none."""
+    """Return the pod's request; a request that cannot be read counts as none."""
     try:
         return card_request(pod.spec, form)
     except CardRequestError:

@@ -127,7 +127,8 @@ def _known(placed: PlacedPod, form: CardFormat) -> Assignment | None:
 def _actual(placed: PlacedPod, form: CardFormat) -> Assignment | None:
     """Return the cards that the annotations of a bound pod name.
 
-    What an annotation says of an assumed pod is left from an earlier attempt, or a tenant's wish.
+    An annotation of an assumed pod does not count: it is left from an earlier attempt, or written
+    by a tenant.
     """
     if placed.assumed:
         return None

@@ -107,7 +107,7 @@ def growth_by_cpu(
 
 
 def _growth(lost: IntArray, taken: IntArray, typical: Mapping[Demand, int]) -> IntArray:
-    """Return what becomes unusable: the mean loss of the classes, without what the pod takes.
+    """Return the amount that becomes unusable: the classes' mean loss without the pod's share.
 
     Without any class nothing is.
     """
@@ -118,7 +118,7 @@ def _growth(lost: IntArray, taken: IntArray, typical: Mapping[Demand, int]) -> I
 
 
 def _usable(served: IntArray, cards: IntArray, demand: Demand, limit: IntArray) -> IntArray:
-    """Return what the class can use if `served` is free on so many cards that can serve it."""
+    """Return how much the class can use of `served`, free on `cards` cards that can serve it."""
     usable: IntArray = np.where(cards >= demand.cards, np.minimum(served, limit), 0)
     return usable
 

@@ -1,1 +1,1 @@
-"""Claims for devices, what is allocated, and the slices and classes of devices."""
+"""Claims for devices, their allocations, and the slices and classes of devices."""

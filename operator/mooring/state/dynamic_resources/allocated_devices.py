@@ -71,7 +71,7 @@ class AllocatedDevices:
         return tuple(self._holders.get(device, ()))
 
     def put(self, claim: str, results: Iterable[DeviceResult]) -> bool:
-        """Have the claim of this uid hold exactly these; return whether that is a change.
+        """Record these devices as all that the claim holds; return whether that is a change.
 
         A result that is listed twice counts once: the claim may be known with its allocation while
         the same allocation is still in flight.

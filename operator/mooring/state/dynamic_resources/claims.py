@@ -1,8 +1,8 @@
-"""Claims for devices as decisions see them: what is in flight or assumed, else what is mirrored.
+"""Claims for devices as decisions see them: in flight, assumed, or else mirrored.
 
 See dra_manager.go of kube-scheduler's plugin. Reserve holds allocations for a pod: they are in
-flight until PreBind has written them. What the API server answers is assumed until the watch has
-caught up. The devices of both are in use. Claims are known by their uids, because names return.
+flight until PreBind has written them. The API server's answer to a write is assumed until the watch
+has caught up. The devices of both are in use. Claims are known by their uids, because names return.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -112,7 +112,7 @@ class ResourceClaims:
     ) -> ResourceClaim | None:
         """Take over the claim as the watch shows it; None: it was deleted.
 
-        `before` is what was mirrored. Returns what decisions knew of it until now.
+        `before` is the mirrored version until now. Returns what decisions knew of it until now.
         """
         assumed = self._assumed.get(key)
         if assumed is not None and (after is None or not _is_newer(assumed, after)):
@@ -152,8 +152,8 @@ class ResourceClaims:
     ) -> list[tuple[ResourceClaim, Allocation]]:
         """Hold the claims of these uids, or all, no longer for the pod.
 
-        What another pod holds too stays in flight. Returns the claims that are not in flight any
-        more, also those that were deleted meanwhile, with the allocations that were.
+        A claim that another pod holds too stays in flight. Returns the claims that are not in
+        flight any more, also those that were deleted meanwhile, with the allocations that were.
         """
         held = self._held.get(pod, {})
         freed = []
@@ -172,7 +172,7 @@ class ResourceClaims:
 
     @contextmanager
     def without(self, consumer: Uid) -> Iterator[None]:
-        """Free what only this pod uses for the time of the context, also what is in flight for it.
+        """Free the claims that only this pod uses, also those in flight, until the context ends.
 
         A claim that others use too stays as it is.
         """

@@ -12,7 +12,7 @@ __all__ = ["DynamicResources"]
 
 
 class DynamicResources:
-    """Claims, slices and classes, with what is derived from them, as decisions see them."""
+    """Claims, slices and classes, and the values derived from them, as decisions see them."""
 
     def __init__(self, objects: Objects) -> None:
         self.claims = ResourceClaims(objects)
@@ -25,7 +25,7 @@ class DynamicResources:
         """
 
     def object_changed(self, kind: Kind, key: str, before: Any | None, after: Any | None) -> Any:
-        """Update what is derived from an object of these kinds; None: deleted.
+        """Update the values derived from an object of these kinds; None: deleted.
 
         Returns what decisions knew of it until now, which is newer than `before` if it was assumed.
         """

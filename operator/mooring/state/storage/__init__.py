@@ -1,1 +1,1 @@
-"""Volumes, claims and attachments: what is counted of them, and what is assumed."""
+"""Volumes, claims and attachments: their counts, and the assumptions about them."""

@@ -65,7 +65,7 @@ class AssumeCache(Generic[_Value]):
         return restored
 
     def shown(self, key: str, value: _Value | None) -> None:
-        """Note what the watch shows; it ends the assumption of another resource version."""
+        """Note the version of the watch; it ends the assumption of another resource version."""
         assumption = self._assumed.get(key)
         if assumption is None:
             return

@@ -1,4 +1,4 @@
-"""Volumes, claims, and what pods and nodes have to do with them; written by ClusterState only."""
+"""Volumes, claims, and their use by pods and nodes; written by ClusterState only."""
 
 from typing import Any
 
@@ -47,12 +47,12 @@ class Storage:
             self.attachable.remove_pod(row, pod)
 
     def node_changed(self, name: str) -> None:
-        """Update what depends on the node, which was added or deleted."""
+        """Update the values that depend on the node, which was added or deleted."""
         self.csi_nodes.refresh(name)
         self._observed.node_changed(name)
 
     def object_changed(self, kind: Kind, key: str, before: Any | None, after: Any | None) -> None:
-        """Update what is derived from an object that is neither node nor pod; None: deleted."""
+        """Update the values derived from an object that is neither node nor pod; None: deleted."""
         match kind:
             case Kind.PERSISTENT_VOLUME:
                 self.volumes.volume_changed(key, after)

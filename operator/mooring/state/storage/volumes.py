@@ -87,7 +87,7 @@ class Volumes:
         return self._volumes.holds(holder) or self._claims.holds(holder)
 
     def restore(self, holder: str) -> None:
-        """Undo what was assumed for the holder and for no other."""
+        """Undo the assumptions that only this holder needs."""
         self._claims.restore(holder)
         for name in self._volumes.restore(holder):
             self._index(name)

@@ -226,7 +226,7 @@ class TopologyCounts:
         return counts
 
     def _begin(self, source: _Source, key: str) -> DomainCounts:
-        """Begin a count; what comes from now on is counted, what is there is `_uncounted`."""
+        """Begin a count; new pods are counted from now on, present ones are `_uncounted`."""
         counts = DomainCounts(self._nodes.domains(key), self._taken)
         self._counts[source, key] = counts
         self._taken.bytes += _BYTES_PER_COUNT
