@@ -43,14 +43,12 @@ class Deciding:
         self.state, self.cluster = self.scheduler.state, self.scheduler.cluster
         in_force = put_profile(self.scheduler, registry=registry, **spec)
         self.pipeline: Pipeline = in_force.pipeline
-        self.shared = ResultCache(self.state.nodes)
+        self.shared = ResultCache(self.cluster)
 
     def outcome(self, raw: Raw, *, seed: int = 0, start: int = 0, now: float = 0.0) -> Outcome:
         """Return how the attempt ends."""
         pod = parse_pod(raw)
-        found = decide(
-            pod, self.pipeline, self.cluster, self.shared, seed=seed, start=start, now=now
-        )
+        found = decide(pod, self.pipeline, self.shared, seed=seed, start=start, now=now)
         assert not isinstance(found, Needed)
         return found
 
@@ -61,7 +59,7 @@ class Deciding:
     def search(self, raw: Raw) -> tuple[NodeSearch, PreFiltered]:
         """Return the search for a pod that no pre_filter rejects."""
         pod = parse_pod(raw)
-        work = self.shared.of(pod, self.pipeline, self.cluster)
+        work = self.shared.of(pod, self.pipeline)
         search = NodeSearch(pod, self.pipeline, self.cluster, work)
         asked = search.pre_filter()
         assert isinstance(asked, PreFiltered)

@@ -28,7 +28,6 @@ def search_for(
     searched = SearchedMembers(
         [parse_pod(raw) for raw in members],
         deciding.pipeline,
-        deciding.cluster,
         deciding.shared,
         seed=0,
         rejected=rejected or {},

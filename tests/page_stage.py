@@ -115,7 +115,7 @@ def _decided() -> SchedulerState:
         pluginConfig=[{"name": "NodeResourcesFit", "args": PACKED}],
         rebalancing={"mode": "Apply", "goals": ["Violations", "Pack", "MakeRoom"]},
     )
-    log, cache = shared.decisions, ResultCache(shared.state.nodes)
+    log, cache = shared.decisions, ResultCache(shared.cluster)
     for number, raw in enumerate(_pending()):
         waiting = parse_pod(raw)
         began = -float(number % 90 * 60)
@@ -124,7 +124,7 @@ def _decided() -> SchedulerState:
             continue
         popped = shared.queue.pop(0.0)
         assert popped is not None
-        outcome = decide(waiting, pipeline, shared.cluster, cache, seed=0, start=0, now=0.0)
+        outcome = decide(waiting, pipeline, cache, seed=0, start=0, now=0.0)
         assert isinstance(outcome, FitError), raw
         log.decided(decision_of(waiting, pipeline, outcome), 0.0, cause=outcome.cause)
         popped.times.enter(PodState.UNSCHEDULABLE, 0.0)

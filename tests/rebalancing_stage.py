@@ -196,7 +196,7 @@ class Stage:
 
     def what_fits(self, raw: Raw) -> set[str]:
         """Return the nodes on which a new pod would fit."""
-        what_if = WhatIf(self.scheduler.cluster, ResultCache(self.state.nodes))
+        what_if = WhatIf(ResultCache(self.scheduler.cluster))
         rows = what_if.feasible_rows(parse_pod(raw), self.entry.pipeline)
         return {self.state.nodes.names[row] for row in rows.tolist()}
 

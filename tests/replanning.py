@@ -55,8 +55,7 @@ class Replanning(Deciding):
     def trial(self, budget: SearchBudget | None = None, **arguments: Any) -> PlanTrial:
         """Return a trial without any change; the arguments are its own."""
         return PlanTrial(
-            self.cluster,
-            ResultCache(self.state.nodes),
+            ResultCache(self.cluster),
             self.pipeline,
             self.section,
             budget=budget or SearchBudget(MANY),

@@ -454,7 +454,7 @@ def test_the_pod_of_devices_md_is_explained_as_it_prints() -> None:
     assert report is not None
     lines = [*claim_lines(plain(report), None)]
     assert len(lines) == 6
-    what_if = WhatIf(deciding.cluster, ResultCache(deciding.state.nodes))
+    what_if = WhatIf(ResultCache(deciding.cluster))
     found = suggestions([waiting], deciding.pipeline, what_if)
     changes = [
         {

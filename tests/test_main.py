@@ -183,7 +183,7 @@ from relists import relisted
 from scheduler_states import put_profile, scheduler_state
 shared = scheduler_state(node("n"), resource_slice("s", ["d"], node="n"), device_claim())
 pipeline = put_profile(shared).pipeline
-what_if = WhatIf(shared.cluster, ResultCache(shared.state.nodes))
+what_if = WhatIf(ResultCache(shared.cluster))
 claims = [{"name": "c", "resourceClaimName": "claim"}]
 waiting = parse_pod(pod("web", spec={"resourceClaims": claims}))
 selected = device_class("gpu", 'device.driver.startsWith("gpu")')

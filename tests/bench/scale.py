@@ -99,10 +99,10 @@ class Replica:
         """Decide about each of the pods and assume it; return decisions per second of CPU."""
         scheduler = self.engine.scheduler
         pipeline = scheduler.profiles.in_force["mooring"].pipeline
-        results = ResultCache(self.state.nodes)
+        results = ResultCache(scheduler.cluster)
         began = time.process_time()
         for number, pod in enumerate(pods):
-            outcome = decide(pod, pipeline, scheduler.cluster, results, seed=number)
+            outcome = decide(pod, pipeline, results, seed=number)
             assert isinstance(outcome, ScheduleResult)
             self.state.assume(pod, outcome.row)
         took = time.process_time() - began

@@ -64,7 +64,7 @@ async def test_nothing_is_written_for_a_pod_that_is_only_tried(server: ApiServer
     async with ApiClient(Connection(server.url)) as connected:
         scheduler = Engine(connected, *objects).scheduler_state
         (profile,) = scheduler.profiles.in_force.values()
-        what_if = WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes))
+        what_if = WhatIf(ResultCache(scheduler.cluster))
         before = len(asyncio.all_tasks())
         with what_if.trial():
             assert isinstance(what_if.decide(wanted, profile.pipeline), FitError)

@@ -63,7 +63,7 @@ def held(name: str, claim: str, *devices: str, on: str) -> list[Raw]:
 def suggested(*objects: Raw, pod: Raw) -> list[Suggestion]:
     """Return all suggestions, the cheapest first."""
     deciding = Deciding(*objects)
-    what_if = WhatIf(deciding.cluster, ResultCache(deciding.state.nodes))
+    what_if = WhatIf(ResultCache(deciding.cluster))
     before = deciding.cluster.dynamic_resources.claims.get("default/mine")
     found = suggestions([parse_pod(pod)], deciding.pipeline, what_if)
     result = sorted(found, key=lambda each: each.cost)

@@ -214,7 +214,7 @@ def answered(deciding: Deciding, raw: dict[str, object], answers: PodAnswers | N
     """Return the result of `decide` for a pod that extenders care for."""
     found, pipeline = parse_pod(raw), deciding.pipeline
     given = answers or PodAnswers(found)
-    return decide(found, pipeline, deciding.cluster, deciding.shared, seed=0, answers=given)
+    return decide(found, pipeline, deciding.shared, seed=0, answers=given)
 
 
 def test_the_feasible_nodes_are_the_first_thing_that_extenders_are_called_with() -> None:

@@ -47,7 +47,7 @@ def test_terms_that_contradict_each_other_reject_the_pod_before_any_filter() -> 
     }
     deciding = Deciding(node("a"))
     pending = parse_pod(pod("new", affinity={"nodeAffinity": required}))
-    work = deciding.shared.of(pending, deciding.pipeline, deciding.cluster)
+    work = deciding.shared.of(pending, deciding.pipeline)
     diagnosis = NodeSearch(pending, deciding.pipeline, deciding.cluster, work).pre_filter()
     assert isinstance(diagnosis, Diagnosis)
     assert diagnosis.message == "0/1 nodes are available: pod affinity terms conflict."

@@ -113,7 +113,7 @@ class Cached:
         spec = read(SchedulingProfileSpec, raw, "spec")
         profiles = Profiles(registry, handle(self.state))
         self.pipeline = profiles.put(SchedulingProfile("p", spec), resolve(spec, registry)).pipeline
-        self.shared = ResultCache(self.state.nodes, most_bytes)
+        self.shared = ResultCache(ClusterView(self.state), most_bytes)
 
         self.put = profiles.put
         self.registry = registry
@@ -133,7 +133,7 @@ class Cached:
     def results(self, raw: dict[str, Any], *, scored: bool = True) -> NodeResults:
         """Return the results for this pod; with the scores if a decision would read them."""
         wanted = parse_pod(raw)
-        found = self.shared.of(wanted, self.pipeline, ClusterView(self.state))
+        found = self.shared.of(wanted, self.pipeline)
         if scored and any(scorer.name == self.plugin.name for scorer in self.pipeline.scores):
             self.scores(found, self.plugin.name, wanted)
         return found
@@ -421,13 +421,22 @@ def test_the_pipelines_of_profiles_that_are_gone_take_space() -> None:
 def test_a_diagnosis_that_is_kept_takes_space() -> None:
     cached = Cached(Counting, most_bytes=MIB)
     small, other = parse_pod(pod("a", cpu="1m")), parse_pod(pod("b", cpu="2m"))
-    cluster_ = ClusterView(cached.state)
-    cached.shared.of(other, cached.pipeline, cluster_)
-    results = cached.shared.of(small, cached.pipeline, cluster_)
+    cached.shared.of(other, cached.pipeline)
+    results = cached.shared.of(small, cached.pipeline)
     wide = Diagnosis(5, names=["n"] * MIB)
     results.spec.diagnosis(results.devices, lambda: wide)
     assert cached.rows_run_for(pod("c", cpu="1m")) == []
     assert cached.rows_run_for(pod("d", cpu="2m")) != []
+
+
+def test_a_diagnosis_of_results_that_were_dropped_takes_no_space_in_the_cache() -> None:
+    """A decision may read results of several specs, and the cache drop some meanwhile."""
+    cached = Cached(Counting, most_bytes=1)
+    dropped = cached.results(pod("a", cpu="1m"))
+    cached.results(pod("b", cpu="2m"))
+    before = cached.shared.bytes
+    dropped.spec.diagnosis(dropped.devices, lambda: Diagnosis(5, names=["n"] * MIB))
+    assert cached.shared.bytes == before
 
 
 class Live:

@@ -236,12 +236,12 @@ def test_a_scheduler_with_the_same_policy_is_agreed_with_however_fast_it_binds(
     ]
     other, beside = Beside(*objects), Beside(*objects)
     pipeline = other.scheduler.profiles.in_force["candidate"].pipeline
-    cache, waiting = ResultCache(other.scheduler.state.nodes), bursts[0]
+    cache, waiting = ResultCache(other.scheduler.cluster), bursts[0]
     for number, (cpu, memory, tolerates) in enumerate(pods):
         tolerations = [toleration("spot")] if tolerates else []
         raw = pod(f"p{number}", cpu=cpu, memory=f"{memory}", tolerations=tolerations)
         seed = tie_break_seed(f"{number}", 7)
-        chosen = decide(parse_pod(raw), pipeline, other.scheduler.cluster, cache, seed=seed)
+        chosen = decide(parse_pod(raw), pipeline, cache, seed=seed)
         if not isinstance(chosen, ScheduleResult):
             continue
         other.shown_bound(raw, chosen.node)

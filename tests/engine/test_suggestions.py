@@ -30,7 +30,7 @@ GPU_SHARE = {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}
 
 def suggested(deciding: Deciding, raw: Raw) -> list[Suggestion]:
     """Return all suggestions, the cheapest first."""
-    what_if = WhatIf(deciding.cluster, ResultCache(deciding.state.nodes))
+    what_if = WhatIf(ResultCache(deciding.cluster))
     found = suggestions([parse_pod(raw)], deciding.pipeline, what_if)
     return sorted(found, key=lambda item: item.cost)
 
@@ -60,7 +60,7 @@ def group_suggested(deciding: Deciding, raws: Iterable[Raw], **most: int) -> lis
     """Return all suggestions for the group of these members, the cheapest first."""
     pods = pending(deciding, raws)
     group = deciding.state.pod_groups.of(pods[0])
-    what_if = WhatIf(deciding.cluster, ResultCache(deciding.state.nodes))
+    what_if = WhatIf(ResultCache(deciding.cluster))
     found = suggestions(pods, deciding.pipeline, what_if, group, **most)
     return sorted(found, key=lambda item: item.cost)
 
@@ -217,7 +217,7 @@ def test_nodes_may_go_between_two_suggestions() -> None:
     deciding = Deciding(*(node(name, cpu="2") for name in "ab"))
     for name in "ab":
         deciding.place(pod(f"on-{name}", cpu="1"), name)
-    what_if = WhatIf(deciding.cluster, ResultCache(deciding.state.nodes))
+    what_if = WhatIf(ResultCache(deciding.cluster))
     found = suggestions([parse_pod(pod("web", cpu="2"))], deciding.pipeline, what_if)
     assert plain(next(found).change) == "if it requested at most 1 of cpu instead of 2"
     assert plain(next(found).change) == "when default/on-a on a ends"
@@ -241,7 +241,7 @@ def test_every_suggestion_is_true(scenario: Scenario) -> None:
         remaining = [raw for raw in scenario.others if _key(raw) not in ended]
         fresh = Deciding(*scenario.nodes, *remaining)
         (changed,) = suggestion.pods
-        outcome = decide(changed, fresh.pipeline, fresh.cluster, fresh.shared, seed=0)
+        outcome = decide(changed, fresh.pipeline, fresh.shared, seed=0)
         assert isinstance(outcome, ScheduleResult), suggestion
         if not suggestion.ended:
             assert outcome.feasible_nodes == suggestion.nodes, suggestion
@@ -377,8 +377,7 @@ def test_what_is_suggested_is_true_in_a_cluster_without_these_pods() -> None:
         assert group is not None
         if "minCount" in plain(each.change):
             continue  # of the group, and not of its members
-        about = fresh.pipeline, fresh.cluster, fresh.shared
-        searched = SearchedMembers(each.pods, *about, seed=0)
+        searched = SearchedMembers(each.pods, fresh.pipeline, fresh.shared, seed=0)
         assert decide_group(group, searched).rows
 
 

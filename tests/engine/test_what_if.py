@@ -19,7 +19,7 @@ GROUP = "scheduling.x-k8s.io/pod-group"
 
 
 def what_if(deciding: Deciding, salt: int = 0) -> WhatIf:
-    return WhatIf(deciding.cluster, ResultCache(deciding.state.nodes), salt=salt)
+    return WhatIf(ResultCache(deciding.cluster), salt=salt)
 
 
 def test_removed_and_added_pods_count_in_every_trial_and_in_no_other_decision() -> None:

@@ -129,8 +129,7 @@ class Measuring:
             self.metrics.end_attempt(outer)
 
     def decide(self, raw: dict[str, Any]) -> object:
-        cluster, shared = self.deciding.cluster, self.deciding.shared
-        return decide(parse_pod(raw), self.pipeline, cluster, shared, seed=0)
+        return decide(parse_pod(raw), self.pipeline, self.deciding.shared, seed=0)
 
     def evaluated(self, plugin: str, point: str) -> int:
         return self.recorded.counters[plugin, point].value

@@ -17,7 +17,7 @@ def decided(
 ) -> tuple[int | None, dict[str, Any]]:
     shared = scheduler_state(*objects)
     pipeline = put_profile(shared).pipeline
-    what_if = WhatIf(shared.cluster, ResultCache(shared.state.nodes))
+    what_if = WhatIf(ResultCache(shared.cluster))
     row, decision = decision_in_full(parse_pod(tried), pipeline, what_if, nodes=nodes)
     return row, plain(decision)
 
@@ -117,7 +117,7 @@ def test_an_empty_cluster_has_nothing_to_filter() -> None:
 def test_a_profile_that_checks_all_filters_counts_each_node_once_as_left() -> None:
     shared = scheduler_state(node("a", cpu="1", taints=["x=y:NoSchedule"]), node("b", cpu="8"))
     pipeline = replace(put_profile(shared).pipeline, always_check_all_filters=True)
-    what_if = WhatIf(shared.cluster, ResultCache(shared.state.nodes))
+    what_if = WhatIf(ResultCache(shared.cluster))
     tried = parse_pod(pod("web", cpu="4"))
     _, decision = decision_in_full(tried, pipeline, what_if)
     assert funnel(plain(decision)) == {"TaintToleration": (1, 1), "NodeResourcesFit": (1, 1)}

@@ -25,11 +25,11 @@ REGISTRY = Registry(SHIPPED, {})
 def decided(policy: dict[str, Any], *objects: dict[str, Any]) -> Decision:
     """Return the decision about a pod without requests under the Policy."""
     state = cluster(*objects)
-    cluster_view, incoming = ClusterView(state), parse_pod(pod("incoming"))
+    incoming = parse_pod(pod("incoming"))
     profile = import_policy({"apiVersion": "v1", "kind": "Policy", **policy}, REGISTRY)
     profiles = Profiles(REGISTRY, handle(state))
     pipeline = profiles.put(profile, resolve(profile.spec, REGISTRY)).pipeline
-    outcome = decide(incoming, pipeline, cluster_view, ResultCache(state.nodes), seed=0)
+    outcome = decide(incoming, pipeline, ResultCache(ClusterView(state)), seed=0)
     assert isinstance(outcome, ScheduleResult)
     return decision_of(incoming, pipeline, outcome)
 

@@ -100,7 +100,7 @@ def test_backfilled_pods_never_delay_the_group(
         state.put_unscheduled(member)
     group = state.pod_groups.of(members[0])
     assert group is not None
-    cache = ResultCache(state.nodes)
+    cache = ResultCache(scheduler.cluster)
     waiting = list[QueuedPod]()
     for member in members:
         scheduler.queue.add(member, pipeline, 0.0)
@@ -119,7 +119,7 @@ def test_backfilled_pods_never_delay_the_group(
         if deadline is not None:
             spec["activeDeadlineSeconds"] = deadline
         small = parse_pod(pod(f"s{i}", cpu=str(cpu), spec=spec))
-        found = decide(small, pipeline, scheduler.cluster, cache, seed=i, now=NOW)
+        found = decide(small, pipeline, cache, seed=i, now=NOW)
         if isinstance(found, ScheduleResult):
             state.assume(small, found.row)
             ends = math.inf if deadline is None else 60.0 + deadline + grace

@@ -138,7 +138,7 @@ class DeviceTrials(RuleBasedStateMachine):
     @rule(kept=st.sets(PODS, max_size=2), name=PODS)
     def ask_what_if(self, kept: set[str], name: str) -> None:
         """Decide about a pod as if all others were not there, but these."""
-        what_if = WhatIf(self.cluster, self.deciding.shared, now=lambda: 0.0)
+        what_if = WhatIf(self.deciding.shared, now=lambda: 0.0)
         for each in self.assumed.keys() - kept | {name}:
             what_if.remove(uid_of(each))
         with what_if.trial():

@@ -57,7 +57,7 @@ class EqualGroups(RuleBasedStateMachine):
         self.scheduler = scheduler_state(*nodes, clock=lambda: self.now)
         self.pipeline = put_profile(self.scheduler).pipeline
         self.state, self.queue = self.scheduler.state, self.scheduler.queue
-        self.cache, self.backoffs = ResultCache(self.state.nodes), GroupBackoffs()
+        self.cache, self.backoffs = ResultCache(self.scheduler.cluster), GroupBackoffs()
         self.pod_enqueuer = silent_pod_enqueuer(self.scheduler)
         self.state.on_events(self.pod_enqueuer.on_events)
         self.groups: dict[str, Group] = {}
@@ -198,7 +198,7 @@ class EqualGroups(RuleBasedStateMachine):
         pods = [member.pod for member in members]
         self.groups[group.key.name].untried = False
         if group.incomplete is None:
-            about = self.pipeline, self.scheduler.cluster, self.cache
+            about = self.pipeline, self.cache
             decision = place_group(group, pods, *about, self.assume, seed=0)
         for member in members:
             if (row := decision.rows.get(member.pod.uid)) is None:

@@ -93,7 +93,7 @@ class World:
         put_profile(self.scheduler)
         self.pod_enqueuer = silent_pod_enqueuer(self.scheduler)
         self.state.on_events(self.pod_enqueuer.on_events)
-        self.results = ResultCache(self.state.nodes)
+        self.results = ResultCache(self.scheduler.cluster)
         self.cards = self.state.track_cards(PRESETS["gpushare"], demand=True)
         self.shown: list[tuple[Kind, str]] = []
 
@@ -118,7 +118,7 @@ class World:
         if queued is None:
             return False
         came, pipeline = queued.pod, queued.pipeline
-        outcome = decide(came, pipeline, scheduler.cluster, self.results, seed=0, start=0, now=0.0)
+        outcome = decide(came, pipeline, self.results, seed=0, start=0, now=0.0)
         if isinstance(outcome, FitError):
             scheduler.queue.add_unschedulable(queued, outcome.diagnosis.plugins, 0.0)
             return True

@@ -201,7 +201,7 @@ class Refusals(RuleBasedStateMachine):
         profile = SchedulingProfile("default-scheduler", spec)
         self.pipeline = profiles.put(profile, resolve(spec, registry)).pipeline
         self.hint = QueueingHints(built_with).is_worth_requeuing
-        self.shared = ResultCache(self.state.nodes)
+        self.shared = ResultCache(self.cluster)
         self.uids = 0
         self.nodes: dict[str, Features] = {}
         self.placed: dict[Uid, tuple[str, Features, str]] = {}
@@ -491,7 +491,7 @@ class Refusals(RuleBasedStateMachine):
 
     def rejected(self, waits: Pod, queue: SubQueue | None) -> QueuedPod | None:
         """Return the pod with those who reject it now; None if it could be placed."""
-        outcome = decide(waits, self.pipeline, self.cluster, self.shared, seed=0)
+        outcome = decide(waits, self.pipeline, self.shared, seed=0)
         if not isinstance(outcome, FitError):
             return None
         return QueuedPod(

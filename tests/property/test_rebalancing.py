@@ -107,7 +107,7 @@ def named(raw: dict[str, Any], name: str) -> dict[str, Any]:
 
 def rejections(replanning: Replanning, anew: Pod, name: str) -> Sequence[Any]:
     """Return why the node rejects the pod, with results that nothing was kept of."""
-    results = ResultCache(replanning.state.nodes).of(anew, replanning.pipeline, replanning.cluster)
+    results = ResultCache(replanning.cluster).of(anew, replanning.pipeline)
     search = NodeSearch(anew, replanning.pipeline, replanning.cluster, results)
     row = replanning.cluster.row(name)
     assert row is not None
@@ -154,9 +154,7 @@ def test_a_plan_leaves_the_state_as_it_was_and_the_same_state_has_the_same_plan(
 def schedule_those_that_wait(replanning: Replanning) -> None:
     """Place the pods that wait and fit, as the scheduler does; a plan leaves them their room."""
     for waiting in tuple(replanning.waiting):
-        outcome = decide(
-            waiting, replanning.pipeline, replanning.cluster, replanning.shared, seed=0
-        )
+        outcome = decide(waiting, replanning.pipeline, replanning.shared, seed=0)
         if isinstance(outcome, ScheduleResult):
             replanning.waiting.remove(waiting)
             replanning.carry_out_move(waiting, outcome.node)

@@ -52,10 +52,10 @@ def in_force(state: ClusterState) -> ActiveProfile:
 
 
 def decided(
-    state: ClusterState, profile: ActiveProfile, shared: ResultCache, pod: Pod, seed: int
+    profile: ActiveProfile, shared: ResultCache, pod: Pod, seed: int
 ) -> tuple[Decision, int | None]:
     """Return the record about every node, and the row of a placement."""
-    outcome = decide(pod, profile.pipeline, ClusterView(state), shared, seed=seed)
+    outcome = decide(pod, profile.pipeline, shared, seed=seed)
     assert not isinstance(outcome, Needed)
     row = outcome.row if isinstance(outcome, ScheduleResult) else None
     return decision_of(pod, profile.pipeline, outcome), row
@@ -84,7 +84,7 @@ class Stream(RuleBasedStateMachine):
     def start(self, raw_nodes: tuple[Raw, ...], templates: list[Raw]) -> None:
         self.state = cluster()
         self.profile = in_force(self.state)
-        self.shared = ResultCache(self.state.nodes)
+        self.shared = ResultCache(ClusterView(self.state))
         self.templates = templates
         for raw in (*surroundings(), *raw_nodes):
             self.put(raw)
@@ -109,11 +109,11 @@ class Stream(RuleBasedStateMachine):
 
     def decide(self, raw: Raw, seed: int) -> None:
         pod = parse_pod(raw)
-        shared, row = decided(self.state, self.profile, self.shared, pod, seed)
-        alone, _ = decided(self.state, self.profile, ResultCache(self.state.nodes), pod, seed)
+        shared, row = decided(self.profile, self.shared, pod, seed)
+        alone, _ = decided(self.profile, ResultCache(ClusterView(self.state)), pod, seed)
         assert shared == alone
         fresh = cluster(*self.objects.values())
-        anew, _ = decided(fresh, in_force(fresh), ResultCache(fresh.nodes), pod, seed)
+        anew, _ = decided(in_force(fresh), ResultCache(ClusterView(fresh)), pod, seed)
         assert without_the_choice(shared) == without_the_choice(anew)
         if row is not None:
             self.state.assume(pod, row)
@@ -124,10 +124,10 @@ class Stream(RuleBasedStateMachine):
     def extenders_are_to_be_called(self, template: int) -> None:
         """Run the first half of a decision: it uses the filters' results, not yet the scores."""
         pod = parse_pod(self.named(self.templates[template], "first-half"))
-        cluster, answers = ClusterView(self.state), PodAnswers(pod)
+        answers = PodAnswers(pod)
         ends = [
-            decide(pod, self.profile.pipeline, cluster, shared, seed=0, answers=answers)
-            for shared in (self.shared, ResultCache(self.state.nodes))
+            decide(pod, self.profile.pipeline, shared, seed=0, answers=answers)
+            for shared in (self.shared, ResultCache(ClusterView(self.state)))
         ]
         assert type(ends[0]) is type(ends[1])
         if isinstance(ends[0], Needed):

@@ -62,7 +62,7 @@ def test_totals_are_the_sum_of_what_each_plugin_says_of_the_feasible_nodes(
     for number, chosen in enumerate(order):
         raw = templates[chosen % len(templates)]
         pod = parse_pod({**raw, "metadata": {**raw["metadata"], "name": f"p{number}"}})
-        outcome = decide(pod, deciding.pipeline, deciding.cluster, deciding.shared, seed=number)
+        outcome = decide(pod, deciding.pipeline, deciding.shared, seed=number)
         if not isinstance(outcome, ScheduleResult):
             continue
         if outcome.scores is not None:

@@ -368,8 +368,7 @@ def _make_plan(
 
     until = scheduler.clock() + TURN_SECONDS
     trial = PlanTrial(
-        scheduler.cluster,
-        ResultCache(scheduler.state.nodes),
+        ResultCache(scheduler.cluster),
         entry.pipeline,
         section,
         now=scheduler.now,

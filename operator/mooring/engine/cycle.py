@@ -38,7 +38,6 @@ from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod
 from mooring.policy.status import LONGEST_MESSAGE
 from mooring.state.cluster import Trial
-from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
@@ -52,7 +51,6 @@ __all__ = [
 def decide(
     pod: Pod,
     pipeline: Pipeline,
-    cluster: ClusterView,
     cache: ResultCache,
     *,
     seed: int,
@@ -71,7 +69,7 @@ def decide(
         ExtenderError: what the extenders passed was taken too often.
     """
     pipeline.evaluations.begin_attempt()
-    results = cache.of(pod, pipeline, cluster)
+    cluster, results = cache.cluster, cache.of(pod, pipeline)
     search = NodeSearch(pod, pipeline, cluster, results, pod.ends_by(now))
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis()
     if isinstance(pre_filtered, Diagnosis):

@@ -328,7 +328,7 @@ class PodReportBuilder:
         self, members: Sequence[Pod], pipeline: Pipeline, group: PodGroupState | None = None
     ) -> list[SuggestedChange]:
         scheduler = self._scheduler
-        what_if = WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes))
+        what_if = WhatIf(ResultCache(scheduler.cluster))
         turn = scheduler.turn
         return await smallest_suggestions(members, pipeline, what_if, self._clock, turn, group)
 

@@ -45,7 +45,6 @@ from mooring.model.pod import Pod
 from mooring.model.pod_spec import PodSpec
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import ChangeLog, IntArray
-from mooring.state.nodes import NodeTable
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = ["Column", "Columns", "NodeResults", "ResultCache", "SpecResults", "is_few"]
@@ -306,10 +305,8 @@ class SpecResults:
     `running` says which plugins run then.
     """
 
-    def __init__(
-        self, pod: Pod, layout: _Layout, cluster: ClusterView, table: NodeTable, columns: Columns
-    ) -> None:
-        self._table = table
+    def __init__(self, pod: Pod, layout: _Layout, cluster: ClusterView, columns: Columns) -> None:
+        self._cluster = cluster
         self._columns = columns
         self._pipeline = layout.pipeline
         self.pre_filtered, self.pre_scored = _prepared(pod, layout, cluster)
@@ -324,6 +321,7 @@ class SpecResults:
         """Whether the scores prefer a node that has an identical pod; None if not known yet."""
         self._diagnosed: tuple[tuple[Hashable, ...], Diagnosis] | None = None
         self._fixed_bytes = pod.spec.memory + _BYTES_PER_SPEC
+        self._is_dropped = False
         self._take(pod)
         columns.bytes += self.bytes
 
@@ -333,14 +331,14 @@ class SpecResults:
         A diagnosis with more than 64 reasons of one plugin is not kept: with thousands of invented
         resources it takes megabytes, and there may be many such specs.
         """
-        as_of = (self._table.set_version, self._table.changes.position, devices)
+        as_of = (self._cluster.node_set_version, self._cluster.row_changes.position, devices)
         if self._diagnosed is not None and self._diagnosed[0] == as_of:
             return self._diagnosed[1]
         diagnosis = diagnose()
         is_wide = any(group.explanation.is_wide for group in diagnosis.rejected)
-        self._columns.bytes -= self.bytes
-        self._diagnosed = None if is_wide else (as_of, diagnosis)
-        self._columns.bytes += self.bytes
+        before, self._diagnosed = self.bytes, None if is_wide else (as_of, diagnosis)
+        if not self._is_dropped:  # else a decision still reads it
+            self._columns.bytes += self.bytes - before
         return diagnosis
 
     @property
@@ -360,7 +358,7 @@ class SpecResults:
 
     def filter(self, pod: Pod, nodes: NodeView, devices: Hashable) -> tuple[BoolArray, BoolArray]:
         """Return which rows pass the filters that ignore the pods on a node, and all of them."""
-        if self._taken_as_of != self._table.set_version:
+        if self._taken_as_of != self._cluster.node_set_version:
             self._release()
             self._take(pod)
         as_of = self.as_of(devices, len(nodes))
@@ -390,10 +388,9 @@ class SpecResults:
 
     def as_of(self, devices: Hashable, rows: int) -> Sequence[Hashable]:
         """Return of what results of so many rows are, beside the logs, by how they are kept."""
-        table = self._table
-        nodes = table.set_version
+        nodes = self._cluster.node_set_version
         own = nodes, devices
-        every_change = table.changes.position if rows < _MANY else 0
+        every_change = self._cluster.row_changes.position if rows < _MANY else 0
         return nodes, own, own, (nodes, devices, self, every_change)
 
     def _take(self, pod: Pod) -> None:
@@ -410,7 +407,11 @@ class SpecResults:
         except BaseException:
             self._release()
             raise
-        self._filters, self._scores, self._taken_as_of = filters, scores, self._table.set_version
+        self._filters, self._scores, self._taken_as_of = (
+            filters,
+            scores,
+            self._cluster.node_set_version,
+        )
 
     def _used(
         self,
@@ -426,7 +427,8 @@ class SpecResults:
         the column up, so each is taken to be as large as the spec.
         """
         (plugin, kind, key), pipeline = kept, self._pipeline
-        changes = self._table.node_changes if kind <= _BY_NODE else self._table.changes
+        cluster = self._cluster
+        changes = cluster.node_changes if kind <= _BY_NODE else cluster.row_changes
         key_bytes = pod.spec.memory if kind == _KEYED else 0
         wanted = pipeline, plugin.name, point, key(pod)
         column = self._columns.take(wanted, changes, key_bytes, copies=kind != _LAST)
@@ -436,6 +438,7 @@ class SpecResults:
     def drop(self) -> None:
         """Count no more what is kept, and give the columns back; a decision may still read them."""
         self._columns.bytes -= self.bytes
+        self._is_dropped = True
         self._release()
 
     def _release(self) -> None:
@@ -473,10 +476,10 @@ class NodeResults:
 
 
 class ResultCache:
-    """What is kept for the specs that were used last; it takes at most `most_bytes`."""
+    """What is kept for the specs that were used last in a cluster, at most `most_bytes`."""
 
-    def __init__(self, table: NodeTable, most_bytes: int = _MOST_BYTES) -> None:
-        self._table = table
+    def __init__(self, cluster: ClusterView, most_bytes: int = _MOST_BYTES) -> None:
+        self.cluster = cluster
         self.most_bytes = most_bytes
         self._specs: OrderedDict[tuple[PodSpec, Pipeline], SpecResults] = OrderedDict()
         self._columns = Columns()
@@ -492,9 +495,9 @@ class ResultCache:
         """Return for how many specs and pipelines results are kept."""
         return len(self._specs)
 
-    def of(self, pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> NodeResults:
+    def of(self, pod: Pod, pipeline: Pipeline) -> NodeResults:
         """Return the results for the pod, up to date; scores are computed when they are read."""
-        spec = self._kept(pod, pipeline, cluster)
+        spec = self._kept(pod, pipeline)
         try:
             if spec.rejection is not None:
                 nothing = np.zeros(0, np.bool_)
@@ -502,14 +505,14 @@ class ResultCache:
             metrics = pipeline.metrics
             metrics.mark()
             devices = spec.devices(pod)
-            fits_without_pods, fits = spec.filter(pod, cluster.nodes, devices)
+            fits_without_pods, fits = spec.filter(pod, self.cluster.nodes, devices)
             metrics.lap(FILTER)
             return NodeResults(spec, devices, fits_without_pods, fits)
         finally:  # a plugin may fail for every spec
             while self.bytes > self.most_bytes and len(self._specs) > 1:
                 self._drop(*self._specs.popitem(last=False))
 
-    def _kept(self, pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> SpecResults:
+    def _kept(self, pod: Pod, pipeline: Pipeline) -> SpecResults:
         """Return what is kept for the pod's spec, which may be nothing yet."""
         key = (pod.spec, pipeline)
         spec = self._specs.get(key)
@@ -517,7 +520,7 @@ class ResultCache:
             self._specs.move_to_end(key)
             return spec
         layout = self._layouts.get(pipeline) or _Layout(pipeline)
-        spec = SpecResults(pod, layout, cluster, self._table, self._columns)
+        spec = SpecResults(pod, layout, self.cluster, self._columns)
         self._specs[key] = spec
         if not layout.specs:
             former = [each for each in self._layouts if each.profile == pipeline.profile]

@@ -112,7 +112,7 @@ class ScheduleOne:
         self.extender_attempts = ExtenderAttempts(extenders, scheduler.cluster, wake)
         self.waits = False
         """Whether the loop waits for the end of a binding."""
-        self._cache = ResultCache(scheduler.state.nodes)
+        self._cache = ResultCache(scheduler.cluster)
         self._slow = SlowDecisions()
         self._start = 0
         """The position in the node order at which the next search that samples nodes begins."""
@@ -290,7 +290,6 @@ class ScheduleOne:
             outcome = decide(
                 pod,
                 self._slow.pipeline_for(pipeline),
-                scheduler.cluster,
                 self._cache,
                 seed=_seed(attempt),
                 start=self._start,
@@ -363,7 +362,7 @@ class ScheduleOne:
         """Return what is needed from extenders; `again` where what they passed was taken."""
         if attempt.answers is None:
             return ()
-        about = attempt.pipeline, self._scheduler.cluster, self._cache, attempt.answers
+        about = attempt.pipeline, self._cache, attempt.answers
         return needed_about(attempt.pods, *about, again=again)
 
     def _place(self, attempt: Attempt, group: PodGroupState) -> GroupDecision:
@@ -374,7 +373,6 @@ class ScheduleOne:
             group,
             attempt.pods,
             self._slow.pipeline_for(pipeline),
-            self._scheduler.cluster,
             self._cache,
             partial(self._commit, attempt),
             seed=_seed(attempt),
@@ -398,7 +396,6 @@ class ScheduleOne:
             group,
             attempt.pods,
             attempt.pipeline,
-            scheduler.cluster,
             self._cache,
             seed=_seed(attempt),
             now=self._now(),

@@ -111,7 +111,7 @@ class Shadow:
         self._metrics = metrics
         self._wake = wake
         self._clock, self._now = scheduler.clock, scheduler.now
-        self._what_if = WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes), now=self._now)
+        self._what_if = WhatIf(ResultCache(scheduler.cluster), now=self._now)
         self._bound: deque[_BoundPod] = deque()
         self._left: OrderedDict[str, None] = OrderedDict()
         """The uids of pods that were pending, and have not been shown bound yet."""

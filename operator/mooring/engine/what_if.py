@@ -29,7 +29,6 @@ from mooring.model.events import Kind
 from mooring.model.pod import Pod, Uid
 from mooring.model.resource_claims import Allocation
 from mooring.state.cluster import Trial
-from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
 
@@ -43,21 +42,19 @@ class WhatIf:
     """Decides about pods in a state without some of its pods and with others.
 
     Args:
-        cluster: The state.
-        cache: Results of earlier decisions; used for nothing else.
+        cache: Results of earlier decisions in the state; used for nothing else.
         now: Returns the time since the epoch, in seconds.
         salt: Chooses among nodes of equal score, together with the pod's uid.
     """
 
     def __init__(
         self,
-        cluster: ClusterView,
         cache: ResultCache,
         *,
         now: Callable[[], float] = lambda: 0.0,
         salt: int = 0,
     ) -> None:
-        self.cluster = cluster
+        self.cluster = cache.cluster
         self.cache = cache
         self._now = now
         self._salt = salt
@@ -151,7 +148,6 @@ class WhatIf:
         outcome = decide(
             pod,
             pipeline,
-            self.cluster,
             self.cache,
             seed=self.seed_of(pod),
             start=self._start,
@@ -175,9 +171,7 @@ class WhatIf:
         The pods of `without` are on no node in it.
         """
         seed = self.seed_of(members[0])
-        searched = SearchedMembers(
-            members, pipeline, self.cluster, self.cache, seed=seed, budget=budget
-        )
+        searched = SearchedMembers(members, pipeline, self.cache, seed=seed, budget=budget)
         with self.trial(without):
             pipeline.evaluations.begin_attempt(len(members))
             return decide_group(group, searched)
@@ -185,7 +179,7 @@ class WhatIf:
     def search(self, pod: Pod, pipeline: Pipeline) -> NodeSearch:
         """Return the search for nodes that pass the pod's filters, whenever the pod ends."""
         pipeline.evaluations.begin_attempt()
-        return NodeSearch(pod, pipeline, self.cluster, self.cache.of(pod, pipeline, self.cluster))
+        return NodeSearch(pod, pipeline, self.cluster, self.cache.of(pod, pipeline))
 
     def feasible_rows(self, pod: Pod, pipeline: Pipeline) -> IntArray:
         """Return the rows (int64) that pass all filters, also beside the pods nominated there."""

@@ -79,7 +79,7 @@ class Pods:
             return None
         pod, pipeline = decided
         # The arrays of a cache are large, so it is not kept.
-        what_if = WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes), now=self._now)
+        what_if = WhatIf(ResultCache(scheduler.cluster), now=self._now)
         try:
             with what_if.trial() as trial:
                 trial.remove(uid)

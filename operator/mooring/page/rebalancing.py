@@ -137,8 +137,7 @@ class PlansView:
         ]
         until = self._clock() + TURN_SECONDS
         trial = PlanTrial(
-            cluster,
-            ResultCache(scheduler.state.nodes),
+            ResultCache(cluster),
             entry.pipeline,
             section,
             now=self._now,

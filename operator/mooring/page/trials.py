@@ -263,7 +263,7 @@ class WhatIfRunner:
     ) -> WhatIf:
         """Return a decider on the live state without these pods and with these objects."""
         scheduler = self._scheduler
-        what_if = WhatIf(scheduler.cluster, ResultCache(scheduler.state.nodes), now=self._now)
+        what_if = WhatIf(ResultCache(scheduler.cluster), now=self._now)
         for uid in removed:
             what_if.remove(uid)
         for each in selecting:

@@ -76,7 +76,7 @@ class _Planner:
     def __init__(self, state: ClusterState, profile: ActiveProfile, form: CardFormat) -> None:
         self._state = state
         self._pipeline = profile.pipeline
-        self._what_if = WhatIf(ClusterView(state), ResultCache(state.nodes))
+        self._what_if = WhatIf(ResultCache(ClusterView(state)))
         self._books = state.track_cards(form)
 
     def plan(self, pod: Pod) -> Plan:

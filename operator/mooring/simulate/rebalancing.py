@@ -172,8 +172,7 @@ class Rebalance:
         is_shadow = entry.profile.spec.mode == "Shadow"
         of = simulation.shadow_of if is_shadow else simulation.profile_of
         trial = PlanTrial(
-            self.cluster,
-            ResultCache(self._inputs.state.nodes),
+            ResultCache(self.cluster),
             entry.pipeline,
             section,
             now=lambda: self._now,

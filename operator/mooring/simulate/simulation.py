@@ -118,11 +118,11 @@ class Simulation:
         self._inputs = inputs
         self._state = inputs.state
         self.cluster = ClusterView(inputs.state)
-        self.cache = ResultCache(inputs.state.nodes, _MOST_CACHE_BYTES)
+        self.cache = ResultCache(self.cluster, _MOST_CACHE_BYTES)
         self._most = nodes
         self._preempts = preempts
         now = self._now = _now(inputs.state, inputs.pending)
-        self._what_if = WhatIf(self.cluster, self.cache, now=lambda: now, salt=seed)
+        self._what_if = WhatIf(self.cache, now=lambda: now, salt=seed)
         self._profiles = Profiles(registry, offline_handle(inputs.state))
         profiles = [loaded.profile for loaded in inputs.profiles]
         for each in profiles or [SchedulingProfile(DEFAULT_SCHEDULER, SchedulingProfileSpec())]:
@@ -241,7 +241,6 @@ class Simulation:
                     group,
                     members,
                     pipeline,
-                    self.cluster,
                     self.cache,
                     partial(self._assume_members, members, pipeline),
                     seed=seed,
@@ -263,7 +262,7 @@ class Simulation:
         if self._call is None or not any(interested(pipeline, pod) for pod in members):
             return None
         answers = Answers()
-        while needed := needed_about(members, pipeline, self.cluster, self.cache, answers):
+        while needed := needed_about(members, pipeline, self.cache, answers):
             self._call(needed, pipeline, answers, self.cluster)
         return answers
 
@@ -297,7 +296,6 @@ class Simulation:
             group,
             members,
             pipeline,
-            self.cluster,
             self.cache,
             seed=seed,
             now=self._now,

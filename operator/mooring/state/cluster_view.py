@@ -94,6 +94,11 @@ class ClusterView:
         return self._state.nodes.set_version
 
     @property
+    def row_changes(self) -> ChangeLog:
+        """The log of rows whose node or pods have changed; only to be read."""
+        return self._state.nodes.changes
+
+    @property
     def node_changes(self) -> ChangeLog:
         """The log of rows that got another node or another version of it; only to be read."""
         return self._state.nodes.node_changes

@@ -27,7 +27,6 @@ class Calls:
         self.answers = Answers()
         self.about = (
             self.deciding.pipeline,
-            self.deciding.cluster,
             self.deciding.shared,
             self.answers,
         )

@@ -440,7 +440,7 @@ class Planning:
         deciding, pods = self.deciding, [*self.pods.values()]
         group = deciding.state.pod_groups.of(pods[0])
         assert group is not None
-        about = deciding.pipeline, deciding.cluster, deciding.shared
+        about = deciding.pipeline, deciding.shared
         return place_group(group, pods, *about, self.commit, seed=0)
 
 

@@ -45,8 +45,7 @@ class Scene:
         args = {"reserveAfter": "60s", "reservedNodesPercent": percent}
         config = [{"name": "GangScheduling", "args": args}]
         self.pipeline = put_profile(self.scheduler, pluginConfig=config).pipeline
-        state = self.scheduler.state
-        cache = ResultCache(state.nodes)
+        cache = ResultCache(self.scheduler.cluster)
         self.reservation = GroupReservation(self.scheduler, cache)
 
     def update(
@@ -349,10 +348,10 @@ def backfilled(scene: Scene, seconds: int | None, *, after: float = 0.0, grace: 
     small = parse_pod(pod("new", cpu="1", spec=spec | {"terminationGracePeriodSeconds": grace}))
     scheduler = scene.scheduler
     cache, now = (
-        ResultCache(scheduler.state.nodes),
+        ResultCache(scheduler.cluster),
         datetime.fromisoformat(STARTED).timestamp() + after,
     )
-    found = decide(small, scene.pipeline, scheduler.cluster, cache, seed=0, now=now)
+    found = decide(small, scene.pipeline, cache, seed=0, now=now)
     return isinstance(found, ScheduleResult)
 
 
@@ -481,8 +480,8 @@ def reserved(*others: Raw, priority: int = 1, percent: int = 100) -> Scene:
 
 def outcome(scene: Scene, raw: Raw) -> Outcome:
     scheduler = scene.scheduler
-    cache = ResultCache(scheduler.state.nodes)
-    found = decide(parse_pod(raw), scene.pipeline, scheduler.cluster, cache, seed=0)
+    cache = ResultCache(scheduler.cluster)
+    found = decide(parse_pod(raw), scene.pipeline, cache, seed=0)
     assert not isinstance(found, Needed)
     return found
 
@@ -537,10 +536,10 @@ def test_pods_of_the_groups_priority_and_above_take_reserved_nodes(fields: Raw) 
 def test_a_group_that_reserved_nodes_keep_out_says_so() -> None:
     scene = reserved(pod_group("h", 2))
     group, members = scene.waits("h", 2)
-    cluster, pods = scene.scheduler.cluster, [member.pod for member in members]
-    cache = ResultCache(scene.scheduler.state.nodes)
+    pods = [member.pod for member in members]
+    cache = ResultCache(scene.scheduler.cluster)
     small = [replace(one, spec=parse_pod(pod("m", cpu="2")).spec) for one in pods]
-    searched = SearchedMembers(small, scene.pipeline, cluster, cache, seed=0)
+    searched = SearchedMembers(small, scene.pipeline, cache, seed=0)
     decision = decide_group(group, searched)
     assert not decision.rows
     assert "2 node(s) reserved for podgroup/g until 13:12 UTC" in decision.message
@@ -588,7 +587,7 @@ def test_nominations_of_a_former_leader_run_out_where_no_nodes_are_reserved() ->
 async def test_a_pod_that_reserved_nodes_keep_out_would_fit_once_they_are_not() -> None:
     scene = reserved()
     small = parse_pod(pod("small", cpu="2"))
-    what_if = WhatIf(scene.scheduler.cluster, ResultCache(scene.scheduler.state.nodes))
+    what_if = WhatIf(ResultCache(scene.scheduler.cluster))
     (only,) = suggestions([small], scene.pipeline, what_if)
     assert only.nodes == 2
     assert only.change == "once they are not reserved for podgroup/g until 13:12 UTC"
@@ -598,6 +597,6 @@ def test_a_group_that_reserved_nodes_keep_out_would_fit_once_they_are_not() -> N
     scene = reserved(pod_group("h", 2))
     group, members = scene.waits("h", 2)
     waiting = [replace(m.pod, spec=parse_pod(pod("m", cpu="2")).spec) for m in members]
-    what_if = WhatIf(scene.scheduler.cluster, ResultCache(scene.scheduler.state.nodes))
+    what_if = WhatIf(ResultCache(scene.scheduler.cluster))
     (only,) = suggestions(waiting, scene.pipeline, what_if, group)
     assert only.change == "once they are not reserved for podgroup/g until 13:12 UTC"

@@ -24,8 +24,8 @@ def stage(client: ApiClient) -> Stage:
 
 def decided(stage: Stage, found: Pod) -> str | None:
     """Return the node that the profile chooses for the pod now."""
-    cache = ResultCache(stage.state.nodes)
-    outcome = decide(found, stage.entry.pipeline, stage.scheduler.cluster, cache, seed=1)
+    cache = ResultCache(stage.scheduler.cluster)
+    outcome = decide(found, stage.entry.pipeline, cache, seed=1)
     return outcome.node if isinstance(outcome, ScheduleResult) else None
 
 

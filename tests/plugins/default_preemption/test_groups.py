@@ -39,7 +39,6 @@ def preempted(deciding: Deciding, members: list[Raw]) -> GroupPreemption:
         group,
         pods,
         deciding.pipeline,
-        deciding.cluster,
         deciding.shared,
         seed=0,
         now=0.0,

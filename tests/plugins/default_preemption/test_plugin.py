@@ -565,7 +565,7 @@ def with_extenders(deciding: Deciding, raw: dict[str, object], **answers: Any) -
     """Return the result of `decide` for a pod for which extenders preempt."""
     found, pipeline = parse_pod(raw), deciding.pipeline
     given = PodAnswers(found, preempts=True, **answers)
-    return decide(found, pipeline, deciding.cluster, deciding.shared, seed=0, answers=given)
+    return decide(found, pipeline, deciding.shared, seed=0, answers=given)
 
 
 def test_preempt_extenders_are_called_with_all_candidates() -> None:

@@ -219,9 +219,9 @@ def test_preempt_extenders_get_all_members_and_may_leave_them() -> None:
     deciding = Deciding(node("a", cpu="1"), node("b", cpu="1"), *whole("g", "a", "b"))
 
     def with_extenders(**answers: Any) -> Any:
-        urgent, cluster = parse_pod(URGENT), deciding.cluster
+        urgent = parse_pod(URGENT)
         given = PodAnswers(urgent, preempts=True, **answers)
-        return decide(urgent, deciding.pipeline, cluster, deciding.shared, seed=0, answers=given)
+        return decide(urgent, deciding.pipeline, deciding.shared, seed=0, answers=given)
 
     call = with_extenders()
     assert [sorted(v.name for v in c.victims) for c in call.candidates] == [["g-0", "g-1"]] * 2

@@ -870,7 +870,7 @@ def test_a_pod_that_is_taken_off_its_node_in_a_what_if_finds_its_devices_free() 
         "claim", request(count=2), allocation=allocated("a0", "a1", node="n1"), reserved_for=["web"]
     )
     deciding = Deciding(N1, N2, *GPUS, claim, using(node="n1"))
-    what_if = WhatIf(deciding.cluster, deciding.shared, now=lambda: 0.0)
+    what_if = WhatIf(deciding.shared, now=lambda: 0.0)
     what_if.remove(uid_of("web"))
     with what_if.trial():
         assert in_use(deciding.state) == []
@@ -883,7 +883,7 @@ def test_a_pod_that_is_taken_off_its_node_in_a_what_if_finds_its_devices_free() 
 def test_devices_of_a_pod_that_is_tried_with_others_are_searched_for_once() -> None:
     """Each decision about another one has a trial of its own, in which all before it are added."""
     deciding = Deciding(N1, *GPUS, device_claim())
-    what_if = WhatIf(deciding.cluster, deciding.shared, now=lambda: 0.0)
+    what_if = WhatIf(deciding.shared, now=lambda: 0.0)
     what_if.add(parse_pod(using()), "n1", deciding.pipeline)
     with what_if.trial():
         assert in_use(deciding.state) == ["a0"]

@@ -17,7 +17,6 @@ from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
 from mooring.pausing import pause
-from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray
 
 __all__ = ["needed_about"]
@@ -29,7 +28,6 @@ _MOST_AT_A_TIME: Final = 128
 def needed_about(
     members: Sequence[Pod],
     pipeline: Pipeline,
-    cluster: ClusterView,
     cache: ResultCache,
     answers: Answers,
     *,
@@ -40,17 +38,18 @@ def needed_about(
     With `again`, answers are forgotten first if a node that passed fits no more. That is done a few
     times in one attempt.
     """
+    cluster = cache.cluster
     for pod in members if again else ():
         known = answers.about(pod)
         if known.nodes is not None and known.rounds < MOST_ROUNDS:
             rows = known.nodes.asked.rows_in(cluster)[known.nodes.codes == 0]
-            if (rows < 0).any() or not _fits(pod, pipeline, cluster, cache)[rows].all():
+            if (rows < 0).any() or not _fits(pod, pipeline, cache)[rows].all():
                 known.nodes = None
         pause()
     needed = list[Needed]()
     for pod in members:
         if answers.lack(pod) and _is_filtered_or_scored(pod, pipeline):
-            rows = np.flatnonzero(_fits(pod, pipeline, cluster, cache))
+            rows = np.flatnonzero(_fits(pod, pipeline, cache))
             names, version = cluster.node_names, cluster.node_set_version
             nodes = tuple([names[row] for row in rows.tolist()])
             needed.append(Needed(pod, nodes, rows, version, len(nodes)))
@@ -66,12 +65,13 @@ def _is_filtered_or_scored(pod: Pod, pipeline: Pipeline) -> bool:
     return any(extender.filter_verb or extender.prioritize_verb for extender in found)
 
 
-def _fits(pod: Pod, pipeline: Pipeline, cluster: ClusterView, cache: ResultCache) -> BoolArray:
+def _fits(pod: Pod, pipeline: Pipeline, cache: ResultCache) -> BoolArray:
     """Return the nodes that pass the filters that regard a node by itself: bool[rows]."""
+    cluster = cache.cluster
     nowhere = np.zeros(len(cluster.nodes), np.bool_)
     if not cluster.node_count:
         return nowhere
-    results = cache.of(pod, pipeline, cluster)
+    results = cache.of(pod, pipeline)
     pre_filtered = NodeSearch(pod, pipeline, cluster, results).pre_filter()
     if isinstance(pre_filtered, Diagnosis):
         return nowhere

@@ -250,7 +250,6 @@ def preempt_for_group(
     group: PodGroupState,
     members: Sequence[Pod],
     pipeline: Pipeline,
-    cluster: ClusterView,
     cache: ResultCache,
     *,
     seed: int,
@@ -269,16 +268,15 @@ def preempt_for_group(
         for extender in chain.from_iterable(interested(pipeline, pod) for pod in members):
             if extender.preempt_verb:
                 return Unschedulable(_PREEMPT_VERB.format(extender.name))
-    waiting = without_node(members, cluster)
+    waiting = without_node(members, cache.cluster)
     needed = max(group.minimum - group.scheduled_pods_count, 1)
     searched = SearchedMembers(
         waiting[:needed],
         pipeline,
-        cluster,
         cache,
         seed=seed,
         others=waiting[needed:],
-        extended=answers.on(cluster, not_sent=True) if answers is not None else {},
+        extended=answers.on(cache.cluster, not_sent=True) if answers is not None else {},
     )
     answer = _run_post_filters(_GroupDryRun(group, searched), pipeline, now)
     return Unschedulable(_TOO_LONG) if searched.budget.spent else answer
@@ -520,7 +518,6 @@ def place_group(
     group: PodGroupState,
     members: Sequence[Pod],
     pipeline: Pipeline,
-    cluster: ClusterView,
     cache: ResultCache,
     commit: Callable[[Mapping[Uid, int]], object],
     *,
@@ -535,18 +532,17 @@ def place_group(
     """
     budget, rejected = SearchBudget(), dict[str, set[str]]()
     message, plugins = "", frozenset[str]()
-    if not (members := without_node(members, cluster)):
+    if not (members := without_node(members, cache.cluster)):
         return GroupDecision({}, message=_ALL_ON_NODES)
     for _ in range(_MOST_PLANS):
         searched = SearchedMembers(
             members,
             pipeline,
-            cluster,
             cache,
             seed=seed,
             rejected=rejected,
             budget=budget,
-            extended=answers.on(cluster) if answers is not None else {},
+            extended=answers.on(cache.cluster) if answers is not None else {},
         )
         decision = decide_group(group, searched)
         if not decision.rows and not rejected:

@@ -277,7 +277,6 @@ class GroupReservation:
         searched = SearchedMembers(
             pods[:needed],
             pipeline,
-            self._cluster,
             self._cache,
             seed=0,
             others=pods[needed:],

@@ -127,7 +127,6 @@ class SearchedMembers:
 
     members: Sequence[Pod]
     pipeline: Pipeline
-    cluster: ClusterView
     cache: ResultCache
     _: KW_ONLY
     seed: int
@@ -136,6 +135,11 @@ class SearchedMembers:
     others: Sequence[Pod] = ()
     ended: Collection[Pod] = ()
     extended: Mapping[Uid, OnRows] = field(default_factory=dict)
+
+    @property
+    def cluster(self) -> ClusterView:
+        """The state in which they are searched for."""
+        return self.cache.cluster
 
     @cached_property
     def lowest(self) -> Pod:
@@ -160,7 +164,7 @@ class SearchedMembers:
 
     def search(self, pod: Pod) -> NodeSearch:
         """Return the filters of the pod in the present state of the trial."""
-        results = self.cache.of(pod, self.pipeline, self.cluster)
+        results = self.cache.of(pod, self.pipeline)
         return NodeSearch(pod, self.pipeline, self.cluster, results)
 
     def allowed(self, candidates: IntArray | None) -> BoolArray:

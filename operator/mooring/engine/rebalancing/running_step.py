@@ -169,8 +169,7 @@ class RunningStep:
 
     def _trial(self, resting: Collection[str]) -> PlanTrial:
         return PlanTrial(
-            self.scheduler.cluster,
-            ResultCache(self.scheduler.state.nodes),
+            ResultCache(self.scheduler.cluster),
             self.entry.pipeline,
             self.section,
             now=self.scheduler.now,

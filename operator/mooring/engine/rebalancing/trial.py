@@ -28,7 +28,6 @@ from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
 from mooring.policy.rebalancing import Rebalancing
 from mooring.state.cluster import Trial
-from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
 
@@ -46,8 +45,8 @@ class PlanTrial:
     """A trial of one profile; changes are made one by one, and those inside `undone` taken back.
 
     Args:
-        cluster: The live state.
-        cache: Results of decisions; used for nothing else, because all nodes are compared.
+        cache: Results of decisions in the live state; used for nothing else, because all nodes are
+            compared.
         pipeline: The profile's.
         section: Says which pods may be moved.
         now: Returns the time since the epoch, in seconds.
@@ -59,7 +58,6 @@ class PlanTrial:
 
     def __init__(
         self,
-        cluster: ClusterView,
         cache: ResultCache,
         pipeline: Pipeline,
         section: Rebalancing,
@@ -69,12 +67,12 @@ class PlanTrial:
         resting: Collection[str] = frozenset(),
         salt: int = 0,
     ) -> None:
-        self.cluster = cluster
+        self.cluster = cluster = cache.cluster
         self.budget = budget
         self.pipeline = replace(
             without_preemption(pipeline), percentage_of_nodes_to_score=_ALL_NODES
         )
-        self.what_if = WhatIf(cluster, cache, now=now, salt=salt)
+        self.what_if = WhatIf(cache, now=now, salt=salt)
         self.movable = Movable(section, cluster, self.pipeline, resting, now)
         self._changes: list[ExitStack] = []
 
