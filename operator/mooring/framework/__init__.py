@@ -1,1 +1,1 @@
-"""What a plugin author reads: protocols, verdicts, the registry and the pipeline."""
+"""The part for plugin authors: protocols, verdicts, the registry and the pipeline."""

@@ -1,4 +1,4 @@
-"""What plugins that assign GPU cards of a node have in common.
+"""The common part of plugins that assign GPU cards of a node.
 
 The state counts the cards. Such a plugin decides by these counts and chooses the cards of an
 assumed pod. The Binding writes node and cards together, so the annotation always belongs to the
@@ -198,5 +198,5 @@ class CardPlugin(AssignsInTrials):
 
 
 def _read_of(node: Node) -> tuple[Mapping[str, object], ...]:
-    """Return what a node's cards are read from (`node_cards`)."""
+    """Return the values from which a node's cards are read (`node_cards`)."""
     return node.labels, node.annotations, node.allocatable, node.unavailable

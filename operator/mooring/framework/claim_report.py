@@ -1,4 +1,4 @@
-"""What is shown of a pod's ResourceClaims: their state, and what keeps them from devices."""
+"""The report about a pod's ResourceClaims: their states, and why they have no devices."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ __all__ = ["ClaimReport", "ClaimsReport", "ExcludedDevices", "ExplainsClaims", "
 
 @dataclass(frozen=True, slots=True)
 class ExcludedDevices:
-    """So many devices on so many nodes are excluded for this reason, the first one against each.
+    """How many devices, on how many nodes, this reason excludes as the first one.
 
     A device that several nodes can use counts once for each of them.
     """
@@ -63,7 +63,7 @@ class ClaimsReport:
 
 
 class ExplainsClaims(ABC):
-    """A plugin that allocates devices, and says what keeps a pod's claims from them."""
+    """A plugin that allocates devices, and says why a pod's claims have none."""
 
     @abstractmethod
     def explain_claims(self, pod: Pod) -> ClaimsReport | None:

@@ -70,7 +70,7 @@ class Normalize(Enum):
 
 
 class Plugin(Protocol):
-    """What every plugin has."""
+    """The attributes of every plugin."""
 
     name: ClassVar[str]
     depends_on_node_only: ClassVar[bool]
@@ -110,7 +110,7 @@ class PreEnqueuePlugin(Plugin, Protocol):
 
 
 class QueuedPodInfo(Protocol):
-    """What a QueueSort plugin may read of a queued pod; times are seconds on a monotonic clock."""
+    """A queued pod as a QueueSort plugin sees it; times are seconds on a monotonic clock."""
 
     @property
     def pod(self) -> Pod:

@@ -1,4 +1,4 @@
-"""Records what plugins do wrong: each message is logged once, each failure is counted.
+"""Records the failures of plugins: each message is logged once, each failure is counted.
 
 A failure is an exception, a result that the extension point does not allow, or a call that takes
 too long. It costs one attempt of one pod and never the scheduler: of all exceptions only
@@ -6,7 +6,7 @@ KeyboardInterrupt is not caught, because with it a user ends `mooring simulate`.
 constructor costs the profile that names the plugin (`ProfileInvalid`).
 
 A synchronous call that takes too long cannot be interrupted: it is logged and counted when it has
-returned, and its result is used. The clock is an argument, because what decides imports none.
+returned, and its result is used. The clock is an argument, because modules that decide import none.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""The argument of `post_filter`, and what it may return."""
+"""The argument of `post_filter`, and its results."""
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
@@ -33,7 +33,7 @@ class DryRun(Protocol):
 
     @property
     def resource_requests(self) -> Mapping[str, int] | None:
-        """What must be free on a node, beside a pod slot, if no other filter depends on other pods.
+        """The amounts that must be free on a node if no other filter depends on other pods.
 
         Then a node fits after evictions exactly if these amounts and a slot are free, and no trial
         is needed. None: other filters of this pod (ports, affinity, volumes) depend on other pods

@@ -1,4 +1,4 @@
-"""What score plugins have in common: functions from a percentage to a score, and normalization.
+"""The common parts of score plugins: functions from a percentage to a score, and normalization.
 
 See plugins/helper/shape_score.go and normalize_score.go.
 """

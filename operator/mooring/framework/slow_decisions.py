@@ -7,7 +7,7 @@ When a decision took too long, the next `TIMED_ATTEMPTS` attempts of its profile
 the pipeline in which every deciding method is timed; each slow one among them begins the count
 again. The copy has no cached results, so node-only plugins run for all nodes and are timed as well.
 The times of all calls at one extension point are added up over an attempt, without the time of
-other plugins that were called meanwhile, as preemption calls filters. What exceeds the limit is a
+other plugins that were called meanwhile, as preemption calls filters. A call beyond the limit is a
 failure of kind `slow`.
 
 So the first slow decision of a profile is logged without the plugin's name, and one that never

@@ -1,4 +1,4 @@
-"""What a plugin's methods return, and what the scheduler does then.
+"""The results of plugins' methods, and what the scheduler does then.
 
 | returned          | by                   | consequence                                        |
 |-------------------|----------------------|----------------------------------------------------|

@@ -1,4 +1,4 @@
-"""Take in what kopf shows: pods without a node, SchedulingProfiles and PriorityClasses."""
+"""Take in kopf's objects: pods without a node, SchedulingProfiles and PriorityClasses."""
 
 import logging
 import time

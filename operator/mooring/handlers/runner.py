@@ -1,4 +1,4 @@
-"""Run kopf: its tasks, its sessions, and what it may watch.
+"""Run kopf: its tasks, its sessions, and the resources that it may watch.
 
 Only `on.event` handlers are used: they write nothing to the objects, no annotation and no
 finalizer. The storages that kopf would keep its progress and diffs in do nothing for the same

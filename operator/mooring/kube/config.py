@@ -53,7 +53,7 @@ class Connection:
         client_certificate: Files of the client certificate and its key, if there is one.
         server_name: The name to expect in the server's certificate, if not the URL's host.
         proxy: The HTTP proxy's URL (`proxy-url` of the kubeconfig).
-        user_agent: What the server's audit log calls this client.
+        user_agent: The name of this client in the server's audit log.
         connector: Makes the connections of watches; None: over TCP.
     """
 
@@ -150,7 +150,7 @@ def _new_configuration() -> Any:
 
 
 def _merged(paths: str) -> Any:
-    """Return what the files say together; the paths that a user names are absolute.
+    """Return the merged contents of the files; the paths that a user names are absolute.
 
     An empty file beside others is ignored. Paths are relative to the file that the user is in, as
     in kubectl (clientcmd/loader.go). The library takes some of them for relative to the cluster's

@@ -1,4 +1,4 @@
-"""The TLS of a client's connections, and what users read when one of them fails."""
+"""The TLS of a client's connections, and the messages for users when one of them fails."""
 
 import os
 import ssl

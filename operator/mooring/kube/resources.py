@@ -102,7 +102,7 @@ def _quoted(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a request asks for, in the words of RBAC.
+    """A request in the words of RBAC.
 
     `resource` carries the subresource (`pods/binding`) and is the bare path for an address
     outside the resource API, such as `/version`.

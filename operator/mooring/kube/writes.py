@@ -1,4 +1,4 @@
-"""What the engine may change in the cluster: bind, set a status, delete, evict.
+"""The changes that the engine may make in the cluster: bind, set a status, delete, evict.
 
 Every write names the object's uid, or for a custom resource its version, so that it never changes
 another object of the same name. The errors are those of `mooring.kube.errors`; the caller decides

@@ -1,4 +1,4 @@
-"""What the API server serves, and which version of Kubernetes it is.
+"""The kinds that the API server serves, and its version of Kubernetes.
 
 Servers differ by their version and flags, and are upgraded and downgraded under a running replica.
 So they are asked at intervals (`mooring.mirroring.reflectors`); a replica that finds other versions

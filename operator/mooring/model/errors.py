@@ -16,7 +16,7 @@ class ManifestError(ValueError):
     Attributes:
         where: The field's path, such as `spec.containers[0].resources.requests.cpu`, after
             `under` preceded by the object: `Pod team-a/web spec.containers[0]...`.
-        problem: What is wrong with the value and what would be right.
+        problem: The mistake in the value, and a correct form.
     """
 
     def __init__(self, where: str, problem: str) -> None:

@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 
 class Action(StrEnum):
-    """What happened to the object."""
+    """The change of the object."""
 
     ADD = "Add"
     UPDATE = "Update"

@@ -103,7 +103,7 @@ class GroupSource(StrEnum):
 
 
 class GroupKey(NamedTuple):
-    """What identifies a group."""
+    """The identity of a group."""
 
     source: GroupSource
     namespace: str
@@ -182,7 +182,7 @@ class GroupCondition:
 
 @dataclass(frozen=True, slots=True)
 class PodGroupStatus:
-    """What the API server has as a group's status; `phase` and counts are of coscheduling."""
+    """A group's status on the API server; `phase` and counts are of coscheduling."""
 
     phase: str = ""
     running: int = 0
@@ -209,7 +209,7 @@ class PodGroupStatus:
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """What is required of a group: by its object, or by the labels of its members.
+    """The requirements of a group: by its object, or by the labels of its members.
 
     Attributes:
         uid: Of the object, empty if there is none.
@@ -220,7 +220,8 @@ class PodGroup:
         gang: False for the policy `basic`, which has no minimum.
         priority: The object's own; if it is None, the priority of the members counts.
         preempts: Whether the members may preempt, if the object says so; None: each says it.
-        min_resources: What must be free for the group, as demand: millicores, bytes, counts.
+        min_resources: The resources that must be free for the group, as demand: millicores, bytes,
+        counts.
         invalid: Why the group cannot be scheduled as it is, as a sentence; None if it can.
         resource_claims: Claims for devices that are the group's own (DRAWorkloadResourceClaims).
     """
@@ -243,7 +244,7 @@ class PodGroup:
 
     @property
     def requirements(self) -> Hashable:
-        """What is required of the group; equal for groups that differ in name, age and status."""
+        """The requirements of the group; equal for groups that differ in name, age and status."""
         return (
             self.minimum,
             self.gang,

@@ -75,7 +75,7 @@ MOST_RESULTS: Final = 32
 
 
 class DeviceId(NamedTuple):
-    """What identifies a device in the cluster."""
+    """The identity of a device in the cluster."""
 
     driver: str
     pool: str
@@ -147,7 +147,7 @@ class ClaimConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClaimSpec:
-    """What a claim or a template requests."""
+    """The requests of a claim or a template."""
 
     requests: tuple[DeviceRequest, ...]
     constraints: tuple[Constraint, ...]
@@ -222,7 +222,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class DeviceStatus:
-    """What a driver says of an allocated device."""
+    """A driver's status of an allocated device."""
 
     device: DeviceId
     share_id: str

@@ -92,7 +92,7 @@ class CounterSet:
 
 @dataclass(frozen=True, slots=True)
 class CounterConsumption:
-    """What an allocated device takes of a counter set of its pool."""
+    """The amounts that an allocated device takes of a counter set of its pool."""
 
     counter_set: str
     counters: Mapping[str, Quantity]
@@ -213,7 +213,7 @@ def parse_quantities(raw: Mapping[str, Any], field: str, where: str) -> Mapping[
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What a slice has, without its pool and its nodes."""
+    """The contents of a slice, without its pool and its nodes."""
 
     devices: tuple[Device, ...]
     shared_counters: tuple[CounterSet, ...]
@@ -229,7 +229,7 @@ _DIGEST_BYTES: Final = 16
 
 
 def _content(spec: Mapping[str, Any]) -> _Content:
-    """Return what a slice has; equal slices share it, as those of like nodes are equal."""
+    """Return the contents of a slice; equal slices share it, as those of like nodes are equal."""
     devices = mappings(spec, "devices", "spec")
     try:
         key = orjson.dumps((devices, spec.get("sharedCounters")))

@@ -78,7 +78,7 @@ def parse_containers(spec: Mapping[str, Any], field: str) -> list[ContainerResou
 
 
 class ContainerRequests(NamedTuple):
-    """What one container requests: millicores, bytes, counts; a request of zero is kept."""
+    """The requests of one container: millicores, bytes, counts; a request of zero is kept."""
 
     name: str
     kind: Literal["init", "sidecar", "app"]
@@ -93,7 +93,7 @@ class PodContainers(NamedTuple):
 
     @property
     def with_extended(self) -> tuple[ContainerRequests, ...]:
-        """What the init containers and then the others request; () without extended resources."""
+        """The requests of init containers, then of others; () without extended resources."""
         if not any(
             "/" in name for each in (*self.init, *self.containers) for name in each.requests
         ):

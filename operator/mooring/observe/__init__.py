@@ -1,1 +1,1 @@
-"""What Mooring says about itself: metrics, logs, decision records and the HTTP endpoints."""
+"""Mooring's messages about itself: metrics, logs, decision records and the HTTP endpoints."""

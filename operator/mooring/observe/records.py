@@ -59,7 +59,7 @@ _TEXT_BYTES: Final = 240
 
 
 class Step(StrEnum):
-    """What may happen to a pod; the values are those of `step` in JSON.
+    """The steps of a pod; the values are those of `step` in JSON.
 
     `PathStep` has the fields that are named here.
     """
@@ -132,7 +132,7 @@ class PathStep:
 
 @dataclass(frozen=True, slots=True)
 class PodPath:
-    """What happened to a pod, in order.
+    """The steps of a pod, in order.
 
     `state` and `since` say where the pod is now and since when, `seconds` how long it was in each
     state. `left_out` counts the steps that are missing after the first four.
@@ -242,7 +242,7 @@ class _Text:
 
 @dataclass(slots=True, eq=False)
 class _Path:
-    """What happened to one pod, in order."""
+    """The steps of one pod, in order."""
 
     pod: str
     uid: Uid
@@ -464,7 +464,7 @@ class DecisionLog:
         self._note(uid, Step.PREEMPTION_FAILED, now, {"cause": why, **_victims(victims)})
 
     def note(self, uid: Uid, step: Step, now: float, **fields: str | Sequence[str]) -> None:
-        """Note what has happened to the pod; `Step` says which fields belong to it."""
+        """Note a step of the pod; `Step` says which fields belong to it."""
         self._note(uid, step, now, fields)
 
     def bound(self, uid: Uid, node: str, now: float) -> None:

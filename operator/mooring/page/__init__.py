@@ -1,1 +1,1 @@
-"""The page that the operator serves below /ui/: what the scheduler sees and decides, read-only."""
+"""The page that the operator serves below /ui/: the scheduler's state and decisions, read-only."""

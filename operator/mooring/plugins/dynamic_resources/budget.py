@@ -60,7 +60,7 @@ class Budget:
             self._evaluations.spend(units)
 
     def pause(self) -> None:
-        """Let other tasks run, if that is due; end the attempt if it has done enough.
+        """Let other tasks run, if that is due; end the attempt if its budget is used up.
 
         Raises:
             PluginFailed: it has.

@@ -198,9 +198,9 @@ class Trial:
         return ""
 
     def most_together(self, positions: Iterable[int]) -> int:
-        """Return a number of these devices that the counters of their pools do not exceed.
+        """Return an upper bound of how many of these devices the counters of their pools allow.
 
-        Each of them could be taken by itself.
+        Each device alone could be taken.
         """
         others, consuming = 0, dict[int, tuple[Pool, list[Device]]]()
         for position in positions:

@@ -1,8 +1,8 @@
 """Finds the volume for an unbound claim on each node.
 
 That is a volume whose claimRef names the claim, or else the smallest available one that matches the
-claim and the node. Of equally small ones kube-scheduler takes any, here it is the first by name
-(FindMatchingVolume in component-helpers storage/volume/pv_helpers.go).
+claim and the node. If several are equally small, it is the first by name; kube-scheduler takes any
+of them (FindMatchingVolume in component-helpers storage/volume/pv_helpers.go).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
