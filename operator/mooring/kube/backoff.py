@@ -1,11 +1,6 @@
 """Growing, jittered pauses between tries, so that an overloaded server can recover."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from random import Random
+from random import Random
 
 __all__ = ["Backoff"]
 

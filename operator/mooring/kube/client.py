@@ -1,26 +1,20 @@
 """The verbs of the API, raw JSON in and out: nothing is turned into a model."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from mooring.kube.answers import items_of
 from mooring.kube.errors import GoneError, NotFoundError, ServerError
 from mooring.kube.nesting import cut_nesting
-from mooring.kube.resources import Call
+from mooring.kube.resources import Call, Resource
 from mooring.kube.transport import JSON, Transport
 from mooring.model.errors import ManifestError
 from mooring.model.fields import mappings, required, text
 from mooring.model.kubernetes_rules import minor_version
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
-
-    from mooring.kube.resources import Resource
 
 __all__ = ["SMALL_PAGE_SIZE", "ApiClient", "Listing", "PatchType"]
 

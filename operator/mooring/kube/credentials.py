@@ -1,17 +1,13 @@
 """The Authorization header of a connection, kept fresh while the operator runs."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
 
 from mooring.kube.errors import ConfigError
 from mooring.shielding import shielded
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
 
 __all__ = ["REREAD_SECONDS", "Credentials", "NoToken", "TokenSource"]
 

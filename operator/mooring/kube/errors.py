@@ -17,17 +17,12 @@ as `__cause__`. `asyncio.CancelledError` always passes through. `explain` turns 
 into the one line a user reads.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import orjson
 
-from mooring.kube.resources import MOORING_GROUP
-
-if TYPE_CHECKING:
-    from mooring.kube.resources import Call
+from mooring.kube.resources import MOORING_GROUP, Call
 
 __all__ = [
     "LEASE_NOT_VALID",

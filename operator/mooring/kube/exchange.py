@@ -5,21 +5,17 @@ per write than deciding does: here a request is one `write` and an answer one ca
 parser (docs/adr/0011). Streams and proxies are aiohttp's, in `mooring.kube.transport`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl
 from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import httptools
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 __all__ = ["Answer", "BrokenExchangeError", "Exchange", "NoConnectionError", "NotSentError"]
 
@@ -52,7 +48,7 @@ class Answer(NamedTuple):
 class _Wire(asyncio.Protocol):
     """One connection, and the answer that is being read from it."""
 
-    def __init__(self, pool: Exchange) -> None:
+    def __init__(self, pool: "Exchange") -> None:
         self.idle_since = 0.0
         self.transport: asyncio.Transport | None = None
         self._pool = pool

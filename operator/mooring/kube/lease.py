@@ -23,13 +23,12 @@ write of a leader sets or removes (docs/adr/0020-a-leader-outside-the-cluster.md
 See client-go tools/leaderelection/leaderelection.go.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math
 import random as random_module
 import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,9 +36,7 @@ from mooring.kube.errors import ApiError, ConflictError, NotFoundError, explain
 from mooring.kube.resources import LEASE, MOORING_GROUP
 from mooring.kube.timestamps import micro_time
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
-
+if TYPE_CHECKING:  # `mooring run --help` reads JITTER alone
     from mooring.kube.client import ApiClient
 
 __all__ = ["CERTIFICATE", "SERVER", "LeaderElector", "Leadership"]
@@ -95,7 +92,7 @@ class LeaderElector:
 
     def __init__(
         self,
-        client: ApiClient,
+        client: "ApiClient",
         *,
         name: str,
         namespace: str,

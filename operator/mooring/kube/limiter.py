@@ -1,13 +1,8 @@
 """The client-side request limit of kube-scheduler's `clientConnection` (qps and burst)."""
 
-from __future__ import annotations
-
 import asyncio
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 __all__ = ["TokenBucket"]
 

@@ -5,20 +5,16 @@ The subresource `pods/portforward` over a websocket: binary messages whose first
 pkg/streaming/portforward/websocket.go).
 """
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import aiohttp
 
+from mooring.kube.config import Connection
 from mooring.kube.errors import error_from_response
 from mooring.kube.resources import POD, Call
 from mooring.kube.transport import refusal_by_proxy
-
-if TYPE_CHECKING:
-    from mooring.kube.config import Connection
 
 __all__ = ["port_forward"]
 

@@ -6,25 +6,20 @@ client-go (tools/events/event_broadcaster.go); here a new note begins a new Even
 sees what changed, and a series is written as often as the lane allows.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn
+from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 import orjson
 
+from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
 from mooring.kube.resources import EVENT
 from mooring.kube.timestamps import micro_time
 from mooring.model.bounded_cache import BoundedCache
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from mooring.kube.client import ApiClient
 
 __all__ = ["EventRecorder", "ObjectRef"]
 

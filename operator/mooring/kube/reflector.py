@@ -17,19 +17,18 @@
 The rules are those of client-go (tools/cache/reflector.go).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random as random_module
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Protocol
+from typing import Any, Final, Literal, NoReturn, Protocol
 
 from mooring.kube.answers import event_of
 from mooring.kube.backoff import Backoff
-from mooring.kube.client import SMALL_PAGE_SIZE
+from mooring.kube.client import SMALL_PAGE_SIZE, ApiClient
 from mooring.kube.errors import (
     ApiError,
     GoneError,
@@ -38,16 +37,10 @@ from mooring.kube.errors import (
     error_from_status,
     explain,
 )
-from mooring.kube.resources import Call
+from mooring.kube.resources import Call, Resource
 from mooring.model.errors import ManifestError
 from mooring.time_slices import TimeSlices
 from mooring.turn import Turn
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from mooring.kube.client import ApiClient
-    from mooring.kube.resources import Resource
 
 __all__ = ["EventType", "Reflector", "Relist", "Sink"]
 

@@ -4,8 +4,6 @@
 say which verb on which resource was refused without the request having to carry it along.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -115,7 +113,7 @@ class Call:
     name: str | None = None
 
     @classmethod
-    def parse(cls, method: str, path: str, *, watch: bool = False) -> Call:
+    def parse(cls, method: str, path: str, *, watch: bool = False) -> "Call":
         """Return the call behind an HTTP method and path."""
         rest = [unquote(part) for part in path.strip("/").split("/")]
         if rest[:1] == ["api"] and len(rest) > 2:

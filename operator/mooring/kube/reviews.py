@@ -5,28 +5,23 @@ a SubjectAccessReview, and answers are kept for ten seconds (k8s.io/apiserver
 pkg/server/options/authentication.go and authorization.go).
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import hmac
 import secrets
 import time
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Generic, TypeVar
 
 import orjson
 
+from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
 from mooring.kube.resources import Resource
 from mooring.model.access import Attributes, ReviewError, User
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.errors import ManifestError
 from mooring.model.fields import strings
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from mooring.kube.client import ApiClient
 
 __all__ = ["Reviews"]
 

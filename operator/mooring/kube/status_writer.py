@@ -3,13 +3,12 @@
 Each kind of object has a few workers of its own, so that no kind holds up another or the bindings.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import orjson
 
@@ -23,15 +22,11 @@ from mooring.kube.errors import (
     UnreachableError,
     explain,
 )
+from mooring.kube.writes import ProfileWriter
 from mooring.turn import Turn
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
-
-    from mooring.kube.writes import ProfileWriter
-
-    Look = tuple[float, Callable[[], Iterable[Any]]]
-    """So often, in seconds, a call returns keys of objects whose statuses may have changed."""
+Look = tuple[float, Callable[[], Iterable[Any]]]
+"""So often, in seconds, a call returns keys of objects whose statuses may have changed."""
 
 __all__ = ["RETRIED", "ProfileSectionWriter", "StatusWriter"]
 

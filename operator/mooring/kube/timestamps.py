@@ -1,7 +1,5 @@
 """Times as the API writes them: Time in conditions, MicroTime in events and leases."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 __all__ = ["micro_time", "rfc3339"]

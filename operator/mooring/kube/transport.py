@@ -6,22 +6,22 @@ the server has then not acted on the request. `Accept-Encoding: identity` saves 
 a third of a list's cost.
 """
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self, TypeVar
+from typing import Final, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
 from yarl import URL
 
+from mooring.kube.config import Connection
 from mooring.kube.connecting import failure_text
 from mooring.kube.errors import (
     LEASE_NOT_VALID,
     NOT_WANTED,
+    ApiError,
     DisruptionBudgetError,
     NotLeadingError,
     NotWantedError,
@@ -38,14 +38,8 @@ from mooring.kube.exchange import (
     NoConnectionError,
     NotSentError,
 )
+from mooring.kube.limiter import TokenBucket
 from mooring.kube.resources import Call
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Mapping
-
-    from mooring.kube.config import Connection
-    from mooring.kube.errors import ApiError
-    from mooring.kube.limiter import TokenBucket
 
 __all__ = ["LineSplitter", "Transport", "abort", "refusal_by_proxy", "transport_of"]
 

@@ -5,18 +5,17 @@ another object of the same name. The errors are those of `mooring.kube.errors`; 
 whether the write is worth repeating.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random as random_module
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import orjson
 
 from mooring.kube.backoff import Backoff
-from mooring.kube.client import PatchType
+from mooring.kube.client import ApiClient, PatchType
 from mooring.kube.errors import (
     ApiError,
     ConflictError,
@@ -27,14 +26,8 @@ from mooring.kube.errors import (
     UnansweredError,
     UnreachableError,
 )
-from mooring.kube.resources import POD, SCHEDULING_PROFILE, SIGS_POD_GROUP, Call
+from mooring.kube.resources import POD, SCHEDULING_PROFILE, SIGS_POD_GROUP, Call, Resource
 from mooring.model.devices import same_cards
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from mooring.kube.client import ApiClient
-    from mooring.kube.resources import Resource
 
 __all__ = ["PodGroupWriter", "PodWriter", "ProfileWriter"]
 

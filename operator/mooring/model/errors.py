@@ -5,8 +5,6 @@ caller that has the whole object adds its kind and name with `under`. Then the s
 line and stops; the operator logs it and leaves the object out.
 """
 
-from __future__ import annotations
-
 __all__ = ["ManifestError"]
 
 
@@ -27,6 +25,6 @@ class ManifestError(ValueError):
     def __str__(self) -> str:
         return f"{self.where}: {self.problem}" if self.where else self.problem
 
-    def under(self, prefix: str) -> ManifestError:
+    def under(self, prefix: str) -> "ManifestError":
         """Return the same error with `prefix`, such as `Pod team-a/web`, in front of its path."""
         return ManifestError(f"{prefix} {self.where}".strip(), self.problem)

@@ -5,8 +5,6 @@ decimal number, then nothing, one binary suffix (`Ki` to `Ei`), one decimal suff
 a decimal exponent (`e3`, `E3`). A lone `E` is the suffix exa; before digits it is an exponent.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
