@@ -6,12 +6,10 @@ import pytest
 from mooring.model.errors import ManifestError
 from mooring.model.selectors import LabelSelector
 from mooring.model.workloads import (
+    Controller,
     Namespace,
     PriorityClass,
-    ReplicaSet,
-    ReplicationController,
     Service,
-    StatefulSet,
     parse_namespace,
     parse_pod_disruption_budget,
     parse_priority_class,
@@ -21,7 +19,7 @@ from mooring.model.workloads import (
     parse_stateful_set,
 )
 
-Selecting = Service | ReplicationController | ReplicaSet | StatefulSet
+Selecting = Service | Controller
 
 
 def obj(**fields: Any) -> dict[str, Any]:
@@ -36,9 +34,9 @@ def selects(selector: LabelSelector | None, **labels: str) -> bool:
     ("parse", "selector", "kind"),
     [
         (parse_service, {"app": "web"}, Service),
-        (parse_replication_controller, {"app": "web"}, ReplicationController),
-        (parse_replica_set, {"matchLabels": {"app": "web"}}, ReplicaSet),
-        (parse_stateful_set, {"matchLabels": {"app": "web"}}, StatefulSet),
+        (parse_replication_controller, {"app": "web"}, Controller),
+        (parse_replica_set, {"matchLabels": {"app": "web"}}, Controller),
+        (parse_stateful_set, {"matchLabels": {"app": "web"}}, Controller),
         (parse_pod_disruption_budget, {"matchLabels": {"app": "web"}}, None),
     ],
 )

@@ -13,8 +13,6 @@ __all__ = ["Names"]
 class Names:
     """The uids by "namespace/name"; a name seldom has more than one."""
 
-    __slots__ = ("_uids",)
-
     def __init__(self) -> None:
         self._uids: dict[str, Uid | tuple[Uid, ...]] = {}
         """One uid is kept as it is, because a tuple for each of 150,000 takes 10 MB."""

@@ -56,8 +56,6 @@ class Sharing(Generic[_Key, _Value]):
     `size` says about how many bytes a key and its value take.
     """
 
-    __slots__ = ("_old", "_old_bytes", "_size", "_young", "_young_bytes", "most_bytes")
-
     def __init__(self, most_bytes: int, size: Callable[[_Key], int]) -> None:
         self.most_bytes = most_bytes
         self._size = size

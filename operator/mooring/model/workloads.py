@@ -5,7 +5,7 @@ Every parser takes the raw API object and raises ManifestError naming the object
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from mooring.model.fields import (
     boolean,
@@ -21,13 +21,11 @@ from mooring.model.fields import (
 from mooring.model.selectors import LabelSelector, parse_label_selector, selector_from_labels
 
 __all__ = [
+    "Controller",
     "Namespace",
     "PodDisruptionBudget",
     "PriorityClass",
-    "ReplicaSet",
-    "ReplicationController",
     "Service",
-    "StatefulSet",
     "parse_namespace",
     "parse_pod_disruption_budget",
     "parse_priority_class",
@@ -58,18 +56,8 @@ class Service(_PodSelecting):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicationController(_PodSelecting):
-    """A ReplicationController and its pods."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaSet(_PodSelecting):
-    """A ReplicaSet and its pods."""
-
-
-@dataclass(frozen=True, slots=True)
-class StatefulSet(_PodSelecting):
-    """A StatefulSet and its pods."""
+class Controller(_PodSelecting):
+    """A ReplicationController, ReplicaSet or StatefulSet and its pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,28 +102,24 @@ def parse_service(raw: Mapping[str, Any]) -> Service:
 
 
 @naming_the_object("ReplicationController")
-def parse_replication_controller(raw: Mapping[str, Any]) -> ReplicationController:
+def parse_replication_controller(raw: Mapping[str, Any]) -> Controller:
     """Parse a ReplicationController."""
     spec = mapping(raw, "spec")
     labels = strings(spec, "selector", "spec")
     if not labels:  # the API server's default
         template = mapping(mapping(spec, "template", "spec"), "metadata", "spec.template")
         labels = strings(template, "labels", "spec.template.metadata")
-    return ReplicationController(
+    return Controller(
         namespace_of(raw), name_of(raw), selector_from_labels(labels) if labels else None
     )
 
 
-@naming_the_object("ReplicaSet")
-def parse_replica_set(raw: Mapping[str, Any]) -> ReplicaSet:
-    """Parse a ReplicaSet."""
-    return ReplicaSet(namespace_of(raw), name_of(raw), _selector(raw))
+def _parse_controller(raw: Mapping[str, Any]) -> Controller:
+    return Controller(namespace_of(raw), name_of(raw), _selector(raw))
 
 
-@naming_the_object("StatefulSet")
-def parse_stateful_set(raw: Mapping[str, Any]) -> StatefulSet:
-    """Parse a StatefulSet."""
-    return StatefulSet(namespace_of(raw), name_of(raw), _selector(raw))
+parse_replica_set: Final = naming_the_object("ReplicaSet")(_parse_controller)
+parse_stateful_set: Final = naming_the_object("StatefulSet")(_parse_controller)
 
 
 @naming_the_object("PodDisruptionBudget")

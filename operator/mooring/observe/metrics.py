@@ -52,8 +52,6 @@ _OF_CALLS = exponential_buckets(0.00001, 1.5, 20)
 class ProfileMetrics:
     """The series of one profile, with their labels bound once."""
 
-    __slots__ = ("_algorithm", "_attempts")
-
     def __init__(
         self,
         profile: str,

@@ -874,8 +874,6 @@ class Trial:
     See `ClusterState.trial`.
     """
 
-    __slots__ = ("_added", "_assuming", "_freed", "_frees_claims", "_removed", "_state", "_undo")
-
     def __init__(self, state: ClusterState, undo: ExitStack, *, frees_claims: bool) -> None:
         self._state = state
         self._undo = undo

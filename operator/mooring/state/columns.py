@@ -276,8 +276,6 @@ class Interned(Generic[_Value]):
 class ChangeLog:
     """Which rows changed, in order; readers keep a position and read what came after it."""
 
-    __slots__ = ("_length", "_rows", "_start")
-
     _KEEP: Final = 16_384
 
     def __init__(self) -> None:

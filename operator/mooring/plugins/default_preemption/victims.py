@@ -43,16 +43,6 @@ class WholeGroup:
     the cost of its pods, see `cost_of`.
     """
 
-    __slots__ = (
-        "_on",
-        "cost",
-        "group",
-        "importance",
-        "members",
-        "pods",
-        "priority",
-    )
-
     def __init__(self, group: PodGroupState, cluster: ClusterView) -> None:
         self.group = group
         self.priority = group.priority

@@ -24,15 +24,6 @@ class Budget:
         evaluations: What one attempt may do; None where nothing else waits for it.
     """
 
-    __slots__ = (
-        "_evaluations",
-        "_least_on_node",
-        "_left",
-        "_left_before",
-        "_left_on_node",
-        "_steps_on_node",
-    )
-
     def __init__(
         self,
         steps: int = 300_000,

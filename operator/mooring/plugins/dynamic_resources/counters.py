@@ -24,8 +24,6 @@ class Counters:
         by_driver: Whether pools of one name that belong to two drivers have counters of their own.
     """
 
-    __slots__ = ("_by_driver", "_consumed", "_in_use", "_left")
-
     def __init__(self, in_use: Callable[[DeviceId], bool], *, by_driver: bool) -> None:
         self._in_use = in_use
         self._by_driver = by_driver

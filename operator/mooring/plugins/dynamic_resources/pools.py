@@ -58,8 +58,6 @@ class Pool:
 class Inventory:
     """All slices of the cluster, by where they are looked for."""
 
-    __slots__ = ("_anywhere", "_built", "_by_name", "_by_pool", "_on_node", "_rules")
-
     def __init__(self, slices: Iterable[ResourceSlice], rules: KubernetesRules) -> None:
         self._rules = rules
         self._by_name: dict[str, ResourceSlice] = {}

@@ -38,8 +38,6 @@ class Candidate(NamedTuple):
 class NodeDevices:
     """The pools of a node and their devices in the order of the search."""
 
-    __slots__ = ("candidates", "labels", "name", "pools", "starts")
-
     def __init__(self, name: str, labels: Mapping[str, str], pools: Sequence[Pool]) -> None:
         self.name = name
         self.labels = labels

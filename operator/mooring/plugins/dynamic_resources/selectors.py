@@ -55,8 +55,6 @@ class Selectors:
         budget: Pauses after each answer; None: nothing does.
     """
 
-    __slots__ = ("_budget", "_compile", "_compiled", "_known", "_rules", "_views")
-
     def __init__(
         self, compile_selector: Compile, rules: KubernetesRules, budget: Budget | None = None
     ) -> None:
@@ -183,8 +181,6 @@ _answers: Final[BoundedCache[_Asked, bool | str]] = BoundedCache(32 * 2**20)
 
 class _Remembering:
     """A CEL expression that is evaluated once for devices in which it reads equal values."""
-
-    __slots__ = ("_budget", "_expression", "_lists", "_reads", "_reads_capacity")
 
     def __init__(self, expression: str, budget: Budget | None, *, lists: bool) -> None:
         self._expression = expression

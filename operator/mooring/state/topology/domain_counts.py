@@ -17,8 +17,6 @@ CountArray = npt.NDArray[np.int32]
 class TakenBytes:
     """How many bytes the arrays of some counts take together."""
 
-    __slots__ = ("bytes",)
-
     def __init__(self) -> None:
         self.bytes = 0
 
