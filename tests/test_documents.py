@@ -39,6 +39,7 @@ from mooring.policy.defaults import DEFAULT_WEIGHTS
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.points import Point
 from mooring.policy.profile import KIND
+from mooring.policy.rebalancing import Rebalancing
 from mooring.policy.resolve import load_profile
 from mooring.policy.rules.expressions import check
 from mooring.simulate.expectations import run_case
@@ -430,6 +431,16 @@ def test_profiles_lists_every_plugin_in_order_with_points_weight_and_arguments()
         aliases = (str(field.alias) for field in model.model_fields.values()) if model else ()
         expected.append([f"`{plugin.name}`", _points(plugin, catalog), ", ".join(aliases)])
     assert rows == expected
+
+
+def test_profiles_shows_every_field_of_rebalancing_with_its_default() -> None:
+    [block] = [b for b in _blocks("yaml") if "  name: tidy\n" in b.text]
+    shown = yaml.safe_load(block.text)["spec"]["rebalancing"]
+    assert {*shown.pop("windows")[0]} == {"days", "start", "end"}
+    defaults = Rebalancing().model_dump(mode="json", by_alias=True, exclude={"windows"})
+    for name in ("namespaceSelector", "podSelector"):
+        del defaults["pods"][name]
+    assert shown == defaults
 
 
 def test_the_pod_of_devices_md_is_explained_as_it_prints() -> None:
