@@ -51,7 +51,7 @@ class ClaimReport:
 
 @dataclass(frozen=True, slots=True)
 class ClaimsReport:
-    """All claims of a pod, and the number of nodes on which devices were looked at, of how many.
+    """All claims of a pod, and on how many of how many nodes devices were looked at.
 
     `error` says what is wrong with the claims or their selectors; None if nothing is.
     """
@@ -76,5 +76,5 @@ class ExplainsClaims(ABC):
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
         """Return those of the rows that might have enough devices if none was in use.
 
-        Those come first on which the fewest would have to be freed. Not all rows are looked at.
+        Rows where the fewest devices would have to be freed come first. Not all rows are looked at.
         """

@@ -182,7 +182,7 @@ def qos_class(
 class _Stages:
     """The containers and init containers of a pod at each stage of a resize; at least one stage.
 
-    `of_pods` are stages of which only the total of the whole pod is known.
+    `of_pods` are stages with a known total of the whole pod only.
     """
 
     of_containers: list[tuple[Sequence[ContainerResources], Sequence[ContainerResources]]]

@@ -158,7 +158,7 @@ def pod_spec(
 ) -> PodSpec:
     """Return the parsed spec of a pod; for an `assigned` pod, its status is read too.
 
-    Of the annotations those count by which a pod requests GPU cards. It pauses.
+    Annotations count only if they request GPU cards. It pauses.
 
     Raises:
         ManifestError: with the path of a malformed field.

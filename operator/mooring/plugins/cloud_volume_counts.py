@@ -1,8 +1,8 @@
 """Limits the disks of a cloud that one node can attach: the Max...VolumeCount predicates.
 
 See nodevolumelimits/non_csi.go of Kubernetes before 1.31. In-tree disks and volumes of the cloud's
-CSI driver are counted together, because they use the same slots. Nodes on which the in-tree plugin
-is migrated to the CSI driver are left to NodeVolumeLimits.
+CSI driver are counted together, because they use the same slots. NodeVolumeLimits counts for nodes
+whose in-tree plugin is migrated to the CSI driver.
 """
 
 import re

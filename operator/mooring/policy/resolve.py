@@ -117,7 +117,7 @@ def _resolve(
     path: str,
     schema_mistakes: tuple[FieldError, ...],
 ) -> ResolvedProfile:
-    """Resolve a spec of which `schema_mistakes` are known already.
+    """Resolve a spec; `schema_mistakes` are those already known.
 
     Raises:
         ProfileInvalid: With the schema mistakes, then all others except those that only follow

@@ -173,8 +173,8 @@ class UnschedulablePods:
     def update_nominations(self, event: ClusterEvent) -> QueuedPod | None:
         """Return the pod that lost its nomination by the event; None if none did.
 
-        Those that were nominated to a deleted node, of which there may be many, are returned one
-        by one by `run_hints`, before any hint runs.
+        `run_hints` returns those that were nominated to a deleted node one by one, before any hint
+        runs, because there may be many.
         """
         if event.after is not None:
             return None

@@ -58,9 +58,9 @@ class Plan:
 def plans(inputs: Inputs, profile: ActiveProfile, form: CardFormat) -> Iterator[Plan]:
     """Yield a plan for each pending pod that requests cards, each as if without the others.
 
-    Looks for the fewest pods with cards, at most three, without which the pod would fit on a node,
-    and for which there are other nodes. The search is bounded: at most 2,000 sets of pods on 200
-    nodes, those with the most free cards first.
+    Looks for the fewest pods with cards, at most three, that fit on other nodes and without which
+    the pod would fit. The search is bounded: at most 2,000 sets of pods on 200 nodes, those with
+    the most free cards first.
     """
     planner = _Planner(inputs.state, profile, form)
     for pod in inputs.pending:

@@ -61,7 +61,7 @@ def as_read(raw: dict[str, Any], stored: str = "") -> dict[str, Any]:
     `stored` is what an error calls an object that an API server has stored.
 
     Raises:
-        ManifestError: if its apiVersion is absent, or is none in which its kind is read.
+        ManifestError: if its apiVersion is absent, or not supported for its kind.
     """
     given, kind = raw.get("apiVersion"), raw.get("kind")
     if not given or not isinstance(given, str):

@@ -138,7 +138,7 @@ class Written:
 
         Raises:
             InputError: with its unknown and missing fields.
-            ManifestError: if its apiVersion is none in which its kind is read.
+            ManifestError: if its apiVersion is not supported for its kind.
         """
         manifest = self._named(manifest)
         mistakes = [*islice(field_mistakes(manifest.raw), self._most)]

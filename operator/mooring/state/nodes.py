@@ -232,7 +232,7 @@ class NodeTable:
         return before
 
     def drop(self, name: str) -> Node | None:
-        """Remove the node, on which no pod is counted any more, and return it."""
+        """Remove the node, which has no counted pods any more, and return it."""
         row = self.row_of.pop(name, None)
         before = self.nodes[row] if row is not None else None
         if row is None or before is None:

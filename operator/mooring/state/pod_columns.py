@@ -141,9 +141,9 @@ class PodColumns:
     ) -> tuple[IntArray, dict[str, IntArray]]:
         """Return the number of pods nominated to each row, and their requests of each resource.
 
-        Counts the nominated pods to which a pod of the priority and the uid `other_than` that has
-        ended by `ends` (seconds since the epoch) must leave what they request; see
-        `Nominee.keeps_out`. All arrays are int64[rows].
+        Counts the nominated pods for which a pod must leave room that has this priority and the uid
+        `other_than` and ends by `ends` (seconds since the epoch); see `Nominee.keeps_out`. All
+        arrays are int64[rows].
         """
         chosen = self.nominated & (self.rows >= 0)
         chosen &= self._keeps_out_below.data[: len(self._pods)] > priority
@@ -228,7 +228,7 @@ class PodColumns:
         self._rows.data[placed.slot] = placed.row
 
     def renew(self, placed: PlacedPod, group: int | None = None) -> None:
-        """Take over a newer version of the placed pod, of which only start and group may differ."""
+        """Take over a newer version of the placed pod; only its start and group may differ."""
         slot, pod = placed.slot, placed.pod
         self._pods[slot] = pod
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started

@@ -280,7 +280,7 @@ class NodeView:
 
 
 class NodeViewWithNominated(NodeView):
-    """Rows with additional pods, of which pod slots and requests are counted.
+    """Rows with additional pods; their pod slots and requests are counted.
 
     `more_pods` and `more_requested` are int64 over all rows of the table.
     """

@@ -81,7 +81,7 @@ def pods_of(victim: Victim) -> Sequence[Pod]:
 
 
 def pods_on(victim: Victim, row: int) -> Sequence[Pod]:
-    """Return those of them that are on the row, on which a single pod is."""
+    """Return the victim's pods on the row; a victim that is one pod is on it."""
     return victim.on(row) if isinstance(victim, WholeGroup) else (victim,)
 
 

@@ -267,7 +267,7 @@ def _changed(claim: ResourceClaim, allocation: Allocation, *, is_new: bool) -> s
 
 
 def _parsed(raw: Mapping[str, Any], known: ResourceClaim) -> ResourceClaim:
-    """Return a claim that the API server has sent, of which `known` is an earlier version."""
+    """Return a claim that the API server has sent; `known` is an earlier version of it."""
     try:
         return parse_resource_claim(raw)
     except ManifestError as error:

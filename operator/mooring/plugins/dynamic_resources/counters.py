@@ -41,7 +41,7 @@ class Counters:
     def fit(self, pool: Pool, device: Device) -> bool:
         """Return whether enough is left of all counters of the pool.
 
-        A set of which more is in use than there is rejects all devices that consume anything.
+        A set with more in use than it has rejects all devices that consume anything.
         """
         key = self._key(pool)
         left = self._left.get(key)

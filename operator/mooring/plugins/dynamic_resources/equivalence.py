@@ -545,7 +545,7 @@ class EquivalentNodes:
                 yield row
 
     def _take_uses(self, changed: Iterable[DeviceId] | None) -> None:
-        """Find the rows that have devices of which the use has changed; None: any may have."""
+        """Find the rows with devices whose use has changed; None: any may have."""
         if changed is None:
             self._outdated.update(range(len(self._rows)))
             self._outdate_shared(*self._shared)

@@ -58,7 +58,7 @@ class _AllDevices(_Frame):
 
 @dataclass(slots=True)
 class _Alternatives(_Frame):
-    """A request with sub-requests, of which `chosen` is tried."""
+    """A request with sub-requests; `chosen` is the one that is tried."""
 
     slots: Sequence[Slot]
     chosen: int = 0

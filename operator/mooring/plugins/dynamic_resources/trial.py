@@ -213,7 +213,7 @@ class Trial:
         return others + sum(self._counters.most(pool, some) for pool, some in consuming.values())
 
     def distinct_values(self, slot: Slot) -> list[Sequence[Value]]:
-        """Return the values by position of which the request may take each only once."""
+        """Return the values by position, if the request may take each value only once."""
         return [c.values for c in self._constraints_on[slot] if isinstance(c, DistinctAttribute)]
 
     def suits(self, slot: Slot, position: int) -> bool:

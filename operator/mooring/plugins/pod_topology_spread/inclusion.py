@@ -41,7 +41,7 @@ class CountedNodes:
 
     @property
     def key(self) -> str:
-        """The label of which pods are counted per value; EACH_NODE if not on all of its nodes."""
+        """The node label whose values have counts of pods; EACH_NODE if not on all of its nodes."""
         return self.domains.key if self.rows is None else EACH_NODE
 
     def counts(self, cluster: ClusterView, pods: Selection | None) -> CountArray | IntArray:

@@ -6,8 +6,8 @@ unusable where the node cannot serve the class at all, for want of cards or of c
 the classes, weighted by how frequent they are, is the node's fragmentation.
 
 One thing is added to the paper. There, cpu for one request of a class makes all of a node's free
-GPU usable for it. Here at most so much is usable as those requests take for which the node's free
-cpu suffices.
+GPU usable for it. Here the usable GPU is at most that of as many requests as the node's free cpu
+suffices for.
 
 Amounts of GPU are in thousandths of a card.
 """

@@ -136,7 +136,7 @@ class EquivalenceTable:
         return equivalent
 
     def drop(self, equivalent: EquivalentPods) -> list[OwnedTerm]:
-        """Remove equivalent pods of which none is placed; return the terms without an owner now."""
+        """Remove equivalent pods without a placed one; return the terms without an owner now."""
         del self._by_key[equivalent.key]
         by_label = self._by_label[equivalent.namespace]
         for label in (None, *equivalent.labels.items()):
