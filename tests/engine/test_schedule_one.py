@@ -202,7 +202,7 @@ async def test_all_members_wait_while_one_is_at_permit(
 async def test_when_one_is_rejected_at_permit_none_is_bound(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    engine = Engine(client, node("a"), pod_group("g", 2))
+    engine = Engine(client, node("a"), pod_group("g", 2), clock=lambda: 0.0)
     engine.pending(*members("g", 1), pod("x", group="g", labels={"does": "wait"}))
     with engine.running():
         await until(lambda: len(engine.scheduler_state.waiting) == 1)
@@ -221,7 +221,7 @@ async def test_when_one_is_rejected_at_permit_none_is_bound(
 async def test_when_pre_bind_of_one_fails_none_is_bound(
     client: ApiClient, bindings: Bindings
 ) -> None:
-    engine = Engine(client, node("a"), pod_group("g", 3))
+    engine = Engine(client, node("a"), pod_group("g", 3), clock=lambda: 0.0)
     engine.pending(*members("g", 2), pod("x", group="g", labels={"does": "fail in pre_bind"}))
     with engine.running():
         await until(lambda: queue_counts(engine)[SubQueue.BACKOFF] == 3)
