@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import subprocess
@@ -138,6 +139,21 @@ def test_a_replica_in_a_pod_does_not_import_the_models_of_another_client(tmp_pat
         f"assert Account(Path({str(tmp_path)!r}), environ).read()"
     )
     assert {*SLOW} - imported == {"kubernetes_asyncio"}
+
+
+def test_a_kubeconfig_is_read_without_the_models_of_its_library(tmp_path: Path) -> None:
+    """A plugin that imports the library gets all of it."""
+    named = {"name": "a", "cluster": {"server": "http://a"}, "user": {"token": "x"}}
+    named["context"] = {"cluster": "a", "user": "a"}
+    config = {"current-context": "a", "clusters": [named], "users": [named], "contexts": [named]}
+    (tmp_path / "config").write_text(json.dumps(config))
+    imported = modules_after(
+        "import asyncio; from mooring.kube.config import load_connection as load;"
+        f"assert asyncio.run(load({str(tmp_path / 'config')!r}, environ={{}})).url == 'http://a';"
+        "models = sum('kubernetes_asyncio' in name for name in sys.modules);"
+        "import kubernetes_asyncio.client; kubernetes_asyncio.client.V1Pod(); assert not models"
+    )
+    assert "kubernetes_asyncio.client.models" in imported
 
 
 REPLICA = "import mooring.cli.run, mooring.service, mooring.app"

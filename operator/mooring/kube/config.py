@@ -5,8 +5,9 @@ the result into a frozen `Connection` and every user's mistake into one `ConfigE
 Tokens are kept fresh by `Credentials`; whenever it asks for one, the files of certificates are read
 again, too.
 
-The library is imported where it is used, because its 800 models take 0.2 seconds and 36 MB, and
-neither a replica in a pod needs it, nor a command that reads files alone or shows its help.
+The library is imported where it is used: neither a replica in a pod needs it, nor a command that
+reads files alone or shows its help. Its client with 800 models, which take 0.25 seconds and 36 MB,
+is not imported at all.
 """
 
 from __future__ import annotations
@@ -14,8 +15,12 @@ from __future__ import annotations
 import logging
 import os
 import ssl
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -126,12 +131,11 @@ def _malformed() -> tuple[type[Exception], ...]:
     ClientError is of an OIDC provider that breaks the connection off.
     """
     from aiohttp import ClientError  # noqa: PLC0415 - slow, and files alone do not need it
-    from kubernetes_asyncio.config import ConfigException  # noqa: PLC0415 - slow, see the top
     from yaml import YAMLError  # noqa: PLC0415 - slow, and files alone need it
 
     return (
         ClientError,
-        ConfigException,
+        _library().ConfigException,
         YAMLError,
         OSError,
         ValueError,
@@ -142,11 +146,27 @@ def _malformed() -> tuple[type[Exception], ...]:
     )
 
 
-def _new_configuration() -> Any:
-    """Return an empty configuration; Any, because the library is annotated only in part."""
-    from kubernetes_asyncio.client import Configuration  # noqa: PLC0415 - slow, see the top
+@cache
+def _library() -> Any:
+    """Import the module of the library that reads kubeconfigs, alone.
 
-    return Configuration()
+    It imports two classes of the library's client and uses only Configuration. A plugin that
+    imports the library gets all of it. Any, because the library is annotated only in part.
+    """
+    package, client = "kubernetes_asyncio", "kubernetes_asyncio.client"
+    if package in sys.modules:
+        return import_module(f"{package}.config.kube_config")
+    try:
+        for name in (package, client):
+            if (spec := find_spec(name)) is None:
+                raise ModuleNotFoundError(name=name)
+            sys.modules[name] = module_from_spec(spec)  # with a path, and without its content
+        configuration = import_module(f"{client}.configuration").Configuration
+        vars(sys.modules[client]).update(Configuration=configuration, ApiClient=None)
+        return import_module(f"{package}.config.kube_config")
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+            del sys.modules[name]
 
 
 def _merged(paths: str) -> Any:
@@ -156,11 +176,9 @@ def _merged(paths: str) -> Any:
     in kubectl (clientcmd/loader.go). The library takes some of them for relative to the cluster's
     file or the working directory.
     """
-    from kubernetes_asyncio.config.kube_config import KubeConfigMerger  # noqa: PLC0415 - slow
-
     given = [path for path in paths.split(os.pathsep) if path]
     filled = [path for path in given if not _is_empty(Path(path).expanduser())]
-    merger: Any = KubeConfigMerger(os.pathsep.join(filled or given))
+    merger: Any = _library().KubeConfigMerger(os.pathsep.join(filled or given))
     users: list[Any] = merger.config.value["users"]
     for number, user in enumerate(users):
         if not isinstance(known := user.value.get("user"), dict):
@@ -207,11 +225,9 @@ class _Kubeconfig:
 
     async def replaced(self) -> str | None:
         """Read the files and log in from the beginning."""
-        from kubernetes_asyncio.config.kube_config import KubeConfigLoader  # noqa: PLC0415 - slow
-
         try:
             self._merger = _merged(self._paths)
-            self._loader = KubeConfigLoader(
+            self._loader = _library().KubeConfigLoader(
                 self._merger.config,
                 active_context=self._context or _current_context(self._merger),
                 config_base_path=None,
@@ -219,7 +235,7 @@ class _Kubeconfig:
             )
         except _malformed() as error:
             raise self._unusable(error) from error
-        self.configuration = _new_configuration()
+        self.configuration = _library().Configuration()
         return await self.current()
 
     async def current(self) -> str | None:
