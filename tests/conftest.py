@@ -42,7 +42,6 @@ LONGEST = (
     "tests/simulation/test_simulation.py",
     "tests/conformance/test_corpus.py",
     "tests/soak/test_soak.py",
-    "tests/e2e/test_storm.py",
     "tests/page/test_bundle.py",
     "tests/e2e/test_image.py",
     "tests/e2e/test_pod_groups.py",
