@@ -73,7 +73,8 @@ def command(kubeconfig: Path, secure_port: int, *options: str) -> list[str]:
 def environment() -> dict[str, str]:
     """Return an environment without the caller's variables that Mooring takes for settings."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    return {**kept, "PYTHONPATH": str(ROOT / "operator")}
+    # aiohttp reads the machine's certificates when it is imported; none is needed here.
+    return {**kept, "PYTHONPATH": str(ROOT / "operator"), "SSL_CERT_FILE": os.devnull}
 
 
 def wait_until_ready(program: Program, secure_port: int) -> None:

@@ -26,7 +26,7 @@ from e2e.replicas import PROFILES, Replica, Replicas, delete_now, eventually, po
 from faults.cache import read_dump
 from mooring.cli.convert import convert
 
-PODS: Final = 200
+PODS: Final = 120
 NODES: Final = 8
 PRIORITIES: Final = (1, 2, 3, 4, 5, 6)
 CARD: Final = "example.com/card"
@@ -188,7 +188,7 @@ class OurCache:
 
 
 def outcomes(client: Client, name: str, scheduler: str, seen: TheirLog | OurCache) -> list[Outcome]:
-    """Return the fate of 200 pods, one by one; a third of the time one is deleted before.
+    """Return the fate of 120 pods, one by one; a third of the time one is deleted before.
 
     The scheduler has seen each change before the next pod comes.
     """
@@ -230,7 +230,7 @@ def is_decided(raw: Raw) -> bool:
     return rejected and not raw["status"].get("nominatedNodeName")
 
 
-def test_both_decide_the_same_for_200_pods_preemption_included(
+def test_both_decide_the_same_for_120_pods_preemption_included(
     plane: ControlPlane, mooring: Replica
 ) -> None:
     with plane.access.client() as client:
