@@ -1,7 +1,7 @@
 """Checks the types of an expression, and finds the overloads that its calls may mean.
 
-The rules and the messages are those of cel-go's `checker`. The costs of an evaluation depend on
-which overloads the checker leaves, so that close is not close enough.
+The rules and the messages are those of cel-go's `checker`. The overloads that the checker leaves
+decide which implementation a call runs.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """The functions that expressions may call: the overloads of each, as the checker needs them.
 
-Ids of overloads are cel-go's and kube-apiserver's, because the costs go by them. Sources: cel-go's
-`common/stdlib/standard.go`, `cel/library.go` and `ext/`; kube-apiserver's `pkg/cel/library`.
+Ids of overloads are cel-go's and kube-apiserver's. Sources: cel-go's `common/stdlib/standard.go`,
+`cel/library.go` and `ext/`; kube-apiserver's `pkg/cel/library`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
