@@ -253,7 +253,10 @@ class PodEnqueuer:
             if uid in self._unsettled:
                 del self._unsettled[uid]
                 self._find_profile(uid)
-        left = len(unsettled) > _FOUND_AT_ONCE or (group is not None and self._admit_some(group))
+        left = len(unsettled) > _FOUND_AT_ONCE
+        if group is not None and not left:
+            # Not if it has changed since: a group that changes all the time is tried, too.
+            left = all(self._admit_next(group.number) for _ in range(_FOUND_AT_ONCE))
         if self._scheduler.queue.get(queued.pod.uid) is not queued:
             return False
         if queued.gated or left:
@@ -353,13 +356,6 @@ class PodEnqueuer:
             left = iter(tuple(members.group.unscheduled))
             self._to_admit[number] = _Members(members.group, left, members.changed)
         return False
-
-    def _admit_some(self, group: PodGroupState) -> bool:
-        """Admit some members of the group; return whether it has members left to be admitted.
-
-        Not if it has changed since: a group that changes all the time is tried, too.
-        """
-        return all(self._admit_next(group.number) for _ in range(_FOUND_AT_ONCE))
 
     def _try_again_after(self, member: Pod) -> None:
         """Try one of the other members again, with those that are not gated."""
@@ -634,7 +630,10 @@ class PodEnqueuer:
         now, decisions = self._clock(), self._scheduler.decisions
         gate = self._gate(pod, pipeline, report=report)
         gated = gate is not None
-        if gated and not report and self._may_wait_for_others(pod):
+        state = self._scheduler.state
+        unknown = state.dynamic_resources.unknown is not None and pod.spec.resource_claims
+        if gated and not report and (unknown or state.pod_groups.key_of(pod) is not None):
+            # It may wait for others: a group that is not complete, or devices that are not known.
             self._gated_since.setdefault(pod.uid, now)
         known = self._scheduler.queue.get(pod.uid)
         times = decisions.seen(pod.key, pod.uid, now, known.times if known is not None else None)
@@ -642,15 +641,6 @@ class PodEnqueuer:
         if not gated:
             self._note_not_gated(pod)
         decisions.admitted(pod.uid, gate, now)
-
-    def _may_wait_for_others(self, pod: Pod) -> bool:
-        """Return whether the pod is gated for a reason that cannot be seen in the pod itself.
-
-        That is a group that is not complete, or devices that are not known.
-        """
-        state = self._scheduler.state
-        unknown = state.dynamic_resources.unknown is not None and pod.spec.resource_claims
-        return bool(unknown) or state.pod_groups.key_of(pod) is not None
 
     def _note_not_gated(self, pod: Pod) -> None:
         """Note that the group of this pod, which is in the queue now, has a member not gated."""

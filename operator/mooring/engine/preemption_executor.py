@@ -198,39 +198,31 @@ class PreemptionExecutor:
     ) -> None:
         """Evict the victim, or call its binding off where it waits at Permit or PreBind.
 
+        It is marked as a disruption target and deleted; if `strict`, it is evicted instead.
+
         Raises:
+            DisruptionBudgetError: a budget does not allow the eviction; nothing has happened.
             NotWantedError: `wanted` returned False before the eviction was sent.
         """
         scheduler = self._scheduler
         if not scheduler.state.evictions.evicting(victim):
             return  # it has left its node by itself, and may be queued or bound again
+        named, is_gone = (victim.namespace, victim.name, victim.uid), False
         call_off = scheduler.in_pre_bind.get(victim.uid)
         if scheduler.waiting.get(victim.uid) is not None:
             scheduler.waiting.reject(victim.uid, "DefaultPreemption", _CALLED_OFF)
         elif call_off is not None:
             call_off()
-        elif not await self._delete(victim, preemptor, wanted, strict=strict):
-            return  # it has gone by itself, or is another pod by now
+        elif strict:
+            is_gone = not await self._writer.evict_pod(*named, wanted=wanted)
+        else:
+            await self._reports.mark_disrupted(victim, preemptor, wanted)
+            is_gone = not await self._writer.delete_pod(*named, wanted=wanted)
+        if is_gone:
+            return  # by itself, or it is another pod by now
         node, by = victim.node_name or "", PodRef.of(preemptor)
         self._scheduler.decisions.preempted(victim.uid, by, node, self._clock())
         self._reports.preempted(victim, preemptor, node)
-
-    async def _delete(
-        self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool], *, strict: bool
-    ) -> bool:
-        """Mark the victim as a disruption target and delete it; if `strict`, evict it instead.
-
-        Returns False if the victim was gone or terminating already.
-
-        Raises:
-            DisruptionBudgetError: a budget does not allow the eviction; nothing has happened.
-            NotWantedError: `wanted` returned False before it was sent; the victim stays.
-        """
-        named = victim.namespace, victim.name
-        if strict:
-            return await self._writer.evict_pod(*named, victim.uid, wanted=wanted)
-        await self._reports.mark_disrupted(victim, preemptor, wanted)
-        return await self._writer.delete_pod(*named, victim.uid, wanted=wanted)
 
     def stays(self, victim: Pod) -> None:
         """Let a pod stay that somebody else began to evict; try those again that waited for it."""

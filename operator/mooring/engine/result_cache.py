@@ -309,7 +309,17 @@ class SpecResults:
         self._cluster = cluster
         self._columns = columns
         self._pipeline = layout.pipeline
-        self.pre_filtered, self.pre_scored = _prepared(pod, layout, cluster)
+        pipeline, metrics, nodes = layout.pipeline, layout.pipeline.metrics, cluster.nodes
+        metrics.mark()
+        self.pre_filtered: dict[str, Any] = {
+            each.name: run_pre_filter(pipeline, each, pod, cluster) for each in layout.pre_filter
+        }
+        metrics.lap(PRE_FILTER)
+        self.pre_scored: dict[str, Any] = {
+            each.name: run_pre_score(pipeline, each, pod, nodes, cluster)
+            for each in layout.pre_score
+        }
+        metrics.lap(PRE_SCORE)
         self.running = layout.running(self.pre_filtered, self.pre_scored)
         self._filters: Sequence[_Used] = ()
         self._scores: Mapping[str, _Used] = {}
@@ -444,21 +454,6 @@ class SpecResults:
     def _release(self) -> None:
         while self._taken:
             self._columns.release(self._taken.pop())
-
-
-def _prepared(
-    pod: Pod, layout: _Layout, cluster: ClusterView
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the results of pre_filter and of pre_score of the node-only plugins, by plugin."""
-    pipeline = layout.pipeline
-    metrics = pipeline.metrics
-    metrics.mark()
-    pre_filtered = {p.name: run_pre_filter(pipeline, p, pod, cluster) for p in layout.pre_filter}
-    metrics.lap(PRE_FILTER)
-    nodes = cluster.nodes
-    pre_scored = {p.name: run_pre_score(pipeline, p, pod, nodes, cluster) for p in layout.pre_score}
-    metrics.lap(PRE_SCORE)
-    return pre_filtered, pre_scored
 
 
 @dataclass(frozen=True, slots=True, eq=False)

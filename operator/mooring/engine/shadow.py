@@ -10,7 +10,7 @@ Everything here runs on the event loop's thread.
 
 import logging
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -276,25 +276,36 @@ class Shadow:
         """Decide about a pod that is pending for long, or bound and not in the trial."""
         pipeline, node = self._summary(profile).pipeline, pod.node_name
         outcome = self._what_if.decide(replace(pod, node_name=None), pipeline)
+        scores, usages = dict[str, NodeScore | None](), list[tuple[float, float]]()
+        chosen, message = None, None
         if isinstance(outcome, FitError):
-            result = "unschedulable" if node is not None else "pending"
-            record = self._record(profile, pod, at, result, None, {}, outcome.message)
-            return _Comparison(profile, result, record)
-        scores, message, result = {outcome.node: outcome.score_of(outcome.row)}, None, "same"
-        row = self._scheduler.state.nodes.row_of.get(node) if node is not None else None
-        if node is None:
-            result = "pending"
-        elif outcome.node != node:
-            score = scores[node] = outcome.score_of(row) if row is not None else None
-            message = _rejection(outcome, row) if score is None else None
-            highest = scores[outcome.node]
-            tied = score is not None and highest is not None and score.total == highest.total
-            result = "rejected" if message is not None else "tied" if tied else "different"
-        usages: tuple[tuple[float, float], ...] = ()
-        if row is not None:
-            usages = (self._usage(pod, row), self._usage(pod, outcome.row))
-        record = self._record(profile, pod, at, result, outcome, scores, message)
-        return _Comparison(profile, result, record, usages)
+            result, message = "unschedulable" if node is not None else "pending", outcome.message
+        else:
+            chosen, result = outcome.node, "same" if node is not None else "pending"
+            scores[chosen] = highest = outcome.score_of(outcome.row)
+            row = self._scheduler.state.nodes.row_of.get(node) if node is not None else None
+            if node not in (None, chosen):
+                score = scores[node] = outcome.score_of(row) if row is not None else None
+                message = _rejection(outcome, row) if score is None else None
+                tied = score is not None and highest is not None and score.total == highest.total
+                result = "rejected" if message is not None else "tied" if tied else "different"
+            if row is not None:
+                usages = [self._usage(pod, row), self._usage(pod, outcome.row)]
+        record = {
+            "time": _iso(at, "milliseconds"),
+            "pod": pod.key,
+            "profile": profile.profile.name,
+            "result": result,
+            "node": chosen,
+            "boundNode": node,
+            "scores": {
+                name: {"plugins": dict(score.plugins), "total": score.total}
+                for name, score in scores.items()
+                if score is not None
+            },
+            "message": message if message is None else message[:_MOST_CHARACTERS],
+        }
+        return _Comparison(profile, result, record, tuple(usages))
 
     def _summary(self, profile: ActiveProfile) -> _Summary:
         """Return the summary of the profile; a profile that was changed begins anew."""
@@ -354,32 +365,6 @@ class Shadow:
             fractions.append(min(1.0, requested / max(1, int(nodes.allocatable(resource)[row]))))
         first, second = fractions
         return (first + second) / 2, 1 - abs(first - second) / 2
-
-    def _record(
-        self,
-        profile: ActiveProfile,
-        pod: Pod,
-        at: float,
-        result: str,
-        chosen: ScheduleResult | None,
-        scores: Mapping[str, NodeScore | None],
-        message: str | None,
-    ) -> dict[str, Any]:
-        """Return the decision as the report shows it."""
-        return {
-            "time": _iso(at, "milliseconds"),
-            "pod": pod.key,
-            "profile": profile.profile.name,
-            "result": result,
-            "node": chosen.node if chosen is not None else None,
-            "boundNode": pod.node_name,
-            "scores": {
-                node: {"plugins": dict(score.plugins), "total": score.total}
-                for node, score in scores.items()
-                if score is not None
-            },
-            "message": message if message is None else message[:_MOST_CHARACTERS],
-        }
 
 
 def _rejection(outcome: ScheduleResult, row: int | None) -> str | None:

@@ -278,23 +278,17 @@ def preempt_for_group(
         others=waiting[needed:],
         extended=answers.on(cache.cluster, not_sent=True) if answers is not None else {},
     )
-    answer = _run_post_filters(_GroupDryRun(group, searched), pipeline, now)
-    return Unschedulable(_TOO_LONG) if searched.budget.spent else answer
-
-
-def _run_post_filters(dry_run: "_GroupDryRun", pipeline: Pipeline, now: float) -> GroupPreemption:
-    """Return the answer of the first plugin with a nomination, else of the last one."""
-    state, metrics, point = dry_run.state(now), pipeline.metrics, ExtensionPoint.POST_FILTER
+    state, metrics = _GroupDryRun(group, searched).state(now), pipeline.metrics
     answer: GroupPreemption = Unschedulable("")
     for plugin in pipeline.post_filter:
         if not isinstance(plugin, PodGroupPostFilterPlugin):
             continue
-        with metrics.all_at(point):
+        with metrics.all_at(ExtensionPoint.POST_FILTER):
             answer = run_pod_group_post_filter(pipeline, plugin, state)
         if isinstance(answer, GroupNomination):
             break
-    metrics.ended_with(point, status_of(answer))
-    return answer
+    metrics.ended_with(ExtensionPoint.POST_FILTER, status_of(answer))
+    return Unschedulable(_TOO_LONG) if searched.budget.spent else answer
 
 
 class _GroupDryRun:
