@@ -63,7 +63,7 @@ class AtBind:
         return self._wanted()
 
     async def send(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Write a Binding; raise what `write` raises.
+        """Write a Binding; raise the error of `write`.
 
         The plugins of Mooring are called by the task of the attempt, which nothing cancels at Bind
         as long as the scheduler runs. Others may be cancelled, so that they get a task for it.
@@ -120,7 +120,7 @@ class PluginApi:
     """Implements `mooring.framework.handle.Api` over one client.
 
     `at_bind` has the attempts for which plugins may bind pods, by the pod's uid. `is_tried` returns
-    whether what is decided at this moment is only tried.
+    whether the present decision is only a trial.
     """
 
     def __init__(
@@ -157,20 +157,20 @@ class PluginApi:
             event.set()
 
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """Add annotations to what the pod's Bindings carry; an empty mapping takes all back."""
+        """Add annotations to the pod's Bindings; an empty mapping takes all back."""
         if annotations:
             self._annotations.setdefault(pod.uid, {}).update(annotations)
         else:
             self._annotations.pop(pod.uid, None)
 
     def unix_nanoseconds(self) -> int:
-        """Return the time of day, for what plugins write."""
+        """Return the time of day for writes of plugins."""
         return int(self._now() * 1e9)
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind the pod with its annotations.
 
-        The Binding outlives the caller: whoever waits for the attempt waits for its answer.
+        The Binding outlives the caller: callers that wait for the attempt wait for its answer.
 
         Raises:
             PluginError: no attempt of the pod is at Bind for this node.
@@ -223,7 +223,7 @@ class PluginApi:
     async def delete(self, resource: str, namespace: str, name: str, uid: str) -> None:
         """Begin to delete the object of this uid; waits until the API server answers.
 
-        A replica that does not lead any more leaves it to the one that does.
+        A replica that no longer leads leaves the write to the leader.
         """
         backoff = Backoff(self._random)
         while True:
@@ -269,10 +269,10 @@ class PluginApi:
     async def _outliving(
         self, write: Callable[..., Coroutine[Any, Any, dict[str, Any]]], turns: _Turns
     ) -> dict[str, Any]:
-        """Return what `write` returns; once it is sent, it outlives a cancelled caller.
+        """Return the result of `write`; once it is sent, it outlives a cancelled caller.
 
-        What the next caller reads before a write has arrived may be wrong after it. What is not
-        sent by then is not sent any more.
+        If the next caller read before a write has arrived, the value could be outdated. A request
+        that is not sent by then is never sent.
         """
         await turns.answered()
         task: asyncio.Task[dict[str, Any]]
@@ -289,8 +289,8 @@ class PluginApi:
     async def alone(self, key: str) -> AsyncIterator[None]:
         """Let one caller at a time into the context of this key, in the order in which they came.
 
-        A write of a cancelled caller is answered first. What is kept of a key goes with the last
-        of them.
+        A write of a cancelled caller is answered first. The entry of a key goes with the last of
+        them.
         """
         turns = self._turns.setdefault(key, _Turns(key))
         turns.users += 1
@@ -321,7 +321,7 @@ class PluginApi:
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Call `write` soon in a task of its own, unless the scheduler stops; log its errors.
 
-        It is left out if what is decided is only tried.
+        It is left out in a trial.
         """
         if self._stopped or self._is_tried():
             return
@@ -330,10 +330,11 @@ class PluginApi:
         task.add_done_callback(self._later.discard)
 
     def stop(self) -> None:
-        """Cancel the writes of `later`, and take no more: the next leader sees what is there.
+        """Cancel the writes of `later`, and take no more: the next leader reads the cluster.
 
         Bindings that a stopping leader cancels would else give up devices for which the next one
-        goes on waiting. What was sent already may be carried out: `finish` waits for its answer.
+        goes on waiting. A request that was sent already may be carried out: `finish` waits for its
+        answer.
         """
         self._stopped = True
         for task in self._later:
@@ -364,7 +365,7 @@ class PluginApi:
         Where many wait it is called some time after the change, with all changes up to then: each
         of thousands of volumes causes several.
 
-        Raises TimeoutError after `seconds`, and whatever `done` raises.
+        Raises TimeoutError after `seconds`, and any error of `done`.
         """
         changed = asyncio.Event()
         self._waiting[changed] = None

@@ -1,7 +1,7 @@
-"""Assumes a pod on its node, and runs Reserve and Permit: what all ways of binding begin with.
+"""Assumes a pod on its node, and runs Reserve and Permit: the first steps of every way of binding.
 
-What undoes these steps is on one stack. Unless a successful binding dismisses the stack, it runs,
-whatever happened: there is no other rollback.
+The functions that undo these steps are on one stack. Unless a successful binding dismisses the
+stack, it always runs: there is no other rollback.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What is noted and reported when an attempt ends for a pod, alone or in a group."""
+"""Notes and reports the end of an attempt for a pod, alone or in a group."""
 
 from math import inf
 

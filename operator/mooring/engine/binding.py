@@ -1,6 +1,6 @@
 """Binds an assumed pod: the end of its wait at Permit, PreBind, Bind and PostBind.
 
-Whoever calls a binding off cancels its task, so that the pod is unreserved at once, wherever it
+To call a binding off, its task is cancelled: the pod is unreserved at once, at whatever step it
 waits. A Binding that was sent cannot be taken back: nothing calls it off, and its answer counts.
 """
 
@@ -62,10 +62,10 @@ async def bind(
 ) -> None:
     """Bind the pod to its node; on any exception it is unreserved and forgotten.
 
-    From PreBind on, except while a Binding is under way, `scheduler.in_pre_bind` holds by the pod's
-    uid what calls the binding off; the pod's group may call it off at Permit, too. `reported`
-    returns when no report about the pod is being written. If one of the `extenders` that care for
-    the pod binds, no Bind plugin runs (schedule_one.go, bind).
+    From PreBind on, except while a Binding is under way, `scheduler.in_pre_bind` has by the pod's
+    uid the function that calls the binding off; the pod's group may call it off at Permit, too.
+    `reported` returns when no report about the pod is being written. If one of the `extenders` that
+    care for the pod binds, no Bind plugin runs (schedule_one.go, bind).
 
     Raises:
         PodRejected: by a Permit plugin while the pod waited, or because it waited too long.
@@ -151,7 +151,7 @@ def _measured(assumed: AssumedPod, point: ExtensionPoint) -> Measured:
 def _may_be_called_off(assumed: AssumedPod, scheduler: SchedulerState) -> Iterator[None]:
     """Allow the pod enqueuer, preemption and the group to cancel the binding inside the block.
 
-    `in_pre_bind` holds what they call.
+    `in_pre_bind` has the functions that they call.
 
     Raises:
         BindingFailed: the pod has left its watch when nothing could be called off.
@@ -184,7 +184,7 @@ async def _run(
     point: ExtensionPoint,
     method: Callable[[Pod, str], Awaitable[object]],
 ) -> object:
-    """Return what an asynchronous method of a plugin returns; measure it if the attempt is.
+    """Return the result of an asynchronous method of a plugin; measure it if the attempt is.
 
     A shipped plugin has time-outs of its own and ends when it is cancelled, so it is awaited
     here. A plugin of another distribution gets a task of its own, which is cancelled and left
@@ -228,7 +228,7 @@ async def _checked(
     pod: Pod,
     node: str,
 ) -> object:
-    """Return what the method returns; record what it raises by mistake as PluginFailed.
+    """Return the method's result; record its unexpected errors as PluginFailed.
 
     A cancellation of the task that awaits this is passed on, and so is an error of the API server.
     """
@@ -251,7 +251,7 @@ async def _in_task(call: Coroutine[Any, Any, object], seconds: float) -> object:
     """Return the result of the call, which runs in a task of its own.
 
     When the time is over, or when the waiting task is cancelled, the call is cancelled and gets a
-    moment to end. Then it is left alone, whatever it does.
+    moment to end. Then nobody waits for it any more.
 
     Raises:
         TimeoutError: after so many seconds.

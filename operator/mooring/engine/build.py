@@ -74,7 +74,7 @@ _NOMINATION_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What may be chosen of an engine; times are in seconds.
+    """The options of an engine; times are in seconds.
 
     For the fields of the backoff and `namespaces_take_turns` see `SchedulingQueue`, for those of
     plugins `PluginFailures`, for `most_per_attempt` `Evaluations`.
@@ -89,7 +89,7 @@ class Options:
 
 
 class Engine:
-    """The parts of an engine over a state; what has a method `run` works while that runs.
+    """The parts of an engine over a state; a part with a method `run` works while that runs.
 
     It hears of every change of the state from now on.
 
@@ -97,17 +97,17 @@ class Engine:
         client: Reads and writes for the engine and the plugins.
         state: The cluster; nothing else may listen to its events.
         registry: The plugins that profiles may name.
-        identity: Of this replica, for the events that it writes.
-        options: What users may choose.
+        identity: The name of this replica, for the events that it writes.
+        options: The settings of users.
         metrics: Where everything is counted; by default metrics of its own.
         decisions: Keeps the decisions and the paths of pods; by default a log of its own.
-        extender_client: Reads what extenders get; by default `client`.
+        extender_client: Reads the objects that extenders get; by default `client`.
         turn: Whose turn it is to use the state; by default one of its own.
         served: The resources that the API server serves, by kind.
         make_plan: Makes the plans of rebalancing; by default the planner does.
         clock: Monotonic, in seconds.
         now: The time of day, in seconds since the epoch.
-        sleep: Waits for so many seconds of the clock.
+        sleep: Waits for a number of seconds of the clock.
         random: Spreads retries.
     """
 
@@ -277,7 +277,7 @@ class Engine:
         return self.scheduler.queue.has_active
 
     def on_events(self, events: tuple[ClusterEvent, ...]) -> None:
-        """Tell every part what has changed in the cluster."""
+        """Pass the changes of the cluster to every part."""
         self.group_reports.on_events(events)
         self.pod_enqueuer.on_events(events)
         self.expected.on_events(events)
@@ -290,7 +290,7 @@ class Engine:
         return entry is not None and bool(entry.profile.spec.extenders)
 
     def _not_pending(self, uid: str) -> None:
-        """Forget what was kept of a pod because it had no node."""
+        """Forget the data kept about a pod while it had no node."""
         self.reports.forget(uid)
         self.extender_objects.forget(uid)
         self.shadow.forget(uid)
@@ -309,9 +309,9 @@ def build_scheduler_state(
     clock: Callable[[], float] = time.monotonic,
     now: Callable[[], float] = time.time,
 ) -> SchedulerState:
-    """Return what the parts of an engine share: no profile is in force and no pod waits.
+    """Return the shared parts of an engine: no profile is in force and no pod waits.
 
-    Without `metrics` nothing is counted. `at_bind` is what the `api` asks, if it asks anything.
+    Without `metrics` nothing is counted. The `api` asks `at_bind`, if it asks at all.
     """
     cluster, waiting = ClusterView(state), WaitingPods()
     device_metrics = metrics if metrics is not None else DeviceMetrics()

@@ -50,7 +50,7 @@ def _nodes(scheduler: SchedulerState) -> Iterator[Record]:
 
 
 def _node(scheduler: SchedulerState, row: int, node: Node) -> Record:
-    """Return what is counted on the row of a node.
+    """Return the counts on the row of a node.
 
     Of cards that no annotation names, `known` is False: the pod counts there by a guess.
     """
@@ -77,7 +77,7 @@ def _node(scheduler: SchedulerState, row: int, node: Node) -> Record:
 
 
 def _pod(scheduler: SchedulerState, placed: PlacedPod) -> Record:
-    """Return what is counted of a pod; `started` is in seconds since 1970, None before it has."""
+    """Return the counts of a pod; `started` is in seconds since 1970, None before it has."""
     pod = placed.pod
     state = "terminating" if pod.terminating else "added"
     return {

@@ -1,13 +1,13 @@
 """The cause of an unschedulable pod, which everybody shows who says why a pod waits.
 
-The cause is what has to change on the nodes that come nearest to fitting, however few these are:
+The cause is the change that the nodes nearest to fitting need, even if they are few:
 
 1. A PreFilter plugin that rejects the pod for all nodes gives the cause.
 2. Otherwise nodes that have nothing of a resource that the pod requests are far. Of the others,
    nodes where evicting pods may help are nearer, and of these, nodes that pass more filters before
    one rejects them: nodes that only nominated pods, a reservation or an extender reject pass all
-   filters. Of the nearest nodes, those with the fewest reasons count, and the cause is what most of
-   them say.
+   filters. Among the nearest nodes, those with the fewest reasons count, and the cause is the most
+   frequent reason.
 3. If the pod names a label, a topologyKey or a StorageClass that does not exist, and the plugin
    that gave the cause reads it, the cause says so.
 """
@@ -40,14 +40,14 @@ _MOST_LOOKED_UP: Final = 32
 
 
 def _some(number: int) -> IntArray:
-    """Return positions of at most 64 of so many nodes, in ascending order."""
+    """Return the positions of at most 64 of the nodes, in ascending order."""
     if number <= _MOST_ROWS:
         return np.arange(number)
     return np.linspace(0, number - 1, _MOST_ROWS).astype(np.int64)
 
 
 def cause_of(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> str:
-    """Return what keeps the pod from having a node; see the rule at the top of this module."""
+    """Return the cause why the pod has no node; see the rule at the top of this module."""
     plugin, text = _nearest(pod, diagnosis, cluster)
     missing = _MISSING.get(plugin)
     return next(missing(pod, cluster), text) if missing is not None else text
@@ -82,7 +82,7 @@ def _near(pod: Pod, cluster: ClusterView, rows: IntArray, positions: IntArray) -
 
 
 def _reasons(group: RejectedNodes, positions: IntArray) -> str:
-    """Return what most of the nodes with the fewest reasons say."""
+    """Return the most frequent reason of the nodes with the fewest reasons."""
     why = group.explanation
     if len(why.reasons) == 1:
         return why.reasons[0]

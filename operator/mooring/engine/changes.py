@@ -1,4 +1,4 @@
-"""Changes of a pod, and of what its ResourceClaims ask for, that are worth a try."""
+"""Changes of a pod, and of the requests of its ResourceClaims, that are worth a try."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -60,10 +60,10 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of a pod: what completes "if it ..." or, with `once`, "once ...".
+    """One change of a pod: a text that completes "if it ..." or, with `once`, "once ...".
 
-    With `resource` the pod requests less of it; then `text` is empty. With `claim` it stays as it
-    is, and the ResourceClaim of this uid asks for what `ask` makes of its spec.
+    With `resource` the pod requests less of it; then `text` is empty. With `claim` the pod stays as
+    it is, and `ask` changes the spec of the ResourceClaim of this uid.
     """
 
     text: str
@@ -195,7 +195,7 @@ def _others(items: Collection[_Item], item: object) -> tuple[_Item, ...]:
 
 
 def requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
-    """Return the pod with these requests at most; what is 0 is not requested."""
+    """Return the pod with these requests at most; a resource with 0 is not requested."""
     demand = pod.spec.demand
     resources = {
         name: min(amount, limits.get(name, amount)) for name, amount in demand.resources.items()
@@ -211,7 +211,7 @@ def requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
 def _scaled(
     amounts: Mapping[str, int], requested: Mapping[str, int], limits: Mapping[str, int]
 ) -> Mapping[str, int]:
-    """Return what a container requests where the pod requests no more than these limits."""
+    """Return a container's requests if the pod requests no more than these limits."""
     changed = {
         name: amount * min(limits.get(name, amount), amount) // requested.get(name, amount)
         if name in limits and requested.get(name, 0) > limits[name]
@@ -222,7 +222,7 @@ def _scaled(
 
 
 def claim_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
-    """Yield what the pod's claims that have no devices could do without."""
+    """Yield the demands that the pod's claims without devices could give up."""
     taints: Sequence[Taint] | None = None
     for name, claim in _waiting(pod, cluster):
         change = partial(Change, claim=claim.uid)

@@ -62,11 +62,11 @@ def decide(
 
     `seed` chooses among nodes with the same total score. `start` is the position in the node order
     at which a search that samples nodes begins. `now` is in seconds since the epoch. `answers` are
-    those of the extenders that care for the pod; where one is missing, that is what is returned:
-    it is needed. A decision may pause; the cluster must not change meanwhile.
+    those of the extenders that care for the pod; if one is missing, the result is the `Needed` that
+    names it. A decision may pause; the cluster must not change meanwhile.
 
     Raises:
-        ExtenderError: what the extenders passed was taken too often.
+        ExtenderError: nodes that the extenders passed were taken too often.
     """
     pipeline.evaluations.begin_attempt()
     cluster, results = cache.cluster, cache.of(pod, pipeline)
@@ -135,7 +135,7 @@ def _feasible(
 ) -> _Feasible | Needed:
     """Return the nodes that fit with the nominated pods, and that the extenders pass.
 
-    If what the extenders passed does not fit any more, they are called again.
+    If no node that the extenders passed fits any more, they are called again.
     """
     cluster = search.cluster
     with_nominated = search.rejected_with_nominated(pre_filtered, fits)
@@ -225,7 +225,7 @@ def _fit_error(
 def _post_filter(
     pipeline: Pipeline, state: PostFilterState, error: FitError
 ) -> tuple[FitError | Needed, object]:
-    """Return the outcome, and what the last plugin that ran returned."""
+    """Return the outcome, and the result of the last plugin that ran."""
     answer = None
     reasons: list[str] = []
     keeps_nomination = False
@@ -248,7 +248,7 @@ def _post_filter(
 
 
 def _with_reasons(message: str, *reasons: str) -> str:
-    """Return the message of the filters followed by what post_filter plugins say."""
+    """Return the message of the filters followed by those of post_filter plugins."""
     added = ", ".join(filter(None, reasons))
     return f"{message} {added}".strip()[:LONGEST_MESSAGE]
 
@@ -267,7 +267,7 @@ class LiveDryRun:
 
     @property
     def resource_requests(self) -> Mapping[str, int] | None:
-        """What must be free on a node beside a pod slot, see `DryRun`."""
+        """The amounts that must be free on a node beside a pod slot, see `DryRun`."""
         if self._pre_filtered is None:
             return None
         resource_filter = self._search.resource_filter(self._pre_filtered)

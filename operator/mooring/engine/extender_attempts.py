@@ -25,9 +25,9 @@ MOST_ATTEMPTS: Final = 64
 class ExtenderAttempts:
     """Runs attempts about pods and groups that an extender cares for.
 
-    The loop decides in those that `pop` returns, says by `decided` what it still needs, and the
-    extenders are called in tasks of their own. So a slow
-    extender of one profile delays no other profile, and no pod that it does not care for.
+    The loop decides in the attempts that `pop` returns, and passes the missing answers to
+    `decided`; tasks of their own call the extenders. So a slow extender of one profile delays no
+    other profile, and no pod that it does not care for.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ExtenderAttempts:
         return self._ready.popleft()
 
     def decided(self, attempt: Attempt, needed: Sequence[Needed]) -> None:
-        """Call the extenders about what the attempt needs; if that is nothing, it has ended."""
+        """Call the extenders that the attempt needs; if that is nothing, it has ended."""
         if needed:
             task = asyncio.create_task(self._call(attempt, needed))
             self._tasks.add(task)
@@ -71,7 +71,7 @@ class ExtenderAttempts:
             self._begin(attempt.pipeline.profile)
 
     async def cancel(self, seconds: float) -> None:
-        """Give up all attempts, and wait so many seconds at most until their calls have ended."""
+        """Give up all attempts, and wait at most `seconds` until their calls have ended."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:

@@ -120,7 +120,7 @@ class NodeSearch:
     def feasible(self, pre_filtered: PreFiltered) -> BoolArray:
         """Return the nodes that pass every filter: bool[rows].
 
-        The node-only filters have run already; the other ones run on what is left.
+        The node-only filters have run already; the other ones run on the nodes left.
         """
         nodes, fits, metrics = self.cluster.nodes, self.results.fits, self.pipeline.metrics
         metrics.mark()
@@ -252,7 +252,7 @@ class NodeSearch:
         return rejected
 
     def _nominated_at(self, row: int) -> Sequence[Pod]:
-        """Return the pods nominated to the row to which this pod must leave what they request."""
+        """Return the pods nominated to the row for which this pod must leave room."""
         pod = self.pod
         return self.cluster.nominations.at(row, pod.spec.priority, pod.uid, self.ends)
 
@@ -268,7 +268,8 @@ class NodeSearch:
     def _filters_at(self, row: int) -> Sequence[FilterPlugin]:
         """Return the filters that may reject the row when pods come or go.
 
-        A trial changes no node: what passes the filters that read only the node still passes them.
+        A trial changes no node: a node that passes the filters that read only the node still passes
+        them.
         """
         filters = self.pipeline.filters
         if not self.results.fits_without_pods[row]:

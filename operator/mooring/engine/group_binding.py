@@ -182,8 +182,8 @@ class GroupBinding:
 class _Meeting:
     """A point that members pass when enough have come.
 
-    They pass a few at a time, because a group may have thousands of members, and what they do next
-    would hold up everything else.
+    They pass a few at a time, because the next steps of thousands of members would hold up
+    everything else.
     """
 
     def __init__(self) -> None:

@@ -34,8 +34,8 @@ ASK_AGAIN_SECONDS: Final = 60.0
 class Housekeeping:
     """Time-outs at Permit, bindings that the watch never confirms, and calls of other parts.
 
-    `periodic` has what is called and may pause, with the seconds from one call to the next.
-    `unbound` is called with a pod that an extender claims to have bound, and that is not bound.
+    `periodic` has functions that may pause, with the seconds from one call to the next. `unbound`
+    is called with a pod that an extender claims to have bound, and that is not bound.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Housekeeping:
         self._sleep = sleep
 
     async def run(self) -> None:
-        """Work until cancelled; what takes long keeps nothing else waiting."""
+        """Work until cancelled; a long call does not make other work wait."""
         scheduler = self._scheduler
         own: dict[Callable[[], object], float] = {
             lambda: scheduler.waiting.expire(self._clock()): PERMIT_SECONDS,
@@ -87,8 +87,8 @@ class Housekeeping:
     async def _settle(self, pod: Pod) -> None:
         """Ask the API server about a bound pod that the watch has never shown.
 
-        The answer counts only if the watches have told nothing newer meanwhile. A pod that is bound
-        stays assumed, because only the watch tells in order that it is bound and what follows.
+        The answer counts only if the watches have told nothing newer meanwhile. A bound pod stays
+        assumed, because only the watch shows its binding and later changes in their order.
         """
         with self._scheduler.departures.meanwhile() as gone:
             found = await self._read(pod)

@@ -79,7 +79,7 @@ class SchedulingLoop:
             self._set_alarm(None)
 
     async def _turn(self, slices: TimeSlices) -> None:
-        """Do what is to be done next, and wait if that is nothing."""
+        """Do the next work, and wait if there is none."""
         self._turned = now = self._clock()
         async with self._scheduler.turn:
             work = partial(self._work_once, now, slices)
@@ -93,7 +93,7 @@ class SchedulingLoop:
         await slices.pause()
 
     def _work_once(self, now: float, slices: TimeSlices) -> bool:
-        """Make one attempt, or do what is less urgent; return whether there was anything to do.
+        """Make one attempt, or do less urgent work; return whether there was anything to do.
 
         Raises:
             Interrupted: in a pause in which the loop was halted.

@@ -45,7 +45,7 @@ class ScheduleResult:
 class FitError:
     """No node fits the pod now (framework/types.go, FitError).
 
-    `cause` says in a few words what keeps the pod from the nearest nodes (`mooring.engine.causes`).
+    `cause` says in a few words why the nearest nodes reject the pod (`mooring.engine.causes`).
     `message` is the whole sentence for users, with what the post_filter plugins add. `nomination`
     is the node on which preemption makes space. If `keeps_nomination` is True, a nomination that
     the pod already has stays.
@@ -103,7 +103,7 @@ def record_of(
     rejections: Mapping[str, Rejection] = MappingProxyType({}),
     message: str | None = None,
 ) -> Decision:
-    """Return the record of a decision about the pod; what is left out is not known."""
+    """Return the record of a decision about the pod; omitted values are not known."""
     return Decision(
         pod=PodRef.of(pod),
         profile=pipeline.profile,

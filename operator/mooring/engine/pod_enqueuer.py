@@ -99,7 +99,7 @@ class PodEnqueuer:
         When a member comes into the queue where all were gated, that one is known from then on."""
 
     async def run(self) -> NoReturn:
-        """Do in slices, until cancelled, what changes of profiles and groups leave to be done."""
+        """Do the work that changes of profiles and groups leave, in slices, until cancelled."""
         slices = TimeSlices(clock=self._clock)
         while True:
             await self._is_unsettled.wait()
@@ -165,8 +165,8 @@ class PodEnqueuer:
         """Nominate the pod to the node that its status names.
 
         No scheduler nominates more pods to a node than it has pod slots, not counting those of
-        lower priority. Whoever writes statuses of pods could name one node in 10,000 of them, and
-        decisions add each to the node.
+        lower priority. A user who may write statuses of pods could name one node in 10,000 of them,
+        and decisions add each to the node.
         """
         state = self._scheduler.state
         row = state.nodes.row_of.get(node)
@@ -182,7 +182,7 @@ class PodEnqueuer:
         return self._scheduler.departures
 
     def gone(self, uid: Uid) -> None:
-        """Forget a pod that is not without a node any more: bound, ended or deleted."""
+        """Forget a pod that no longer waits for a node: bound, ended or deleted."""
         self._scheduler.departures.note(uid)
         self._not_waiting(uid)
         self._not_pending(uid)
@@ -216,8 +216,8 @@ class PodEnqueuer:
 
         If there are many pods, `run` does it for most of them, in slices. Until then nothing is
         decided about a pod before `settle` has found its profile, so that the change holds for
-        every decision that begins from now on. If profiles name groups otherwise now, this counts
-        all pods anew and pauses, so that whoever calls it must have the turn.
+        every decision that begins from now on. If profiles name groups by other labels now, this
+        counts all pods anew and pauses, so the caller must have the turn.
         """
         self._scheduler.state.track_pod_groups(self._scheduler.profiles.pod_group_formats)
         self._not_gated.clear()  # pods may go to other groups without coming in again
@@ -266,7 +266,7 @@ class PodEnqueuer:
         return True
 
     def flush(self) -> None:
-        """Try again what no event may bring back; to be called from time to time.
+        """Try pods again that no event may bring back; to be called from time to time.
 
         These are pods that have been unschedulable for five minutes, and gated pods: PreEnqueue
         plugins run for them again, because they may have failed, or read more than the pod. It
@@ -316,8 +316,8 @@ class PodEnqueuer:
     def _admit(self, group: PodGroupState | None, *, changed: bool = False) -> None:
         """Run PreEnqueue again for the gated members, and try the others again if `changed`.
 
-        Of a large group most are left to `run`. However often the group changes meanwhile, they are
-        gone through to the end, and then once more.
+        Most members of a large group are left to `run`. However often the group changes meanwhile,
+        they are gone through to the end, and then once more.
         """
         if group is None:
             return
@@ -407,10 +407,10 @@ class PodEnqueuer:
     def _report_pods_without_profile(self) -> None:
         """Report to pods why no profile takes them, and queue those that a profile takes.
 
-        A profile may have come back while a pod was assumed. Of a member of a group, no event may
-        have told that it is forgotten.
-        A pod is not told at once: when the scheduler starts, profiles come one by one, and one that
-        is deleted may be replaced. A pod that is another scheduler's is told nothing.
+        A profile may have come back while a pod was assumed. For a member of a group, perhaps no
+        event said that it was forgotten. A pod is not told at once: when the scheduler starts,
+        profiles come one by one, and one that is deleted may be replaced. A pod that is another
+        scheduler's is told nothing.
         """
         scheduler, profiles = self._scheduler, self._scheduler.profiles
         waits_long = self._clock() - _WITHOUT_PROFILE_SECONDS
@@ -440,7 +440,7 @@ class PodEnqueuer:
         """Report to pods that wait for no known scheduler that their scheduler name is misspelt.
 
         A pod that another scheduler has tried has a condition, and one that is another's gets a
-        node soon. Of many different names some are looked at now.
+        node soon. If there are many different names, only some are looked at now.
         """
         before, names = self._clock() - _MISSPELT_SECONDS, set[str]()
         strays = takewhile(lambda each: each[1].since < before, self._strays.items())
@@ -498,7 +498,7 @@ class PodEnqueuer:
                 del self._of_claim[key]
 
     def _forget_claims_after(self, event: ClusterEvent) -> None:
-        """Forget what a pod named that is not without a node any more: kopf may never tell."""
+        """Forget the names in a pod that no longer waits for a node: kopf may never tell."""
         pod = event.after or event.before
         if isinstance(pod, Pod) and pod.uid not in self._scheduler.state.unscheduled:
             self._forget_claims(pod.uid)
@@ -512,11 +512,11 @@ class PodEnqueuer:
     def _try_after_claim(self, event: ClusterEvent) -> None:
         """Run PreEnqueue again for gated pods that name the claim, and hints of its own pod.
 
-        A pod's own claim is one that was made for it alone: of what happens to that, the queue asks
-        other pods, which are equal to it but for the claim. All pods that name any other claim have
-        it in their spec, so that the queue asks the right ones. Of an own claim for extended
-        resources the pod waits for the deletion. What PreEnqueue does not read of a claim may
-        change all the time, and thousands of pods may name it.
+        A pod's own claim is one that was made for it alone: events of that claim move the pod
+        itself, because equal pods of its group have other claims. All pods that name any other
+        claim have it in their spec, so that the queue asks the right ones. The pod waits for the
+        deletion of its own claim for extended resources. Fields of a claim that PreEnqueue does not
+        read may change all the time, and thousands of pods may name it.
         """
         before, after = event.before, event.after
         claim = after if after is not None else before
@@ -651,7 +651,7 @@ class PodEnqueuer:
                 self._not_gated[group] = queued
 
     def _gate(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> str | None:
-        """Return what keeps the pod out of the queue: the name of a PreEnqueue plugin, or "".
+        """Return why the pod may not enter the queue: the name of a PreEnqueue plugin, or "".
 
         That is "" if the pod exceeds a limit or a plugin fails, and None if nothing does. If
         `report`, the plugin's reason is reported, except that of scheduling gates, about which the
@@ -687,7 +687,7 @@ class PodEnqueuer:
 
 
 def _gate_of(claim: object | None) -> Hashable:
-    """Return what PreEnqueue reads of a claim; None if it does not exist."""
+    """Return the values of a claim that PreEnqueue reads; None if it does not exist."""
     if not isinstance(claim, ResourceClaim):
         return None
     return claim.uid, claim.deleting, claim.controller_uid, claim.malformed
@@ -709,7 +709,7 @@ class _Members:
 
 @dataclass(slots=True, eq=False)
 class _Stray:
-    """Since when no profile takes a pod, and what it was told at which version of the profiles.
+    """Since when no profile takes a pod, and its last message with the version of the profiles.
 
     If it is `perhaps_misspelt`, its scheduler name was not looked at yet.
     """

@@ -1,4 +1,4 @@
-"""What the scheduler knows about one pod now: where it is, and what would make it fit."""
+"""The present facts about one pod: where it is, and changes that would make it fit."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -75,7 +75,7 @@ def pod_state(scheduler: SchedulerState, uid: Uid) -> PodState | None:
 
 
 def pending_cause(scheduler: SchedulerState, pod: Pod) -> str:
-    """Return what a pod without a node waits for, in a few words that are equal for many pods.
+    """Return why a pod without a node waits, in a few words that are equal for many pods.
 
     Everybody who says why pods wait shows this text. For an unschedulable pod it is the cause of
     `mooring.engine.causes`, and for a member of a group that of its group.
@@ -120,17 +120,17 @@ class SuggestedChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodReport:
-    """What is known of a pod; what does not apply to it is None.
+    """The facts about a pod; fields that do not apply are None.
 
     `cause` is that of `pending_cause`. `nominated_node` is kept for the pod, and `victims`, at most
     ten, are yet to leave it. `pending_seconds` count from when the scheduler saw the pod first.
-    `held_back` says why a pod is gated, or why no profile takes it, and `plugins` name what
-    rejected or gated the pod. `ahead` counts the active pods that are before it, `waits_for` has
-    the seconds that each Permit plugin
-    may still take. `not_served` has the kinds that its volumes need and that the API server does
-    not serve. `claims` are the ResourceClaims of a pod that is gated or did not fit, and what keeps
-    them from devices. An unschedulable pod has `suggestions`, the smallest change first. Those of a
-    member of a group are about the whole group, which `group` describes without its pods.
+    `held_back` says why a pod is gated, or why no profile takes it, and `plugins` name the plugins
+    that rejected or gated it. `ahead` counts the active pods that are before it, `waits_for` has
+    the seconds that each Permit plugin may still take. `not_served` has the kinds that its volumes
+    need and that the API server does not serve. `claims` are the ResourceClaims of a pod that is
+    gated or did not fit, and why they have no devices. An unschedulable pod has `suggestions`, the
+    smallest change first. Those of a member of a group are about the whole group, which `group`
+    describes without its pods.
     """
 
     state: PodState
@@ -209,7 +209,7 @@ class PodReportBuilder:
         return report
 
     async def of_groups(self, namespace: str, name: str) -> list[dict[str, Any]]:
-        """Return the groups of this name as documents, with what would make those fit that wait."""
+        """Return the groups of this name as documents, with changes that would make them fit."""
         found = list[dict[str, Any]]()
         for document in self._groups(namespace, name):
             key = GroupKey(GroupSource(document["source"]), namespace, name)
@@ -242,7 +242,7 @@ class PodReportBuilder:
         return None
 
     def _remedy(self, group: PodGroupState) -> str | TextAboutPods | None:
-        """Return what is to be done so that the group can be decided about; None if it can be."""
+        """Return what a user must do before the group can be decided about; None if it can be."""
         definition, source = group.definition, group.key.source
         if definition is None and _KINDS[source] in self._unserved():
             return _SERVE[source]
@@ -266,7 +266,7 @@ class PodReportBuilder:
         return TextAboutPods(f"{what} {names}", refs, f"{what} {len(about)} members")
 
     async def _of_group(self, group: PodGroupState) -> list[SuggestedChange]:
-        """Return what would make the group fit; [] if too few members may be decided about."""
+        """Return changes with which the group fits; [] if too few members may be decided about."""
         scheduler = self._scheduler
         waiting = _decidable(group, scheduler)
         needed = max(group.minimum - group.scheduled_pods_count, 1)
@@ -284,7 +284,7 @@ class PodReportBuilder:
             return found
 
     def _queued(self, report: PodReport, queued: QueuedPod) -> PodReport:
-        """Return the report with what the queue knows of the pod."""
+        """Return the report with the queue's data about the pod."""
         now, state = self._clock(), report.state
         waiting = self._scheduler.waiting.get(queued.pod.uid)
         pending = waiting.pending if waiting is not None else None

@@ -42,8 +42,8 @@ _NOMINATION: Final = "nominatedNodeName"
 class PodScheduledReason(StrEnum):
     """Why a pod's PodScheduled condition is False.
 
-    A cluster autoscaler adds nodes for UNSCHEDULABLE only, so every other reason stands for what
-    new nodes would not help.
+    A cluster autoscaler adds nodes for UNSCHEDULABLE only, so new nodes would not help a pod with
+    any other reason.
     """
 
     UNSCHEDULABLE = "Unschedulable"
@@ -76,8 +76,8 @@ def failure_reason(error: KubeError) -> PodScheduledReason:
 class PodStatusReporter:
     """Writes events, and the status of pods, which nothing else writes.
 
-    All methods but `run`, `written` and `mark_disrupted` return at once and never fail; what they
-    report is written while `run` runs.
+    All methods but `run`, `written` and `mark_disrupted` return at once and never fail; their
+    reports are written while `run` runs.
 
     `priority_classes` are the cluster's PriorityClasses by name, as they are when an event is made.
     """
@@ -227,7 +227,7 @@ class PodStatusReporter:
         return f"{value} ({', '.join(names[:_MOST_CLASSES])})" if names else str(value)
 
     def forget(self, uid: str) -> None:
-        """Drop what is unwritten about the pod: it is gone, bound or about to be bound."""
+        """Drop the unwritten reports about the pod: it is gone, bound or about to be bound."""
         self._told.pop(uid, None)
         self._pending.pop(uid, None)
         self._nominating.pop(uid, None)

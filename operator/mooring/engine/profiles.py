@@ -55,11 +55,11 @@ class CertificatesInvalid(ProfileInvalid):
 class Profiles:
     """The profiles in force, by name.
 
-    A profile takes effect whole: `apply` and `put` either replace it, or raise and leave what was
-    in force. `failures` records what plugins do wrong; without it that is logged, but not counted.
-    `metrics` measures the plugins; without it they are not measured.
-    `most_per_attempt` limits what plugins evaluate in one attempt, as `Evaluations` says.
-    `tls_problem` says why an extender's certificates cannot be used; by default they are not read.
+    A profile takes effect whole: `apply` and `put` either replace it, or raise and leave the former
+    one in force. `failures` records the failures of plugins; without it that is logged, but not
+    counted. `metrics` measures the plugins; without it they are not measured. `most_per_attempt`
+    limits what plugins evaluate in one attempt, as `Evaluations` says. `tls_problem` says why an
+    extender's certificates cannot be used; by default they are not read.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Profiles:
         return [warning.under("spec") for warning in found]
 
     def unknown_server(self, name: str) -> str | None:
-        """Return what to tell of an API server of an unknown version that the profile follows."""
+        """Return a warning if the profile follows an API server of an unknown version."""
         in_force = self._in_force.get(name)
         if in_force is None or in_force.profile.spec.kubernetes_version is not None:
             return None
@@ -179,7 +179,7 @@ class Profiles:
         return self._put_in_force(self.build(profile, effective))
 
     def remove(self, name: str) -> None:
-        """Take the profile out of force, and forget what `not_in_force` said of it."""
+        """Take the profile out of force, and forget the reason in `not_in_force`."""
         self._not_in_force.pop(name, None)
         entry = self._in_force.pop(name, None)
         if entry is not None:

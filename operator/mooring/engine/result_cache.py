@@ -116,9 +116,9 @@ class Column:
         return self._highest
 
     def normalized(self, how: Normalize) -> IntArray:
-        """Return the raw scores as 0-100 for decisions in which the highest one is feasible.
+        """Return the normalized scores (0-100), if the node with the highest raw score is feasible.
 
-        `how` is that of the plugin.
+        `how` is the plugin's `normalize`.
         """
         normalized = self._normalized
         if normalized is None:
@@ -299,7 +299,7 @@ class _Layout:
 
 
 class SpecResults:
-    """What is kept of the node-only plugins of one pipeline for one pod spec.
+    """The results of the node-only plugins of one pipeline for one pod spec.
 
     `pre_filtered` and `pre_scored` have the results of pre_filter and pre_score by plugin;
     `running` says which plugins run then.
@@ -397,7 +397,7 @@ class SpecResults:
         return self._scores[plugin][1] != _LAST
 
     def as_of(self, devices: Hashable, rows: int) -> Sequence[Hashable]:
-        """Return of what results of so many rows are, beside the logs, by how they are kept."""
+        """Return how many bytes results take for this number of rows, without the logs."""
         nodes = self._cluster.node_set_version
         own = nodes, devices
         every_change = self._cluster.row_changes.position if rows < _MANY else 0
@@ -446,7 +446,7 @@ class SpecResults:
         return column, kind, lambda pod, nodes: run(pipeline, plugin, pod, nodes, state)
 
     def drop(self) -> None:
-        """Count no more what is kept, and give the columns back; a decision may still read them."""
+        """Stop counting the results, and give the columns back; a decision may still read them."""
         self._columns.bytes -= self.bytes
         self._is_dropped = True
         self._release()
@@ -471,7 +471,7 @@ class NodeResults:
 
 
 class ResultCache:
-    """What is kept for the specs that were used last in a cluster, at most `most_bytes`."""
+    """The results for the specs that were used last in a cluster, at most `most_bytes`."""
 
     def __init__(self, cluster: ClusterView, most_bytes: int = _MOST_BYTES) -> None:
         self.cluster = cluster
@@ -508,7 +508,7 @@ class ResultCache:
                 self._drop(*self._specs.popitem(last=False))
 
     def _kept(self, pod: Pod, pipeline: Pipeline) -> SpecResults:
-        """Return what is kept for the pod's spec, which may be nothing yet."""
+        """Return the results for the pod's spec, which may be empty yet."""
         key = (pod.spec, pipeline)
         spec = self._specs.get(key)
         if spec is not None:

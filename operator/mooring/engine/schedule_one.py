@@ -221,7 +221,7 @@ class ScheduleOne:
             self._scheduler.queue.put_back(queued, self._clock())
 
     def _decide(self, attempt: Attempt) -> Sequence[Needed]:
-        """Decide; return what is needed from extenders first.
+        """Decide; return the answers that are needed from extenders first.
 
         If nothing is, the attempt has ended: each pod is handed to its binding, or is in a queue.
         """
@@ -278,7 +278,7 @@ class ScheduleOne:
         return ()
 
     def _decide_pod(self, attempt: Attempt) -> Outcome | Needed:
-        """Return the node for the pod, or why there is none, or what is needed from extenders."""
+        """Return the node for the pod, or why there is none, or the extenders needed."""
         scheduler, pipeline, pod = self._scheduler, attempt.pipeline, attempt.first.pod
         answers = None
         if attempt.answers is not None:
@@ -359,7 +359,7 @@ class ScheduleOne:
         return ()
 
     def _needed(self, attempt: Attempt, *, again: bool = False) -> Sequence[Needed]:
-        """Return what is needed from extenders; `again` where what they passed was taken."""
+        """Return the answers needed from extenders; `again` if the nodes they passed were taken."""
         if attempt.answers is None:
             return ()
         about = attempt.pipeline, self._cache, attempt.answers
@@ -387,7 +387,7 @@ class ScheduleOne:
     def _preempt(
         self, attempt: Attempt, group: PodGroupState, decision: GroupDecision
     ) -> tuple[GroupDecision, bool]:
-        """Nominate the members where preemption makes space for all, or withdraw what they have.
+        """Nominate the members where preemption makes space for all, or withdraw their nominations.
 
         Return the decision with its message, and whether the members wait for victims.
         """
@@ -598,7 +598,7 @@ class ScheduleOne:
             self._wake()
 
     async def finish(self, seconds: float) -> None:
-        """End all bindings, those at Permit at once; cancel what takes more than `seconds`.
+        """End all bindings, those at Permit at once; cancel calls that take more than `seconds`.
 
         Attempts that wait for an extender are given up at once.
         """
@@ -673,5 +673,5 @@ def _needs_extenders(attempt: Attempt) -> bool:
 
 
 def _seed(attempt: Attempt) -> int:
-    """Return what breaks ties."""
+    """Return the seed that breaks ties."""
     return tie_break_seed(attempt.first.pod.uid, attempt.first.attempts)

@@ -29,8 +29,8 @@ __all__ = ["AssumedPod", "Attempt", "Departures", "SchedulerState", "cache_sizes
 class Departures:
     """The uids of objects that have gone, for each reader since it began to read.
 
-    An answer may be older than what a watch has told meanwhile. A uid never comes back, so an
-    answer about one that has gone is of no use. Nothing is kept while nobody reads.
+    An answer may be older than an event of a watch meanwhile. A uid never comes back, so an answer
+    about one that has gone is of no use. Nothing is kept while nobody reads.
     """
 
     def __init__(self) -> None:
@@ -61,8 +61,8 @@ class Attempt:
     of a plugin is measured.
 
     `members` are in flight: this attempt has to end for them, and no task binds them yet. `answers`
-    are those of extenders, if any is called. `definition` is what was required of the group when
-    this began.
+    are those of extenders, if any is called. `definition` is the group's definition when this
+    began.
     """
 
     pipeline: Pipeline
@@ -89,7 +89,7 @@ class Attempt:
 class AssumedPod:
     """A pod between the decision and the end of its binding.
 
-    `pod` is what was assumed; the queued pod may get a newer version. `undo` unreserves and forgets
+    `pod` is the assumed pod; the queued pod may get a newer version. `undo` unreserves and forgets
     it. `permitted` is done when its wait at Permit is over, if it waits. `together` is the binding
     of the group that it was assumed with, if any, until its own has ended.
 
@@ -148,8 +148,8 @@ class SchedulerState:
     def uid_of(self, key: str) -> Uid | None:
         """Return the uid of the pod of this namespace/name, for people who ask by it.
 
-        Of several pods, one that waits for a node comes before one that has a node. None if no pod
-        of this name is known.
+        If there are several, a pod that waits for a node comes before one that has a node. None if
+        no pod of this name is known.
         """
         queued = self.queue.named(key)
         if queued is not None:

@@ -85,7 +85,7 @@ class _Comparison:
 
 @dataclass(slots=True, eq=False)
 class _Summary:
-    """What the comparisons of a profile have shown since it is in force."""
+    """The results of a profile's comparisons since it is in force."""
 
     profile: ActiveProfile
     pipeline: Pipeline
@@ -99,7 +99,7 @@ class _Summary:
 
 
 class Shadow:
-    """Compares what the profiles in mode Shadow decide with the nodes that pods were bound to.
+    """Compares the decisions of profiles in mode Shadow with the nodes that pods were bound to.
 
     `wake` is called when there may be work for `compare`.
     """

@@ -1,10 +1,10 @@
-"""What would make a pod or a pod group fit that waits, found out by deciding with the change.
+"""Changes that would make a waiting pod or pod group fit, each tried by a decision.
 
-Changes of the pod, or of all members, are tried, and pods that end, as few as are found; of a pod
-also changes of what its claims ask for and, if nothing alone is enough, two changes at once; of a
+Changes of the pod, or of all members, are tried, and pods that end, as few as are found; for a pod
+also changes of its claims' requests and, if no single change is enough, two changes at once; of a
 group a smaller minimum. Members are not explained one by one: each may fit alone while the group
-does not. Nothing is guessed: each suggestion is a decision of the real pipeline in a trial. What it
-says holds for the state of the cluster at the moment when it was found.
+does not. Nothing is guessed: each suggestion is a decision of the real pipeline in a trial. A
+suggestion holds for the state of the cluster at the moment when it was found.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -108,16 +108,17 @@ def suggestions(
 ) -> Iterator[Suggestion]:
     """Yield each suggestion for a pod, or for the members of a group that could be decided about.
 
-    What fits as it is, since the cluster has changed, gets only the suggestion that says so, and
-    what fits where nodes are reserved for others only that it waits until then. Each is tried in a
-    trial of `what_if`, whose cache should serve nothing else. It pauses after each decision; other
-    work may change the cluster then. Decisions about a group take at most so many `steps` in all.
+    A pod or group that fits by now, since the cluster has changed, gets only the suggestion that
+    says so. One that fits only on nodes reserved for others gets the suggestion to wait until then.
+    Each is tried in a trial of `what_if`, whose cache should serve nothing else. It pauses after
+    each decision; other work may change the cluster then. Decisions about a group take at most
+    `steps` in all.
     """
     return _Suggestions(members, pipeline, what_if, group, SearchBudget(steps)).found()
 
 
 class _Suggestions:
-    """Decides about what waits, a pod or a group, as it is, changed, or without some pods."""
+    """Decides about a waiting pod or group, as it is, changed, or without some pods."""
 
     def __init__(
         self,
@@ -146,7 +147,7 @@ class _Suggestions:
                 self._requested[name] = max(self._requested.get(name, 1), amount)
 
     def found(self) -> Iterator[Suggestion]:
-        """Yield what `suggestions` does."""
+        """Yield the results of `suggestions`."""
         as_it_is = self._fit(self._members) or self._without_reservations()
         if as_it_is is not None:
             yield as_it_is
@@ -165,7 +166,7 @@ class _Suggestions:
     def _of_pod(
         self, pod: Pod, changes: Sequence[Change], helping: Iterator[Suggestion]
     ) -> Iterator[Suggestion]:
-        """Yield the changes that help, and what else does: of claims, pods that end, and pairs."""
+        """Yield changes that help, and other ways: of claims, pods that end, and pairs."""
         helped = claims_helped = False
         for suggestion in helping:
             yield suggestion
@@ -308,7 +309,7 @@ class _Suggestions:
         return ({first: best[0]}, best[1]) if best else (dict.fromkeys(resources, 0), fit)
 
     def _free(self, resources: Sequence[str], rows: IntArray) -> _Limits:
-        """Return what one of the rows has free, rounded down to what people write."""
+        """Return the free amount of one of the rows, rounded down to a number that people write."""
         rows = np.intersect1d(rows, self._cluster.nodes_in_order)  # some may have gone in a pause
         if not len(rows):
             return dict.fromkeys(resources, 0)
@@ -334,9 +335,9 @@ class _Suggestions:
         return found
 
     def _request_text(self, resource: str, limits: _Limits) -> str:
-        """Return what completes "if it ..." where a smaller request of a resource is what helps.
+        """Return a text that completes "if it ..." if a smaller request of a resource helps.
 
-        Of a share of a GPU it says whether a card is larger, or has just no more that is free.
+        For a share of a GPU it says whether a card is larger, or only has no more free.
         """
         limit, before = limits[resource], amount_text(resource, self._requested[resource])
         if not limit:
@@ -405,8 +406,8 @@ class _Suggestions:
     def _without_pods(self, rows: IntArray) -> Suggestion | None:
         """Suggest to wait until the fewest pods of these rows end; None if that does not help.
 
-        Pods that request the most of what is short end first, once all on few nodes and once one
-        on each node: that is less where each node lacks little.
+        Pods that request the most of the missing resources end first, once all on few nodes and
+        once one on each node: that is less where each node lacks little.
         """
         ended = list[Pod]()
         for pods in self._candidates(rows):
@@ -440,7 +441,7 @@ class _Suggestions:
         return ended
 
     def _candidates(self, rows: IntArray) -> list[list[Pod]]:
-        """Return the pods on these rows that may end, those that free most of what is short first.
+        """Return the pods on these rows that may end, those first that free most of the shortage.
 
         In the second list the first pod of each row comes before the second one of any row.
         """
@@ -456,7 +457,7 @@ class _Suggestions:
         return lists
 
     def _relief(self, slots: IntArray) -> npt.NDArray[np.float64]:
-        """Return how much of what is short would be free without the pod of each slot.
+        """Return how much of the missing resources would be free without the pod of each slot.
 
         On a row that is short of devices, pods that hold some come before all others.
         """

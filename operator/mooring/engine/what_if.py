@@ -1,9 +1,8 @@
 """Decide as if some pods were on no node, others were on one, and other objects selected them.
 
-Whoever asks what would happen asks here: `mooring simulate` and `mooring gpus` in a state of their
-own, the page, shadow profiles, plans of rebalancing and the suggestions of `mooring explain` in the
-live state. In the live state decisions are made in trials, which are undone before anything else
-runs.
+Answers what-if questions: `mooring simulate` and `mooring gpus` in a state of their own, the page,
+shadow profiles, plans of rebalancing and the suggestions of `mooring explain` in the live state. In
+the live state decisions are made in trials, which are undone before anything else runs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -69,9 +68,9 @@ class WhatIf:
     def add(self, pod: Pod, node: str, pipeline: Pipeline) -> None:
         """Have the pod on the node of this name in all trials from now on, while it exists.
 
-        There it has what the plugins of the pipeline reserve for it: devices, cards and volumes.
-        Devices are searched for in the first trial only: there may be hundreds of pods, and a trial
-        has no pauses.
+        There it has the devices and volumes that the plugins of the pipeline reserve for it:
+        devices, cards and volumes. Devices are searched for in the first trial only: there may be
+        hundreds of pods, and a trial has no pauses.
         """
         allocations: Mapping[str, Allocation] | None = None
 
@@ -90,7 +89,7 @@ class WhatIf:
         self._changes.append(put)
 
     def nominate(self, pod: Pod, node: str) -> None:
-        """Keep what the pod requests of the node of this name for it in all trials from now on."""
+        """Keep room for the pod's requests on the node of this name in all trials from now on."""
 
         def keep(trial: Trial) -> None:
             row = self._row_for(pod, node)

@@ -1,8 +1,8 @@
-"""What a decision needs from extenders, and what they have answered so far.
+"""The answers that a decision needs from extenders, and their answers so far.
 
-A decision about a pod or a group ends with what it still needs. The extenders are called beside
-other attempts, and the attempt begins anew with their answers, in the state that the cluster has by
-then.
+A decision about a pod or a group ends with the answers it still needs. The extenders are called
+beside other attempts, and the attempt begins anew with their answers, in the state that the cluster
+has by then.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,12 +53,12 @@ _Codes: TypeAlias = npt.NDArray[np.int16]
 
 
 class ExtenderError(Exception):
-    """An attempt ends because extenders fail; the text says which, and what failed."""
+    """An attempt ends because extenders fail; the text says which, and how it failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What a decision needs from extenders: their answers about one pod.
+    """The answers that a decision needs from extenders: their answers about one pod.
 
     With `candidates` they are asked about a preemption. Else they filter and score the `nodes`,
     whose rows (int64) hold for the set of nodes of this version. If `nominated`, the one node is
@@ -100,7 +100,7 @@ class NodeFailure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnRows:
-    """What extenders say about each row; members with equal answers have the same object.
+    """The answers of extenders about each row; members with equal answers have the same object.
 
     `passed` is bool[rows], `scores` has the weighted scores by extender (int64[rows]). `codes`
     (int16[rows]) is 0 for a node that passed, -1 for one that was not sent, else 1 and the position
@@ -137,7 +137,7 @@ def _reason(failure: NodeFailure | None, *, named: bool) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodesAnswer:
-    """What all extenders say about the nodes that they were asked about.
+    """The answers of all extenders about the nodes that were sent to them.
 
     `codes` and `scores` are those of `OnRows`, but for each of these nodes.
     """
@@ -148,7 +148,7 @@ class NodesAnswer:
     failures: Sequence[NodeFailure]
 
     def on(self, cluster: ClusterView, *, not_sent: bool = False) -> OnRows:
-        """Return what is known of each row; with `not_sent`, nodes that were not sent passed."""
+        """Return the answers about each row; with `not_sent`, nodes that were not sent passed."""
         rows, length = self.asked.rows_in(cluster), len(cluster.nodes)
         known = rows >= 0
         codes = np.full(length, _NOT_SENT, np.int16)
@@ -162,12 +162,12 @@ class NodesAnswer:
 
 @dataclass(slots=True, eq=False)
 class PodAnswers:
-    """What extenders have answered about one pod in one attempt.
+    """The answers of extenders about one pod in one attempt.
 
     `preempts`: an extender with a preempt verb cares for the pod. `nominee` is the nominated node
     that the filter extenders were asked about alone, and `passes_nominee` their answer. `processed`
-    is what the preempt extenders made of the candidates. `rounds` counts how often all nodes that
-    fit were filtered.
+    are the candidates as the preempt extenders returned them. `rounds` counts how often all nodes
+    that fit were filtered.
     """
 
     pod: Pod
@@ -180,7 +180,7 @@ class PodAnswers:
 
 
 class Answers:
-    """What extenders have answered in one attempt, about one pod or the members of a group.
+    """The answers of extenders in one attempt, about one pod or the members of a group.
 
     Extenders are asked about each member, also about equal ones: an extender may answer by name, or
     set devices aside for the pod as it filters. Equal answers are kept once.
@@ -197,7 +197,7 @@ class Answers:
         self._failures: list[NodeFailure] = []
 
     def about(self, pod: Pod, *, preempts: bool = False) -> PodAnswers:
-        """Return what is known about the pod."""
+        """Return the answers about the pod."""
         return self._pods.setdefault(pod.uid, PodAnswers(pod, preempts))
 
     def lack(self, pod: Pod) -> bool:
@@ -233,7 +233,7 @@ class Answers:
         known.pod, known.rounds = asked.pod, known.rounds + 1
 
     def on(self, cluster: ClusterView, *, not_sent: bool = False) -> Mapping[Uid, OnRows]:
-        """Return what is known of each row of the cluster, by the uids of members.
+        """Return the answers about each row of the cluster, by the uids of members.
 
         With `not_sent`, nodes that were not sent count as passed: preemption may make the members
         fit there, and the extenders are called before anything is bound.

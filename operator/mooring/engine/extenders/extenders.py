@@ -71,7 +71,7 @@ class ExtenderObjects(Protocol):
 
 
 class Extenders:
-    """Calls extenders with what `objects` reads, over connections that are kept.
+    """Calls extenders with the objects that `objects` reads, over connections that are kept.
 
     `observe` is called after each call with the extender, the verb, the result and the seconds.
     `may_write` tells whether this replica leads: without that no pod may be bound. `bound_node`
@@ -99,7 +99,7 @@ class Extenders:
     async def answer(
         self, needed: Sequence[Needed], pipeline: Pipeline, answers: Answers, cluster: ClusterView
     ) -> None:
-        """Add to the answers what is needed, about several pods at a time.
+        """Add the missing answers, about several pods at a time.
 
         Raises:
             ExtenderError: an extender fails and may not be ignored, or they answer about members
@@ -329,7 +329,7 @@ def _weighted(answer: bytes, *, nodes: tuple[str, ...], weight: int) -> IntArray
 def _left(
     answer: bytes, *, extender: Extender, preemptor: Pod, cluster: ClusterView
 ) -> tuple[PreemptionCandidate, ...]:
-    """Return what an extender leaves of the candidates (ProcessPreemption).
+    """Return the candidates that an extender leaves (ProcessPreemption).
 
     Raises:
         AnswerError: for a wrong answer, or one that names a pod that may not be a victim.

@@ -1,1 +1,1 @@
-"""Pod groups, decided as one: nodes for all members, their binding, and what is said of them."""
+"""Pod groups, decided as one: nodes for all members, their binding, and their reports."""

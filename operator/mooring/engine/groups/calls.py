@@ -1,4 +1,4 @@
-"""What a group needs from extenders before nodes for all of its members are searched for.
+"""The answers that a group needs from extenders before the search for nodes of all members.
 
 Members that need each other fit nowhere before the others are placed, so the nodes that are sent
 pass the filters that regard a node by itself: affinity to pods, topology spread and volumes are
@@ -33,7 +33,7 @@ def needed_about(
     *,
     again: bool = False,
 ) -> Sequence[Needed]:
-    """Return what is needed about the next members that extenders filter or score nodes for.
+    """Return the need for answers about the next members whose nodes extenders filter or score.
 
     With `again`, answers are forgotten first if a node that passed fits no more. That is done a few
     times in one attempt.

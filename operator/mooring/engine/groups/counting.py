@@ -67,7 +67,7 @@ class MemberClass:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedClass:
-    """A class of which only requests depend on other pods, in the present state of the trial."""
+    """A class that depends on other pods by requests only, in the present state of the trial."""
 
     members: MemberClass
     search: NodeSearch
@@ -97,7 +97,7 @@ class CountingSearch:
 
     @property
     def classes(self) -> list[MemberClass]:
-        """The members by what a filter may read of them; by their spec alone if that decides.
+        """The members by the values that filters may read; by their spec alone if that decides.
 
         Beside members with inter-pod terms, labels may matter that do not matter now.
         """
@@ -129,7 +129,7 @@ class CountingSearch:
         return classes
 
     def _claims_of(self, pod: Pod) -> tuple[tuple[str, str], ...]:
-        """Return what each of the pod's claims asks for, and its uid if it has devices somewhere.
+        """Return the requests of each of the pod's claims, and its uid if it has devices somewhere.
 
         Claims that were made of one template may differ: it may have been made anew.
         """
@@ -240,7 +240,7 @@ class CountingSearch:
         return Assignment(found, item.count, packing.tries, packing.impossible)
 
     def _assigned(self, packing: Packing) -> Assignment:
-        """Return the members with the rows on which the packing has so many of their class."""
+        """Return the members with rows, as many on each row as the packing has of their class."""
         rows: Rows = {}
         for members, on_rows in zip(self.classes, packing.members, strict=True):
             chosen = np.flatnonzero(on_rows)
@@ -250,10 +250,10 @@ class CountingSearch:
         return Assignment(rows, wanted, packing.tries, packing.impossible)
 
     def lacking(self, assignment: Assignment, candidates: IntArray | None) -> str:
-        """Return what one more node must have so that all members fit; "" if nothing is known.
+        """Return the amounts of one more node with which all members fit; "" if nothing is known.
 
         The text names the resources without which more of all others would not help. The node takes
-        the members that the assignment left over; what it has of other resources is enough.
+        the members that the assignment left over; other resources are enough.
         """
         with self._searched.trial():
             counted = self.all_counted()
@@ -279,9 +279,8 @@ class CountingSearch:
         """Place the members on these rows, as if the pods of these pod columns' slots had ended.
 
         Both are int64. The members are counted, which needs no trial: it regards requests and
-        filters that ignore pods, and fills the first of the rows first. If the members are not
-        all counted, they may be rejected where it places them; what it says is impossible is
-        impossible.
+        filters that ignore pods, and fills the first of the rows first. If the members are not all
+        counted, they may be rejected where it places them; a result "impossible" is proven.
         """
         with self._searched.trial():
             counted = self._all_requests()
@@ -306,7 +305,7 @@ class CountingSearch:
         return at
 
     def _add_requests(self, free: IntArray, resources: Sequence[str], slots: IntArray) -> None:
-        """Add to what is free (int64[resources, rows]) what the pods of these slots request."""
+        """Add the requests of these slots' pods to the free amounts (int64[resources, rows])."""
         columns = self._cluster.pod_columns
         at = columns.rows[slots]
         free[0] += np.bincount(at, minlength=free.shape[1])
@@ -314,7 +313,7 @@ class CountingSearch:
             np.add.at(free[index], at, columns.requests(name)[slots])
 
     def _free(self, resources: Sequence[str], at: NodeView | None = None) -> IntArray:
-        """Return what is free beside the pods nominated to a node: int64[resources, rows].
+        """Return the free amounts beside the pods nominated to a node: int64[resources, rows].
 
         On all rows, or without regard to nominated pods on those of a view.
         """
@@ -388,7 +387,7 @@ class CountingSearch:
 
 
 def _merged(by_fields: Mapping[_Fields, MemberClass]) -> list[MemberClass]:
-    """Return the classes by spec, rejected nodes and what extenders say alone."""
+    """Return the classes by spec, rejected nodes and extenders' answers alone."""
     by_spec: dict[tuple[PodSpec, frozenset[str], OnRows | None], MemberClass] = {}
     for (spec, *_), found in by_fields.items():
         key = (spec, found.rejected, found.extended)
@@ -411,9 +410,10 @@ def _turned(positions: IntArray, seed: int) -> IntArray:
 def _short(
     items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray, ample: IntArray
 ) -> list[int]:
-    """Return the fewest resources that are found of which more on every node makes all items fit.
+    """Return the fewest resources found with which all items fit if every node has more of them.
 
-    `ample` is what all items request (int64[resources, 1]). Return [] if resources are not why.
+    `ample` is the sum of all items' requests (int64[resources, 1]). Return [] if resources are not
+    why.
     """
     short = [*range(len(free))]
     for index in (None, *short):

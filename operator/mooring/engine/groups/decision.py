@@ -87,13 +87,14 @@ class DomainTried:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupDecision:
-    """What a decision about a group found.
+    """The result of a decision about a group.
 
     `rows` has the row of each member that gets a node, by uid; it is empty if the group is
-    unschedulable. `message` says why the members without a node have none, and `plugins` name what
-    rejected them. `cause` is that of the first of them where nodes reject it. `fits` counts the
-    members that found a node in the best placement. `bounded` says that not all placements could be
-    tried, and `by_specs` that nothing but the specs of the members was read of them.
+    unschedulable. `message` says why the members without a node have none, and `plugins` name the
+    plugins that rejected them. `cause` is that of the first of them where nodes reject it. `fits`
+    counts the members that found a node in the best placement. `bounded` says that not all
+    placements could be tried, and `by_specs` that nothing but the specs of the members was read of
+    them.
     """
 
     rows: Mapping[Uid, int]
@@ -226,7 +227,7 @@ def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) ->
 def _lacking(group: PodGroupState, cluster: ClusterView) -> str | None:
     """Return which of its minResources are not free; None if they are, or the group is placed.
 
-    What members request that are on a node counts as free, as in the coscheduling plugin
+    The requests of members on nodes count as free, as in the coscheduling plugin
     (CheckClusterResource).
     """
     definition = group.definition
@@ -313,7 +314,7 @@ class _GroupDryRun:
         )
 
     def is_last(self) -> bool:
-        """Return whether what is left of the budget may not be enough for two more searches."""
+        """Return whether the rest of the budget may not be enough for two more searches."""
         return self._budget.remaining < 2 * self._dearest
 
     def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
@@ -379,7 +380,7 @@ def _complete(
     tried: list[_Candidate],
     budget: SearchBudget,
 ) -> list[_Candidate]:
-    """Return the placements of the lowest tier that take all members; `tried` gets what was tried.
+    """Return the placements of the lowest tier that take all members; `tried` gets those tried.
 
     No more are tried once the budget is spent.
     """

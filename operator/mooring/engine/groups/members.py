@@ -42,7 +42,7 @@ def take_members(
     """Take the members from the queue: this one first, then the others of its profile.
 
     They are in the order of priority, then age. Gated members stay where they are. If this is
-    cancelled in a pause, what was taken is put back.
+    cancelled in a pause, the taken members are put back.
     """
     others = list[QueuedPod]()
     try:
@@ -62,7 +62,7 @@ def take_members(
 
 
 def has_same_requirements(group: PodGroupState, before: PodGroup | None) -> bool:
-    """Return whether the group's definition is what it was before, but for the status."""
+    """Return whether the group's definition is unchanged, without regard to its status."""
     after = group.definition
     if before is None or after is None:
         return before is after

@@ -1,4 +1,4 @@
-"""Finds nodes for members of a group by counting what is free, without a decision per member.
+"""Finds nodes for members of a group by counting free resources, without a decision per member.
 
 Identical members are one item with a number. All items are known at once, so that several orders
 and several ways to choose nodes are tried: a group that one order misses is often found in another.
@@ -32,7 +32,7 @@ _MOST_STEPS: Final = 2_000
 
 
 class Moves(Protocol):
-    """What `backtrack` does to members, which are numbered from 0 on."""
+    """The operations of `backtrack` on members, which are numbered from 0 on."""
 
     def candidates(self, member: int) -> Iterator[int]:
         """Return the rows to try for the member, beside those before it on their rows."""
@@ -175,7 +175,7 @@ class Order:
 def _attempts(
     items: Sequence[Item], free: IntArray, *, impossible: bool
 ) -> Iterator[tuple[Order, _Choice]]:
-    """Return the orders and choices to try; each order changes with what failed in it."""
+    """Return the orders and choices to try; each order changes with the items that failed in it."""
     starts = _starting_orders(items, free)
     if impossible:  # only a part can be placed: the smallest members first give the largest part
         yield Order(starts[0][::-1]), _Choice.BEST_FIT
@@ -220,8 +220,8 @@ def _capacity(item: Item, free: IntArray) -> IntArray:
 def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
     """Return whether an item has too little space alone, or all request more than is free.
 
-    That is on the rows that any of them may use. Items of which no member requests a resource do
-    not count for it.
+    That is on the rows that any of them may use. An item whose members do not request a resource
+    does not count for it.
     """
     if any(int(_capacity(item, free).sum()) < item.count for item in items):
         return True
@@ -238,7 +238,7 @@ def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
 def _try(
     items: Sequence[Item], free: IntArray, order: Sequence[int], choice: _Choice
 ) -> tuple[IntArray, list[int]]:
-    """Return int64[items, rows] of one try, and the items of which not all members were placed."""
+    """Return int64[items, rows] of one try, and the items that were not placed completely."""
     remaining = free.copy()
     members = np.zeros((len(items), free.shape[1]), np.int64)
     failed: list[int] = []
@@ -331,8 +331,8 @@ def _exact(items: Sequence[Item], free: IntArray) -> tuple[IntArray | None, bool
 class _Moves:
     """Puts members on rows; rows that are alike and equal members are not tried twice.
 
-    `members` has the item of each member, equal ones side by side; `requests` what an item
-    requests, `remaining` what is free on a row, `may` whether a row is eligible for an item.
+    `members` has the item of each member, equal ones side by side; `requests` has the requests of
+    an item, `remaining` the free amounts of a row, `may` whether a row is eligible for an item.
     """
 
     members: list[int]
@@ -353,7 +353,7 @@ class _Moves:
                 yield row
 
     def put(self, member: int, row: int) -> None:
-        """Take what the member requests from what is free on the row."""
+        """Subtract the member's requests from the row's free amounts."""
         before, requests = self.remaining[row], self.requests[self.members[member]]
         self.remaining[row] = [a - b for a, b in zip(before, requests, strict=True)]
         self.chosen.append((row, before))

@@ -127,7 +127,7 @@ class GroupSearch:
 
     @cached_property
     def _totals(self) -> Mapping[str, int]:
-        """What all nodes offer of each resource that a member requests, at least 1."""
+        """The sum over all nodes of each resource that a member requests, at least 1."""
         nodes = self._cluster.nodes
         names = {name for c in self.counting.classes for name in c.pods[0].spec.demand.resources}
         return {name: max(int(nodes.allocatable(name).sum()), 1) for name in names}
@@ -200,7 +200,7 @@ class GroupSearch:
         return found
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
-        """Return what the pod would leave free on each row, in millionths of all nodes' amounts."""
+        """Return the amounts left free on each row with the pod, in millionths of all nodes'."""
         nodes, demand = self._cluster.nodes.take(rows), pod.spec.demand.resources
         slack = np.zeros(len(rows), np.int64)
         for name in demand:
@@ -209,7 +209,7 @@ class GroupSearch:
         return slack
 
     def _backtrack(self, allowed: BoolArray, trial: MembersTrial) -> Rows | None:
-        """Return a row for every member, or None if none is found in so many steps."""
+        """Return a row for every member, or None if none is found within the steps."""
         classes = self.counting.classes
         order = next(iter(self._orders())).items
         members = [(pod, classes[index]) for index in order for pod in classes[index].pods]
@@ -223,7 +223,7 @@ class GroupSearch:
     ) -> tuple[Diagnosis, str] | None:
         """Return why the candidate rows reject the first member that is not placed, and its cause.
 
-        The others are on their nodes then. None if all members are placed.
+        At this moment the other members are on their nodes. None if all members are placed.
         """
         searched = self.searched
         left = next((pod for pod in searched.members if pod.uid not in placed), None)

@@ -1,7 +1,7 @@
 """Reports pod groups to users: status, conditions and events of PodGroups, and a report on request.
 
-What is reported follows from the state. Groups that changed are looked at once a second, so that a
-group whose 10,000 members are bound one after the other is written a few times and not 10,000.
+The reports follow from the state. Groups that changed are looked at once a second, so that a group
+whose 10,000 members are bound one after the other is written a few times and not 10,000.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ _KINDS: Final[Mapping[GroupSource, Kind]] = MappingProxyType(
 
 @dataclass(slots=True)
 class _Record:
-    """What is remembered of a group beside its state."""
+    """The memory about a group beside its state."""
 
     uid: str = ""
     """Of the object that defines the group; empty as long as there was none."""
@@ -100,7 +100,7 @@ class _Record:
         return self.decision.message if self.decision is not None and not self.members else ""
 
     def seen(self, group: PodGroupState, reserved: str) -> GroupView:
-        """Return how the group is now, with what is reserved for it."""
+        """Return the group's present state, with its reserved nodes."""
         failure, error = self.failure, self.error
         return view_of(group, self.finished, failure=failure, error=error, reserved=reserved)
 
@@ -261,7 +261,7 @@ class PodGroupStatusReporter:
             await self._send(group, view)
 
     def _is_passing(self, group: PodGroupState, view: GroupView) -> bool:
-        """Return whether nothing is written yet, because what would be is out of date soon.
+        """Return whether to wait with writing, because the status will soon change again.
 
         That is so before the first attempt, and for some seconds while the members are bound. The
         attempt has the group looked at again; while it is bound, it is looked at in each round.
@@ -434,9 +434,9 @@ class PodGroupStatusReporter:
 
 
 def _members(group: PodGroupState, told: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Return the members with what keeps each, those without a node first.
+    """Return the members with the reason why each waits, those without a node first.
 
-    A message that says what is `told` of the group is left out.
+    A message equal to the group's own, `told`, is left out.
     """
     for pod in group.unscheduled.values():
         gates = pod.spec.gates

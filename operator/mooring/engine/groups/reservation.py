@@ -1,10 +1,10 @@
 """Reserves nodes for a group that has waited too long, so that smaller pods do not starve it.
 
 A profile has to ask for it. The members are nominated to nodes on which all of them fit once the
-pods of lower or equal priority that run there have ended. Pods of lower priority leave them what
-they request (`Reservation`). At most one group has nodes reserved at a time, for a limited time and
-on a limited share of the nodes, so that no two groups keep nodes from each other, and a group that
-never fits closes no cluster.
+pods of lower or equal priority that run there have ended. Pods of lower priority leave room for
+them (`Reservation`). At most one group has nodes reserved at a time, for a limited time and on a
+limited share of the nodes, so that no two groups keep nodes from each other, and a group that never
+fits closes no cluster.
 
 A reservation ends with the leader: a new one does not nominate members again whose group shows it
 in its status (`PodGroups.reservation_of`).
@@ -154,7 +154,7 @@ class GroupReservation:
         return max(busy, default=-math.inf)
 
     def _row_busy_until(self, group: PodGroupState, row: int, pods: Sequence[Pod]) -> float:
-        """Return the earliest time at which what these pods request can be free on the row."""
+        """Return the earliest time at which the requests of these pods can be free on the row."""
         nodes = self._cluster.nodes
         missing = Counter[str]()
         for pod in pods:
@@ -172,7 +172,7 @@ class GroupReservation:
         return free_at if max(missing.values()) <= 0 else -math.inf
 
     def _leaves(self, placed: PlacedPod, group: PodGroupState) -> bool:
-        """Return whether the pod, once it has ended, leaves to the group what it requests."""
+        """Return whether the pod's requests are free for the group once it has ended."""
         pod = placed.pod
         member = pod.uid in group.assumed or pod.uid in group.assigned
         return pod.spec.priority <= group.priority and not _of_daemon_set(pod) and not member
@@ -332,7 +332,7 @@ class GroupReservation:
         return found if (found.complete if counted else not found.impossible) else None
 
     def _leaving(self, group: PodGroupState) -> BoolArray:
-        """Return the placed pods that leave to the group what they request: bool[slots]."""
+        """Return the placed pods whose requests become free for the group: bool[slots]."""
         columns = self._cluster.pod_columns
         leaving = (columns.rows >= 0) & ~columns.nominated & (columns.priority <= group.priority)
         for slot in np.flatnonzero(leaving).tolist():

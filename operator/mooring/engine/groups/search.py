@@ -1,4 +1,4 @@
-"""What every search for nodes for a group needs: its members, and a trial with them."""
+"""The common part of every search for nodes for a group: its members, and a trial with them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -41,8 +41,8 @@ Rows = dict[Uid, int]
 class Assignment:
     """The most members that one try placed.
 
-    `impossible` says that no placement of all members exists. If it is False and some are left,
-    none was found in so many `tries`. `cause` says in a few words what the others lack.
+    `impossible` says that no placement of all members exists. If it is False and some are left, no
+    nodes were found within `tries`. `cause` says in a few words which resources the others lack.
     """
 
     rows: Mapping[Uid, int]
@@ -118,11 +118,11 @@ class SearchedMembers:
     """The members that nodes are searched for, which are on none, and how they are searched for.
 
     `rejected` has the names of the nodes on which a Reserve or Permit plugin rejected a member, by
-    its uid: another node may have got the row since. `budget` bounds what all searches cost
+    its uid: another node may have got the row since. `budget` bounds the cost of all searches
     together; without one, these have their own. `others` are members that no nodes are searched
     for: their nominations do not count either. The pods in `ended` count as if they had left their
-    nodes. `extended` is what extenders say of the rows, by the uids of the members that they filter
-    or score nodes for.
+    nodes. `extended` are the answers of extenders about the rows, by the uids of the members that
+    they filter or score nodes for.
     """
 
     members: Sequence[Pod]

@@ -34,8 +34,8 @@ class Finished:
 class GroupView:
     """How a group is now, as users read it.
 
-    `message` says what the group waits for; it is empty once the group has been placed. `reserved`
-    says which nodes are reserved for it until when; it is empty if none are.
+    `message` says why the group waits; it is empty once the group has been placed. `reserved` says
+    which nodes are reserved for it until when; it is empty if none are.
     """
 
     phase: str
@@ -57,8 +57,8 @@ def view_of(
 ) -> GroupView:
     """Return how the group is now.
 
-    `failure` is why the last decision found no nodes, `error` what went wrong in the last attempt,
-    `reserved` which nodes are reserved until when; each is empty otherwise. A group has been placed
+    `failure` is why the last decision found no nodes, `error` the error of the last attempt,
+    `reserved` the reserved nodes and until when; each is empty otherwise. A group has been placed
     once its minimum is bound, and stays so.
     """
     minimum = max(1, group.minimum)
@@ -139,7 +139,7 @@ def desired_status(
 
 
 def _coscheduling(group: PodGroupState, view: GroupView, tried: str) -> Mapping[str, Any]:
-    """Return the fields of a coscheduling PodGroup that differ from what the API server has."""
+    """Return the fields of a coscheduling PodGroup that differ from the API server's."""
     if group.key.source is not GroupSource.COSCHEDULING or group.definition is None:
         return {}
     known = group.definition.status

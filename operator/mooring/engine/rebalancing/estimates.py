@@ -1,8 +1,8 @@
 """Finds out which of many alike pods may gain, without a decision about each of them.
 
-One search serves all of them. What their own nodes are worth without the pod is computed on columns
-for plugins that read nothing but a node and its pods. Other plugins see the pod itself on its node:
-their part is corrected by the decision about one pod of each kind of place.
+One search serves all of them. For plugins that read nothing but a node and its pods, the scores of
+the pods' own nodes without the pod are computed on columns. Other plugins see the pod itself on its
+node: their part is corrected by the decision about one pod of each kind of place.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ _NO_GAIN: Final = np.iinfo(np.int64).min // 2
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What the pods of one node may gain.
+    """The possible gain of the pods of one node.
 
     Attributes:
         pods: The pods.
@@ -91,7 +91,7 @@ def _object_only(plugin: object) -> bool:
 
 
 class _Rows:
-    """The rows of some alike pods: whether they fit there, and what the rows are worth."""
+    """The rows of some alike pods: whether they fit there, and the scores of the rows."""
 
     def __init__(self, search: NodeSearch, pre_filtered: PreFiltered, rows: IntArray) -> None:
         self._search = search
@@ -150,7 +150,7 @@ class _Rows:
         return plugin in _REJECT_LESS_WITHOUT_A_POD
 
     def _gains(self, alone: BoolArray) -> tuple[IntArray, IntArray]:
-        """Return by row by how much another node is better, and what makes places alike."""
+        """Return for each row by how much another node is better, and a key of equal places."""
         search, pre_filtered, rows = self._search, self._pre_filtered, self._rows
         fits = search.feasible(pre_filtered)
         taken = search.rejected_with_nominated(pre_filtered, fits)

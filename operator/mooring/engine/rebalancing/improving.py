@@ -97,7 +97,7 @@ def _in_order(numbers: list[int], pods: list[Pod]) -> list[AlikePods]:
 
 
 def _key(pod: Pod, node: Node, labels: _Labels) -> Hashable:
-    """Return what pods have in common that are decided about alike."""
+    """Return a key that is equal for pods with equal decisions."""
     if pod.volumes or pod.spec.resource_claims or pod.extended_resource_claim is not None:
         return pod.uid
     # Most pods share their labels with others of their template and zone.

@@ -82,7 +82,7 @@ class MakingRoom:
     def _fewest_for(
         self, group: PodGroupState, members: Sequence[Pod], needed: int
     ) -> tuple[Move, ...] | None:
-        """Return the fewest moves after which so many members fit in one placement of the group."""
+        """Return the fewest moves after which enough members fit in one placement of the group."""
         planning, best = self.planning, None
         placements = placements_of(group, planning.trial.pipeline, planning.cluster)
         if isinstance(placements, Unschedulable):
@@ -102,7 +102,7 @@ class MakingRoom:
     def _for_members(
         self, members: Sequence[Pod], needed: int, nodes: Collection[str] | None, most: int
     ) -> tuple[Move, ...] | None:
-        """Return moves, at most `most`, after which so many members fit on these nodes."""
+        """Return moves, at most `most`, after which enough members fit on these nodes."""
         planning, moves = self.planning, list[Move]()
         mark, fitting = len(planning.trial), 0
         for pod in sorted(members, key=lambda pod: (-planning.trial.share_of(pod), pod.uid)):

@@ -48,7 +48,7 @@ def labels_anew(pod: Pod, node: Node) -> Mapping[str, str]:
 def created_anew(pod: Pod, node: Node) -> Pod:
     """Return the pod that its controller makes when this one, which is on the node, is evicted.
 
-    It has no annotations, because what counts of a template's is in its spec, and the others are
+    It has no annotations: those of the template that matter are in its spec, and the others are
     about the node: the numbers of its GPU cards. Nor has it the labels that the API server gave the
     pod with its node. Its uid is the pod's, because nobody knows its own.
     """

@@ -42,7 +42,7 @@ class _Packing:
         left: The nodes that stay in use.
         emptiable: Those to which pods move only if they fit on no other.
         taken: Those to which pods move.
-        emptied: By its name, the moves that empty a node.
+        emptied: The moves that empty a node, by its name.
     """
 
     planning: Planning

@@ -1,4 +1,4 @@
-"""A plan: which running pods to move from where to where, in which order, and what each gains."""
+"""A plan: which running pods to move from where to where, in which order, and the gain of each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,12 +37,12 @@ class Step:
     """Moves that only help together, in the order in which they are carried out.
 
     Attributes:
-        goal: What the moves are for.
+        goal: The purpose of the moves.
         moves: At least one. Each is possible when those before it have been carried out, and
             those of a group when all pods have left their nodes.
-        reason: What they gain, as a sentence without a full stop.
-        gain: What they gain as a number, to compare steps: points of the total score for Spread,
-            1,000 for each requirement that is met, pod that fits or node that is emptied.
+        reason: Their gain, as a sentence without a full stop.
+        gain: Their gain as a number, to compare steps: points of the total score for Spread, 1,000
+            for each requirement that is met, pod that fits or node that is emptied.
         fits: The pending pods that fit afterwards and did not before.
         nodes: The node of each of these.
         emptied: The nodes that have no pods afterwards but those that stay on their node.
@@ -65,7 +65,7 @@ class Step:
 
     @property
     def gain_per_move(self) -> float:
-        """What the step gains for each pod that is disrupted."""
+        """The gain of the step for each disrupted pod."""
         return self.gain / len(self.moves)
 
 
@@ -77,9 +77,9 @@ class Plan:
         steps: The steps; none if nothing is to be gained.
         pods: How many running pods the profile has.
         examined: How many of these were looked at for Violations and Spread, each counted once:
-            compared with what would be decided today, or found to stay on their node whatever is
-            decided. None for a plan with neither goal.
-        refused: By reason, how many pods would gain and are not moved.
+            compared with the decision of today, or found to stay on their node in any case. None
+            for a plan with neither goal.
+        refused: How many pods would gain and are not moved, by reason.
         message: Why there are no steps, as a sentence without a full stop; "" if that is because
             nothing is to be gained.
         spent: Whether the decisions that it may cost were spent before all was looked at.

@@ -49,9 +49,10 @@ _NOT_WHOLE: Final = "is in a group of which not all members are on nodes"
 def takes_of(
     profiles: Profiles, entry: ActiveProfile, cluster: ClusterView
 ) -> Callable[[Pod], bool]:
-    """Return what says whether a pod is of the profile.
+    """Return a function that says whether a pod is of the profile.
 
-    Of one in mode Shadow are the pods of other schedulers that it decides about for comparison.
+    The pods of a profile in mode Shadow are those of other schedulers that it decides about for
+    comparison.
     """
     of = profiles.shadow_of if entry.profile.spec.mode == "Shadow" else profiles.of
 
@@ -78,8 +79,8 @@ def make_plan(
         trial: A trial of the profile, without any change yet.
         takes: Says whether a pod is of the profile.
         pending: The unschedulable pods of the profile, those with the highest priority first.
-        position: Where the last plan has ended. What is not looked at because the budget is spent
-            is looked at first in a plan from `Plan.position`.
+        position: Where the last plan has ended. Pods that were not looked at because the budget was
+            spent come first in a plan from `Plan.position`.
         only_for: A pod or group of `pending`.
     """
     planning = Planning(trial, takes, pending, position)
@@ -261,7 +262,7 @@ def _is_refused(planning: Planning, step: Step, move: Move) -> bool:
 
 
 def _move_groups(planning: Planning) -> None:
-    """Add a step for each group of which a member's node rejects it, if all members fit then."""
+    """Add a step for each group with a rejected member, if all members fit afterwards."""
     for key in sorted(group.key for group in planning.cluster.pod_groups):
         group = planning.cluster.pod_groups.get(key)
         if planning.done:

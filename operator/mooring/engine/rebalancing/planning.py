@@ -1,4 +1,4 @@
-"""One plan while it is made: what its searches share."""
+"""One plan while it is made: the data that its searches share."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ class Planning:
 
     @property
     def section(self) -> Rebalancing:
-        """What the profile says of moves."""
+        """The profile's section about moves."""
         return self.trial.movable.section
 
     @property
@@ -49,7 +49,7 @@ class Planning:
 
     @property
     def budget(self) -> SearchBudget:
-        """What is left of the decisions that the plan may cost."""
+        """The rest of the decisions that the plan may cost."""
         return self.trial.budget
 
     @property

@@ -3,9 +3,9 @@
 A plan is due when the moves of a former leader have ended. It is made in slices, gives way to
 decisions, and is shown. In mode Apply its steps are begun one after the other, as fast as the
 limits allow. A move is in the profile's status before the pod is evicted, so that another leader
-keeps to the limits and leaves alone what was moved. Pods are evicted through the Eviction API only,
-so that disruption budgets hold, and each by its uid, once: what became of an eviction without an
-answer is read from the API server.
+keeps to the limits and leaves moved pods alone. Pods are evicted through the Eviction API only, so
+that disruption budgets hold, and each by its uid, once: the result of an eviction without an answer
+is read from the API server.
 
 A step that cannot be carried out, or not any further, is passed over, and so is one with a pod that
 the API server does not evict: a tenant may hold up no moves of others. The first move that evicts a
@@ -87,7 +87,7 @@ plan has ended.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """What the rebalancing of all profiles works with.
+    """The tools of the rebalancing of all profiles.
 
     `busy` says whether pods wait for a decision.
     """
@@ -114,7 +114,7 @@ class Parts:
 class ProfileRebalancing:
     """Plans moves for a profile as it is in force, and carries them out in mode Apply.
 
-    `write_status` writes what the profile's status says of rebalancing, or raises ApiError.
+    `write_status` writes the rebalancing section of the profile's status, or raises ApiError.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class ProfileRebalancing:
             await parts.sleep(max(0.0, next_at - parts.scheduler.clock()))
 
     def _take_over(self) -> None:
-        """Take over what a former leader has done, as the profile's status says."""
+        """Take over the moves of a former leader from the profile's status."""
         found, self.record.found = self.record.found, None
         if found is None:
             return
@@ -325,7 +325,7 @@ class ProfileRebalancing:
         return any(running.under_way for running in self._steps)
 
     async def _write_down(self) -> None:
-        """Write into the status what is about to be done, for the leader that may come next."""
+        """Write the coming moves into the status, for the leader that may come next."""
         try:
             await self._write_status()
         except ApiError as error:
@@ -364,7 +364,7 @@ class ProfileRebalancing:
         return await self._parts.scheduler.turn.run(call)
 
     def _check_going_on(self) -> None:
-        """Raise what has stopped the plan, or the step that is being begun."""
+        """Raise the error that has stopped the plan, or the step that is being begun."""
         self._settled()
         if stopped := self._stopped or self._steps[-1].why:
             raise stopped
@@ -388,7 +388,7 @@ class ProfileRebalancing:
         return not self._steps
 
     def _end(self, running: RunningStep) -> None:
-        """End a step: give room to its pods if it has reached what it was for."""
+        """End a step: give room to its pods if it has reached its purpose."""
         self._steps.remove(running)
         missed: Why | None = None
         if running.begun:
@@ -427,7 +427,7 @@ class ProfileRebalancing:
     async def _evict(self, under_way: UnderWay) -> bool:
         """Evict the pod; end the move and return False if that fails.
 
-        No eviction is sent once the profile is not in force any more as it was planned with.
+        No eviction is sent once the profile has changed since the plan.
         """
         parts, state, pod = self._parts, self._parts.scheduler.state, under_way.move.pod
         if not state.begin_evictions(under_way.place or pod, (pod,)):

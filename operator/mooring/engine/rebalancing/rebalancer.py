@@ -18,7 +18,7 @@ __all__ = ["Rebalancer"]
 
 
 class Rebalancer:
-    """Follows the profiles that are in force, and writes and shows what becomes of each."""
+    """Follows the profiles that are in force, and writes and shows their rebalancing."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -110,6 +110,6 @@ class Rebalancer:
                 del self._records[name]
 
     def _status(self, name: str) -> dict[str, Any] | None:
-        """Return what the status of the profile says of its rebalancing."""
+        """Return the rebalancing section of the profile's status."""
         known = self._works.get(name)
         return known[0].record.status() if known is not None else None

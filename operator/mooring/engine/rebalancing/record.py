@@ -1,4 +1,4 @@
-"""What the rebalancing of one profile has planned and done, as documents and as its status."""
+"""The plans and moves of one profile's rebalancing, as documents and as its status."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -85,7 +85,7 @@ class Evictions:
         self._times: deque[float] = deque(maxlen=_MOST_TIMES)
 
     def note(self, count: int = 1, *, seconds_ago: float = 0.0) -> None:
-        """Note so many evictions; a former leader's were before those that are noted already."""
+        """Note `count` evictions; a former leader's were before those that are noted already."""
         at = self._clock() - seconds_ago
         if seconds_ago:
             self._times.extendleft([at] * min(count, _MOST_TIMES))
@@ -108,7 +108,7 @@ class Rests:
         )
 
     def rest(self, uid: str, seconds: float) -> None:
-        """Leave the pod or the pods of the controller alone for so long, from now on."""
+        """Leave the pod or the pods of the controller alone for this time, from now on."""
         if seconds > 0:
             self._until.put(uid, (uid, self._clock() + seconds))
 
@@ -140,7 +140,7 @@ class FormerMove:
     def may_end_with(self, pod: Pod) -> bool:
         """Return whether this pod may be the replacement.
 
-        A pod of another namespace names a controller that is not its own.
+        A pod of another namespace may name the controller's uid, but is not its pod.
         """
         owner, shown = pod.owner, self.shown
         if owner is None or owner.uid != shown.owner:
@@ -154,7 +154,7 @@ class FormerMove:
 def take_ended(
     moves: list[FormerMove], known: set[str], state: ClusterState, now: float
 ) -> list[str]:
-    """Take those of the moves away that have ended or whose time is over; return what rests.
+    """Remove the moves that have ended or whose time is over; return the uids to leave alone.
 
     A move has ended when a ready pod exists that its controller has created since it began, one for
     each move: that is its replacement, whose uid is returned. If its time is over before, it is the
@@ -182,12 +182,12 @@ def take_ended(
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """What one profile's rebalancing has planned and done; it outlives versions of the profile.
+    """The plans and moves of one profile's rebalancing; it outlives versions of the profile.
 
     Attributes:
         name: The name of the profile.
         uid: The uid of the profile's object.
-        message: What is going on, or why the last plan was not carried out to its end.
+        message: The present activity, or why the last plan was not carried out to its end.
         done: Moves that ended with a ready replacement on its node.
         evictions: Those of the last hour.
         former: Moves that a former leader began and that may not have ended.
@@ -238,7 +238,7 @@ class Record:
         return begun + sum(each.owner == owner for each in self.former)
 
     def publish(self, profile: str, section: Rebalancing, plan: Plan) -> None:
-        """Show this plan from now on, and say what it has found."""
+        """Show this plan from now on, with a message about it."""
         shown = plan_report(profile, section, plan, rfc3339(self.now()))
         self._plan.put("plan", replace(shown, message=""))
         self.message = _said(plan, section)
@@ -259,7 +259,7 @@ class Record:
         self._last.append(MoveEnded.model_validate(last))
 
     def restore(self, raw: object, section: Rebalancing, rests: Rests) -> None:
-        """Take over what the status says that a former leader did.
+        """Take over the moves of a former leader from the status.
 
         Raises:
             ProfileInvalid, ManifestError: The status is malformed.
@@ -284,7 +284,7 @@ class Record:
         return max(0.0, self.now() - (at or 0.0))
 
     def status(self) -> dict[str, Any]:
-        """Return what the profile's status says of it."""
+        """Return the section of the profile's status."""
         plan = self.plan
         begun = [_begun(each) for each in self.under_way]
         begun += [each.shown for each in self.former]
@@ -322,7 +322,7 @@ class Record:
 
 
 def _said(plan: Plan, section: Rebalancing) -> Why:
-    """Return what is told of a plan that was just made."""
+    """Return the message about a plan that was just made."""
     if not plan.steps:
         if plan.spent:
             return f"no move was found; {_left_out(plan)}"
@@ -335,7 +335,7 @@ def _said(plan: Plan, section: Rebalancing) -> Why:
 
 
 def _left_out(plan: Plan) -> str:
-    """Return that the plan did not look at all, and what helps."""
+    """Say that the plan did not look at all pods, and what to do about that."""
     why = "the decisions that a plan may cost were spent before all was looked at"
     if plan.examined is not None and 0 < plan.examined < plan.pods:
         looked_at = f"{plan.examined:,} of {plan.pods:,} running pods were"

@@ -113,7 +113,7 @@ class PlanReport:
 
 @dataclass(frozen=True, slots=True)
 class RebalancingReport:
-    """What /debug/rebalancing shows of a profile; `plan` is absent before the first one."""
+    """The answer of /debug/rebalancing about a profile; `plan` is absent before the first one."""
 
     profile: str
     mode: str

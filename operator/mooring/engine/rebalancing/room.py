@@ -71,7 +71,7 @@ class RoomSearch:
     ) -> Room | None:
         """Return a node for the pod, and the fewest moves found, at most `most`, that make it fit.
 
-        With `nodes` it is one of these. The trial is afterwards as it was before.
+        With `nodes` it is one of these. The trial is unchanged afterwards.
         """
         planning, trial, best = self.planning, self.planning.trial, None
         name = trial.decided(pod) if nodes is None else trial.best_fit(pod, nodes)
@@ -163,7 +163,7 @@ class RoomSearch:
         return sorted(map(tuple, found.values()), key=len)[:_MOST_SETS]
 
     def _ways(self, pod: Pod, other: Pod, node: Node) -> Iterator[Hashable]:
-        """Yield what the other pod, which is on the node, has in common with others in the way."""
+        """Yield the keys that the other pod on the node shares with other pods in the way."""
         affinity, theirs = pod.spec.affinity, other.spec.affinity
         if affinity.required and all(self._selects(term, other) for term in affinity.required):
             yield "affinity"
@@ -217,7 +217,7 @@ class RoomSearch:
         return fewest, lacking
 
     def _short(self, pod: Pod, rows: IntArray) -> dict[str, IntArray]:
-        """Return by resource how much each row lacks of what the pod requests."""
+        """Return by resource how much each row lacks for the pod's requests."""
         nodes, requests = self.planning.cluster.nodes.take(rows), pod.spec.demand.resources
         free = {each: nodes.allocatable(each) - nodes.requested(each) for each in requests}
         return {each: np.maximum(requests[each] - free[each], 0) for each in requests}
@@ -287,7 +287,7 @@ class RoomSearch:
     def _placed(
         self, leaving: Sequence[Move], more: int, depth: int, *, by_policy: bool
     ) -> list[Move] | None:
-        """Return the moves of pods that have left their nodes, with at most so many others."""
+        """Return the moves of pods that have left their nodes, with at most `most` others."""
         trial, moves = self.planning.trial, list[Move]()
         within = trial.cluster.node_names if self.within is None else self.within
         for each in sorted(leaving, key=lambda each: -trial.share_of(each.pod)):

@@ -1,4 +1,4 @@
-"""One step of a plan while it is carried out: what it is for, and whether that can be reached.
+"""One step of a plan while it is carried out: its purpose, and whether that can be reached.
 
 Between two moves the cluster changes. So everything that was looked at when the plan was made is
 looked at again before each move, in trials on the state of now.
@@ -124,7 +124,7 @@ class RunningStep:
             return text_of(failed)
 
     def unreached(self) -> Why | None:
-        """Return what is not as the step was to make it, once its moves have ended."""
+        """Return which results the step has missed, once its moves have ended."""
         trial = self._trial(())
         try:
             with trial.undone():
@@ -178,7 +178,7 @@ class RunningStep:
         )
 
     def _why_in_vain(self, trial: PlanTrial, moves: Sequence[Move]) -> Why | None:
-        """Return why the next moves are not possible, or what the step is for is not reached.
+        """Return why the next moves are not possible, or why they miss the purpose of the step.
 
         They must be possible beside those that are under way. In the end these have been made as
         well, and the ones that follow.
@@ -205,7 +205,7 @@ class RunningStep:
     def _why_no_gain(self, trial: PlanTrial) -> Why | None:
         """Return which pods are moved for their own good and gain nothing; None if there are none.
 
-        Of a group that is moved whole, one member has to gain.
+        If a whole group is moved, one member has to gain.
         """
         moves = self.step.moves
         if self.step.goal is Goal.VIOLATIONS:
@@ -231,7 +231,7 @@ class RunningStep:
         return there.total - own.total >= self.section.minimum_gain
 
     def _why_missed(self, trial: PlanTrial) -> Why | None:
-        """Return what the step is for and the trial has not reached; None if it has all.
+        """Return the purpose of the step that the trial has not reached; None if it has all.
 
         Pods of the step that terminate are regarded as gone.
         """

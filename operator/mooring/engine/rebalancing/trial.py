@@ -50,7 +50,7 @@ class PlanTrial:
         pipeline: The profile's.
         section: Says which pods may be moved.
         now: Returns the time since the epoch, in seconds.
-        budget: What searches may cost, in decisions about one pod.
+        budget: The budget of searches, in decisions about one pod.
         resting: The uids of pods that are left alone because they are replacements of pods that
             were moved lately; or of controllers, all of whose pods are left alone.
         salt: Chooses among nodes of equal score, together with the pod's uid.
@@ -113,7 +113,7 @@ class PlanTrial:
             trial.withdraw(uid)
 
     def add(self, pod: Pod, node: str) -> None:
-        """Have the pod on the node of this name, if that exists, with what Reserve gives it."""
+        """Put the pod on the node of this name, if that exists, as Reserve would."""
         if (row := self.cluster.row(node)) is not None:
             with self._change() as trial:
                 trial.add(pod, row)
@@ -183,7 +183,7 @@ class PlanTrial:
     def violation(self, pod: Pod) -> str:
         """Return which filter of its own node rejects the pod by now, and why; "" if none does.
 
-        What is kept there for nominated pods does not count: these come and go.
+        Room for nominated pods there does not count: these come and go.
 
         Raises:
             PluginFailed: A plugin fails.

@@ -59,8 +59,8 @@ class UnderWay:
         step: The step that the move is of.
         profile: The name of the profile that plans it.
         began: When it began, in seconds since the epoch.
-        place: What is nominated to the node until the replacement comes; None until the pod is
-            about to be evicted.
+        place: The pod that is nominated to the node until the replacement comes; None until the pod
+            is about to be evicted.
         others: The pods of the controller that waited for a node before.
         evicted: Whether the API server has evicted the pod.
         replacement: The pod that came in its place, None until then.
@@ -88,7 +88,7 @@ class UnderWay:
 
     @property
     def rests(self) -> str:
-        """The uid of what is left alone when the pod was evicted and the move has ended.
+        """The uid of the controller or pod that is left alone when the move has ended.
 
         That is the replacement, or after any other end than planned the controller with all pods.
         """
@@ -152,7 +152,7 @@ class ExpectedReplacements:
         state.nominate(under_way.place, move.target)
 
     def forget(self, under_way: UnderWay) -> None:
-        """Note that one of the moves has ended, and give back what is still kept for it."""
+        """Note that one of the moves has ended, and give back its place if that is still kept."""
         self.give_back(under_way)
         self.moves.remove(under_way)
 
@@ -190,7 +190,7 @@ class ExpectedReplacements:
                 self._state.withdraw(place_uid(expected.move.pod.uid))
 
     def _match(self, pod: Pod) -> UnderWay | None:
-        """Return what is expected of this pod's controller; None if the pod is none of that."""
+        """Return the replacement that this pod may be; None if the pod is none of that."""
         owner = owner_of(pod)
         awaited = [each for each in self.moves if each.place and owner and each.owner == owner]
         if any(e.replacement is not None and e.replacement.uid == pod.uid for e in awaited):
