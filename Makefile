@@ -112,11 +112,11 @@ deep: venv ## all other tests that start no control plane: simulation, explorati
 # Tests with servers wait more than they compute: four processes keep two cores busy. A file, whose
 # tests share servers, stays in one process; files are handed out in the order of tests/conftest.py.
 # In a new checkout each of them would compile all tests, for a minute: two do it before, in halves,
-# beside the checks, of which mypy takes one core for the longest time.
+# beside the checks, of which mypy takes one core for the longest time. A test builds the site.
 test: controlplane tools browser container ## `check`, then every test, with a real control plane; KUBERNETES=1.36
 	@for half in 'tests/[a-e]*/' 'tests/[f-z]*/ tests/test_*.py'; do \
 		$(PY) -m pytest --collect-only -qq $$half >/dev/null & done; \
-		$(MAKE) --no-print-directory check; checked=$$?; wait; exit $$checked
+		$(MAKE) --no-print-directory lint $(AUDIT); checked=$$?; wait; exit $$checked
 	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder $(if $(shell $(HAS_CONTAINER_TOOLS) && echo yes),,-m 'not image')
 
 # The site's links and the audit are looked at again when what they read has changed.
