@@ -263,22 +263,15 @@ class NodeSearch:
         if isinstance(pre_filtered, Diagnosis):
             why = Explanation.single(pre_filtered.pre_filter or "", 1, resolvable=False)
             return [RejectedNodes(next(iter(pre_filtered.pre_filter_plugins)), rows, why)]
-        return self._filter_rejections(pre_filtered, rows, self._filters_at(row))
-
-    def _filters_at(self, row: int) -> Sequence[FilterPlugin]:
-        """Return the filters that may reject the row when pods come or go.
-
-        A trial changes no node: a node that passes the filters that read only the node still passes
-        them.
-        """
-        filters = self.pipeline.filters
-        if not self.results.fits_without_pods[row]:
-            return filters
-        return [
-            plugin
-            for plugin in filters
-            if not getattr(plugin, "depends_on_node_object_only", False)
-        ]
+        filters: Sequence[FilterPlugin] = self.pipeline.filters
+        if self.results.fits_without_pods[row]:
+            # A trial changes no node: what passes the filters that read only it still passes them.
+            filters = [
+                plugin
+                for plugin in filters
+                if not getattr(plugin, "depends_on_node_object_only", False)
+            ]
+        return self._filter_rejections(pre_filtered, rows, filters)
 
     def depends_on_spec_alone(self, pre_filtered: PreFiltered) -> bool:
         """Return whether all filters that run are node-only: pods of one spec share a diagnosis."""

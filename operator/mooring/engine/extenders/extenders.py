@@ -162,8 +162,13 @@ class Extenders:
                 known.processed = await self._preempt(asked, extenders, raw, cluster)
         elif asked.nominated:
             known.nominee, known.passes_nominee = asked.nodes[0], False
-            if raw is not None:
-                known.passes_nominee = await self._passes_nominee(asked, extenders, raw, answers)
+            try:
+                if raw is not None:
+                    passed, _ = await self._filter(asked, extenders, raw, answers)
+                    known.passes_nominee = bool(passed)
+            except ExtenderError as error:
+                # kube-scheduler logs it and looks at all nodes (evaluateNominatedNode).
+                logger.warning("pod %s, evaluating its nominated node: %s", asked.pod.key, error)
         elif raw is None:
             answers.put(asked, (), dict.fromkeys(asked.nodes, _GONE), {})
         else:
@@ -172,18 +177,6 @@ class Extenders:
             if len(passed) > 1:
                 scores = await self._prioritize(extenders, passed, raw, answers)
             answers.put(asked, passed, failed, scores)
-
-    async def _passes_nominee(
-        self, asked: Needed, extenders: Iterable[Extender], raw: Json, answers: Answers
-    ) -> bool:
-        """Return whether the filters pass the nominated node (evaluateNominatedNode)."""
-        try:
-            passed, _ = await self._filter(asked, extenders, raw, answers)
-        except ExtenderError as error:
-            # kube-scheduler logs it and looks at all nodes.
-            logger.warning("pod %s, evaluating its nominated node: %s", asked.pod.key, error)
-            return False
-        return bool(passed)
 
     async def _filter(
         self, asked: Needed, extenders: Iterable[Extender], raw: Json, answers: Answers

@@ -145,8 +145,17 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecisi
     if chosen is None:
         _name_what_is_lacking(tried, search)
     decision = _decision(chosen, tried, search, pipeline, all_tried=all_tried)
-    if chosen is None and (progress := _short_of(group, pipeline, tried, len(placements))):
-        return replace(decision, message=f"{progress}; {decision.message}")
+    if chosen is None:
+        # kube-scheduler tries one member after the other, and stops when too few are left.
+        fits = len(tried[0].assignment.rows)
+        left = group.minimum - 1 - group.scheduled_pods_count - fits
+        progress = _progress(group, pipeline, fits, max(left, 0))
+        if progress and tried[0].placement.key:
+            count = len(placements)
+            first = f"0/{count} placements are available, first placement status"
+            progress = f"{first}: {progress}"
+        if progress:
+            return replace(decision, message=f"{progress}; {decision.message}")
     return decision
 
 
@@ -195,22 +204,6 @@ def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
             rows = placement.rows if placement.key else None
             cause = search.counting.lacking(assignment, rows)
             tried[number] = _Candidate(placement, replace(assignment, cause=cause))
-
-
-def _short_of(
-    group: PodGroupState, pipeline: Pipeline, tried: Sequence[_Candidate], placements: int
-) -> str:
-    """Return kube-scheduler's text for a gang that does not fit; "" where it has none.
-
-    It tries one member after the other, and stops when too few are left.
-    """
-    first = tried[0]
-    fits = len(first.assignment.rows)
-    left = group.minimum - 1 - group.scheduled_pods_count - fits
-    text = _progress(group, pipeline, fits, max(left, 0))
-    if text and first.placement.key:
-        return f"0/{placements} placements are available, first placement status: {text}"
-    return text
 
 
 def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) -> str:
