@@ -22,7 +22,7 @@ from mooring.model.resource_claims import (
     ResourceClaim,
     allocation_fields,
     parse_resource_claim,
-    parse_resource_claim_template,
+    resource_claim_template_key,
     unreadable_claim,
 )
 from mooring.model.selectors import NodeSelector, NodeSelectorTerm, Requirement
@@ -212,17 +212,20 @@ def test_an_allocation_is_written_as_it_was_read() -> None:
     assert allocation_fields(parsed) == ALLOCATION
 
 
-def test_a_template_has_a_spec_and_metadata_for_its_claims() -> None:
+def test_a_template_is_read_whole_for_its_key() -> None:
     spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
     raw = {
         "metadata": {"name": "t", "namespace": "team-a"},
         "spec": {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": spec},
     }
-    template = parse_resource_claim_template(raw)
-    assert (template.namespace, template.name) == ("team-a", "t")
-    assert (template.labels, template.annotations) == ({"a": "b"}, {"c": "d"})
-    assert template.spec.requests[0].name == "r"
-    assert template.raw_spec == spec
+    assert resource_claim_template_key(raw) == "team-a/t"
+    for path, malformed in (
+        ("spec.metadata.labels", {"metadata": {"labels": "a"}, "spec": spec}),
+        ("spec.metadata.annotations", {"metadata": {"annotations": ["c"]}, "spec": spec}),
+        ("spec.spec.devices.requests", {"spec": {"devices": {"requests": "two"}}}),
+    ):
+        with pytest.raises(ManifestError, match=f"^ResourceClaimTemplate team-a/t {path}: "):
+            resource_claim_template_key(raw | {"spec": malformed})
 
 
 def test_a_malformed_claim_is_an_error_with_its_path() -> None:

@@ -106,12 +106,8 @@ def _rows(number: int, step: PlannedStep, *, wide: bool) -> Iterator[tuple[str, 
             move.to,
             *goal,
             str(step.gain) if first else "",
-            _why(step) if first else "",
+            _text(step.reason) if first else "",
         )
-
-
-def _why(step: PlannedStep) -> str:
-    return _text(step.reason)
 
 
 def _text(text: str | TextAboutPods) -> str:
@@ -141,7 +137,7 @@ def _stacked(
 
     `beside` has the widths of pods, sources and targets where these fit into one line.
     """
-    yield from folded(f"step {number}, gain {step.gain}: {_why(step)}", width)
+    yield from folded(f"step {number}, gain {step.gain}: {_text(step.reason)}", width)
     for move in step.moves:
         if beside is None:
             yield f"{_INDENT}{move.pod.key}"
@@ -179,11 +175,13 @@ def _sums(report: PlanReport) -> Iterator[str]:
     if report.violations:
         yield f"{plural(report.violations, 'violation')} mended"
     if report.emptied:
-        yield from _named(f"{plural(len(report.emptied), 'node')} emptied", report.emptied, width)
+        names = ", ".join(report.emptied)
+        yield from folded(f"{plural(len(report.emptied), 'node')} emptied: {names}", width)
     if report.fits:
         fits = "fits" if len(report.fits) == 1 else "fit"
-        head = f"{plural(len(report.fits), 'pending pod')} that {fits} afterwards"
-        yield from _named(head, [pod.key for pod in report.fits], width)
+        names = ", ".join(pod.key for pod in report.fits)
+        pending = plural(len(report.fits), "pending pod")
+        yield from folded(f"{pending} that {fits} afterwards: {names}", width)
     if report.refused:
         total = sum(each.pods for each in report.refused)
         yield f"{plural(total, 'pod')} would gain, and {'is' if total == 1 else 'are'} not moved:"
@@ -200,7 +198,3 @@ def _left_out(report: PlanReport) -> str:
         f"not all was looked at{looked_at}, because the decisions that a plan may cost were spent; "
         "plan for fewer goals, or for fewer pods (`pods` in the profile's section rebalancing)"
     )
-
-
-def _named(head: str, names: Iterable[str], width: int) -> Iterator[str]:
-    yield from folded(f"{head}: {', '.join(names)}", width)

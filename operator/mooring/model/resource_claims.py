@@ -60,9 +60,9 @@ __all__ = [
     "parse_opaque_config",
     "parse_pod_claims",
     "parse_resource_claim",
-    "parse_resource_claim_template",
     "parse_selectors",
     "pod_claims_of",
+    "resource_claim_template_key",
     "unreadable_claim",
 ]
 
@@ -259,18 +259,6 @@ class ResourceClaim:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimTemplate:
-    """A template of claims: each pod that names it gets a claim of its own."""
-
-    namespace: str
-    name: str
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    spec: ClaimSpec
-    raw_spec: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class PodClaim:
     """An entry of a pod's resourceClaims: the name of a claim or of a template, the other is ""."""
 
@@ -399,18 +387,15 @@ def _devices_named(raw: Mapping[str, Any], known: Allocation | None) -> Allocati
 
 
 @naming_the_object("ResourceClaimTemplate")
-def parse_resource_claim_template(raw: Mapping[str, Any]) -> ClaimTemplate:
-    """Parse a ResourceClaimTemplate."""
+def resource_claim_template_key(raw: Mapping[str, Any]) -> str:
+    """Return `namespace/name` of a ResourceClaimTemplate, and check its other fields too."""
+    key = f"{namespace_of(raw)}/{name_of(raw)}"
     spec = mapping(raw, "spec")
     metadata = mapping(spec, "metadata", "spec")
-    return ClaimTemplate(
-        namespace=namespace_of(raw),
-        name=name_of(raw),
-        labels=strings(metadata, "labels", "spec.metadata"),
-        annotations=strings(metadata, "annotations", "spec.metadata"),
-        spec=parse_claim_spec(mapping(spec, "spec", "spec"), "spec.spec"),
-        raw_spec=mapping(spec, "spec", "spec"),
-    )
+    strings(metadata, "labels", "spec.metadata")
+    strings(metadata, "annotations", "spec.metadata")
+    parse_claim_spec(mapping(spec, "spec", "spec"), "spec.spec")
+    return key
 
 
 def parse_claim_spec(raw: Mapping[str, Any], where: str) -> ClaimSpec:

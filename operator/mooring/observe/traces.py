@@ -202,17 +202,16 @@ class Traces:
                 self._lose(left, "the process ends")
             self._exporter.shutdown()  # type: ignore[no-untyped-call] # the library does not say
 
-    async def _round(self) -> bool:
-        """Send spans of all steps that wait; return False if the endpoint does not take them."""
+    async def _round(self) -> None:
+        """Send spans of all steps that wait, or of some if the endpoint does not take them."""
         while self._waiting:
             await self._make_spans()
             if len(self._finished.spans) >= _BATCH and not await self._export():
-                return False
+                return
         while self._finished.spans:
             if not await self._export():
-                return False
+                return
         self._told = False
-        return True
 
     async def _make_spans(self) -> None:
         """Make spans until there is a batch of them, or no step is left."""

@@ -13,7 +13,7 @@ from mooring.model.events import Kind
 from mooring.model.fields import mapping, mappings, name_of, namespace_of, text
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid
-from mooring.model.resource_claims import parse_pod_claims, parse_resource_claim_template
+from mooring.model.resource_claims import parse_pod_claims, resource_claim_template_key
 from mooring.model.storage import PersistentVolumeClaim
 from mooring.simulate.admission import DefaultStorageClass, as_stored, names_no_class
 from mooring.simulate.controllers import CONTROLLERS, device_claims, ephemeral_claims, is_new
@@ -224,8 +224,7 @@ class _Reader:
 
     def _add_template(self, manifest: Manifest, *, new: bool) -> None:
         """Take in a template of claims; a new one replaces the stored one of its name."""
-        parse_resource_claim_template(manifest.raw)  # says what is wrong with it
-        key = f"{namespace_of(manifest.raw)}/{name_of(manifest.raw)}"
+        key = resource_claim_template_key(manifest.raw)
         known, was_new = self._templates.get(key, (None, None))
         if known is not None and new == was_new:
             raise ManifestError(f"{manifest.kind} {key}", f"is given already in {known.source}")

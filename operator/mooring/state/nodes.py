@@ -143,12 +143,9 @@ class NodeTable:
         self._each_node.codes.data[row] = row
         return row
 
-    def add_column(self, dtype: npt.DTypeLike, fill: int = 0) -> Column:
-        """Add a column that the caller fills; new rows start with `fill`.
-
-        A row that is used for another name keeps its written values.
-        """
-        return self._columns.add(dtype, fill)
+    def add_column(self, dtype: npt.DTypeLike) -> Column:
+        """Add a column that the caller fills; a row that is reused keeps its own values."""
+        return self._columns.add(dtype)
 
     def remove_column(self, column: Column) -> None:
         """Remove a column that `add_column` has returned, and free its memory."""

@@ -354,12 +354,10 @@ class Cards:
         self._count(demand, 1)
         return True
 
-    def drop_pod(self, row: int, uid: Uid) -> bool:
-        """Stop counting the pod; return whether it was counted."""
-        counted = self._count_no_more(row, uid)
-        if counted:
+    def drop_pod(self, row: int, uid: Uid) -> None:
+        """Stop counting the pod, if it was counted."""
+        if self._count_no_more(row, uid):
             self._refresh(row)
-        return counted
 
     def _count_no_more(self, row: int, uid: Uid) -> bool:
         there = self._rows.get(row)
