@@ -424,7 +424,7 @@ class ScheduleOne:
             self._delete_half_group(group, attempt.pipeline)
 
     def expire_nominations(self) -> None:
-        """End nominations of members of groups that no attempt ends; to be called sometimes."""
+        """End old nominations of groups' members, which no attempt ends; to be called at times."""
         for pod in self._reservation.expire(self._clock()):
             self._reports.nomination_cleared(pod)
             if (group := self._scheduler.cluster.pod_groups.of(pod)) is not None:

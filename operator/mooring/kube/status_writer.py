@@ -102,7 +102,7 @@ class StatusWriter(Generic[_Key]):
                 tasks.create_task(self._turn.between(self._write_due))
 
     async def written(self, key: _Key) -> None:
-        """Return when this status is not being written."""
+        """Wait until this status is not being written."""
         while (ended := self._writing.get(key)) is not None:
             await ended.wait()
 

@@ -51,7 +51,7 @@ class FrozenDict(dict[str, str]):
 
 
 class Sharing(Generic[_Key, _Value]):
-    """Values by what they were made from: those seen last, in at most `most_bytes`.
+    """The values seen last, by the keys they were made from, in at most `most_bytes`.
 
     `size` says about how many bytes a key and its value take.
     """

@@ -21,7 +21,7 @@ TEXT: Final = "#202020"
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A filled rectangle; A browser shows `title` when the user points at it."""
+    """A filled rectangle; a browser shows `title` when the user points at it."""
 
     x: float
     y: float

@@ -139,7 +139,7 @@ def _reason(failure: NodeFailure | None, *, named: bool) -> str:
 class NodesAnswer:
     """The answers of all extenders about the nodes that were sent to them.
 
-    `codes` and `scores` are those of `OnRows`, but for each of these nodes.
+    `codes` and `scores` are as in `OnRows`, with one item for each of these nodes.
     """
 
     asked: Needed

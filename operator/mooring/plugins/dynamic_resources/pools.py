@@ -56,7 +56,7 @@ class Pool:
 
 
 class Inventory:
-    """All slices of the cluster, by where they are looked for."""
+    """All slices of the cluster, by the nodes that look for them."""
 
     def __init__(self, slices: Iterable[ResourceSlice], rules: KubernetesRules) -> None:
         self._rules = rules

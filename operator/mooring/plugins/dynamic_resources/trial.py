@@ -261,7 +261,7 @@ class Trial:
         return bool(self._constraints[claim])
 
     def constraint_states(self, claim: int) -> Hashable:
-        """Return what the claim's constraints have been told, as far as they depend on it."""
+        """Return the states of the claim's constraints, as far as later answers depend on them."""
         return tuple(each.state() for each in self._constraints[claim])
 
     def constrained_values(self, position: int) -> Hashable:
