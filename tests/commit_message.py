@@ -15,7 +15,7 @@ __all__ = ["mistake"]
 
 LONGEST: Final = 72
 _BY_GIT: Final = re.compile("(Merge|Revert|fixup!|squash!|amend!) ")
-_SUBJECT: Final = re.compile(r"[a-z][\w./-]*( [\w./-]+)?: (?P<verb>[a-z]+)\b.*[^.\s]")
+_SUBJECT: Final = re.compile(r"[a-z][\w./-]*(,? [\w./-]+)*: (?P<verb>[a-z]+)\b.*[^.\s]")
 _NO_IMPERATIVE: Final = re.compile(
     "(a|an|the|no|all|some|it|we|they|this|that|not|now)$|.*([^su]s|[^e]ed|[^r]ing)$"
 )

@@ -18,6 +18,7 @@ GOOD = "queue: retry a pod when its PVC is bound\n\nIt waited for five minutes.\
     [
         GOOD,
         "make near: pass when nothing has changed\n\nIt failed then.",
+        "plugins, queue: say who does what\n\nTwo parts may change in one idea.",
         "policy/rules: bring back the limit\n\nRules need it.\n# Please enter the message\n",
         "docs: say it shorter\n\nWhy.\n# ------------------------ >8 ----------\ndiff --git a b\n",
         "Merge branch 'h/queue'\n",
