@@ -444,24 +444,20 @@ class Metrics(Collector, DeviceMetrics):
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
     ) -> None:
         """Count one call of a plugin."""
-        name = self._plugin_label(plugin)
+        name = self._plugins.of(plugin)
         self._plugin_duration.child(name, point, status).observe(seconds)
 
     def queueing_hint_ran(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """Count a queueing hint that ran for this event; `hint` is Queue, QueueSkip or Error."""
-        self._hint_duration.child(self._plugin_label(plugin), event, hint).observe(seconds)
+        self._hint_duration.child(self._plugins.of(plugin), event, hint).observe(seconds)
 
     def evaluations(self, plugin: str, point: ExtensionPoint, profile: str) -> Count:
         """Return the counter of the decisions that used the plugin's result."""
-        return self._plugin_evaluations.child(self._plugin_label(plugin), point, profile)
+        return self._plugin_evaluations.child(self._plugins.of(plugin), point, profile)
 
     def event_handled(self, event: str, seconds: float) -> None:
         """Count an event of a watch that has changed the state and the queue."""
         self._event_duration.child(event).observe(seconds)
-
-    def _plugin_label(self, plugin: str) -> str:
-        """Return the plugin's name; "other" for those beyond the first 500 of a process."""
-        return self._plugins.of(plugin)
 
     def event_loop_held(self, seconds: float) -> None:
         """Count that nothing else could run for a while."""
@@ -473,7 +469,7 @@ class Metrics(Collector, DeviceMetrics):
 
     def plugin_failed(self, plugin: str, extension_point: str, kind: str) -> None:
         """Count a call of a plugin that failed; `kind` is error, invalid or slow."""
-        self._plugin_failures.child(self._plugin_label(plugin), extension_point, kind).add()
+        self._plugin_failures.child(self._plugins.of(plugin), extension_point, kind).add()
 
     def shadow_decided(self, profile: str, result: str) -> None:
         """Count a decision of a profile in mode Shadow about a pod, with this result."""

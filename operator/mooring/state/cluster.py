@@ -744,7 +744,7 @@ class ClusterState:
         if not moved:
             return
         before = moved[0].row
-        self.devices.detach_all(moved)
+        self.devices.detach(moved)
         self.nodes.move_pods([placed.pod for placed in moved], before, row)
         left = iter(moved)
         try:
@@ -754,7 +754,7 @@ class ClusterState:
         finally:  # whoever is ended in a pause leaves nothing half moved
             for placed in left:
                 self._move_one(placed, row)
-            self.devices.attach_all(moved)
+            self.devices.attach(moved)
 
     def _move_one(self, placed: PlacedPod, row: int) -> None:
         before, pod = placed.row, placed.pod
@@ -791,7 +791,7 @@ class ClusterState:
         placed.equivalent = self.topology.attach(pod, row)
         self.storage.add_pod(row, pod)
         self._enter_unknown_node(placed)
-        self.devices.attach(placed)
+        self.devices.attach((placed,))
         self.pod_columns.place(
             placed,
             arrival=arrival,
@@ -803,7 +803,7 @@ class ClusterState:
         pod, row = placed.pod, placed.row
         arrival = self.pod_columns.displace(placed)
         self._leave_unknown_node(placed)
-        self.devices.detach(placed)
+        self.devices.detach((placed,))
         self.storage.remove_pod(row, pod)
         self.topology.detach(placed.equivalent, row)
         self.nodes.remove_pod(row, pod)

@@ -50,23 +50,15 @@ class Devices:
         """The books in every format that a plugin reads, for those who show them."""
         return tuple(self._cards.values())
 
-    def attach(self, placed: PlacedPod) -> None:
-        """Count the pod on its cards; `detach` is the exact reverse."""
-        self.attach_all((placed,))
-
-    def detach(self, placed: PlacedPod) -> None:
-        """Stop counting the pod on its cards."""
-        self.detach_all((placed,))
-
-    def attach_all(self, pods: Sequence[PlacedPod]) -> None:
-        """Count pods of one row on their cards."""
+    def attach(self, pods: Sequence[PlacedPod]) -> None:
+        """Count pods of one row on their cards; `detach` is the exact reverse."""
         if not self._cards or not self._is_counted(pods[0]):
             return  # asking for the items of a weak dictionary takes longer than all else here
         for form, cards in self._cards.items():
             for placed in pods:
                 cards.put_pod(placed.row, placed.pod, _known(placed, form))
 
-    def detach_all(self, pods: Sequence[PlacedPod]) -> None:
+    def detach(self, pods: Sequence[PlacedPod]) -> None:
         """Stop counting pods of one row on their cards."""
         if not self._cards or not self._is_counted(pods[0]):
             return
