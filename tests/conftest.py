@@ -35,20 +35,20 @@ STARTING = frozenset({"control_plane", "fresh_control_plane"})
 
 LONGEST = (
     "tests/bench/test_bench.py",
-    "tests/e2e/test_faults.py",
     "tests/e2e/test_rebalancing.py",
-    "tests/e2e/test_quickstart.py",
-    "tests/demo/test_demo.py",
-    "tests/simulation/test_simulation.py",
-    "tests/conformance/test_corpus.py",
+    "tests/e2e/test_faults.py",
     "tests/soak/test_soak.py",
+    "tests/demo/test_demo.py",
+    "tests/e2e/test_quickstart.py",
+    "tests/conformance/test_corpus.py",
+    "tests/simulation/test_simulation.py",
     "tests/page/test_bundle.py",
     "tests/e2e/test_image.py",
     "tests/e2e/test_pod_groups.py",
     "tests/e2e/test_rbac.py",
     "tests/e2e/test_drain.py",
 )
-"""Files that take two to five minutes, the longest first: begun last, one is waited for alone.
+"""Files that take one to four minutes, the longest first: begun last, one is waited for alone.
 
 The end of `make test` says how long files take.
 """
