@@ -15,7 +15,7 @@ from mooring.framework.plugin import Normalize
 from mooring.framework.verdicts import SKIP, Skip
 from mooring.model.devices import CardRequest, CardRequestError, card_request
 from mooring.model.pod import Pod
-from mooring.policy.device_args import GPUFragmentationArgs
+from mooring.policy.device_args import CardArgs
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.devices.fragmentation import (
@@ -47,9 +47,9 @@ class GPUFragmentation:
     name: ClassVar[str] = "GPUFragmentation"
     depends_on_node_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
-    Args: ClassVar[type[GPUFragmentationArgs]] = GPUFragmentationArgs
+    Args: ClassVar[type[CardArgs]] = CardArgs
 
-    def __init__(self, args: GPUFragmentationArgs, handle: Handle) -> None:
+    def __init__(self, args: CardArgs, handle: Handle) -> None:
         self._format = args.card_format()
         self._cards = handle.assume_cache.track_cards(self._format, demand=True)
         self._evaluations = handle.evaluations

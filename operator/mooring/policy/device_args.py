@@ -9,7 +9,7 @@ from mooring.model.devices import CardFormat
 from mooring.policy.names import ExtendedResource, QualifiedName
 from mooring.policy.reading import PolicyModel
 
-__all__ = ["GPUFragmentationArgs", "GPUShareArgs", "GPUTopologyArgs"]
+__all__ = ["CardArgs", "GPUShareArgs"]
 
 PRESETS: Final = {
     "gpushare": CardFormat(
@@ -80,11 +80,3 @@ class GPUShareArgs(CardArgs):
     cards: Literal["Binpack", "Spread", "FirstFit", "LeastFragmentation"] = "Binpack"
     """Which of a node's cards a share gets: the fullest, the emptiest, the first, or the one by
     which least becomes unusable for requests that are typical of the cluster."""
-
-
-class GPUTopologyArgs(CardArgs):
-    """How sets of whole cards are chosen."""
-
-
-class GPUFragmentationArgs(CardArgs):
-    """How fragmentation is measured."""

@@ -2,7 +2,7 @@ import pytest
 
 from mooring.framework.evaluations import Evaluations
 from mooring.framework.plugin_failures import PluginFailed
-from mooring.plugins.dynamic_resources.allocation_error import BudgetError
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.budget import Budget
 
 
@@ -13,7 +13,7 @@ def test_a_node_may_take_so_many_steps_and_the_next_one_as_many_again() -> None:
         budget.spend(100)
     budget.begin_node()
     budget.spend(50)
-    with pytest.raises(BudgetError, match="takes too many steps") as caught:
+    with pytest.raises(AllocationError, match="takes too many steps") as caught:
         budget.spend(1)
     assert caught.value.on_node
 
@@ -24,7 +24,7 @@ def test_each_node_has_a_few_steps_when_those_of_all_nodes_are_used_up() -> None
     budget.spend(100)
     budget.begin_node()
     budget.spend(10)
-    with pytest.raises(BudgetError):
+    with pytest.raises(AllocationError, match="takes too many steps"):
         budget.spend(1)
 
 

@@ -1,6 +1,6 @@
 """The error of an allocation."""
 
-__all__ = ["AllocationError", "BudgetError"]
+__all__ = ["AllocationError"]
 
 
 class AllocationError(Exception):
@@ -15,7 +15,3 @@ class AllocationError(Exception):
         super().__init__(text)
         self.text = text
         self.on_node = on_node
-
-
-class BudgetError(AllocationError):
-    """The search on a node was ended: whether there are devices is not known."""

@@ -11,7 +11,7 @@ from typing import Final
 from mooring.model.device_classes import DeviceClass
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.resource_claims import Allocation, ResourceClaim
-from mooring.plugins.dynamic_resources.allocation_error import AllocationError, BudgetError
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.explanation import ExplainedRequest, explained
 from mooring.plugins.dynamic_resources.pools import Inventory, Pool, pools_of_node
@@ -175,7 +175,7 @@ class Allocator:
 
     def _checked(self, node: NodeDevices) -> Requests:
         if self._slots > _MOST_SLOTS:
-            raise BudgetError(
+            raise AllocationError(
                 f"the pod's claims have {self._slots} requests for devices with all alternatives; "
                 f"Mooring looks for at most {_MOST_SLOTS} together",
                 on_node=True,

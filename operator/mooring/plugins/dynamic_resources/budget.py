@@ -3,7 +3,7 @@
 from typing import Final
 
 from mooring.framework.evaluations import Evaluations
-from mooring.plugins.dynamic_resources.allocation_error import BudgetError
+from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 
 __all__ = ["Budget"]
 
@@ -63,13 +63,13 @@ class Budget:
         """Count the steps.
 
         Raises:
-            BudgetError: if there were more than allowed on the node.
+            AllocationError: if there were more than allowed on the node.
         """
         self.work(_UNITS_PER_STEP * steps)
         self._left -= steps
         self._left_on_node -= steps
         if self._left_on_node < 0:
-            raise BudgetError(
+            raise AllocationError(
                 "the search for devices takes too many steps: ask for fewer devices, or split up "
                 "claims that have several requests with constraints or shared counters",
                 on_node=True,

@@ -18,7 +18,7 @@ from mooring.model.devices import (
 )
 from mooring.model.pod import Pod
 from mooring.plugins.gpu_topology.subsets import Subsets, subsets
-from mooring.policy.device_args import GPUTopologyArgs
+from mooring.policy.device_args import CardArgs
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
@@ -44,7 +44,7 @@ class GPUTopology(CardPlugin):
     name: ClassVar[str] = "GPUTopology"
     depends_on_node_only: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
-    Args: ClassVar[type[GPUTopologyArgs]] = GPUTopologyArgs
+    Args: ClassVar[type[CardArgs]] = CardArgs
 
     def filter(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
         """Return True where enough cards are free, linked as the pod requires."""
