@@ -87,7 +87,10 @@ from simulation.rebalancing_purposes import (
     no_pod_is_moved_outside_of_the_windows,
     no_workload_misses_more_pods_than_its_limit,
 )
-from simulation.request_invariants import no_token_is_used_long_after_it_was_refused
+from simulation.request_invariants import (
+    no_pod_is_bound_that_was_seen_to_end,
+    no_token_is_used_long_after_it_was_refused,
+)
 from simulation.state_invariants import (
     a_replica_leads,
     every_pod_without_a_node_is_queued_once,
@@ -291,6 +294,7 @@ AT_EVERY_REQUEST: Final[tuple[Callable[["World", "Sent"], str | None], ...]] = (
     no_token_is_used_long_after_it_was_refused,
     nobody_writes_while_another_holds_the_lease,
     no_pod_is_bound_to_a_second_node,
+    no_pod_is_bound_that_was_seen_to_end,
     no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes,
     an_eviction_is_told_in_the_status_before,
     no_pod_is_moved_in_vain,

@@ -176,6 +176,18 @@ class Watches:
         index = bisect_right(told, at, key=itemgetter(0))
         return told[index - 1][1] if index else 0
 
+    def told_between(
+        self, identity: str, resource: Resource, first: int, last: int, at: float
+    ) -> bool:
+        """Return whether the process was told of one version, and later of another, by this time.
+
+        It does not count if it was told of both at once, as by a list.
+        """
+        versions = [
+            version for when, version in self._told[identity, "mooring", resource] if when <= at
+        ]
+        return any(first <= each < last for each in versions) and versions[-1] >= last
+
     def expire(self, stream: Stream) -> None:
         """End the stream with 410: its version is not known any more."""
         body = status(410, "Expired", "too old resource version")

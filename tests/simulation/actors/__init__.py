@@ -21,6 +21,7 @@ from simulation.actors.faults import Faults
 from simulation.actors.gangs import Gangs
 from simulation.actors.groups import Groups
 from simulation.actors.kubelets import Kubelets
+from simulation.actors.loners import Loners
 from simulation.actors.moments import Moments, RareMoments
 from simulation.actors.moves import Moves
 from simulation.actors.neighbours import Neighbours
@@ -73,4 +74,5 @@ ACTORS: tuple[type[Actor], ...] = (
     Protection,
     Coincidences,
     RareMoments,
+    Loners,
 )

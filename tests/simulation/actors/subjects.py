@@ -13,7 +13,9 @@ from simulation.scenario import Actor, Plan
 
 __all__ = ["Subjects"]
 
-_SUBJECTS: Final = ("preemption", "preemption", "moves", "moves", "volumes", "accelerators")
+_SUBJECTS: Final = (
+    *("preemption", "preemption", "moves", "moves", "volumes", "accelerators", "loners"),
+)
 
 
 class Subjects(Actor):
