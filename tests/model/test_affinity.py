@@ -6,7 +6,7 @@ from mooring.model.affinity import (
     PodAffinity,
     SpreadConstraint,
     parse_pod_affinity,
-    parse_spread_constraints,
+    spread_constraints_of,
 )
 from mooring.model.errors import ManifestError
 
@@ -23,7 +23,7 @@ def required(**fields: Any) -> PodAffinity:
 
 
 def constraint(**fields: Any) -> SpreadConstraint:
-    (parsed,) = parse_spread_constraints(
+    (parsed,) = spread_constraints_of(
         [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"} | fields]
     )
     return parsed

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, NamedTuple, Protocol, Self, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
@@ -77,14 +77,7 @@ class _Request(NamedTuple):
         return self.method != "GET" and not self.path.startswith(REVIEWS)
 
 
-class _Answered(Protocol):
-    """An answer, whole or only begun."""
-
-    @property
-    def status(self) -> int: ...
-
-
-_AnswerT = TypeVar("_AnswerT", bound=_Answered)
+_AnswerT = TypeVar("_AnswerT", Answer, aiohttp.ClientResponse)
 
 _Sender = Callable[[_Request, "Mapping[str, str]"], Awaitable[_AnswerT]]
 """Sends a request with all its headers, once."""

@@ -14,7 +14,6 @@ __all__ = [
     "PodAffinity",
     "SpreadConstraint",
     "parse_pod_affinity",
-    "parse_spread_constraints",
     "spread_constraints_of",
 ]
 
@@ -97,22 +96,13 @@ def parse_pod_affinity(raw: Mapping[str, Any], namespace: str) -> PodAffinity:
     )
 
 
-def parse_spread_constraints(
-    raw: Iterable[Mapping[str, Any]], where: str = "spec.topologySpreadConstraints"
-) -> tuple[SpreadConstraint, ...]:
-    """Parse the constraints of a pod's spec or of a profile's PodTopologySpreadArgs.
+def spread_constraints_of(raw: Iterable[Mapping[str, Any]]) -> Iterator[SpreadConstraint]:
+    """Parse the constraints of a pod's spec one by one.
 
     Raises:
-        ManifestError: with the path, from `where`, of a malformed field.
+        ManifestError: with the path of a malformed field.
     """
-    return tuple(spread_constraints_of(raw, where))
-
-
-def spread_constraints_of(
-    raw: Iterable[Mapping[str, Any]], where: str = "spec.topologySpreadConstraints"
-) -> Iterator[SpreadConstraint]:
-    """Parse the constraints one by one, see `parse_spread_constraints`."""
-    return (_constraint(c, f"{where}[{i}]") for i, c in enumerate(raw))
+    return (_constraint(c, f"spec.topologySpreadConstraints[{i}]") for i, c in enumerate(raw))
 
 
 def _constraint(raw: Mapping[str, Any], where: str) -> SpreadConstraint:
