@@ -49,12 +49,12 @@ def test_a_misspelled_name_gets_the_most_similar_one_as_a_hint(word: str, hint: 
 
 @pytest.mark.parametrize("path", ["spec.plugins", "spec.plugins.score", "spec.plugins[0].name"])
 def test_a_mistake_lies_in_its_field_and_in_every_field_around_it(path: str) -> None:
-    assert FieldError(path, "is wrong").lies_in("spec.plugins")
+    assert FieldError(path, "is wrong").lies_in_any(("spec.plugins",))
 
 
 @pytest.mark.parametrize("path", ["spec.pluginsOfOthers", "spec", "plugins"])
 def test_a_mistake_does_not_lie_in_another_field(path: str) -> None:
-    assert not FieldError(path, "is wrong").lies_in("spec.plugins")
+    assert not FieldError(path, "is wrong").lies_in_any(("spec.plugins",))
 
 
 def test_of_many_mistakes_the_first_are_named_and_the_others_counted() -> None:

@@ -20,7 +20,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -389,7 +389,9 @@ class Page:
             if queue != counts or now() - counts_at >= _BEAT_SECONDS:
                 counts, counts_at = queue, now()
                 yield "queue", counts
-            await self._pause(_CHANGES_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CHANGES_SECONDS):
+                    await self._stopping.wait()
 
     async def _still(
         self, viewer: Viewer, request: web.Request, right: NonResourceAttributes
@@ -400,14 +402,6 @@ class Page:
             return user == viewer.user and await viewer.may(right)
         except web.HTTPException:
             return False
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait for this number of seconds, or until the page stops."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            pass
 
 
 async def _body(request: web.Request, fields: type[_Request]) -> _Request:

@@ -45,10 +45,6 @@ class FieldError:
         """Return the same mistake with `parent` in front of its path."""
         return FieldError(join_path(parent, self.path), self.message, self.plugin)
 
-    def lies_in(self, path: str) -> bool:
-        """Return whether the mistake is in the field `path` or in a field or item inside it."""
-        return self.lies_in_any((path,))
-
     def lies_in_any(self, paths: Container[str]) -> bool:
         """Return whether the mistake is in one of these fields, or in a field or item inside."""
         above = (self.path[:end] for end, char in enumerate(self.path) if char in ".[")

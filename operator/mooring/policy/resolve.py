@@ -128,7 +128,7 @@ def _resolve(
     pinned = spec.kubernetes_version
     kubernetes = KUBERNETES_RULES[pinned] if pinned is not None else server
     plugins = plugins_by_point(spec.plugins, known, spec.rules, kubernetes)
-    if not any(mistake.lies_in(f"{path}.plugins") for mistake in mistakes):
+    if not any(mistake.lies_in_any((f"{path}.plugins",)) for mistake in mistakes):
         mistakes += _wrong_counts(plugins, f"{path}.plugins")
     args: dict[str, BaseModel | None] = {rule.plugin: rule for rule in spec.rules}
     for number, entry in enumerate(spec.plugin_config):

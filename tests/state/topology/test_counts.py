@@ -271,7 +271,7 @@ def test_nothing_is_remembered_of_pods_and_terms_that_are_gone() -> None:
         assert owners(state, Role.FORBIDDEN) == {ZONE: {"a": 1}}
         state.delete(Kind.POD, uid_of(f"p{i}"))
         assert owners(state, Role.FORBIDDEN) == {}
-    assert state.topology._table.in_namespace("default") == ()
+    assert state.topology._table.having("default", None) == ()
     assert len(state.topology._counts) == 0
     assert state.topology._by_source == {}
 

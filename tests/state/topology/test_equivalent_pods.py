@@ -70,10 +70,10 @@ def test_equivalent_pods_are_found_by_the_labels_a_selection_requires() -> None:
 def test_dropped_pods_are_found_no_more() -> None:
     table = EquivalenceTable()
     equivalent = add(table, parsed())
-    assert table.in_namespace("default") == (equivalent,)
+    assert table.having("default", None) == (equivalent,)
     table.drop(equivalent)
     assert find(table, parsed()) is None
-    assert table.in_namespace("default") == ()
+    assert table.having("default", None) == ()
     assert list(table.candidates(pods(WEB))) == []
 
 

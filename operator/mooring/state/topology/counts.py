@@ -137,7 +137,7 @@ class TopologyCounts:
             others = [e for e in uncounted if e.namespace != namespace]
             self._taken.bytes -= _BYTES_PER_POD * (len(uncounted) - len(others))
             uncounted[:] = others
-        for equivalent in self._table.in_namespace(namespace):
+        for equivalent in self._table.having(namespace, None):
             before = equivalent.counted_in
             equivalent.counted_in = self._counts_including(equivalent) or ()
             for counts in set(before).difference(equivalent.counted_in):

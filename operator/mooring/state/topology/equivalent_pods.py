@@ -162,17 +162,13 @@ class EquivalenceTable:
         """
         return self._owned.get((term.role, term.weight, term.term), term)
 
-    def in_namespace(self, namespace: str) -> tuple[EquivalentPods, ...]:
-        """Return all placed pods of a namespace."""
-        return self._having(namespace, None)
-
     def candidates(self, pods: Selection) -> Iterator[EquivalentPods]:
         """Return placed pods that the selection may include; none that it includes is missing."""
         for namespace, label in lookup_keys(pods):
             for name in self._by_label if namespace is None else (namespace,):
-                yield from self._having(name, label)
+                yield from self.having(name, label)
 
-    def _having(self, namespace: str, label: Pair | None) -> tuple[EquivalentPods, ...]:
+    def having(self, namespace: str, label: Pair | None) -> tuple[EquivalentPods, ...]:
         """Return the placed pods of a namespace with a label; None stands for every pod."""
         known = self._by_label.get(namespace, {}).get(label, {})
         return (known,) if isinstance(known, EquivalentPods) else tuple(known)
