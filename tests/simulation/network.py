@@ -299,7 +299,10 @@ class Network:
     _disturbed_at: float = -1.0
     """When a rule was in force last as somebody sent or connected."""
     failed_at: dict[str, float] = field(default_factory=dict)
-    """When requests of a kind last did not go as they should; by "" if it was all of them."""
+    """When requests of a kind last did not go as they should; by "" if it was all of them.
+
+    Of one that the server carries out, that is when it does so, at the earliest.
+    """
     token: str = ""
     """What the API server wants to see now; empty if nothing."""
 
@@ -374,6 +377,8 @@ class Network:
             self._carried_out(request, server, rule)
 
     def _carried_out(self, request: Request, server: Server, rule: Rule | None) -> None:
+        if rule is not None:
+            self.failed_at[request.what] = self.timeline.now
         if rule is not None and rule.outcome is Outcome.GONE_BEFORE:
             self.delete_pod(request.path)
         reply = server.answer(request)
