@@ -154,7 +154,7 @@ class Evaluations:
         self._left = min(self._most, MOST_FOR_POD)
 
     def spend(self, units: int) -> None:
-        """Charge the attempt with units for results that are kept."""
+        """Charge the attempt with units for work that was done, or is about to be."""
         self._left -= units
 
     def pause(self, doing: str) -> None:

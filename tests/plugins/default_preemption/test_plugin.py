@@ -10,6 +10,7 @@ from extending import said
 from mooring.engine.cycle import decide
 from mooring.engine.extenders.answers import PodAnswers
 from mooring.engine.outcome import FitError, ScheduleResult
+from mooring.framework.evaluations import AttemptTooLongError
 from mooring.framework.post_filter import ProcessedCandidates
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
@@ -463,6 +464,37 @@ def test_the_cheapest_nodes_are_tried_first_where_an_attempt_cannot_try_all() ->
     raw = pod("new", cpu="4", priority=HIGH, ports=[80])
     found = {deciding.decision(raw, seed=seed).nominated_node for seed in range(3)}
     assert found == {"d"}
+
+
+def apart(name: str, **fields: Any) -> dict[str, Any]:
+    """Return a pod that may not be beside a pod that says `a: b`; to find that out counts pods."""
+    term = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "kubernetes.io/hostname"}
+    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return pod(name, cpu="1", priority=HIGH, affinity=anti, **fields)
+
+
+def test_an_attempt_without_time_for_a_dry_run_is_made_again() -> None:
+    """Else the pod would wait for an event, although no node was looked at."""
+    full = (
+        o
+        for i in range(3)
+        for o in (node(f"n{i}"), pod(f"low{i}", node=f"n{i}", labels={"a": "b"}))
+    )
+    deciding = Deciding(*full, most_per_attempt=520)
+    with pytest.raises(AttemptTooLongError, match="finding victims by dry runs takes longer"):
+        deciding.decision(apart("new"))
+    assert deciding.decision(apart("new")).nominated_node is not None
+
+
+def test_an_attempt_without_time_says_so_where_no_pod_may_be_a_victim() -> None:
+    above = (pod(f"h{i}", node=f"n{i}", priority=HIGH + 1, labels={"a": "b"}) for i in range(3))
+    pool = (node(f"n{i}", labels={"pool": "x"}) for i in range(3))
+    deciding = Deciding(
+        *pool, *above, node("other"), pod("low", node="other"), most_per_attempt=500
+    )
+    message = deciding.decision(apart("new", node_selector={"pool": "x"})).message
+    assert message is not None
+    assert "3 No preemption victims found" in message
 
 
 @pytest.mark.parametrize(("most_checks", "not_tried"), [(4, 0), (2, 1), (1, 2)])

@@ -16,6 +16,7 @@ from typing import ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
+from mooring.framework.evaluations import AttemptTooLongError
 from mooring.framework.handle import Handle
 from mooring.framework.post_filter import (
     Candidates,
@@ -225,12 +226,18 @@ class DefaultPreemption:
         the checks are about the nodes where requests alone would need the cheapest victims, which
         `by_requests` tells, and in each attempt the others begin at another node. Wherever all
         checks may take longer than an attempt may, nodes are tried in that order too.
+
+        Raises:
+            AttemptTooLongError: the attempt can do no dry run any more, or ends in the first one.
         """
+        order = np.flatnonzero(potential.counts)
+        rejections[_NO_VICTIMS] += len(potential.counts) - len(order)
+        if not len(order):
+            return []
+        self._evaluations.pause("finding victims by dry runs")
         each = checks_of(state.pod)
         most = self._evaluations.left / _UNITS_PER_CHECK / each
         left = _MOST_CHECKS / each
-        order = np.flatnonzero(potential.counts)
-        rejections[_NO_VICTIMS] += len(potential.counts) - len(order)
         best, always = np.zeros(0, np.int64), len(order)
         all_checks = len(order) + potential.counts.sum()
         may_have_more = len(order) > _COMPARED_ALWAYS and all_checks > left
@@ -246,7 +253,13 @@ class DefaultPreemption:
                 rejections[_NOT_TRIED] += len(order) - number
                 break
             victims = _few_enough(potential.victims_at(position))
-            found = dry_runs.candidate(int(potential.rows[position]), victims)
+            try:
+                found = dry_runs.candidate(int(potential.rows[position]), victims)
+            except AttemptTooLongError:
+                if not candidates:
+                    raise
+                rejections[_NOT_TRIED] += len(order) - number
+                break
             checks = 1 + sum(len(pods_of(victim)) for victim in victims) / REMOVALS_PER_CHECK
             if isinstance(found, Candidate):
                 candidates.append(found)
@@ -315,8 +328,8 @@ def _few_enough(victims: list[Victim]) -> list[Victim]:
 def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int]:
     """Return the positions of the cheapest candidates by requests alone, as many as may be checked.
 
-    And how many of them to compare at any cost: all, if there are so few candidates that
-    kube-scheduler compares all of them, else none.
+    And how many of them to compare as long as the attempt may go on: all, if there are so few
+    candidates that kube-scheduler compares all of them, else none.
     """
     ranked = potential.ranked(potential.victims())
     if len(ranked) <= _COMPARED_ALWAYS:
