@@ -4,6 +4,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count, pairwise
 from typing import Any, ClassVar
 
@@ -28,9 +29,11 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.documents import plain
 from mooring.observe.records import NotedStep, Step
+from mooring.pausing import Work, pause
 from mooring.plugins import SHIPPED
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import node, pod, pod_group, uid_of
+from mooring.time_slices import TimeSlices
 from scheduler_states import put_profile
 from storage_builders import pv, pvc
 
@@ -48,6 +51,86 @@ async def test_pods_are_bound_the_most_important_first(
     assert engine.decisions.of("default/high")[0].node == "a"
     assert len(engine.scheduler_state.state.pods.assumed) == 2
     assert engine.scheduler_state.queue.get(uid_of("low")) is None
+
+
+class Gate:
+    """Pauses at PreEnqueue."""
+
+    name: ClassVar[str] = "Gate"
+    depends_on_node_only: ClassVar[bool] = False
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def pre_enqueue(self, _pod: Pod) -> None:
+        """Let every pod pass."""
+        pause()
+
+
+GATE = Registry((*SHIPPED, Marked, Gate), {})
+
+
+def alone(client: ApiClient) -> Engine:
+    """Return an engine in which a pod preempts another one by a dry run."""
+    low = [pod(f"low-{name}", cpu="2", node=name, ports=[80]) for name in "abc"]
+    engine = Engine(client, *(node(name, cpu="2") for name in "abc"), *low)
+    engine.pending(pod("high", cpu="1", ports=[80], priority=10), pod("other", cpu="1", ports=[80]))
+    return engine
+
+
+def gang(client: ApiClient, minimum: int, **fields: Any) -> Engine:
+    """Return an engine with a gang of four on nodes that have a pod of low priority or none."""
+    low = [pod(f"low-{name}", cpu="2", node=name, ports=[80]) for name in "ab"]
+    others = low if fields else []
+    engine = Engine(
+        client, *(node(name, cpu="2") for name in "abcd"), *others, pod_group("g", minimum)
+    )
+    engine.pending(*(pod(f"g-{i}", cpu="1", group="g", ports=[80], **fields) for i in range(4)))
+    return engine
+
+
+def gated(client: ApiClient) -> Engine:
+    """Return an engine with pods whose profile, with a plugin that pauses, is yet to be found."""
+    engine = Engine(client, node("a"), registry=GATE)
+    engine.pending(*(pod(f"p-{i}", cpu="1m") for i in range(2000)))
+    engine.put_profile(plugins={"preEnqueue": {"enabled": [{"name": "Gate"}]}})
+    return engine
+
+
+def is_at_rest(engine: Engine) -> bool:
+    """Return whether no binding and no eviction goes on."""
+    return not engine.loop.binding and not engine.parts.preemptions.in_flight
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        alone,
+        partial(gang, minimum=3),
+        partial(gang, minimum=5),
+        partial(gang, minimum=4, priority=10),
+        gated,
+    ],
+    ids=["a preemptor", "a gang", "a gang without members", "a gang that preempts", "gated"],
+)
+async def test_what_is_interrupted_in_any_pause_leaves_every_pod_in_a_queue(
+    client: ApiClient, made: Callable[[ApiClient], Engine]
+) -> None:
+    for pauses in count(1):
+        engine = made(client)
+        scheduler, state = engine.scheduler_state, engine.scheduler_state.state
+        known, there = {*scheduler.queue.uids()}, {*(placed.pod.uid for placed in state.pods)}
+        turn = partial(engine.loop._work_once, scheduler.clock(), TimeSlices(0.0))
+        with Work(turn) as work:
+            has_ended = any(work.advance() for _ in range(pauses))
+        begun = {*scheduler.being_bound}
+        assert {queued.pod.uid for queued in scheduler.queue.in_flight} == begun
+        assert {*scheduler.queue.uids()} == known
+        assert {placed.pod.uid for placed in state.pods} == there | begun
+        assert not state.is_tried
+        await until(partial(is_at_rest, engine))
+        await engine.close()
+        if has_ended:
+            return
 
 
 def measured(engine: Engine, name: str) -> dict[tuple[str, ...], float]:

@@ -28,10 +28,6 @@ class Attempts:
         self._metrics = metrics
         self._clock, self._now = scheduler.clock, scheduler.now
 
-    def go_on(self) -> bool:
-        """Return whether anything more is decided."""
-        return not self.halted
-
     def count(self, attempt: Attempt, result: str) -> None:
         """Count the attempt in the metrics with this result."""
         seconds = self._clock() - attempt.began

@@ -84,7 +84,7 @@ class SchedulingLoop:
         async with self._scheduler.turn:
             work = partial(self._work_once, now, slices)
             try:
-                has_worked = await slices.run(work, self.schedule_one.attempts.go_on)
+                has_worked = await slices.run(work, lambda: not self.schedule_one.attempts.halted)
             except Interrupted:
                 return
         if not has_worked:

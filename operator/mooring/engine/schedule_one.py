@@ -145,8 +145,12 @@ class ScheduleOne:
         if pod.terminating or scheduler.cluster.is_placed(pod):
             scheduler.queue.done(queued, now)
             return
-        if not self._settle(queued):
-            return
+        try:
+            if not self._settle(queued):
+                return
+        except Interrupted:  # in a plugin's PreEnqueue
+            scheduler.queue.put_back(queued, now)
+            raise
         pipeline = queued.pipeline
         group = group_of(pod, pipeline, scheduler.cluster)
         if group is None:
@@ -177,6 +181,9 @@ class ScheduleOne:
         try:
             if self._goes_on(attempt):
                 needed = self._decide(attempt)
+        except Interrupted:
+            self._put_back(attempt)
+            raise
         finally:
             if not needed:
                 attempt.answers = None  # the bindings, which may wait for long, keep the attempt
