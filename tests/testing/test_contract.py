@@ -1,5 +1,6 @@
 """A plugin that breaks a rule is found out by the test of that rule."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,7 +10,7 @@ from mooring.framework.handle import Handle
 from mooring.framework.plugin import Normalize
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import Explanation, Skip
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
@@ -135,6 +136,13 @@ class BeginsEvictions(LargeNodes):
         return np.ones(len(nodes), np.bool_)
 
 
+class CountsMembers(LargeNodes):
+    def filter(self, pod: Pod, nodes: NodeView, _: Any) -> BoolArray:
+        member = replace(pod, uid=Uid("another"), scheduling_group="gang")
+        self.cluster.pod_groups.put_unscheduled(member)
+        return np.ones(len(nodes), np.bool_)
+
+
 class ForgetsPods(LargeNodes):
     depends_on_node_only: ClassVar[bool] = True
     depends_on_node_object_only: ClassVar[bool] = True
@@ -239,6 +247,7 @@ def test_a_correct_plugin_keeps_every_rule(plugin: type[Any], rule: str) -> None
         (CountsRows, "test_it_returns_the_same_whatever_the_order_of_nodes"),
         (Writes, "test_it_changes_nothing_while_it_decides"),
         (Nominates, "test_it_changes_nothing_while_it_decides"),
+        (CountsMembers, "test_it_changes_nothing_while_it_decides"),
         (BeginsEvictions, "test_it_changes_nothing_while_it_decides"),
         (
             ForgetsPods,

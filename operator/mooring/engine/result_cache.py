@@ -397,7 +397,7 @@ class SpecResults:
         return self._scores[plugin][1] != _LAST
 
     def as_of(self, devices: Hashable, rows: int) -> Sequence[Hashable]:
-        """Return how many bytes results take for this number of rows, without the logs."""
+        """Return on what versions results of so many rows depend, by how they are kept."""
         nodes = self._cluster.node_set_version
         own = nodes, devices
         every_change = self._cluster.row_changes.position if rows < _MANY else 0

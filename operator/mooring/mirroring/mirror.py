@@ -144,8 +144,8 @@ class Mirror:
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
         """Take over one object that was added, changed or deleted.
 
-        While a pod is read, and before it is counted, other work may run. Nobody reads the cluster
-        before that, so the effect is the same as that of a later event.
+        While a pod is read, and before it is counted, other work may run. To read it needs
+        nothing of the cluster, so the effect is the same as that of a later event.
         """
         kind = _KINDS[resource]
         _, seconds = timed(lambda: self._take_over(kind, event, obj), self._clock)

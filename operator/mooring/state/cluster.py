@@ -869,7 +869,7 @@ def _drop(_events: tuple[ClusterEvent, ...]) -> None:
 
 
 class Trial:
-    """Removes and adds pods, and adds terms that select them, for a dry run.
+    """Removes and adds pods, and adds Services and controllers, for a dry run.
 
     See `ClusterState.trial`.
     """

@@ -318,6 +318,10 @@ def _fingerprint(state: ClusterState) -> dict[str, Any]:
         **{name: column.data[:rows].tolist() for name, column in columns.items()},
         "pods": [(placed.pod.key, placed.row, placed.assumed) for placed in state.pods],
         "nominated": sorted((nominee.pod.key, nominee.row) for nominee in state.nominations),
+        "groups": {
+            str(group.key): (sorted(group.unscheduled), sorted(group.assigned))
+            for group in state.pod_groups
+        },
         "evicting": sorted(p.pod.key for p in state.pods if state.evictions.evicting(p.pod)),
         "devices in use": dict(state.dynamic_resources.claims.allocated.dedicated),
         "disruptions allowed": {

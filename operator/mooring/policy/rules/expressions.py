@@ -140,7 +140,7 @@ def _mistakes(
 
 
 def _known(name: str) -> str:
-    """Return a known name that may have been meant by an unknown one."""
+    """Return a hint which known name may be meant by an unknown one, or which ones there are."""
     if name in USES:
         return f": {USES[name]}"
     likely = did_you_mean(".".join(name.split(".")[:2]), (*VARIABLES, *USES))
