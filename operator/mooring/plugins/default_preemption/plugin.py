@@ -220,33 +220,16 @@ class DefaultPreemption:
     ) -> list[Candidate]:
         """Return the candidates that dry runs find, as many as kube-scheduler compares.
 
-        One decision must not keep others waiting for long. So where there can be more candidates
-        than kube-scheduler compares in any cluster, the number of checks is bounded; of a pod with
-        many terms or volumes there are fewer, because each check is about all of them. Then half of
-        the checks are about the nodes where requests alone would need the cheapest victims, which
-        `by_requests` tells, and in each attempt the others begin at another node. Wherever all
-        checks may take longer than an attempt may, nodes are tried in that order too.
-
         Raises:
             AttemptTooLongError: the attempt can do no dry run any more, or ends in the first one.
         """
-        order = np.flatnonzero(potential.counts)
-        rejections[_NO_VICTIMS] += len(potential.counts) - len(order)
-        if not len(order):
+        rejections[_NO_VICTIMS] += int((potential.counts == 0).sum())
+        if not potential.counts.any():
             return []
         self._evaluations.pause("finding victims by dry runs")
         each = checks_of(state.pod)
-        most = self._evaluations.left / _UNITS_PER_CHECK / each
         left = _MOST_CHECKS / each
-        best, always = np.zeros(0, np.int64), len(order)
-        all_checks = len(order) + potential.counts.sum()
-        may_have_more = len(order) > _COMPARED_ALWAYS and all_checks > left
-        if may_have_more or all_checks > most:
-            best, always = _cheapest(by_requests(state.pod.spec.demand.resources), left / 2)
-            always = always if may_have_more else len(order)
-            order = np.roll(order, -(state.seed % len(order)))
-        order = order[np.argsort(~potential.fits[order], kind="stable")]
-        order = np.concatenate((best, order[~np.isin(order, best)]))
+        order, always = self._order(state, potential, by_requests, each)
         candidates = list[Candidate]()
         for number, position in enumerate(order.tolist()):
             if (left <= 0 and number >= always) or self._evaluations.is_exhausted:
@@ -271,6 +254,34 @@ class DefaultPreemption:
             if self._enough(state, candidates, len(potential.rows)):
                 break
         return _allowed(state, candidates, rejections)
+
+    def _order(
+        self,
+        state: PostFilterState,
+        potential: PotentialVictims,
+        by_requests: Callable[[Mapping[str, int]], PotentialVictims],
+        each: float,
+    ) -> tuple[IntArray, int]:
+        """Return the positions in the order of dry runs, and how many of them to compare always.
+
+        One decision must not keep others waiting for long. So where there can be more candidates
+        than kube-scheduler compares in any cluster, the number of checks is bounded; of a pod with
+        many terms or volumes there are fewer, because each check is about all of them (`each`).
+        Then half of the checks are about the nodes where requests alone would need the cheapest
+        victims, which `by_requests` tells, and in each attempt the others begin at another node.
+        Wherever all checks may take longer than an attempt may, nodes are tried in that order too.
+        """
+        left, most = _MOST_CHECKS / each, self._evaluations.left / _UNITS_PER_CHECK / each
+        order = np.flatnonzero(potential.counts)
+        best, always = np.zeros(0, np.int64), len(order)
+        all_checks = len(order) + potential.counts.sum()
+        may_have_more = len(order) > _COMPARED_ALWAYS and all_checks > left
+        if may_have_more or all_checks > most:
+            best, always = _cheapest(by_requests(state.pod.spec.demand.resources), left / 2)
+            always = always if may_have_more else len(order)
+            order = np.roll(order, -(state.seed % len(order)))
+        order = order[np.argsort(~potential.fits[order], kind="stable")]
+        return np.concatenate((best, order[~np.isin(order, best)])), always
 
     def _nomination(self, state: PostFilterState, candidates: Sequence[Candidate]) -> Nomination:
         """Return the candidate that costs least as a nomination."""
