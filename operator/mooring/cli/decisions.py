@@ -16,6 +16,7 @@ from mooring.cli.console import (
     printable,
     with_escapes,
 )
+from mooring.model.wording import listed
 from mooring.observe.documents import dumps, plain
 from mooring.simulate.simulation import Attempt
 
@@ -180,7 +181,5 @@ def _preemption(attempt: Attempt) -> Iterator[str]:
     if not decision.victims:
         yield f"Waits for terminating pods on {decision.nominated_node}, its nominated node. Now:"
         return
-    victims = ", ".join(victim.key for victim in decision.victims[:_MOST_VICTIMS])
-    more = len(decision.victims) - _MOST_VICTIMS
-    others = f" and {more} more" if more > 0 else ""
-    yield f"Would preempt {victims}{others} to run on {decision.nominated_node}. Now:"
+    victims = listed([victim.key for victim in decision.victims], _MOST_VICTIMS)
+    yield f"Would preempt {victims} to run on {decision.nominated_node}. Now:"

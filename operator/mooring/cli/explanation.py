@@ -1,6 +1,5 @@
 """Explain decisions and pod groups in lines of text and tables; both are in their JSON form."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
@@ -47,16 +46,12 @@ def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
         yield decision["message"]
     if decision["nominatedNode"]:
         yield f"will fit on {decision['nominatedNode']} without {', '.join(decision['victims'])}"
-    rejected = Counter[tuple[str, str]]()
-    examples: dict[tuple[str, str], list[str]] = {}
+    rejected: dict[tuple[str, str], list[str]] = {}
     for node, rejection in decision["rejections"].items():
         why = (rejection["plugin"], ", ".join(rejection["reasons"]))
-        rejected[why] += 1
-        examples.setdefault(why, []).append(node)
-    for (plugin, reasons), count in rejected.most_common():
-        nodes = examples[plugin, reasons][:_MOST_NODES]
-        more = f" and {count - len(nodes)} more" if count > len(nodes) else ""
-        yield f"{', '.join(nodes)}{more}: {plugin}: {reasons}"
+        rejected.setdefault(why, []).append(node)
+    for (plugin, reasons), nodes in sorted(rejected.items(), key=lambda each: -len(each[1])):
+        yield f"{listed(nodes, _MOST_NODES)}: {plugin}: {reasons}"
     if tie := _tie(decision):
         yield tie
     for table, total in decision.get("truncated", {}).items():

@@ -25,7 +25,6 @@ __all__ = [
     "MOST_FOR_POD",
     "MOST_PER_ATTEMPT",
     "UNITS_PER_COUNT",
-    "UNITS_PER_POD",
     "AttemptTooLongError",
     "Cost",
     "Evaluation",

@@ -87,7 +87,6 @@ __all__ = [
     "run_permit",
     "run_pod_group_post_filter",
     "run_post_filter",
-    "run_pre_enqueue",
     "run_pre_filter",
     "run_pre_score",
     "run_queueing_hint",

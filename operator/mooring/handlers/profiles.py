@@ -442,9 +442,7 @@ class ProfileHandler:
         left_out = in_force.pipeline.evaluations.left_out() if in_force is not None else []
         if not left_out:
             return None
-        named = ", ".join(rule for rule, _ in left_out[:_MOST_NAMED])
-        more = len(left_out) - _MOST_NAMED
-        named += f" and {more} more" if more > 0 else ""
+        named = listed([rule for rule, _ in left_out], _MOST_NAMED)
         return f"{named} fail for every pod: {left_out[0][1]} (docs/rules.md, What rules cost)"
 
 

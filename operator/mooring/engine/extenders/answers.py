@@ -30,7 +30,6 @@ __all__ = [
     "ExtenderError",
     "Needed",
     "NodeFailure",
-    "NodesAnswer",
     "OnRows",
     "PodAnswers",
     "interested",

@@ -34,7 +34,7 @@ from mooring.policy.status import (
 )
 from mooring.state.cluster import ClusterState
 
-__all__ = ["HOUR", "Evictions", "FormerMove", "Record", "Rests", "is_open", "take_ended", "whole"]
+__all__ = ["HOUR", "Evictions", "Record", "Rests", "is_open", "take_ended", "whole"]
 
 _MOST_PLANNED: Final = 10
 _MOST_REFUSED: Final = 20

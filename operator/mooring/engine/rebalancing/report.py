@@ -18,12 +18,10 @@ from mooring.state.cluster_view import ClusterView
 
 __all__ = [
     "MovedPod",
-    "NodeBeforeAndAfter",
     "NodeUse",
     "PlanReport",
     "PlannedStep",
     "RebalancingReport",
-    "RefusedPods",
     "plan_report",
     "planned_step",
     "with_nodes",
