@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
 from deciding import Deciding
+from device_builders import resource_slice
 from handlers.small_api import KOPF, SmallApi
 from holders import Holders, most_bytes
 from kube.api_server import ApiServer, Request, bookmark, event
@@ -27,6 +28,7 @@ from mooring.mirroring.mirror import MIRRORED
 from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.pod import parse_pod
+from mooring.model.resource_slices import parse_resource_slice
 from mooring.settings import RunSettings
 from mooring.testing.builders import (
     api_object,
@@ -356,6 +358,17 @@ async def test_whatever_is_kept_of_what_is_gone_has_a_bound_in_bytes() -> None:
             assert most is not None
             assert counts <= most, where
             assert own[where] <= 1.5 * counts + _SHARED, where
+
+
+def test_devices_that_have_only_a_name_count_what_they_take() -> None:
+    for number in range(20):
+        names = [f"d{number}-{index}" for index in range(100)]
+        parse_resource_slice(resource_slice(f"s{number}", names, node="n"))
+    found = program()
+    caches = [each for each in found.bounded if each[0].startswith(parse_resource_slice.__module__)]
+    for where, cache in caches:
+        assert found.own_bytes(where, cache) <= 1.5 * cache.bytes + _SHARED
+    assert caches
 
 
 def bomb(number: int) -> Raw:

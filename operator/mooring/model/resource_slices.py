@@ -220,10 +220,14 @@ class _Content:
     alike: Hashable
 
 
-_PARSED_PER_BYTE: Final = 6
-"""How many bytes a device takes for each byte of its JSON."""
+_PARSED_PER_BYTE: Final = 4
+"""How many bytes a device takes for each byte of its JSON, beside `_BYTES_PER_DEVICE`."""
+_BYTES_PER_DEVICE: Final = 350
 _contents: Final[BoundedCache[bytes, _Content]] = BoundedCache(
-    32 * 2**20, lambda key, _: (1 + _PARSED_PER_BYTE) * len(key)
+    32 * 2**20,
+    lambda key, content: (
+        (1 + _PARSED_PER_BYTE) * len(key) + _BYTES_PER_DEVICE * len(content.devices)
+    ),
 )
 _DIGEST_BYTES: Final = 16
 
