@@ -239,16 +239,22 @@ async def test_another_leader_keeps_to_the_limits(
         assert not second.resting & {"rs-web", uid_of("web-2")}
 
 
+def successor(connected: ApiClient, stage: Stage, api: Api, *pods: dict[str, Any]) -> Stage:
+    """Return the stage of another leader, which finds the status that the first one wrote."""
+    second = Stage(connected, *pods)
+    second.clock.time = stage.clock.time
+    status = {"rebalancing": api.status}
+    second.rebalancer.profile_found("default-scheduler", UID, status)
+    return second
+
+
 async def test_a_controller_whose_pods_do_not_become_ready_is_left_alone_by_another_leader(
     stage: Stage, api: Api, connected: ApiClient
 ) -> None:
     stage.steps = [stage.step(stage.move("web-1", "b"))]
     async with working(stage):
         await until(stage, lambda: api.evicted)
-    second = Stage(connected, running("web-2", "a"))
-    second.clock.time = stage.clock.time
-    status = {"rebalancing": api.status}
-    second.rebalancer.profile_found("default-scheduler", UID, status)
+    second = successor(connected, stage, api, running("web-2", "a"))
     async with working(second):
         second.come("web-1-new", node_selector={"no": "node"})
         await until(second, lambda: second.plans)
@@ -262,10 +268,7 @@ async def test_a_pod_of_another_namespace_that_names_the_controller_holds_no_lea
     stage.steps = [stage.step(stage.move("web-1", "b"))]
     async with working(stage):
         await until(stage, lambda: api.evicted)
-    second = Stage(connected, running("web-1-new", "b", created=NEW))
-    second.clock.time = stage.clock.time
-    status = {"rebalancing": api.status}
-    second.rebalancer.profile_found("default-scheduler", UID, status)
+    second = successor(connected, stage, api, running("web-1-new", "b", created=NEW))
     second.come("lies", namespace="mallory", node_selector={"no": "node"})
     async with working(second):
         await until(second, lambda: second.plans, within=100)
@@ -281,11 +284,7 @@ async def led(
     stage.put_profile(pods={"owners": ["ReplicaSet", "StatefulSet"]})
     async with working(stage):
         await until(stage, lambda: api.evicted)
-    second = Stage(connected, *left)
-    second.clock.time = stage.clock.time
-    status = {"rebalancing": api.status}
-    second.rebalancer.profile_found("default-scheduler", UID, status)
-    return second
+    return successor(connected, stage, api, *left)
 
 
 async def test_a_move_of_a_former_leader_goes_on_while_its_replacement_does_not_exist(
@@ -343,10 +342,7 @@ async def test_each_move_of_a_former_leader_ends_with_a_replacement_of_its_own(
     stage.steps = [stage.step(stage.move(name, "b")) for name in ("web-1", "web-2")]
     async with working(stage):
         await until(stage, lambda: len(api.evicted) == 2)
-    second = Stage(connected, running("web-1-new", "b", created=NEW))
-    second.clock.time = stage.clock.time
-    status = {"rebalancing": api.status}
-    second.rebalancer.profile_found("default-scheduler", UID, status)
+    second = successor(connected, stage, api, running("web-1-new", "b", created=NEW))
     async with working(second):
         await until(second, lambda: second.clock.time > stage.clock.time + 120)
         assert second.plans == 0
@@ -361,10 +357,7 @@ async def test_an_eviction_that_a_former_leader_did_not_send_is_not_awaited(
     stage.steps = [stage.step(stage.move("web-1", "b"))]
     async with working(stage):
         await until(stage, lambda: api.evicted)
-    second = Stage(connected, running("web-1", "a"))
-    second.clock.time = stage.clock.time
-    status = {"rebalancing": api.status}
-    second.rebalancer.profile_found("default-scheduler", UID, status)
+    second = successor(connected, stage, api, running("web-1", "a"))
     async with working(second):
         await until(second, lambda: second.plans, within=FIRST_SECONDS + 5)
 
