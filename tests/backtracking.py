@@ -13,7 +13,6 @@ from typing import Any
 # The parse tree that `re` compiles has no public name.
 from re import _compiler, _constants as ops, _parser  # type: ignore[attr-defined] # isort: skip
 
-__all__ = ["Backtracking", "TooManyStepsError", "inputs"]
 
 Matcher = Callable[[str, int], Iterator[int]]
 """Yields each end of a match that begins at a position, in the order in which `re` tries them."""

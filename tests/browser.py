@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect, sync_playwright
 
-__all__ = ["Tab", "chromium", "opened"]
-
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _WAIT_MILLISECONDS = 30_000.0
 

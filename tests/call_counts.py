@@ -4,8 +4,6 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-__all__ = ["calls_in"]
-
 
 def calls_in(work: Callable[[], object], *, with_c: bool = True) -> int:
     """Return how many functions are called, `with_c` those that are written in C included."""

@@ -11,8 +11,6 @@ import sys
 from pathlib import Path
 from typing import Final
 
-__all__ = ["mistake"]
-
 LONGEST: Final = 72
 _BY_GIT: Final = re.compile("(Merge|Revert|fixup!|squash!|amend!) ")
 _SUBJECT: Final = re.compile(r"[a-z][\w./-]*(,? [\w./-]+)*: (?P<verb>[a-z]+)\b.*[^.\s]")

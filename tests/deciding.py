@@ -17,8 +17,6 @@ from mooring.observe.records import DecisionLog
 from mooring.plugins import SHIPPED
 from scheduler_states import put_profile, scheduler_state
 
-__all__ = ["Deciding", "keep"]
-
 Raw = Mapping[str, Any]
 
 

@@ -20,14 +20,6 @@ from zlib import crc32
 import orjson
 from aiohttp import web
 
-__all__ = [
-    "SEED",
-    "application",
-    "filtered",
-    "preempted",
-    "prioritized",
-]
-
 SEED = "extender-seed"
 UNIQUE = "unique/"
 EVERY_NODE = "every/"

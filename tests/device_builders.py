@@ -6,19 +6,6 @@ from typing import Any
 from mooring.model.resource_claims import FINALIZER
 from mooring.testing.builders import api_object, given, pod_group, uid_of
 
-__all__ = [
-    "DRIVER",
-    "allocated",
-    "device",
-    "device_claim",
-    "device_class",
-    "device_result",
-    "device_taint_rule",
-    "group_consumer",
-    "request",
-    "resource_slice",
-]
-
 DRIVER = "gpu.example.com"
 """The driver of devices that do not say otherwise."""
 

@@ -6,8 +6,6 @@ from typing import TypeVar
 from mooring.pausing import Work
 from mooring.time_slices import TimeSlices
 
-__all__ = ["driven"]
-
 _Result = TypeVar("_Result")
 
 

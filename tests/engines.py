@@ -24,17 +24,6 @@ from mooring.testing.builders import cluster
 from scheduler_states import put_profile
 from turn_guard import somebody_pauses
 
-__all__ = [
-    "NO_BUDGET",
-    "PLUGINS",
-    "Bindings",
-    "CountingMetrics",
-    "Engine",
-    "Marked",
-    "path_of",
-    "until",
-]
-
 SECONDS: Final = 60.0
 NO_BUDGET: Final = Options(most_per_attempt=None)
 SOON: Final = replace(NO_BUDGET, initial_backoff=0.02)

@@ -14,8 +14,6 @@ import highspy
 from mooring.testing.builders import node, pod
 from replanning import owned
 
-__all__ = ["Amounts", "SmallCluster", "SmallPod", "fewest_moves", "most_emptied", "small_cluster"]
-
 
 class Amounts(NamedTuple):
     """Cpu in quarters of a core, and memory in GiB."""

@@ -13,8 +13,6 @@ from mooring.engine.extenders import answers as answering
 from mooring.engine.extenders.answers import Needed, NodeFailure, PodAnswers
 from mooring.model.pod import Pod, parse_pod
 
-__all__ = ["BUSY", "Answers", "GivenObjects", "extender", "put", "said"]
-
 BUSY = NodeFailure("busy", resolvable=True, extender="http://e")
 
 Answer = Callable[[dict[str, Any]], object | Awaitable[object]]

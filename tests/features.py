@@ -13,19 +13,6 @@ from mooring.model.node import HOSTNAME, ZONE
 from mooring.testing.builders import toleration
 from storage_builders import pv, pvc
 
-__all__ = [
-    "CLAIMS",
-    "DRIVER",
-    "NAMESPACES",
-    "NODES",
-    "VOLUMES",
-    "drawn_claims",
-    "drawn_volumes",
-    "node_feature",
-    "node_features",
-    "pod_features",
-]
-
 Features = dict[str, Any]
 """Arguments of a builder."""
 

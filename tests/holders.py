@@ -15,9 +15,6 @@ import numpy as np
 
 from mooring.observe.records import DecisionLog
 
-__all__ = ["Holders", "most_bytes"]
-
-
 _NUMBERS: Final = frozenset({int, float, bool, type(None)})
 """What has neither text nor parts."""
 

@@ -9,8 +9,6 @@ from threading import Thread
 
 from aiohttp import web
 
-__all__ = ["answering", "served_by_thread", "serving"]
-
 
 def answering(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> web.Application:
     """Return what has the handler answer every request."""

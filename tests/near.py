@@ -15,8 +15,6 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["changed", "mirror", "nearest"]
-
 ROOT: Final = Path(__file__).parents[1]
 MOST: Final = 15
 """So many test files are chosen; if more have changed, all of these."""

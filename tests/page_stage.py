@@ -36,8 +36,6 @@ from mooring.testing.builders import node, pod, uid_of
 from pages import Rights, endpoints, page
 from scheduler_states import put_profile, scheduler_state
 
-__all__ = ["EVIL", "GPU", "HOUR", "LONG", "PACKED", "Stage", "cluster_in_trouble", "staged"]
-
 GPU: Final = "nvidia.com/gpu"
 HOUR: Final = 1_780_000_000
 """When the hour ends that the chart shows, in seconds since the epoch."""

@@ -31,8 +31,6 @@ from mooring.page.search import PodSearch
 from mooring.page.trials import WhatIfRunner
 from scheduler_states import SHIPPED_ONLY, scheduler_state, silent_pod_enqueuer
 
-__all__ = ["EVERYTHING", "Rights", "endpoints", "page", "served"]
-
 EVERYTHING = "everything"
 
 

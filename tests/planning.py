@@ -10,17 +10,6 @@ from mooring.policy.rebalancing import Goal, MoveLimits, Rebalancing
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 
-__all__ = [
-    "OWNER",
-    "emptying",
-    "making_room",
-    "placed_pod",
-    "plan",
-    "reported",
-    "spread_step",
-    "two_nodes",
-]
-
 OWNER = {"kind": "ReplicaSet", "name": "web", "uid": "rs"}
 
 

@@ -20,8 +20,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster
 from mooring.testing.fakes import handle
 
-__all__ = ["PluginAnswers", "Rejected"]
-
 Raw = Mapping[str, Any]
 
 

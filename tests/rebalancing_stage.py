@@ -29,19 +29,6 @@ from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.testing.builders import cluster, node, pod, uid_of
 from scheduler_states import SHIPPED_ONLY, put_profile
 
-__all__ = [
-    "APPLY",
-    "OWNER",
-    "PROFILE",
-    "READY",
-    "UID",
-    "Api",
-    "Stage",
-    "running",
-    "until",
-    "working",
-]
-
 Raw = dict[str, Any]
 OWNER: Final = {"kind": "ReplicaSet", "name": "web", "uid": "rs-web", "apiVersion": "apps/v1"}
 OLD: Final = "1970-01-01T00:00:00Z"

@@ -8,8 +8,6 @@ from mooring.mirroring.mirror import Mirror
 from mooring.model.events import Kind
 from mooring.state.cluster import ClusterState
 
-__all__ = ["relisted", "replace_all"]
-
 
 def relisted(mirror: Mirror, resource: Resource, raws: Iterable[dict[str, Any]]) -> None:
     """Show the mirror this list of raw objects."""

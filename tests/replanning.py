@@ -19,8 +19,6 @@ from mooring.policy.reading import read
 from mooring.policy.rebalancing import Rebalancing
 from mooring.testing.builders import pod
 
-__all__ = ["MANY", "NOW", "Replanning", "moves", "owned"]
-
 MANY: Final = 1_000_000
 """Decisions: more than any test needs."""
 NOW: Final = 1_800_000_000.0

@@ -18,17 +18,6 @@ from controlplane.health import wait_until_healthy
 from controlplane.processes import Program
 from controlplane.releases import chosen_release
 
-__all__ = [
-    "SERVICE_ACCOUNT",
-    "admission",
-    "apply_manifests",
-    "command",
-    "environment",
-    "is_established",
-    "wait_until_established",
-    "wait_until_ready",
-]
-
 ROOT = Path(__file__).parents[1]
 SERVICE_ACCOUNT = ("mooring-system", "mooring")
 """Namespace and name, as in manifests/rbac.yaml."""

@@ -19,14 +19,6 @@ from mooring.testing.builders import cluster
 from mooring.testing.fakes import FakeApi
 from mooring.turn import Turn
 
-__all__ = [
-    "SHIPPED_ONLY",
-    "HeardReports",
-    "put_profile",
-    "scheduler_state",
-    "silent_pod_enqueuer",
-]
-
 SHIPPED_ONLY: Final = Registry(SHIPPED, {})
 
 

@@ -7,16 +7,6 @@ from mooring.model.node import HOSTNAME
 from mooring.model.storage import BIND_COMPLETED, SELECTED_NODE
 from mooring.testing.builders import api_object, given
 
-__all__ = [
-    "csi_driver",
-    "csi_node",
-    "pv",
-    "pvc",
-    "storage_capacity",
-    "storage_class",
-    "volume_attachment",
-]
-
 
 def storage_class(
     name: str,

@@ -26,8 +26,6 @@ from packaging.markers import Marker
 
 from mooring import __version__
 
-__all__ = ["Pin", "audit", "main", "pins", "sbom"]
-
 ROOT: Final = Path(__file__).parents[1]
 LOCK: Final = ROOT / "requirements-run.lock"
 LARGEST_LOCK: Final = ROOT / "requirements-run-otlp.lock"

@@ -13,8 +13,6 @@ from mooring.pausing import Work
 from mooring.state.cluster import ClusterState
 from mooring.turn import Turn
 
-__all__ = ["NotTheirTurnError", "guard_turns", "somebody_pauses"]
-
 _turns = WeakKeyDictionary[ClusterState, Turn]()
 """Whose turn it is to use the state of each replica."""
 _paused = [0]

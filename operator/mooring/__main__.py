@@ -12,8 +12,6 @@ from click.shell_completion import CompletionItem
 from mooring import __version__
 from mooring.importing import import_module_quickly
 
-__all__ = ["main"]
-
 _COMMANDS: Final = {
     "run": "Run the scheduler.",
     "simulate": "Show where pods would run, and why, without changing anything.",

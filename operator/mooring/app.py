@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from mooring.observe.traces import Traces
     from mooring.page.trials import WhatIfRunner
 
-__all__ = ["Environment", "Scheduler", "calm_the_collector", "spare_the_mirror"]
 
 logger = logging.getLogger(__name__)
 

@@ -4,8 +4,6 @@ import gc
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["import_module_quickly"]
-
 
 def import_module_quickly(name: str) -> ModuleType:
     """Import the module and what it imports, without a search for garbage meanwhile.

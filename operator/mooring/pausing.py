@@ -12,16 +12,6 @@ from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 from greenlet import getcurrent, greenlet
 
-__all__ = [
-    "Interrupted",
-    "Pace",
-    "Work",
-    "pause",
-    "pause_now",
-    "timed",
-    "worked",
-]
-
 _Result = TypeVar("_Result")
 
 

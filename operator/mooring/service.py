@@ -28,7 +28,6 @@ from mooring.settings import RunSettings
 if TYPE_CHECKING:
     from mooring.app import Environment, Scheduler
 
-__all__ = ["StartError", "connected_replica", "on_loop_error", "run"]
 
 logger = logging.getLogger(__name__)
 

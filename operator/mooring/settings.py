@@ -12,8 +12,6 @@ import click
 
 from mooring.observe.logs import FORMATS, LEVELS
 
-__all__ = ["RunSettings"]
-
 
 class _Finite(click.FloatRange):
     """A number in a range; `inf` and `nan`, which Python reads as numbers too, are none."""

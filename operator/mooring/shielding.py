@@ -3,8 +3,6 @@
 import asyncio
 from typing import TypeVar
 
-__all__ = ["shielded"]
-
 _Result = TypeVar("_Result")
 
 

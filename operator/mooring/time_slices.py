@@ -13,8 +13,6 @@ from typing import Final, TypeVar
 
 from mooring.pausing import Interrupted, Work
 
-__all__ = ["REST", "TimeSlices"]
-
 _Result = TypeVar("_Result")
 
 REST: Final = 3.0

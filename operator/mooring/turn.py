@@ -16,8 +16,6 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from mooring.time_slices import TimeSlices
 
-__all__ = ["Turn"]
-
 logger = logging.getLogger(__name__)
 
 _Arguments = ParamSpec("_Arguments")

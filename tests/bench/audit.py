@@ -15,8 +15,6 @@ from typing import Any
 from bench.devices import DRIVER, ROOTS
 from bench.workloads import Devices
 
-__all__ = ["device_faults", "faults"]
-
 Raw = Mapping[str, Any]
 
 SUFFIXES = {

@@ -20,8 +20,6 @@ from bench.loader import send, session_to
 from bench.workloads import Devices
 from mooring.model.resource_claims import FINALIZER
 
-__all__ = ["NAME"]
-
 Raw = Mapping[str, Any]
 
 NAME = "baseline"

@@ -19,16 +19,6 @@ from controlplane import ControlPlaneError
 from controlplane.progress import Progress
 from controlplane.releases import chosen_release
 
-__all__ = [
-    "a_b_b_a",
-    "console",
-    "errors_in_one_line",
-    "interpreter",
-    "options",
-    "progress",
-    "write",
-]
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 WIDTH = 132

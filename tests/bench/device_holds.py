@@ -21,8 +21,6 @@ from device_builders import (
 from mooring.kube import resources
 from mooring.testing.builders import pod
 
-__all__ = ["DEVICE_CASES"]
-
 _MOST_REQUESTS: Final = 32
 _MOST_SUBREQUESTS: Final = 8
 _MOST_DEVICES: Final = 128

@@ -18,23 +18,6 @@ from device_builders import (
 )
 from mooring.model.resource_claims import FINALIZER
 
-__all__ = [
-    "DRIVER",
-    "IN_USE",
-    "RESOURCES",
-    "ROOT",
-    "ROOTS",
-    "TEMPLATE",
-    "allocation",
-    "allocations",
-    "claim_spec",
-    "claims_in_use",
-    "classes",
-    "resource_name",
-    "slices",
-    "template",
-]
-
 Raw = dict[str, Any]
 Write = tuple[str, Raw]
 """A path and an object."""

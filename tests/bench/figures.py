@@ -4,9 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-__all__ = ["AT_THE_LIMIT", "Comparison", "Run", "compare", "rate", "times_the_cpu"]
-
-
 AT_THE_LIMIT = 0.9
 """From this share of the API server's limit on, a scheduler is as fast as any can be."""
 

@@ -38,8 +38,6 @@ from mooring.state.cluster import ClusterState
 from mooring.testing.builders import api_object, namespace, node, pod
 from mooring.time_slices import TimeSlices
 
-__all__ = ["PODS_PER_NODE", "FullReplica", "profile"]
-
 PODS_PER_NODE: Final = 30
 _NAMESPACES: Final = 100
 _NOBODY: Final = Connection("http://127.0.0.1:9")

@@ -39,18 +39,6 @@ from mooring.testing.builders import (
 from mooring.time_slices import TimeSlices
 from storage_builders import pv, pvc
 
-__all__ = [
-    "BOUND",
-    "CASES",
-    "WAIT_BOUND",
-    "WALK_BOUND",
-    "Case",
-    "Hold",
-    "Wait",
-    "hostile_pod",
-    "longest_hold",
-]
-
 BOUND: Final = 0.1
 """CPU seconds that no step of a task may take."""
 

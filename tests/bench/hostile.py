@@ -35,8 +35,6 @@ from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import pod
 
-__all__ = ["hostile_pods", "measure"]
-
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _HOST = "kubernetes.io/hostname"

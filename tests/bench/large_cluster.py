@@ -18,8 +18,6 @@ from mooring.kube.reflector import INITIAL_EVENTS_END
 from mooring.kube.resources import NAMESPACE, NODE, POD, Resource
 from mooring.testing.builders import namespace, node, pod
 
-__all__ = ["PODS_PER_NODE", "LargeCluster", "Watches", "lines"]
-
 PODS_PER_NODE: Final = 30
 _AGENTS, _DATABASES = 6, 4
 _REPLICAS: Final = 40

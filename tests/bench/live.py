@@ -42,14 +42,6 @@ from controlplane import ControlPlane
 from controlplane.access import ADMIN
 from controlplane.namespaces import create_namespace, delete_namespace
 
-__all__ = [
-    "LiveRun",
-    "cpu_share",
-    "live_runs",
-    "live_table",
-    "write_json",
-]
-
 RATES: Final = (50.0, 150.0, 300.0, 0.0)
 """The loads without any on the command line; 0 stands for names that come and go."""
 STALL_SECONDS = 10.0

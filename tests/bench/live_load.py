@@ -16,8 +16,6 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
-__all__ = ["Load", "names_of"]
-
 NAMES: Final = 60
 """So many names are made, changed and deleted again and again where pods die."""
 LIVES: Final = (0.1, 2.0)

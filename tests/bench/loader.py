@@ -14,8 +14,6 @@ from controlplane import Access
 from controlplane.access import ADMIN
 from controlplane.errors import ControlPlaneError
 
-__all__ = ["create", "patch", "send", "session_to"]
-
 IN_FLIGHT = 64
 PATIENCE_SECONDS = 0.1
 """Before a creation that the busy server sent away is tried again."""

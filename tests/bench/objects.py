@@ -8,19 +8,6 @@ from bench.workloads import Devices, EquivalentPods, Workload
 from controlplane.nodes import node_object
 from controlplane.releases import chosen_release
 
-__all__ = [
-    "Creation",
-    "existing_pods",
-    "extended_profile",
-    "extender",
-    "hopeless_pods",
-    "measured_pods",
-    "nodes",
-    "pod_groups",
-    "priority_classes",
-    "profiles",
-]
-
 Creation = tuple[str, dict[str, Any]]
 """The path of a collection and an object to create in it."""
 

@@ -20,8 +20,6 @@ from controlplane import Access, ControlPlaneError
 from controlplane.access import ADMIN
 from controlplane.tls import TLSConnection
 
-__all__ = ["Binds", "first_change", "watched_binds", "watched_bound_pods"]
-
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 BOUND = "spec.nodeName!="
 WATCH_SECONDS = 3600

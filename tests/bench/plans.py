@@ -16,8 +16,6 @@ from exact_plans import SmallCluster, fewest_moves, most_emptied, small_cluster
 from mooring.framework.decision import PodRef
 from replanning import Replanning
 
-__all__ = ["Comparison", "compare"]
-
 _CLUSTERS: Final = 500
 _BIG: Final = PodRef.of_key("default/big")
 

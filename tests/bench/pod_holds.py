@@ -28,8 +28,6 @@ from storage_builders import (
     storage_class,
 )
 
-__all__ = ["POD_CASES"]
-
 Raw = dict[str, Any]
 Objects = list[tuple[Resource, Raw]]
 

@@ -13,8 +13,6 @@ from bench.command import write
 from bench.figures import AT_THE_LIMIT, Comparison, Run, times_the_cpu
 from bench.workloads import Workload
 
-__all__ = ["costs", "runs_table", "summary_table", "verdict", "write_json"]
-
 
 def runs_table(workload: Workload, runs: Sequence[Run]) -> Table:
     """Return one row per run, in the order in which they ran."""

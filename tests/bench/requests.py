@@ -9,8 +9,6 @@ from controlplane import Access
 from controlplane.access import ADMIN
 from controlplane.tls import tls_opener
 
-__all__ = ["attempts_so_far", "requests_so_far", "writes"]
-
 WRITING = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE"})
 OF_SCHEDULING = frozenset({"pods", "events", "resourceclaims"})
 """The resources that a scheduler writes for a pod."""

@@ -35,8 +35,6 @@ from controlplane.nodes import delete_nodes
 from controlplane.processes import ProcessGroup, free_ports
 from controlplane.releases import chosen_release
 
-__all__ = ["bench_server", "delete_stage", "load_nodes", "on_cores_of_its_own", "run_once"]
-
 _Server = TypeVar("_Server")
 
 SERVER_FLAGS = [

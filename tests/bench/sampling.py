@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["Stack", "read_samples"]
-
 INTERVAL = 0.001
 """Seconds of CPU between two samples; kernels round it up to their tick."""
 

@@ -37,8 +37,6 @@ from mooring.observe.metrics import Metrics
 from mooring.plugins import SHIPPED
 from mooring.state.cluster import ClusterState
 
-__all__ = ["Figures", "Replica", "measure"]
-
 _RESOURCES: Final = (NODE, NAMESPACE, POD)
 _DECISIONS: Final = 1000
 _MB: Final = 1e6

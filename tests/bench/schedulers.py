@@ -16,8 +16,6 @@ from bench.workloads import Workload
 from controlplane import ControlPlane
 from controlplane.processes import ProcessGroup, Program, free_ports
 
-__all__ = ["Baseline", "KubeScheduler", "Mooring", "Scheduler"]
-
 Raw = dict[str, Any]
 
 QPS = 5000

@@ -8,8 +8,6 @@ from rich.table import Table
 
 from bench.sampling import Stack
 
-__all__ = ["START_UP", "part_of", "parts", "shares_table"]
-
 START_UP = "start-up"
 
 PARTS: Sequence[tuple[str, tuple[str, ...]]] = (

@@ -10,8 +10,6 @@ from controlplane import Access
 from controlplane.client import Client
 from controlplane.namespaces import NO_GRACE
 
-__all__ = ["Successors", "successors"]
-
 
 class Successors:
     """The measured pods that do not exist yet."""

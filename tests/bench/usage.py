@@ -5,8 +5,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["IDLE_SHARE", "Usage", "usage_of", "wait_until_idle"]
-
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 IDLE_INTERVAL = 0.5
 IDLE_SHARE = 0.04

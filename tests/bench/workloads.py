@@ -10,8 +10,6 @@ from itertools import starmap
 from operator import mul
 from typing import Any
 
-__all__ = ["WORKLOADS", "Devices", "EquivalentPods", "Workload"]
-
 Constraint = Callable[[str], Mapping[str, Any]]
 """From an app's name to the fields of a pod's spec that hold its pods together or apart."""
 

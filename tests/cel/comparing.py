@@ -14,16 +14,14 @@ from cel.expressions import Case, corner_cases, draw_case
 from cel.oracle import VERSIONS, Answers, answers
 from cel.recorded import DATA, record
 from mooring.cel.device_selector import (
-    CompileError,
     DeviceSelector,
     DeviceView,
     SelectorError,
     compile_selector,
 )
+from mooring.cel.errors import CompileError
 from mooring.model.quantity import parse_quantity
 from mooring.model.resource_slices import Version
-
-__all__ = ["Difference", "differences", "view"]
 
 
 class Difference(NamedTuple):

@@ -3,16 +3,14 @@
 from typing import Any, Final
 
 from mooring.cel.device_selector import (
-    CompileError,
     DeviceView,
     SelectorError,
     compile_selector,
 )
+from mooring.cel.errors import CompileError
 from mooring.cel.values import work
 from mooring.model.quantity import parse_quantity
 from mooring.model.resource_slices import Version
-
-__all__ = ["GPU", "answer", "is_true", "work_of"]
 
 GPU: Final = DeviceView(
     "gpu.example.com",

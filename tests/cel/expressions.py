@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from mooring.model.quantity import parse_quantity
 
-__all__ = ["Case", "corner_cases", "draw_case", "draw_device"]
-
 Case = dict[str, Any]
 """An expression, and devices in the form that `oracle.go` reads."""
 

@@ -12,8 +12,6 @@ from controlplane.errors import ControlPlaneError
 from controlplane.progress import Progress
 from controlplane.releases import RELEASES
 
-__all__ = ["VERSIONS", "Answers", "answers"]
-
 Answers = dict[str, Any]
 """The mistake in an expression, or by device the distinct answers, as `oracle.go` writes them."""
 

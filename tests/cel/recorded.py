@@ -10,8 +10,6 @@ import orjson
 from cel.expressions import Case
 from cel.oracle import VERSIONS, Answers, answers
 
-__all__ = ["DATA", "read", "record"]
-
 DATA: Final = Path(__file__).parent / "data" / "selectors.jsonl.xz"
 
 

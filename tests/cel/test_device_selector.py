@@ -8,13 +8,13 @@ from cel.expressions import draw_case
 from cel.oracle import VERSIONS, answers
 from cel.recorded import read
 from mooring.cel.device_selector import (
-    LIMIT_EXCEEDED,
     LONGEST_EXPRESSION,
-    CompileError,
     DeviceView,
     SelectorError,
     compile_selector,
 )
+from mooring.cel.errors import CompileError
+from mooring.cel.values import LIMIT_EXCEEDED
 from mooring.model.quantity import parse_quantity
 from mooring.model.resource_slices import Version
 

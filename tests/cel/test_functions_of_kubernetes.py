@@ -2,11 +2,11 @@ import pytest
 
 from cel.evaluating import GPU, answer, is_true, work_of
 from mooring.cel.device_selector import (
-    LIMIT_EXCEEDED,
-    CompileError,
     SelectorError,
     compile_selector,
 )
+from mooring.cel.errors import CompileError
+from mooring.cel.values import LIMIT_EXCEEDED
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,12 @@ import pytest
 
 from cel.evaluating import GPU
 from mooring.cel.device_selector import (
-    LIMIT_EXCEEDED,
-    CompileError,
     DeviceSelector,
     SelectorError,
     compile_selector,
 )
-from mooring.cel.values import work
+from mooring.cel.errors import CompileError
+from mooring.cel.values import LIMIT_EXCEEDED, work
 from mooring.pausing import Work
 
 LONG = [

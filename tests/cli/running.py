@@ -18,8 +18,6 @@ from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
 
-__all__ = ["AUTHORITY", "Running", "ask", "kubeconfig_of", "serving"]
-
 AUTHORITY = Authority()
 
 

@@ -33,8 +33,6 @@ from mooring.simulate.profiles import LoadedProfile, load_profiles
 from mooring.simulate.simulation import simulate
 from mooring.testing.fakes import FakeApi, handle
 
-__all__ = ["claims_written_otherwise", "decided", "differences"]
-
 REGISTRY: Final = Registry(SHIPPED, {})
 
 ZERO_FOR_NOTHING: Final = frozenset(("DynamicResources", "VolumeBinding"))

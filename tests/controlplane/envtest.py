@@ -26,8 +26,6 @@ from controlplane.errors import ControlPlaneError
 from controlplane.progress import Progress
 from controlplane.releases import VARIABLE, chosen_release
 
-__all__ = ["URL_VARIABLE", "chosen_programs", "downloaded_programs"]
-
 LOCK: Final = Path(__file__).with_name("envtest.lock")
 RELEASES: Final = "https://github.com/kubernetes-sigs/controller-tools/releases/download"
 URL_VARIABLE: Final = "MOORING_ENVTEST_URL"

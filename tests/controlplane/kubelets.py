@@ -12,8 +12,6 @@ from urllib.parse import quote
 
 from controlplane.client import ApiError, Client
 
-__all__ = ["AT_ONCE", "kubelets"]
-
 AT_ONCE: Final = MappingProxyType({"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
 
 _LOOK_AGAIN: Final = 0.2

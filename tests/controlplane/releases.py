@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from controlplane.errors import ControlPlaneError
 
-__all__ = ["NEWEST", "RELEASES", "VARIABLE", "Release", "chosen_release", "required_kubernetes"]
-
 VARIABLE: Final = "KUBERNETES"
 _VERSIONS: Final = Path(__file__).with_name("versions")
 _SCHEDULING: Final = "scheduling.k8s.io"

@@ -6,8 +6,6 @@ import traceback
 import urllib.request
 from functools import partial
 
-__all__ = ["TLSConnection", "tls_opener"]
-
 
 class TLSConnection(http.client.HTTPSConnection):
     """A connection that closes its socket if the server resets it just before the handshake.

@@ -36,8 +36,6 @@ from demo.stage import (
     temporary_folder,
 )
 
-__all__ = ["borrowed_stage"]
-
 Raw = dict[str, Any]
 
 LABEL: Final = "scheduling.mooring.dev/demo"

@@ -6,8 +6,6 @@ from typing import Any
 
 from mooring.model.quantity import parse_count, parse_milli
 
-__all__ = ["NodeUse", "bound_nodes", "node_uses"]
-
 ZONE = "topology.kubernetes.io/zone"
 Raw = Mapping[str, Any]
 

@@ -21,8 +21,6 @@ from demo.stage import OwnStage, temporary_stage
 from demo.story import tell
 from demo.views import Narrator
 
-__all__ = ["PAGE", "commands", "differences", "play", "printed"]
-
 PAGE = replica.ROOT / "docs" / "quickstart.md"
 COLUMNS = "100"
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -24,26 +24,6 @@ from controlplane.nodes import create_nodes
 from controlplane.processes import ProcessGroup, Program, free_ports
 from demo.errors import DemoError
 
-__all__ = [
-    "KEPT_NAME",
-    "NODES",
-    "ZONES",
-    "Operator",
-    "OwnStage",
-    "Spawn",
-    "Stage",
-    "child_of",
-    "kept_stage",
-    "make_missing_pods",
-    "mooring",
-    "open_page",
-    "pod_of",
-    "start_mooring",
-    "stop_kept",
-    "temporary_folder",
-    "temporary_stage",
-]
-
 NODES: Final = 20
 ZONES: Final = 3
 KEPT_NAME: Final = "demo"

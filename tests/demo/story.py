@@ -12,8 +12,6 @@ from demo.placement import bound_nodes, node_uses
 from demo.stage import NODES, ZONES, Operator, Stage, mooring, pod_of
 from demo.views import Narrator, placement_table
 
-__all__ = ["tell"]
-
 STEP_SECONDS = 60.0
 """How long one step may take before the demo has failed."""
 LOOK_AGAIN = 0.1

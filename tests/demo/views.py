@@ -11,8 +11,6 @@ from rich.text import Text
 
 from demo.placement import NodeUse
 
-__all__ = ["Narrator", "placement_table"]
-
 WIDTH = 100
 """Columns where the output is no terminal."""
 

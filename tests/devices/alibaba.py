@@ -16,19 +16,6 @@ from typing import Any, Final, TypeVar
 from devices.objects import WHOLE, gpu_node, share_pod, whole_pod
 from mooring.testing.builders import pod
 
-__all__ = [
-    "CARD",
-    "CLASSES",
-    "MILLI",
-    "NODES",
-    "SHARES",
-    "Request",
-    "cards_in",
-    "nodes",
-    "raw_pod",
-    "requests",
-]
-
 T = TypeVar("T")
 
 CARD: Final = 1000

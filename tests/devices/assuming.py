@@ -10,8 +10,6 @@ from mooring.policy.reading import read
 from mooring.testing.builders import cluster
 from mooring.testing.fakes import FakeApi, handle
 
-__all__ = ["Assuming"]
-
 Raw = Mapping[str, Any]
 
 

@@ -21,8 +21,6 @@ from mooring.engine.cycle import tie_break_seed
 from mooring.engine.outcome import ScheduleResult
 from mooring.model.pod import parse_pod
 
-__all__ = ["POLICIES", "Run", "run"]
-
 REQUESTED: Final = 1.3
 SEEDS: Final = (1, 2, 3, 4, 5, 6)
 

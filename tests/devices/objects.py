@@ -7,8 +7,6 @@ import orjson
 
 from mooring.testing.builders import node, pod
 
-__all__ = ["GPUSHARE", "MEMORY", "WHOLE", "gpu_node", "share_pod", "whole_pod"]
-
 Raw = dict[str, Any]
 
 MEMORY = "aliyun.com/gpu-mem"

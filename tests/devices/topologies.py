@@ -1,7 +1,5 @@
 """Texts of `nvidia-smi topo -m`, as machines of different kinds print them."""
 
-__all__ = ["A100_NVSWITCH", "FOUR_ON_TWO_SOCKETS", "ONE_CARD", "V100_HYBRID_CUBE"]
-
 A100_NVSWITCH = """\
 \t\x1b[4mGPU0\tGPU1\tGPU2\tGPU3\tGPU4\tGPU5\tGPU6\tGPU7\tNIC0\tNIC1\
 \tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m

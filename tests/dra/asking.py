@@ -16,8 +16,6 @@ from mooring.plugins.dynamic_resources.pools import Inventory
 from mooring.plugins.dynamic_resources.selectors import Compile, Selectors, cel_selectors
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 
-__all__ = ["allocator_of", "ask", "in_use"]
-
 SHARE: Final = "share"
 """What stands for every share id, as in the answers of the program."""
 

@@ -7,8 +7,6 @@ from typing import Final
 from dra.objects import Case
 from dra.oracle import Answer
 
-__all__ = ["differences"]
-
 _WITHOUT_ANSWER: Final = frozenset(("timedOut", "panic"))
 
 

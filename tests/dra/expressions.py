@@ -2,8 +2,6 @@
 
 from typing import Final
 
-__all__ = ["FAILING", "GOOD", "WRONG"]
-
 _GPU: Final = 'device.attributes["gpu.example.com"]'
 _MEMORY: Final = 'device.capacity["gpu.example.com"].memory'
 

@@ -29,8 +29,6 @@ from dra.objects import (
     selected_by,
 )
 
-__all__ = ["FAMILIES", "drawn"]
-
 DRIVER: Final = "gpu.example.com"
 OTHER_DRIVER: Final = "net.example.com"
 DOMAIN: Final = f'device.attributes["{DRIVER}"]'

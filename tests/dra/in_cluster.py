@@ -20,8 +20,6 @@ from mooring.plugins.dynamic_resources.selectors import Selectors, cel_selectors
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["KINDS", "InCluster"]
-
 KINDS: Final = {
     "nodes": Kind.NODE,
     "slices": Kind.RESOURCE_SLICE,

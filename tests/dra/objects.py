@@ -3,30 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-__all__ = [
-    "ALL_NODES",
-    "PER_DEVICE",
-    "Case",
-    "Object",
-    "allocated_claim",
-    "attributes",
-    "case",
-    "claim",
-    "consumption",
-    "counter_set",
-    "device",
-    "device_class",
-    "exactly",
-    "first_available",
-    "node",
-    "on_node",
-    "renumbered",
-    "request",
-    "resource_slice",
-    "result",
-    "selected_by",
-]
-
 Object = dict[str, Any]
 Case = dict[str, Any]
 _Value = str | int | bool

@@ -12,8 +12,6 @@ from controlplane.errors import ControlPlaneError
 from controlplane.progress import Progress
 from controlplane.releases import RELEASES, Release
 
-__all__ = ["VERSIONS", "Answer", "answers", "oracle_module"]
-
 Answer = dict[str, Any]
 """What the program says about a node; empty, if the claims cannot be allocated there."""
 

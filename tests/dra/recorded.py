@@ -10,8 +10,6 @@ import orjson
 from dra.objects import Case
 from dra.oracle import VERSIONS, Answer, answers
 
-__all__ = ["DATA", "Recorded", "read", "record"]
-
 DATA: Final = Path(__file__).parent / "data" / "cases.jsonl.xz"
 
 

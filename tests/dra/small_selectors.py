@@ -4,9 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from mooring.cel.device_selector import CompileError, DeviceView, SelectorError
-
-__all__ = ["compile_small"]
+from mooring.cel.device_selector import DeviceView, SelectorError
+from mooring.cel.errors import CompileError
 
 _ATTRIBUTE: Final = re.compile(r'device\.attributes\["(.+?)"\]\.(\w+) (==|<=|>=) (\w+|"\w+")')
 _DRIVER: Final = re.compile(r'device\.driver == "(.+)"')

@@ -10,8 +10,6 @@ from controlplane.client import Client
 from controlplane.nodes import create_nodes
 from e2e.replicas import bound, create_pods, eventually, pod, pods
 
-__all__ = ["GPU", "NodePool"]
-
 Raw = dict[str, Any]
 
 GPU: Final = "example.com/gpu"

@@ -11,8 +11,6 @@ import replica
 from controlplane import Access
 from controlplane.processes import free_ports
 
-__all__ = ["run_part"]
-
 ROOT: Final = Path(__file__).parents[2]
 PORT: Final = "10259"
 SECONDS: Final = 540

@@ -25,24 +25,6 @@ from controlplane.client import ApiError, Client
 from controlplane.processes import ProcessGroup, Program
 from controlplane.tls import tls_opener
 
-__all__ = [
-    "PROFILES",
-    "QUICK_LEASE",
-    "Replica",
-    "Replicas",
-    "bound",
-    "create_pods",
-    "delete_now",
-    "eventually",
-    "messages_of",
-    "pod",
-    "pods",
-    "pods_per_node",
-    "priority_class",
-    "profile",
-    "ready",
-]
-
 Raw = dict[str, Any]
 T = TypeVar("T")
 

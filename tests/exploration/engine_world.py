@@ -42,8 +42,6 @@ from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import coscheduling_pod_group, pod_group
 
-__all__ = ["SCENARIOS", "EngineWorld", "exploring"]
-
 _ONE_BACKOFF: Final = Options(initial_backoff=1.0, max_backoff=1.0, most_per_attempt=None)
 _METRICS: Final = Metrics()
 """Of all worlds: nothing is decided by them."""

@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-__all__ = ["Action", "Broken", "Explored", "Violation", "World", "explore"]
-
 _MOST_KEPT: Final = 1_000
 """Worlds that are kept in the state they are in; each takes some hundred kilobytes."""
 

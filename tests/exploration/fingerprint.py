@@ -33,8 +33,6 @@ from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT, SchedulingQueue
 from mooring.queueing.unschedulable import UnschedulablePods
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["Fingerprint", "attributes"]
-
 _LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
     SchedulingQueue: frozenset(
         (

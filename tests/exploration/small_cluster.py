@@ -24,8 +24,6 @@ from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
 from mooring.testing.builders import node, pod
 
-__all__ = ["ASSIGNED", "KOPF", "REGISTRY", "SmallCluster", "Stored", "StoredNode"]
-
 REGISTRY: Final = Registry(SHIPPED, {})
 KOPF: Final = "kopf"
 ASSIGNED: Final = "the watch of assigned pods"

@@ -6,8 +6,6 @@ from typing import Any
 
 from simulation.virtual_loop import NumberedTask, VirtualLoop
 
-__all__ = ["SteppedLoop"]
-
 
 class SteppedLoop(VirtualLoop):
     """Callbacks run in `settle`, in order and as many as there are; time passes in `advance`."""

@@ -28,25 +28,6 @@ from controlplane import Access, ApiError
 from controlplane.client import Client
 from faults.claims import ClaimSeen, DeviceBooks, claims_of
 
-__all__ = [
-    "LEASE",
-    "Amount",
-    "Books",
-    "LeaseSeen",
-    "NodeSeen",
-    "Object",
-    "PodSeen",
-    "Seen",
-    "Verdict",
-    "audit",
-    "counts",
-    "differences",
-    "left_devices",
-    "placeable",
-    "read_metrics",
-    "relisted",
-]
-
 Raw = Mapping[str, Any]
 
 PODS: Final = "/api/v1/pods"

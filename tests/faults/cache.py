@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from faults.books import MOORING, Amount, NodeSeen, PodSeen
 
-__all__ = ["DumpError", "Standing", "cache_differences", "read_dump"]
-
 Record = Mapping[str, Any]
 
 

@@ -5,8 +5,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-__all__ = ["ClaimSeen", "DeviceBooks", "claims_of"]
-
 Raw = Mapping[str, Any]
 
 

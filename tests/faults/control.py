@@ -13,8 +13,6 @@ from controlplane.health import wait_until_healthy
 from controlplane.processes import ProcessGroup, free_ports
 from faults.rules import Kind, Rule, RuleError
 
-__all__ = ["FaultProxy"]
-
 START_SECONDS: Final = 30.0
 ANSWER_SECONDS: Final = 10.0
 

@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 
 import uvloop
 
-__all__: list[str] = []
-
 EVERY_SECONDS = 1.0
 T = TypeVar("T")
 

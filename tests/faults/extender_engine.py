@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import engines
-from engines import until
 from extending import Answers, extender
 from kube.api_server import ApiServer, Request
 from mooring.engine.build import Options
@@ -14,8 +13,6 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
-
-__all__ = ["ApiAnswers", "Engine", "Held", "Stage", "all_pass", "staged", "until"]
 
 
 class ApiAnswers:

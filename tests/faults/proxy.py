@@ -36,8 +36,6 @@ from aiohttp import web
 
 from faults.rules import ANSWERS, MID_STREAM, Kind, Rule, RuleError
 
-__all__ = ["Proxy"]
-
 BIGGEST_BODY: Final = 64 * 1024 * 1024
 MOST_NOTED: Final = 200_000
 """Injections that are remembered; older ones are forgotten."""

@@ -7,16 +7,6 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, Self
 
-__all__ = [
-    "ANSWERS",
-    "ASSIGNED_PODS",
-    "MID_STREAM",
-    "PENDING_PODS",
-    "Kind",
-    "Rule",
-    "RuleError",
-]
-
 MOST_SECONDS: Final = 3600.0
 MOST_TIMES: Final = 100_000
 

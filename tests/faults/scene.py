@@ -45,17 +45,6 @@ from faults.cache import DumpError, cache_differences, read_dump
 from faults.control import FaultProxy
 from faults.rules import Rule
 
-__all__ = [
-    "HIGH",
-    "LOW",
-    "Injected",
-    "Member",
-    "Scene",
-    "create_priorities",
-    "drained_pod",
-    "prepare",
-]
-
 Raw = dict[str, Any]
 
 LOW: Final = "low"

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from engines import until
 from extending import Answers
-from faults.extender_engine import Engine, Held, Stage, all_pass, staged, until
+from faults.extender_engine import Engine, Held, Stage, all_pass, staged
 from mooring.engine.groups import calls
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from controlplane.processes import free_ports
+from engines import until
 from extending import Answers, extender
-from faults.extender_engine import Engine, Held, Stage, all_pass, staged, until
+from faults.extender_engine import Engine, Held, Stage, all_pass, staged
 from mooring.model.events import Kind
 from mooring.model.pod import Uid
 from mooring.testing.builders import node, pod, uid_of

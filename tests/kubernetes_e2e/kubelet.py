@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from controlplane import Access, ApiError
 
-__all__ = ["copy_extended_resources", "missing_allocatable", "run_required_pods", "set_addresses"]
-
 _INTERVAL: Final = 0.2
 """Seconds between two looks at the nodes."""
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Result", "differences", "markdown", "read_junit", "replace_table", "shown_name"]
-
 _TAG: Final = re.compile(r"\s*\[[^]]*\]")
 BEGIN: Final = "<!-- results -->"
 END: Final = "<!-- end of results -->"

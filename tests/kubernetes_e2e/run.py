@@ -21,8 +21,6 @@ from kubernetes_e2e.kubelet import (
     set_addresses,
 )
 
-__all__ = ["KUBE_SCHEDULER", "MODULE", "MOORING", "VERSION", "running_cases"]
-
 HERE: Final = Path(__file__).parent
 VERSION: Final = required_kubernetes(HERE / "go.mod")
 MODULE: Final = GoModule(

@@ -23,8 +23,6 @@ from release.image import Image, Images, missing
 from release.krew import krew_plugin
 from website.__main__ import build as build_site
 
-__all__ = ["main"]
-
 DIST: Final = ROOT / "dist"
 
 

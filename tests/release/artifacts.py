@@ -18,24 +18,6 @@ from controlplane.build import TOOLS_MODULE, programs_folder
 from mooring import __version__
 from release.commands import ReleaseError, run
 
-__all__ = [
-    "CHART",
-    "SHARED",
-    "SUMS",
-    "Source",
-    "archive",
-    "chart",
-    "checksums",
-    "manifests",
-    "provenance",
-    "python_packages",
-    "refresh_chart",
-    "sha256",
-    "sign",
-    "write_json",
-    "write_tar",
-]
-
 ROOT: Final = Path(__file__).parents[2]
 CHART: Final = Path("manifests/chart")
 SHARED: Final = {

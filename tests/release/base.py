@@ -17,18 +17,6 @@ from typing import Final
 
 from release.commands import run
 
-__all__ = [
-    "BUILDER",
-    "EPOCH",
-    "PYTHON",
-    "PYTHON_LIBRARY",
-    "RUNTIME",
-    "Base",
-    "DebianPackage",
-    "debian_packages",
-    "make_base",
-]
-
 SUITE: Final = "trixie"
 EPOCH: Final = "1754697600"
 """The day on which the suite was released: what is made now gets this time."""

@@ -4,8 +4,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["ReleaseError", "run"]
-
 LAST_LINES = 15
 """How much of a failed program's output is shown."""
 

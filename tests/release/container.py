@@ -27,8 +27,6 @@ from controlplane.processes import ProcessGroup, Program, free_ports
 from release.commands import run
 from release.image import ROOT, Image, Images
 
-__all__ = ["Container", "Trial", "run_container", "try_image"]
-
 ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 PODS: Final = 20
 SECONDS: Final = 30.0

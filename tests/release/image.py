@@ -17,8 +17,6 @@ from release.artifacts import write_tar
 from release.base import BUILDER, EPOCH, PYTHON_LIBRARY, RUNTIME, make_base
 from release.commands import run
 
-__all__ = ["Image", "Images", "missing"]
-
 ROOT: Final = Path(__file__).parents[2]
 PROGRAMS: Final = ("buildah", "mmdebstrap", "runc")
 CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")

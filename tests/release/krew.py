@@ -10,8 +10,6 @@ import yaml
 from mooring import __version__
 from release.artifacts import ROOT, archive, sha256
 
-__all__ = ["LAUNCHER", "krew_plugin"]
-
 LAUNCHER: Final = Path(__file__).parent / "kubectl-mooring"
 _CAVEATS: Final = "It needs Python 3.11 or newer, and installs its packages at the first call."
 

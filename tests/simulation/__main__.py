@@ -25,8 +25,6 @@ from simulation.scenario import Scenario, draw
 from simulation.shrinking import shrunk
 from simulation.world import Outcome, run
 
-__all__ = ["MEET_ALL", "concluded", "failures", "report", "scenario_of"]
-
 MEET_ALL: Final = 1_000
 """So many seeds and more fail if there is a situation that none has met."""
 _BLOCK = 25

@@ -20,14 +20,6 @@ from simulation.storage import Change, Raw
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = [
-    "a_claim_gets_devices_that_suit_it",
-    "every_pod_whose_extended_resources_are_free_is_bound",
-    "no_claim_for_extended_resources_is_left",
-    "no_claim_has_devices_without_the_finalizer",
-    "no_claim_outlives_the_attempt_for_it",
-    "the_extended_resources_of_a_bound_pod_are_on_its_node",
-]
 
 _LOOK_SECONDS: Final = 0.1
 _LEAVES_SECONDS: Final = 0.3

@@ -18,15 +18,6 @@ from simulation.storage import Change, Raw
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = [
-    "every_pod_whose_devices_are_free_is_bound",
-    "no_claim_is_kept_for_a_pod_that_has_ended",
-    "no_device_gives_more_than_it_has",
-    "no_device_is_allocated_twice",
-    "the_claim_of_a_bound_pod_is_reserved_for_it",
-    "the_devices_in_use_equal_a_recount",
-    "the_devices_of_a_bound_pod_are_on_its_node",
-]
 
 _GI: Final = 2**30 * 10**9
 """In billionths."""

@@ -28,7 +28,6 @@ from simulation.watches import Watches
 if TYPE_CHECKING:
     from simulation.timeline import Timeline
 
-__all__ = ["EPOCH", "ApiServer", "Refused"]
 
 EPOCH: Final = 1_790_000_000.0
 """The time of day at second 0 of the world."""

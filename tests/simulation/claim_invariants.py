@@ -11,8 +11,6 @@ from simulation.storage import Change, Raw
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = ["no_volume_is_taken_from_its_claim", "the_volumes_of_a_bound_pod_are_on_its_node"]
-
 
 def no_volume_is_taken_from_its_claim(world: "World", change: Change) -> str | None:
     """Check that a volume which is kept for an existing claim is not given to another one."""

@@ -13,15 +13,6 @@ from simulation.storage import Change, Raw
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = [
-    "BOUND_BY_ANOTHER",
-    "LATE_SECONDS",
-    "Books",
-    "kept_for_others",
-    "known_nodes",
-    "known_pods",
-    "known_versions",
-]
 
 BOUND_BY_ANOTHER: Final = "bind by another"
 """What a change is that another scheduler makes."""

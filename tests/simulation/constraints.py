@@ -17,8 +17,6 @@ from typing import Any, Final, NamedTuple
 
 from simulation.storage import Raw
 
-__all__ = ["Surroundings", "is_suitable", "keeps_away", "refusal", "selects", "skews"]
-
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _CORDONED: Final = {"key": "node.kubernetes.io/unschedulable", "value": "", "effect": "NoSchedule"}
 _FORBIDDING: Final = ("NoSchedule", "NoExecute")

@@ -44,7 +44,6 @@ from simulation.subject_situations import (
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = ["POSSIBLE", "SITUATIONS", "Coverage", "Pair"]
 
 Pair = tuple[str, str]
 """An event, and a state."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from simulation.replica import Replica
     from simulation.watches import Watches
 
-__all__ = ["Decision", "Decisions"]
 
 _TAKES_SECONDS: Final = 0.5
 _TAKES_TURNS: Final = 100

@@ -14,14 +14,6 @@ from simulation.storage import Change
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = [
-    "every_pod_that_requests_a_card_has_one",
-    "no_card_has_more_pods_than_memory",
-    "no_pod_is_bound_where_a_needed_extender_refuses_it",
-    "no_pod_is_bound_where_its_plugin_refuses_it",
-    "what_a_plugin_reserved_is_undone",
-]
-
 
 def no_card_has_more_pods_than_memory(world: "World", change: Change) -> str | None:
     """Check that the bound pods have no more of a card than it has."""

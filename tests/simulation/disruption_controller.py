@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change
     from simulation.world import World
 
-__all__ = ["DisruptionController"]
 
 _NAME: Final = "disruption controller"
 

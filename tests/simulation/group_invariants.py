@@ -17,11 +17,6 @@ from simulation.storage import Change, Raw
 if TYPE_CHECKING:
     from simulation.world import Sent, World
 
-__all__ = [
-    "every_gang_that_a_node_would_take_is_bound",
-    "no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes",
-    "no_part_of_a_gang_is_bound",
-]
 
 _GRACE_SECONDS: Final = 15.0
 """So long after its first Binding the whole minimum of a gang is bound."""

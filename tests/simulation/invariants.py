@@ -111,14 +111,6 @@ from simulation.volume_invariants import (
 if TYPE_CHECKING:
     from simulation.world import Sent, World
 
-__all__ = [
-    "AT_EVERY_CHANGE",
-    "AT_EVERY_READ",
-    "AT_EVERY_REQUEST",
-    "AT_THE_END",
-    "WHEN_CALM",
-    "WHEN_EMPTY",
-]
 
 # At every request.
 

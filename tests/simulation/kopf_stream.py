@@ -32,8 +32,6 @@ from mooring.kube.errors import (
 )
 from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Call, Resource
 
-__all__ = ["KOPF", "SimulatedKopf"]
-
 logger = logging.getLogger(__name__)
 
 KOPF: Final = "kopf"

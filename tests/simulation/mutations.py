@@ -23,8 +23,6 @@ from simulation.actors import ACTORS
 from simulation.scenario import draw
 from simulation.world import run
 
-__all__ = ["MUTATIONS", "Mutation", "found_by", "mutated"]
-
 _OPERATOR: Final = Path(__file__).parents[2] / "operator"
 _MOST_SEEDS: Final = 1_000
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from simulation.timeline import Timeline
     from simulation.virtual_loop import VirtualLoop
 
-__all__ = ["API", "Link", "Network", "Outcome", "Process", "Reply", "Request", "Rule", "Server"]
 
 API: Final = "api:80"
 """The address of the API server; aiohttp's connections have the path of its socket."""

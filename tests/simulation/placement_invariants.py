@@ -8,8 +8,6 @@ from simulation.storage import Change
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = ["a_placement_keeps_the_constraints_of_its_pod"]
-
 
 def a_placement_keeps_the_constraints_of_its_pod(world: "World", change: Change) -> str | None:
     """Check labels, taints, host ports, affinity and spread, by what the replica could know.

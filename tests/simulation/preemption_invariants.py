@@ -29,18 +29,6 @@ if TYPE_CHECKING:
     from mooring.engine.build import Engine
     from simulation.world import Sent, World
 
-__all__ = [
-    "a_budget_allows_what_its_status_says",
-    "every_pod_that_preemption_would_place_is_placed",
-    "no_budget_is_charged_for_a_pod_that_stays",
-    "no_eviction_is_sent_that_a_budget_forbids",
-    "no_pod_is_evicted_a_second_time",
-    "no_preemption_has_more_victims_than_its_profile_allows",
-    "no_victim_has_run_for_less_than_its_profile_demands",
-    "nobody_takes_the_room_of_a_nominated_pod",
-    "own_evictions_are_charged",
-    "whoever_has_pods_evicted_is_nominated",
-]
 
 _AGO_SECONDS: Final = 1.0
 """What a replica nominated so long before a decision was in its books then."""

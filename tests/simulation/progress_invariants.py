@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change
     from simulation.world import World
 
-__all__ = ["LOOK_SECONDS", "Progress"]
 
 LOOK_SECONDS: Final = 3.0
 _TRIED_SECONDS: Final = 30.0

@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change, Raw
     from simulation.world import Sent, World
 
-__all__ = [
-    "an_eviction_is_told_in_the_status_before",
-    "no_more_pods_are_moved_than_the_limits_say",
-    "no_place_is_kept_that_nobody_waits_for",
-]
-
 
 def an_eviction_is_told_in_the_status_before(world: "World", sent: "Sent") -> str | None:
     """Check what the profile's status says when the eviction of a pod of it leaves a replica.

@@ -23,12 +23,6 @@ from simulation.storage import Change, Raw
 if TYPE_CHECKING:
     from simulation.world import Sent, World
 
-__all__ = [
-    "no_pod_is_moved_in_vain",
-    "no_pod_is_moved_outside_of_the_windows",
-    "no_workload_misses_more_pods_than_its_limit",
-    "what_is_not_moved",
-]
 
 _KNOWN_SECONDS: Final = 1.5
 """What a replica was told so long ago counts when it sends an eviction."""

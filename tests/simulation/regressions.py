@@ -11,8 +11,6 @@ import orjson
 
 from simulation.scenario import Scenario
 
-__all__ = ["FILE", "Regression", "keep", "regressions"]
-
 FILE: Final = Path(__file__).with_suffix(".jsonl")
 
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from mooring.kube.resources import POD
 from simulation.storage import Change, Raw
 
-__all__ = ["Removals"]
-
 
 @dataclass
 class Removals:

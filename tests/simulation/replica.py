@@ -33,7 +33,6 @@ from simulation.virtual_loop import VirtualLoop
 if TYPE_CHECKING:
     from simulation.timeline import Timeline
 
-__all__ = ["Replica"]
 
 _MOST_TURNS: Final = 20_000
 """In so many turns all tasks of a process that was ended must have ended."""

@@ -12,10 +12,6 @@ from mooring.kube.resources import POD
 if TYPE_CHECKING:
     from simulation.world import Sent, World
 
-__all__ = [
-    "no_pod_is_bound_that_was_seen_to_end",
-    "no_token_is_used_long_after_it_was_refused",
-]
 
 _RENEWED_SECONDS: Final = 10.0
 """So long after a refusal requests may leave that waited with the old token."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change
     from simulation.world import World
 
-__all__ = ["ACME", "NAMESPACE", "SCHEDULER", "Actor", "Plan", "Scenario", "Step", "draw"]
-
 
 SCHEDULER: Final = "mooring"
 """What the pods have as schedulerName."""

@@ -11,8 +11,6 @@ from dataclasses import replace
 from simulation.scenario import Scenario, Step
 from simulation.world import Outcome, run
 
-__all__ = ["shrunk"]
-
 
 def shrunk(outcome: Outcome, most_runs: int = 300) -> Outcome:
     """Return the outcome of the shortest scenario found that breaks the same rule."""

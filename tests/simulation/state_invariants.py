@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from simulation.replica import Replica
     from simulation.world import World
 
-__all__ = [
-    "every_pod_without_a_node_is_queued_once",
-    "nothing_is_assumed_beyond_its_deadline",
-    "nothing_is_kept_of_pods_that_are_gone",
-    "the_books_equal_a_recount",
-]
 
 _SETTLE_SECONDS: Final = 20.0
 """How long after its deadline an assumption may take to be settled while nothing is wrong."""

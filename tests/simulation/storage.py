@@ -10,8 +10,6 @@ from typing import Any, Final, Literal, NamedTuple
 from mooring.kube import resources
 from mooring.kube.resources import Resource
 
-__all__ = ["BY_PATH", "KINDS", "Change", "Raw", "Storage", "merged", "selector"]
-
 Raw = dict[str, Any]
 Key = tuple[str, str]
 Matches = Callable[[Raw], bool]

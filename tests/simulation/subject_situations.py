@@ -15,7 +15,6 @@ from simulation.storage import Change, Raw
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = ["POSSIBLE_OF_SUBJECTS", "moves", "nominated", "requests", "shared_devices", "victims"]
 
 _KINDS: Final = ("host port", "spread", "neither")
 _BUDGETS: Final = ("no budget", "one budget", "several budgets")

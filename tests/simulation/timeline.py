@@ -5,8 +5,6 @@ from collections.abc import Callable
 from itertools import count
 from math import inf
 
-__all__ = ["Timeline"]
-
 
 class Timeline:
     """The time of the world in seconds, and the calls that are due at later times.

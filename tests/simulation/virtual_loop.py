@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Connect", "NumberedTask", "VirtualLoop"]
 
 _T = TypeVar("_T")
 

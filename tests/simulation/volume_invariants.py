@@ -27,15 +27,6 @@ from simulation.storage import Change, Raw
 if TYPE_CHECKING:
     from simulation.world import Sent, World
 
-__all__ = [
-    "every_pod_whose_claims_would_do_is_bound",
-    "no_claim_of_one_pod_has_two",
-    "no_node_has_more_volumes_than_it_can_attach",
-    "no_volume_is_asked_for_where_there_is_no_space",
-    "no_volume_is_held_for_a_pod_that_is_not_bound",
-    "no_volume_is_held_for_a_pod_that_is_queued",
-]
-
 
 def _claims(world: "World", pod: Raw) -> Iterator[Raw | None]:
     for volume in pod["spec"].get("volumes") or ():

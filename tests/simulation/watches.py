@@ -25,7 +25,6 @@ from simulation.storage import Change, Raw, Storage, selector
 if TYPE_CHECKING:
     from simulation.timeline import Timeline
 
-__all__ = ["Stream", "Watches"]
 
 _HEAD: Final = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -55,7 +55,6 @@ from turn_guard import guard_turns
 
 guard_turns()
 
-__all__ = ["Broken", "Outcome", "World", "run"]
 
 _Actor = TypeVar("_Actor", bound=Actor)
 

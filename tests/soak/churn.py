@@ -18,8 +18,6 @@ from faults.scene import HIGH, LOW, Scene, drained_pod
 from soak import workloads
 from soak.workloads import constrained_pod
 
-__all__ = ["Churn"]
-
 Raw = dict[str, Any]
 
 TICK_SECONDS: Final = 0.2

@@ -8,8 +8,6 @@ from controlplane import Access, ApiError
 from controlplane.client import Client
 from soak.workloads import BUDGET, CLAIMS
 
-__all__ = ["Controllers"]
-
 Raw = dict[str, Any]
 
 TICK_SECONDS: Final = 0.5

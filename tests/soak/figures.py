@@ -8,8 +8,6 @@ from typing import Final
 
 from faults.books import Verdict
 
-__all__ = ["HEADER", "Happened", "Life", "Minute", "fault_table", "growth"]
-
 GROWTH_SHARE: Final = 0.10
 GROWTH_MIB: Final = 20.0
 """Memory may grow by so much beyond the share: arenas are filled unevenly."""

@@ -26,8 +26,6 @@ from soak.figures import HEADER, Happened, Life, Minute, fault_table, growth
 from soak.schedule import Act, Episode, Target, episodes
 from soak.workloads import install_plugin, put_profiles
 
-__all__ = ["Result", "soak"]
-
 LOOK_AGAIN: Final = 0.25
 SAMPLE_SECONDS: Final = 1.0
 RESTART_SECONDS: Final = 2.0

@@ -8,8 +8,6 @@ from typing import Final
 
 from faults.rules import ASSIGNED_PODS, PENDING_PODS, Kind, Rule
 
-__all__ = ["Act", "Episode", "Target", "episodes"]
-
 SECONDS_BETWEEN: Final = (8.0, 14.0)
 LONG_SECONDS_AFTER: Final = 30.0
 """After a fault that takes the lease from its holder the next one waits for a successor."""

@@ -17,28 +17,6 @@ from e2e.replicas import PROFILES, pod, profile
 from faults.books import CONSTRAINED, GPU_COUNT, GPU_MEMORY, PROTECTED
 from storage_builders import pv, pvc, storage_class
 
-__all__ = [
-    "BUDGET",
-    "CLAIMS",
-    "DEVICES",
-    "DISKS",
-    "EXTENDED",
-    "GANGS",
-    "GPUS",
-    "HELD",
-    "NODES",
-    "PLACED_APART",
-    "SHARES",
-    "budget",
-    "claim_of",
-    "constrained_pod",
-    "device_object",
-    "disk",
-    "install_plugin",
-    "put_profiles",
-    "special_node",
-]
-
 Raw = dict[str, Any]
 
 DEDICATED: Final = "dedicated"

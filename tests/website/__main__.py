@@ -13,8 +13,6 @@ from website.gallery import gallery
 from website.manual import build_manual
 from website.reference import command_line, custom_resources, with_settings
 
-__all__ = ["build", "stage"]
-
 ROOT: Final = Path(__file__).parents[2]
 HERE: Final = Path(__file__).parent
 _LINK: Final = re.compile(r"\[([^]]*)\]\(([^)#:\s]+)\)")

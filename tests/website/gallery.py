@@ -11,8 +11,6 @@ from mooring.simulate.expectations import inputs_of_case
 from mooring.simulate.policy_tests import PolicyTestFile, read_policy_tests
 from mooring.simulate.simulation import simulate
 
-__all__ = ["gallery"]
-
 _NO_NODE: Final = "no node"
 _MOST_NODES: Final = 12
 _MOST_PODS: Final = 8

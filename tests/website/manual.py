@@ -11,8 +11,6 @@ from sphinx.cmd.build import build_main
 
 from mooring.__main__ import main
 
-__all__ = ["build_manual", "manual_pages"]
-
 _SECTION: Final = 1
 
 

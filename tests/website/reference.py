@@ -12,8 +12,6 @@ import yaml
 from mooring.__main__ import main
 from mooring.settings import RunSettings
 
-__all__ = ["command_line", "custom_resource", "custom_resources", "with_settings"]
-
 
 def command_line() -> str:
     """Return a page with every command, its options and its examples, as `--help` has them."""

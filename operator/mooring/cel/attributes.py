@@ -6,20 +6,18 @@ Source: cel-go's `interpreter/attributes.go`.
 from collections.abc import Callable
 from typing import Any
 
+from mooring.cel.tree import UInt
 from mooring.cel.values import (
     ABSENT,
     Failure,
     MapValue,
     Opaque,
     Optional,
-    UInt,
     index_of,
     is_list,
     size_of,
     text_of,
 )
-
-__all__ = ["Evaluate", "Frame", "go_type", "step"]
 
 Value = Any
 Frame = list[Value]

@@ -30,8 +30,6 @@ from mooring.cel.values import (
     type_name,
 )
 
-__all__ = ["Binding", "binding_of", "is_conversion"]
-
 Value = Any
 Implementation = Callable[..., Value]
 

@@ -43,8 +43,6 @@ from mooring.cel.types import (
     unwrapped,
 )
 
-__all__ = ["Checker"]
-
 _LITERALS: Final = {
     bool: NAMED["bool"],
     int: INT,

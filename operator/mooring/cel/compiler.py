@@ -13,8 +13,6 @@ from mooring.cel.parser import parse
 from mooring.cel.types import ANY, BOOL, DYN, NAMED, STRING, Type, map_of
 from mooring.cel.validators import validate
 
-__all__ = ["compiled"]
-
 _DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 
 

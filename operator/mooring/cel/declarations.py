@@ -19,8 +19,6 @@ from mooring.cel.types import (
     type_of,
 )
 
-__all__ = ["Overload", "functions", "standard_functions"]
-
 
 @dataclass(frozen=True, slots=True)
 class Overload:

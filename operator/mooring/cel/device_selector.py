@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mooring.cel.errors import CompileError
 from mooring.cel.kubernetes_values import QuantityValue, parse_version
+from mooring.cel.tree import UInt
 from mooring.cel.types import Type
 from mooring.cel.values import (
     EMPTY_MAP,
-    LIMIT_EXCEEDED,
     MOST_WORK,
     Duration,
     EvaluationCrash,
@@ -25,7 +25,6 @@ from mooring.cel.values import (
     Opaque,
     Optional,
     Timestamp,
-    UInt,
     is_list,
     type_name,
     work,
@@ -37,15 +36,6 @@ from mooring.model.resource_slices import AttributeValue, Version
 if TYPE_CHECKING:
     from mooring.cel.interpreter import Program
 
-__all__ = [
-    "LIMIT_EXCEEDED",
-    "LONGEST_EXPRESSION",
-    "CompileError",
-    "DeviceSelector",
-    "DeviceView",
-    "SelectorError",
-    "compile_selector",
-]
 
 LONGEST_EXPRESSION: Final = 10 * 1024
 """Bytes: the API server stores nothing longer."""

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["CompileError", "Mistake", "compile_error"]
-
 
 @dataclass(frozen=True, slots=True)
 class Mistake:

@@ -14,8 +14,6 @@ from mooring.cel.kubernetes_values import FormatValue
 from mooring.cel.urls import parse_url
 from mooring.cel.values import Failure
 
-__all__ = ["FORMATS", "mistakes_of"]
-
 _LABEL: Final = re.compile("[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 _LABEL_1035: Final = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mooring.cel.times import duration_text, timestamp_text
+from mooring.cel.tree import UInt
 from mooring.cel.types import Type
 from mooring.cel.values import (
     Duration,
     Failure,
     MapValue,
     Timestamp,
-    UInt,
     at_once,
     go_float,
     is_list,
@@ -22,8 +22,6 @@ from mooring.cel.values import (
     type_name,
     work,
 )
-
-__all__ = ["FormatError", "format_text", "formatted", "go_quoted", "quoted", "wrong_type"]
 
 Value = Any
 _ESCAPED: Final = {

@@ -23,8 +23,6 @@ from mooring.cel.kubernetes_values import (
 from mooring.cel.urls import UrlValue, parse_url
 from mooring.cel.values import ABSENT, NO_OVERLOAD, Failure, MapValue, Optional, work
 
-__all__ = ["OVERLOADS", "OVERLOADS_1_36"]
-
 Value = Any
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from mooring.cel.declarations import functions
 from mooring.cel.operators import OPERATORS as STANDARD
 from mooring.cel.operators import Operator
+from mooring.cel.tree import UInt
 from mooring.cel.values import (
     ABSENT,
     LIMIT_EXCEEDED,
@@ -20,7 +21,6 @@ from mooring.cel.values import (
     Failure,
     Optional,
     Timestamp,
-    UInt,
     at_once,
     compare,
     equal,
@@ -31,8 +31,6 @@ from mooring.cel.values import (
     type_of_value,
     work,
 )
-
-__all__ = ["OPERATORS", "OVERLOADS", "OVERLOADS_1_36"]
 
 Value = Any
 _PER_PAIR: Final = 4

@@ -10,8 +10,6 @@ from mooring.cel.formatting import format_text, quoted
 from mooring.cel.regular_expressions import Pattern, PatternError, compile_pattern
 from mooring.cel.values import NO_OVERLOAD, Failure, at_once, text_of, work
 
-__all__ = ["OF_PATTERNS", "OVERLOADS", "OVERLOADS_1_36", "matches"]
-
 Value = Any
 _SPACES: Final = " \t\n\v\f\r\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
 _MORE_SPACES: Final = "\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"

@@ -27,6 +27,7 @@ from mooring.cel.tree import (
     MapOf,
     Node,
     Select,
+    UInt,
 )
 from mooring.cel.values import (
     MOST_WORK,
@@ -38,7 +39,6 @@ from mooring.cel.values import (
     Opaque,
     Optional,
     Timestamp,
-    UInt,
     equal,
     is_list,
     iterate,
@@ -46,8 +46,6 @@ from mooring.cel.values import (
     text_of,
     work,
 )
-
-__all__ = ["Program", "plan"]
 
 Value = Any
 _PER_NODE: Final = 1_024

@@ -14,19 +14,6 @@ from mooring.cel.types import NAMED, Type
 from mooring.cel.values import NO_OVERLOAD, Failure, Opaque
 from mooring.model.quantity import Quantity
 
-__all__ = [
-    "Address",
-    "FormatValue",
-    "Network",
-    "QuantityValue",
-    "VersionValue",
-    "address_mistake",
-    "parse_address",
-    "parse_network",
-    "parse_quantity",
-    "parse_version",
-]
-
 Value = Any
 _INT64_LOWEST, _INT64_HIGHEST = -(2**63), 2**63 - 1
 _NANO: Final = 9

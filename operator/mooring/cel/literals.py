@@ -3,8 +3,6 @@
 import re
 from typing import Final
 
-__all__ = ["LiteralError", "unquoted"]
-
 _SIMPLE: Final = {
     "a": "\a",
     "b": "\b",

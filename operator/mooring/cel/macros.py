@@ -29,8 +29,6 @@ from mooring.cel.tree import (
     copied,
 )
 
-__all__ = ["MACROS", "STANDARD_MACROS", "MacroError", "Macros"]
-
 Macro = Callable[[int, Node, Sequence[Node]], Node | None]
 """Gets the offset, the target and the arguments of a call; returns None for an ordinary call.
 

@@ -21,6 +21,7 @@ from mooring.cel.times import (
     timestamp_of_seconds,
     timestamp_text,
 )
+from mooring.cel.tree import UInt
 from mooring.cel.values import (
     ABSENT,
     LISTS,
@@ -32,7 +33,6 @@ from mooring.cel.values import (
     MapValue,
     Optional,
     Timestamp,
-    UInt,
     at_once,
     compare,
     equal,
@@ -44,8 +44,6 @@ from mooring.cel.values import (
     type_of_value,
     work,
 )
-
-__all__ = ["LENIENT", "OPERATORS", "OVERLOADS", "Operator"]
 
 Value = Any
 _LOWEST, _HIGHEST, _HIGHEST_UNSIGNED = -(2**63), 2**63 - 1, 2**64 - 1

@@ -30,8 +30,6 @@ from mooring.cel.tree import (
     UInt,
 )
 
-__all__ = ["MOST_LEVELS", "parse"]
-
 MOST_LEVELS: Final = 80
 """Levels of brackets and of the tree. cel-go takes 250, which no selector for devices needs."""
 MOST_NODES: Final = 20_000

@@ -15,8 +15,6 @@ import re2  # type: ignore[import-untyped] # the package has no types
 from mooring.cel.values import work
 from mooring.model.bounded_cache import cached
 
-__all__ = ["Pattern", "PatternError", "compile_pattern"]
-
 _PER_ITEM: Final = 8
 """Characters, times instructions, that are as much work as a node of a tree."""
 _PER_MATCH: Final = 8

@@ -12,18 +12,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mooring.cel.values import NO_OVERLOAD, Duration, Failure, Timestamp, work
 
-__all__ = [
-    "OVERLOADS",
-    "add_times",
-    "duration_text",
-    "parse_duration",
-    "parse_integer",
-    "parse_timestamp",
-    "subtract_times",
-    "timestamp_of_seconds",
-    "timestamp_text",
-]
-
 Value = Any
 _SECOND: Final = 10**9
 _FIRST, _LAST = -62135596800, 253402300799

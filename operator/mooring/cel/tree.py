@@ -5,33 +5,6 @@ from typing import Any, Final
 
 from mooring.cel.types import Type
 
-__all__ = [
-    "ADD",
-    "AND",
-    "CONDITIONAL",
-    "EQUALS",
-    "INDEX",
-    "MAP_INSERT",
-    "NEGATE",
-    "NOT",
-    "NOT_STRICTLY_FALSE",
-    "OPTIONAL_INDEX",
-    "OPTIONAL_SELECT",
-    "OR",
-    "RESULT",
-    "Call",
-    "Comprehension",
-    "Ident",
-    "ListOf",
-    "Literal",
-    "MapOf",
-    "Node",
-    "Select",
-    "UInt",
-    "copied",
-    "walk",
-]
-
 AND: Final = "_&&_"
 OR: Final = "_||_"
 CONDITIONAL: Final = "_?_:_"

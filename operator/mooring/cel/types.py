@@ -4,27 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = [
-    "ANY",
-    "BOOL",
-    "DYN",
-    "ERROR",
-    "INT",
-    "NAMED",
-    "STRING",
-    "Substitutions",
-    "Type",
-    "has_any_type",
-    "is_dynamic",
-    "list_of",
-    "map_of",
-    "most_general",
-    "optional_of",
-    "parameter",
-    "type_of",
-    "unwrapped",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Type:

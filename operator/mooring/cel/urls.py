@@ -11,8 +11,6 @@ from mooring.cel.kubernetes_values import address_mistake
 from mooring.cel.types import NAMED, Type
 from mooring.cel.values import NO_OVERLOAD, Failure, Opaque, work
 
-__all__ = ["UrlValue", "parse_url"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UrlValue(Opaque):

@@ -14,8 +14,6 @@ from mooring.cel.tree import Call, ListOf, Literal, MapOf, Node
 from mooring.cel.types import DYN, Type, unwrapped
 from mooring.cel.values import Failure
 
-__all__ = ["validate"]
-
 _CHECKED: Final = frozenset(("duration", "timestamp", "matches"))
 _ACCEPTED: Final = {
     verb: frozenset(("dyn", *kinds.split()))

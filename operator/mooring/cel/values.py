@@ -17,39 +17,6 @@ from mooring.cel.tree import UInt
 from mooring.cel.types import NAMED, Type, list_of, map_of, optional_of, parameter
 from mooring.pausing import pause
 
-__all__ = [
-    "ABSENT",
-    "EMPTY_MAP",
-    "LIMIT_EXCEEDED",
-    "LISTS",
-    "MOST_WORK",
-    "NOT_A_NUMBER",
-    "NO_OVERLOAD",
-    "Duration",
-    "EvaluationCrash",
-    "Failure",
-    "Joined",
-    "MapValue",
-    "Opaque",
-    "Optional",
-    "Timestamp",
-    "UInt",
-    "at_once",
-    "compare",
-    "equal",
-    "go_float",
-    "index_of",
-    "is_list",
-    "iterate",
-    "joined",
-    "paced",
-    "size_of",
-    "text_of",
-    "type_name",
-    "type_of_value",
-    "work",
-]
-
 Value = Any
 
 

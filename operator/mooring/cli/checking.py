@@ -32,8 +32,6 @@ from mooring.simulate.profiles import (
     contains_profile,
 )
 
-__all__ = ["CheckedProfile", "Mistake", "Report", "check_files"]
-
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 

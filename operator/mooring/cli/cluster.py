@@ -13,8 +13,6 @@ from mooring.kube.errors import KubeError, explain
 from mooring.simulate.live import read_cluster
 from mooring.simulate.manifests import InputError, Manifest, read_manifests
 
-__all__ = ["files_and_cluster", "live_manifests"]
-
 
 def files_and_cluster(
     files: Sequence[str],

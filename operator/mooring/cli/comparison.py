@@ -10,8 +10,6 @@ from mooring.model.wording import plural
 from mooring.simulate.compare import Comparison, Move, PoolUse, merged
 from mooring.simulate.picture import write_picture
 
-__all__ = ["print_comparison"]
-
 _MOST_ROWS: Final = 20
 
 

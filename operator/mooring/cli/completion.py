@@ -7,8 +7,6 @@ from typing import Final
 import click
 from click.shell_completion import ShellComplete, get_completion_class
 
-__all__ = ["completion", "for_kubectl"]
-
 _SHELLS: Final = ("bash", "zsh", "fish")
 _PROGRAM: Final = "mooring"
 _VARIABLE: Final = "_MOORING_COMPLETE"

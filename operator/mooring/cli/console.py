@@ -18,31 +18,6 @@ from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.observe.printable import printable as printable_text
 from mooring.simulate.manifests import VALUES_FOR_KUBECTL, InputError
 
-__all__ = [
-    "BAD_INPUT",
-    "DONE",
-    "NO",
-    "and_others",
-    "coloured",
-    "connection_options",
-    "folded",
-    "kubernetes_option",
-    "mistakes_reported",
-    "note",
-    "note_ignored",
-    "output_option",
-    "print_annotation",
-    "print_json",
-    "print_notes",
-    "print_prose",
-    "print_table",
-    "print_yaml",
-    "printable",
-    "table_lines",
-    "terminal_width",
-    "with_escapes",
-]
-
 DONE: Final = 0
 NO: Final = 1
 BAD_INPUT: Final = 2

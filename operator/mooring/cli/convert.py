@@ -31,8 +31,6 @@ from mooring.policy.profile import (
 from mooring.policy.reading import read
 from mooring.simulate.profiles import profile_objects, read_profiles
 
-__all__ = ["convert"]
-
 _LEASE: Final = (
     "the shipped RBAC allows the Lease mooring-system/mooring only: change its Role, or leave out "
     "--lease-namespace and --lease-name"

@@ -4,8 +4,6 @@ import click
 
 from mooring.policy.crd import render
 
-__all__ = ["crds"]
-
 
 @click.command(
     epilog="""\b

@@ -20,8 +20,6 @@ from mooring.model.wording import listed
 from mooring.observe.documents import dumps, plain
 from mooring.simulate.simulation import Attempt
 
-__all__ = ["Summary", "print_attempts", "write_json"]
-
 _HEAD: Final = ("POD", "NODE", "SCORE", "WHY")
 _WIDE: Final = ("POD", "NODE", "SCORE", "FEASIBLE", "PROFILE", "NEXT BEST", "WHY")
 _NUMBERS: Final = ("SCORE", "FEASIBLE")

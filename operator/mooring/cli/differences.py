@@ -10,8 +10,6 @@ from mooring.policy.extender import without_secrets
 from mooring.policy.points import Point
 from mooring.simulate.profiles import LoadedProfile
 
-__all__ = ["Difference", "differences", "in_short"]
-
 _COMMA: Final = ", "
 
 

@@ -45,8 +45,6 @@ from mooring.model.wording import plural
 from mooring.simulate.manifests import InputError
 from mooring.simulate.selection import TypeAndName, type_and_name
 
-__all__ = ["explain"]
-
 _STATES: Final[Mapping[str, str]] = {
     PodState.ACTIVE: "in the active queue",
     PodState.BACKOFF: "backing off",

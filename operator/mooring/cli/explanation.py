@@ -6,20 +6,6 @@ from typing import Any, Final
 
 from mooring.model.wording import listed, plural
 
-__all__ = [
-    "claim_lines",
-    "duration",
-    "explanation",
-    "member_lines",
-    "nomination_lines",
-    "path_rows",
-    "pod_group_lines",
-    "remedy_lines",
-    "score_table",
-    "time_lines",
-    "zero_scores",
-]
-
 _MOST_NODES: Final = 3
 _FIRST_STEPS: Final = 4
 """Steps of a path before those that may be missing."""

@@ -34,8 +34,6 @@ from mooring.simulate.manifests import read_manifests
 from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import is_profile
 
-__all__ = ["gpus", "in_force"]
-
 _HEAD = ("  CARD", "FREE", "CORES FREE", "PODS")
 _NUMBERS = ("  CARD", "FREE", "CORES FREE")
 _UNITS = {1: "MiB", 1024: "GiB"}

@@ -28,19 +28,6 @@ from mooring.kube.resources import LEASE, SCHEDULING_PROFILE
 from mooring.settings import RunSettings
 from mooring.simulate.manifests import InputError
 
-__all__ = [
-    "Following",
-    "Leader",
-    "LeadingReplica",
-    "RefusedError",
-    "UnreachableError",
-    "answer_of",
-    "leader_options",
-    "leading_replica",
-    "page_of",
-    "replica_options",
-]
-
 _SECONDS: Final = 15.0
 _AGAIN_SECONDS: Final = 1.0
 _LOOPBACK: Final = "127.0.0.1"

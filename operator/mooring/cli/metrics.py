@@ -10,8 +10,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from mooring.framework.queued_pod import SubQueue
 from mooring.simulate.manifests import InputError
 
-__all__ = ["QUEUES", "Reading"]
-
 QUEUES: Final = tuple(queue.value for queue in SubQueue)
 """The values of the label `queue` of scheduler_pending_pods."""
 

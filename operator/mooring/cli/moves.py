@@ -20,8 +20,6 @@ from mooring.model.wording import plural
 from mooring.observe.documents import plain
 from mooring.simulate.rebalancing import WantedPlan
 
-__all__ = ["print_plans", "print_plans_as_json", "print_wanted"]
-
 _HEAD: Final = ("STEP", "POD", "FROM", "TO", "GAIN", "WHY")
 _WIDE: Final = ("STEP", "POD", "OWNER", "FROM", "TO", "GOAL", "GAIN", "WHY")
 _NUMBERS: Final = ("STEP", "GAIN")

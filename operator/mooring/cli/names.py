@@ -25,15 +25,6 @@ from mooring.kube.resources import (
 )
 from mooring.policy.errors import did_you_mean
 
-__all__ = [
-    "POD_GROUP_WORDS",
-    "complete_namespaces",
-    "complete_pods",
-    "complete_pods_with_type",
-    "complete_profiles",
-    "why_unknown",
-]
-
 _SECONDS: Final = 3.0
 _MOST_NAMES: Final = 5_000
 """That are looked through; of more, the others are not completed."""

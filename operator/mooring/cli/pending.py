@@ -7,8 +7,6 @@ from mooring.cli.console import table_lines, terminal_width
 from mooring.cli.explanation import duration
 from mooring.model.wording import plural
 
-__all__ = ["examples_by_cause", "pending_lines", "workload_lines"]
-
 _MOST_ROWS: Final = 15
 """Of one table; the terminal has 24 lines."""
 _MOST_CAUSES: Final = 3

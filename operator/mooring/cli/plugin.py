@@ -16,8 +16,6 @@ from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.manifests import InputError
 
-__all__ = ["plugin"]
-
 _NAME: Final = re.compile(r"[A-Z][A-Za-z0-9]{1,52}")
 _WORDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 

@@ -31,8 +31,6 @@ from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import display_name
 from mooring.simulate.profiles import profile_objects, read_profiles
 
-__all__ = ["profile"]
-
 
 @click.group(
     epilog="""\b

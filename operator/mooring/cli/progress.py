@@ -8,8 +8,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-__all__ = ["Progress"]
-
 _QUIET_SECONDS: Final = 1.0
 _ON_A_TERMINAL: Final = 0.1
 _IN_A_LOG: Final = 10.0

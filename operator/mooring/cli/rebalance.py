@@ -40,8 +40,6 @@ from mooring.simulate.rebalancing import PlannedProfile, Rebalance, Wanted, Want
 from mooring.simulate.selection import type_and_name
 from mooring.time_slices import TimeSlices
 
-__all__ = ["rebalance"]
-
 _Result = TypeVar("_Result")
 
 _PROGRESS_SECONDS: Final = 0.2

@@ -21,8 +21,6 @@ from mooring.kube.lease import JITTER
 from mooring.observe.logs import configure
 from mooring.settings import RunSettings
 
-__all__ = ["run"]
-
 
 def _options() -> list[click.Parameter]:
     """Return an option for each field of RunSettings: --some-field, or MOORING_SOME_FIELD."""

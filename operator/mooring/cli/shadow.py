@@ -20,8 +20,6 @@ from mooring.model.wording import plural
 from mooring.policy.status import COMPARED
 from mooring.simulate.manifests import InputError
 
-__all__ = ["shadow"]
-
 _HEAD: Final = ("POD", "RESULT", "BOUND TO", "ITS SCORE", "SHADOW NODE", "SCORE", "WHY")
 _AGREEING: Final = ("same", "tied")
 

@@ -38,8 +38,6 @@ from mooring.simulate.profiles import load_profiles, profile_objects
 from mooring.simulate.selection import Selection, TypeAndName, take_off, type_and_name
 from mooring.simulate.simulation import Simulation
 
-__all__ = ["simulate"]
-
 _WIDE_NODES: Final = 3
 _LIVE: Final = "(live)"
 """What --replay is without a file."""

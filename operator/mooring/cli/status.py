@@ -25,8 +25,6 @@ from mooring.kube.errors import KubeError, NotFoundError, explain
 from mooring.kube.resources import LEASE, SCHEDULING_PROFILE
 from mooring.simulate.manifests import InputError
 
-__all__ = ["status"]
-
 
 @click.command(
     epilog="""\b

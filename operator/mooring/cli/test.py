@@ -33,8 +33,6 @@ from mooring.simulate.expectations import CaseResult, run_case
 from mooring.simulate.manifests import InputError
 from mooring.simulate.policy_tests import PolicyTestFile, read_policy_tests, schema
 
-__all__ = ["test"]
-
 _MOST_NODES: Final = 5
 _NOT_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -20,8 +20,6 @@ from mooring.cli.metrics import QUEUES, Reading
 from mooring.framework.queued_pod import PodState
 from mooring.model.wording import plural
 
-__all__ = ["top"]
-
 _RESULTS: Final = ("scheduled", "unschedulable", "error")
 _LATENCY: Final = "scheduler_pod_scheduling_sli_duration_seconds"
 _MOST_ROWS: Final = 15

@@ -22,8 +22,6 @@ from mooring.kube.errors import KubeError
 from mooring.kube.errors import explain as explain_error
 from mooring.simulate.manifests import InputError
 
-__all__ = ["Proxy", "ui"]
-
 _LOOPBACK: Final = "127.0.0.1"
 _MOST_BYTES: Final = 256 * 1024
 """Of a request's body; the operator takes no more."""

@@ -5,8 +5,6 @@ import click
 from mooring import __version__
 from mooring.cli.console import output_option, print_json
 
-__all__ = ["version"]
-
 
 @click.command(
     epilog="""\b

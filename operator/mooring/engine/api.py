@@ -33,8 +33,6 @@ from mooring.model.pod import Pod, Uid
 from mooring.shielding import shielded
 from mooring.turn import Turn
 
-__all__ = ["AtBind", "PluginApi"]
-
 logger = logging.getLogger(__name__)
 
 _FEW_WAITS: Final = 64

@@ -21,12 +21,6 @@ from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
 from mooring.state.cluster import ClusterState
 
-__all__ = [
-    "assume_and_reserve",
-    "assume_reserve_and_permit",
-    "unreserve",
-]
-
 _LONGEST_WAIT_SECONDS: Final = 15 * 60.0
 """At Permit, whatever the plugin says (maxTimeout in framework/runtime/framework.go)."""
 

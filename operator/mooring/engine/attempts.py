@@ -12,8 +12,6 @@ from mooring.observe.metrics import Metrics
 from mooring.observe.records import Step
 from mooring.state.evictions import OLDER_SECONDS
 
-__all__ = ["Attempts"]
-
 
 class Attempts:
     """Ends attempts for pods that are not bound: counts them, and puts the pods back in a queue."""

@@ -30,8 +30,6 @@ from mooring.framework.verdicts import SKIP
 from mooring.kube.errors import KubeError, NotFoundError, explain
 from mooring.model.pod import Pod
 
-__all__ = ["BindingFailed", "after_binding", "bind"]
-
 _TO_END_SECONDS: Final = 0.5
 """How long a cancelled call of a plugin may take to end before it is left alone."""
 

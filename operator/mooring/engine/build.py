@@ -58,7 +58,6 @@ from mooring.turn import Turn
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["Engine", "Options", "build_scheduler_state"]
 
 _MOST_DECISIONS: Final = 20_000
 """What a plan of rebalancing may cost, in decisions about one pod."""

@@ -12,8 +12,6 @@ from mooring.model.pod import Pod
 from mooring.model.resources import CPU, MEMORY
 from mooring.state.pods import PlacedPod
 
-__all__ = ["cache_dump"]
-
 Record = Mapping[str, Any]
 
 

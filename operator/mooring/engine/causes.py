@@ -31,8 +31,6 @@ from mooring.model.volumes import ClaimVolume
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 
-__all__ = ["cause_of"]
-
 _MOST_ROWS: Final = 64
 """Nodes of one plugin that are compared."""
 _MOST_LOOKED_UP: Final = 32

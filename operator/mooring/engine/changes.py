@@ -29,15 +29,6 @@ from mooring.model.taints import NOT_SCHEDULABLE_TAINT, Taint, Toleration, toler
 from mooring.model.volumes import ClaimVolume
 from mooring.state.cluster_view import ClusterView
 
-__all__ = [
-    "Change",
-    "claim_changes",
-    "conditions",
-    "fewer_devices",
-    "pod_changes",
-    "requesting",
-]
-
 _MOST_TAINTS: Final = 8
 _MOST_DEVICE_TAINTS: Final = 4
 _MOST_CHARACTERS: Final = 60

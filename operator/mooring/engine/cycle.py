@@ -41,12 +41,6 @@ from mooring.state.cluster import Trial
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
-__all__ = [
-    "LiveDryRun",
-    "decide",
-    "tie_break_seed",
-]
-
 
 def decide(
     pod: Pod,

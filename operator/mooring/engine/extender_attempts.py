@@ -14,8 +14,6 @@ from mooring.engine.scheduler_state import Attempt
 from mooring.framework.plugin_failures import text_of
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["ExtenderAttempts"]
-
 logger = logging.getLogger(__name__)
 
 MOST_ATTEMPTS: Final = 64

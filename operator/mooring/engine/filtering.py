@@ -31,13 +31,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = [
-    "NodeSearch",
-    "PreFiltered",
-    "nodes_to_find",
-    "sampled",
-]
-
 _NOT_NAMED: Final = "node(s) didn't satisfy plugin(s) [{}]"
 
 

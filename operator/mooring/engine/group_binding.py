@@ -16,8 +16,6 @@ from typing import Final, TypeVar
 from mooring.model.pod import Pod
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["CalledOff", "GroupBinding"]
-
 _Result = TypeVar("_Result")
 
 _MOST_REQUESTS: Final = 64

@@ -21,8 +21,6 @@ from mooring.model.pod import Pod
 from mooring.state.evictions import OLDER_SECONDS
 from mooring.time_slices import TimeSlices
 
-__all__ = ["Housekeeping"]
-
 logger = logging.getLogger(__name__)
 
 PERMIT_SECONDS: Final = 1.0

@@ -14,8 +14,6 @@ from mooring.engine.shadow import Shadow
 from mooring.pausing import Interrupted
 from mooring.time_slices import TimeSlices
 
-__all__ = ["SchedulingLoop"]
-
 _HINT_SECONDS: Final = 0.001
 """How long queueing hints run between two decisions; one hint at least."""
 _MOST_BINDING: Final = 256

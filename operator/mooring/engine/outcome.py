@@ -10,15 +10,6 @@ from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import Nomination
 from mooring.model.pod import Pod
 
-__all__ = [
-    "FitError",
-    "Outcome",
-    "PodRejected",
-    "ScheduleResult",
-    "decision_of",
-    "record_of",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduleResult:

@@ -25,8 +25,6 @@ from mooring.pausing import Work, pause
 from mooring.state.pod_groups import PodGroupState
 from mooring.time_slices import TimeSlices
 
-__all__ = ["PodEnqueuer"]
-
 _WITHOUT_PROFILE_SECONDS: Final = 5.0
 """A pod that no profile takes is told so when it has waited for so long."""
 _UNKNOWN_NAMESPACE: Final = (

@@ -32,15 +32,6 @@ from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
 from mooring.time_slices import REST, TimeSlices
 from mooring.turn import Turn
 
-__all__ = [
-    "PodReport",
-    "PodReportBuilder",
-    "SuggestedChange",
-    "pending_cause",
-    "pod_state",
-    "smallest_suggestions",
-]
-
 _KINDS: Final = {source: kind for kind, source in GROUP_KINDS.items()}
 _SERVE: Final = {
     GroupSource.KUBERNETES: "have the API server serve podgroups.scheduling.k8s.io, which it does "

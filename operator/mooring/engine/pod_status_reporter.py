@@ -29,8 +29,6 @@ from mooring.model.pod import Pod
 from mooring.model.workloads import PriorityClass
 from mooring.policy.status import LONGEST_MESSAGE
 
-__all__ = ["PodScheduledReason", "PodStatusReporter", "failure_reason"]
-
 _LANES: Final = 4
 """Status patches in flight; kube-scheduler's had no bound and starved its bindings (#142123)."""
 _MOST_CLASSES: Final = 3

@@ -29,8 +29,6 @@ from mooring.kube.writes import PodWriter
 from mooring.model.pod import Pod, Uid
 from mooring.model.wording import listed
 
-__all__ = ["PreemptionExecutor"]
-
 logger = logging.getLogger(__name__)
 
 _CALLED_OFF = "preempted"

@@ -23,8 +23,6 @@ from mooring.policy.resolve import ResolvedProfile, load_profile
 from mooring.policy.rules.rule import missing_on_nodes
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["ActiveProfile", "CertificatesInvalid", "Profiles"]
-
 _MOST_NAMED: Final = 3
 """Profiles that a message names."""
 _MOST_BYTES: Final = 2**20

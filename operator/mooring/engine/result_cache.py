@@ -47,8 +47,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import ChangeLog, IntArray
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["Column", "Columns", "NodeResults", "ResultCache", "is_few"]
-
 _MOST_BYTES: Final = 128 * 1024 * 1024
 """Enough for some 500 specs on 5,000 nodes."""
 _BYTES_PER_SPEC: Final = 8 * 1024

@@ -63,8 +63,6 @@ from mooring.observe.records import Step
 from mooring.pausing import Interrupted, pause, timed, worked
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["ScheduleOne"]
-
 logger = logging.getLogger(__name__)
 
 _GANG: Final = frozenset(("GangScheduling",))

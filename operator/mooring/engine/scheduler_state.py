@@ -23,8 +23,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
 from mooring.turn import Turn
 
-__all__ = ["AssumedPod", "Attempt", "Departures", "SchedulerState", "cache_sizes", "configuration"]
-
 
 class Departures:
     """The uids of objects that have gone, for each reader since it began to read.

@@ -18,8 +18,6 @@ from mooring.framework.verdicts import SKIP
 from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
-__all__ = ["PluginScores", "ScoreTable", "score", "with_extender_scores"]
-
 _max: Final = np.maximum.reduce
 _NONE_SO_LOW: Final = np.iinfo(np.int64).min
 """Lower than any total score."""

@@ -31,8 +31,6 @@ from mooring.model.pod import Pod
 from mooring.observe.metrics import Metrics
 from mooring.policy.status import COMPARED
 
-__all__ = ["Shadow"]
-
 logger = logging.getLogger(__name__)
 
 _CHOICES: Final = ("bound", "shadow")

@@ -44,8 +44,6 @@ from mooring.pausing import pause
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["EXAMPLES", "Suggestion", "suggestions"]
-
 EXAMPLES: Final = 3
 _MOST_STEPS: Final = 20_000
 """What all decisions about one group may cost in all, in decisions about one pod."""

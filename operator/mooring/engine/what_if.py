@@ -31,8 +31,6 @@ from mooring.state.cluster import Trial
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["WhatIf", "held_back", "stays_on_its_node", "without_preemption"]
-
 _FIRST_ATTEMPT: Final = 1
 """The number of an attempt is part of the seed of its decision."""
 

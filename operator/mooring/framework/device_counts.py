@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mooring.cel.device_selector import CompileError, DeviceView, SelectorError, compile_selector
+from mooring.cel.device_selector import DeviceView, SelectorError, compile_selector
+from mooring.cel.errors import CompileError
 from mooring.framework.extended_resources import ClassesOfResources
 from mooring.framework.handle import Handle
 from mooring.model.device_classes import DeviceClass

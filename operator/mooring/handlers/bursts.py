@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from mooring.kube.answers import WatchEvent
 
-__all__ = ["Bursts"]
-
 logger = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 0.1

@@ -19,8 +19,6 @@ from mooring.state.cluster import ClusterState
 from mooring.time_slices import TimeSlices
 from mooring.turn import Turn
 
-__all__ = ["ObjectHandlers"]
-
 logger = logging.getLogger(__name__)
 
 _USUAL_BYTES: Final = 4096

@@ -27,8 +27,6 @@ from mooring.policy.status import LONGEST_MESSAGE, Condition, SchedulingProfileS
 from mooring.time_slices import TimeSlices
 from mooring.turn import Turn
 
-__all__ = ["ProfileHandler", "ProfileStatusWriter"]
-
 logger = logging.getLogger(__name__)
 
 STATUS_SECONDS: Final = 30.0

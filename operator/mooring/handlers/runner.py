@@ -28,8 +28,6 @@ from mooring.kube.errors import ApiError, explain
 from mooring.kube.exchange import CONNECT_SECONDS
 from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
 
-__all__ = ["RETRIES", "UNSCHEDULED", "KopfRunner", "is_kopfs"]
-
 logger = logging.getLogger(__name__)
 
 _KOPF: Final = Path(kopf.__file__).parent

@@ -47,8 +47,6 @@ from mooring.model.errors import ManifestError
 from mooring.shielding import shielded
 from mooring.time_slices import TimeSlices
 
-__all__ = ["KopfSessions"]
-
 logger = logging.getLogger(__name__)
 
 MOST_GARBAGE_BYTES: Final = 2**25

@@ -13,8 +13,6 @@ from mooring.kube import nesting
 from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, name_of, required, text
 
-__all__ = ["WatchEvent", "event_of", "items_of", "parsed"]
-
 WatchEvent = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 """The type of an event of a watch."""
 

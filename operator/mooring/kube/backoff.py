@@ -2,8 +2,6 @@
 
 from random import Random
 
-__all__ = ["Backoff"]
-
 
 class Backoff:
     """Pauses that double from `first` to `longest` seconds, each cut at random by up to half."""

@@ -16,8 +16,6 @@ from mooring.model.errors import ManifestError
 from mooring.model.fields import mappings, required, text
 from mooring.model.kubernetes_rules import minor_version
 
-__all__ = ["SMALL_PAGE_SIZE", "ApiClient", "Listing", "PatchType"]
-
 PAGE_SIZE: Final = 500
 """Objects per page of a list, as kubectl and client-go ask; bounds one answer's memory."""
 

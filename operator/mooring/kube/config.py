@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from aiohttp import BaseConnector
 
-__all__ = ["Connection", "default_namespace", "load_connection"]
 
 logger = logging.getLogger(__name__)
 

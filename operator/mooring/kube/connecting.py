@@ -3,8 +3,6 @@
 import os
 import ssl
 
-__all__ = ["client_context", "failure_text"]
-
 
 def client_context(
     ca_file: str | None = None, ca_data: str | None = None, *, verified: bool = True

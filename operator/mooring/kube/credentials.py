@@ -9,8 +9,6 @@ from typing import Final, Protocol
 from mooring.kube.errors import ConfigError
 from mooring.shielding import shielded
 
-__all__ = ["REREAD_SECONDS", "Credentials", "NoToken", "TokenSource"]
-
 logger = logging.getLogger(__name__)
 
 REREAD_SECONDS: Final = 60.0

@@ -24,32 +24,6 @@ import orjson
 
 from mooring.kube.resources import MOORING_GROUP, Call
 
-__all__ = [
-    "LEASE_NOT_VALID",
-    "NOT_WANTED",
-    "ApiError",
-    "ConfigError",
-    "ConflictError",
-    "DisruptionBudgetError",
-    "ForbiddenError",
-    "GoneError",
-    "InvalidError",
-    "KubeError",
-    "NotFoundError",
-    "NotLeadingError",
-    "NotWantedError",
-    "ServerError",
-    "TooManyRequestsError",
-    "UnansweredError",
-    "UnauthorizedError",
-    "UnreachableError",
-    "denied_by_admission",
-    "error_from_response",
-    "error_from_status",
-    "exceeds_quota",
-    "explain",
-]
-
 _Typed = TypeVar("_Typed", int, str, list[Any], dict[str, Any])
 
 LEASE_NOT_VALID: Final = "the lease of this replica is not valid at the moment"

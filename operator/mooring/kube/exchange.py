@@ -17,8 +17,6 @@ from urllib.parse import urlsplit
 
 import httptools
 
-__all__ = ["Answer", "BrokenExchangeError", "Exchange", "NoConnectionError", "NotSentError"]
-
 CONNECT_SECONDS: Final = 10.0
 
 KEEPALIVE_SECONDS: Final = 25.0

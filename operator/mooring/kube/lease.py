@@ -39,7 +39,6 @@ from mooring.kube.timestamps import micro_time
 if TYPE_CHECKING:  # `mooring run --help` reads JITTER alone
     from mooring.kube.client import ApiClient
 
-__all__ = ["CERTIFICATE", "SERVER", "LeaderElector", "Leadership"]
 
 logger = logging.getLogger(__name__)
 

@@ -4,8 +4,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-__all__ = ["TokenBucket"]
-
 
 class TokenBucket:
     """At most `burst` requests at once and `qps` per second in the long run.

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 import orjson
 
-__all__ = ["DEEPEST", "cut_nesting", "parsed"]
-
 DEEPEST: Final = 100
 """Levels that are kept; a Deployment has 15."""
 

@@ -16,8 +16,6 @@ from mooring.kube.errors import error_from_response
 from mooring.kube.resources import POD, Call
 from mooring.kube.transport import refusal_by_proxy
 
-__all__ = ["port_forward"]
-
 PROTOCOL: Final = "v4.channel.k8s.io"
 _CHUNK: Final = 1 << 15
 _DATA: Final = 0

@@ -21,8 +21,6 @@ from mooring.kube.resources import EVENT
 from mooring.kube.timestamps import micro_time
 from mooring.model.bounded_cache import BoundedCache
 
-__all__ = ["EventRecorder", "ObjectRef"]
-
 logger = logging.getLogger(__name__)
 
 NOTE_LIMIT: Final = 1024

@@ -42,8 +42,6 @@ from mooring.model.errors import ManifestError
 from mooring.time_slices import TimeSlices
 from mooring.turn import Turn
 
-__all__ = ["EventType", "Reflector", "Relist", "Sink"]
-
 logger = logging.getLogger(__name__)
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]

@@ -9,44 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote
 
-__all__ = [
-    "COSCHEDULING_POD_GROUP",
-    "CSI_DRIVER",
-    "CSI_NODE",
-    "CSI_STORAGE_CAPACITY",
-    "DEVICE_CLASS",
-    "DEVICE_TAINT_RULE",
-    "DEVICE_TAINT_RULE_V1BETA2",
-    "EVENT",
-    "LEASE",
-    "LIMIT_RANGE",
-    "MOORING_GROUP",
-    "NAMESPACE",
-    "NODE",
-    "PERSISTENT_VOLUME",
-    "PERSISTENT_VOLUME_CLAIM",
-    "POD",
-    "POD_DISRUPTION_BUDGET",
-    "POD_GROUP",
-    "POD_GROUP_V1ALPHA2",
-    "POD_GROUP_V1ALPHA3",
-    "PRIORITY_CLASS",
-    "REPLICATION_CONTROLLER",
-    "REPLICA_SET",
-    "RESOURCE_CLAIM",
-    "RESOURCE_CLAIM_TEMPLATE",
-    "RESOURCE_SLICE",
-    "RUNTIME_CLASS",
-    "SCHEDULING_PROFILE",
-    "SERVICE",
-    "SIGS_POD_GROUP",
-    "STATEFUL_SET",
-    "STORAGE_CLASS",
-    "VOLUME_ATTACHMENT",
-    "Call",
-    "Resource",
-]
-
 MOORING_GROUP: Final = "scheduling.mooring.dev"
 """The API group of Mooring's own custom resources."""
 

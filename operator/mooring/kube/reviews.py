@@ -23,8 +23,6 @@ from mooring.model.bounded_cache import BoundedCache
 from mooring.model.errors import ManifestError
 from mooring.model.fields import strings
 
-__all__ = ["Reviews"]
-
 CACHE_SECONDS: Final = 10.0
 """How long an answer holds, a denial as well; kube-scheduler's defaults."""
 _CACHE_BYTES: Final = 8 * 2**20

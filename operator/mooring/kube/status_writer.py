@@ -28,7 +28,6 @@ from mooring.turn import Turn
 Look = tuple[float, Callable[[], Iterable[Any]]]
 """So often, in seconds, a call returns keys of objects whose statuses may have changed."""
 
-__all__ = ["RETRIED", "ProfileSectionWriter", "StatusWriter"]
 
 logger = logging.getLogger(__name__)
 

@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime
 
-__all__ = ["micro_time", "rfc3339"]
-
 
 def rfc3339(seconds: float) -> str:
     """Return this time, in seconds since the epoch, in RFC 3339 in UTC, in whole seconds."""

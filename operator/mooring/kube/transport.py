@@ -41,8 +41,6 @@ from mooring.kube.exchange import (
 from mooring.kube.limiter import TokenBucket
 from mooring.kube.resources import Call
 
-__all__ = ["LineSplitter", "Transport", "abort", "refusal_by_proxy", "transport_of"]
-
 RETRIES: Final = 5
 """Further tries after an answer with `Retry-After`."""
 

@@ -29,8 +29,6 @@ from mooring.kube.errors import (
 from mooring.kube.resources import POD, SCHEDULING_PROFILE, SIGS_POD_GROUP, Call, Resource
 from mooring.model.devices import same_cards
 
-__all__ = ["PodGroupWriter", "PodWriter", "ProfileWriter"]
-
 _MOST_TRIES: Final = 5
 """How often a status is written to the newest version; somebody else writes all the time then."""
 

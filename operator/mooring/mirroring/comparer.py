@@ -18,8 +18,6 @@ from mooring.kube.errors import ApiError, NotFoundError, explain
 from mooring.kube.resources import Resource
 from mooring.time_slices import TimeSlices
 
-__all__ = ["CacheComparer", "WatchedResource"]
-
 logger = logging.getLogger(__name__)
 
 EVERY_SECONDS: Final = 300.0

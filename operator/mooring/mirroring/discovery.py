@@ -16,8 +16,6 @@ from mooring.kube.resources import Resource
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
 from mooring.model.events import Kind
 
-__all__ = ["EXPECTED", "Discovery"]
-
 logger = logging.getLogger(__name__)
 
 EXPECTED: Final[Mapping[Kind, Resource]] = {

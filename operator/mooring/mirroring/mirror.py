@@ -19,16 +19,6 @@ from mooring.model.resource_claims import unreadable_claim
 from mooring.pausing import pause, timed
 from mooring.state.cluster import ClusterState
 
-__all__ = [
-    "ACTIONS",
-    "ASSIGNED_PODS",
-    "DEVICE_KINDS",
-    "MIRRORED",
-    "MIRRORED_IF_SERVED",
-    "Mirror",
-    "parsed_or_none",
-]
-
 logger = logging.getLogger(__name__)
 
 MIRRORED: Final[Mapping[Resource, Kind]] = {

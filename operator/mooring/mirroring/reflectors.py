@@ -18,8 +18,6 @@ from mooring.mirroring.mirror import ASSIGNED_PODS, DEVICE_KINDS, MIRRORED
 from mooring.model.events import Kind
 from mooring.turn import Turn
 
-__all__ = ["Reflectors"]
-
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 15.0

@@ -7,16 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = [
-    "ANONYMOUS",
-    "Attributes",
-    "NonResourceAttributes",
-    "ReviewError",
-    "User",
-    "events_list",
-    "pod_read",
-]
-
 
 class ReviewError(Exception):
     """The API server did not answer who a user is or which rights it has; the text is one line."""

@@ -9,14 +9,6 @@ from mooring.model.fields import integer, mapping, mappings, optional_mapping, t
 from mooring.model.pausing import collected
 from mooring.model.selectors import LabelSelector, parse_label_selector
 
-__all__ = [
-    "AffinityTerm",
-    "PodAffinity",
-    "SpreadConstraint",
-    "parse_pod_affinity",
-    "spread_constraints_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:

@@ -13,8 +13,6 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
-__all__ = ["BoundedCache", "bytes_of", "cached"]
-
 _ENTRY: Final = 256
 """What a cache itself needs for an entry."""
 _ITEM: Final = 16

@@ -23,17 +23,6 @@ from mooring.model.fields import (
 )
 from mooring.model.selectors import LabelSelector, parse_label_selector
 
-__all__ = [
-    "CSIDriver",
-    "CSINode",
-    "CSIStorageCapacity",
-    "VolumeAttachment",
-    "parse_csi_driver",
-    "parse_csi_node",
-    "parse_csi_storage_capacity",
-    "parse_volume_attachment",
-]
-
 _MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
 

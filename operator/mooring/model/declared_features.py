@@ -9,14 +9,6 @@ from typing import Any, Final
 
 from mooring.model.fields import boolean, mappings
 
-__all__ = [
-    "RESTART_ALL_CONTAINERS",
-    "USER_NAMESPACES_HOST_NETWORK",
-    "VOLUME_BIND_MOUNT_OPTIONS",
-    "declared_features",
-    "required_features",
-]
-
 RESTART_ALL_CONTAINERS: Final = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_HOST_NETWORK: Final = "UserNamespacesHostNetworkSupport"
 VOLUME_BIND_MOUNT_OPTIONS: Final = "VolumeBindMountOptions"

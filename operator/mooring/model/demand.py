@@ -25,14 +25,6 @@ from mooring.model.resources import (
 )
 from mooring.pausing import pause
 
-__all__ = [
-    "Demand",
-    "demands_by_version",
-    "pod_demand",
-    "pod_limits",
-    "qos_class",
-]
-
 _SCORED_DEFAULTS: Final = {CPU: 100, MEMORY: 200 * 1024**2}
 """The requests that scores assume for a container without a cpu or memory request."""
 _INT64_MAX: Final = 2**63 - 1

@@ -14,8 +14,6 @@ from mooring.model.fields import (
 )
 from mooring.model.resource_claims import OpaqueConfig, parse_opaque_config, parse_selectors
 
-__all__ = ["DeviceClass", "parse_device_class"]
-
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:

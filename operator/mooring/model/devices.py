@@ -16,24 +16,6 @@ from mooring.model.bounded_cache import cached
 from mooring.model.node import Node
 from mooring.model.pod_spec import PodSpec
 
-__all__ = [
-    "MAX_CARDS",
-    "NO_CARDS",
-    "Assignment",
-    "CardFormat",
-    "CardRequest",
-    "CardRequestError",
-    "CardShare",
-    "Links",
-    "NodeCards",
-    "assignment_text",
-    "card_request",
-    "link_rank",
-    "node_cards",
-    "parse_assignment",
-    "same_cards",
-]
-
 MAX_CARDS: Final = 16
 """Cards of a node that are looked at; further ones are never assigned."""
 _MOST_SHARES: Final = 8

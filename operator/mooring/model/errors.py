@@ -5,8 +5,6 @@ caller that has the whole object adds its kind and name with `under`. Then the s
 line and stops; the operator logs it and leaves the object out.
 """
 
-__all__ = ["ManifestError"]
-
 
 class ManifestError(ValueError):
     """A field has a value that is not allowed; the text is one line, `where: problem`.

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Action", "ClusterEvent", "Kind", "event_label"]
-
 
 class Kind(StrEnum):
     """The kinds of API objects that a scheduling decision reads."""

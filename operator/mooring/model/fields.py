@@ -12,24 +12,6 @@ from typing import Any, Final, TypeVar
 from mooring.model.errors import ManifestError
 from mooring.model.quantity import parse_count
 
-__all__ = [
-    "boolean",
-    "controller_uid",
-    "integer",
-    "mapping",
-    "mappings",
-    "name_of",
-    "namespace_of",
-    "naming_the_object",
-    "optional_mapping",
-    "required",
-    "size",
-    "strings",
-    "text",
-    "texts",
-    "timestamp",
-]
-
 _Value = TypeVar("_Value")
 _Parser = Callable[[Mapping[str, Any]], _Value]
 

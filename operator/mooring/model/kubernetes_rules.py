@@ -18,15 +18,6 @@ from mooring.model.declared_features import (
     VOLUME_BIND_MOUNT_OPTIONS,
 )
 
-__all__ = [
-    "KUBERNETES_RULES",
-    "NEWEST",
-    "KubernetesRules",
-    "minor_version",
-    "rules_of_server",
-    "unknown_server",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesRules:

@@ -10,8 +10,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["LIMITS", "Counted", "exceeded"]
-
 
 class Counted(StrEnum):
     """The counted parts of a pod, as users read them."""

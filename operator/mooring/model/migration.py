@@ -15,8 +15,6 @@ from mooring.model.selectors import NodeSelector, NodeSelectorTerm, Requirement
 from mooring.model.storage import CSISource, PersistentVolume
 from mooring.model.volumes import CSI_DRIVERS, Disk, DiskKind
 
-__all__ = ["ZONE_DELIMITER", "csi_source", "migrated_affinity"]
-
 ZONE_DELIMITER: Final = "__"
 """Separates the zones in a PersistentVolume's zone label."""
 

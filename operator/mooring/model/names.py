@@ -7,8 +7,6 @@ beginning of the next one of its name in that order.
 
 from mooring.model.pod import Uid
 
-__all__ = ["Names"]
-
 
 class Names:
     """The uids by "namespace/name"; a name seldom has more than one."""

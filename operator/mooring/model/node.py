@@ -21,17 +21,6 @@ from mooring.model.fields import (
 from mooring.model.quantity import parse_count, parse_milli
 from mooring.model.taints import Taint, parse_taints
 
-__all__ = [
-    "BETA_REGION",
-    "BETA_ZONE",
-    "HOSTNAME",
-    "REGION",
-    "ZONE",
-    "Node",
-    "normalized_image",
-    "parse_node",
-]
-
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"

@@ -13,8 +13,6 @@ from mooring.model.pod_group import parse_coscheduling_pod_group, parse_pod_grou
 from mooring.model.resource_claims import parse_resource_claim
 from mooring.model.resource_slices import parse_device_taint_rule, parse_resource_slice
 
-__all__ = ["NAMESPACED", "identity", "is_older", "object_key", "parse_object"]
-
 _PARSERS: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Any]]] = {
     Kind.POD: parse_pod,
     Kind.NODE: parse_node,

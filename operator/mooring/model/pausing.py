@@ -6,8 +6,6 @@ from typing import Final, TypeVar
 
 from mooring.pausing import pause
 
-__all__ = ["ITEMS_PER_STEP", "collected"]
-
 _Item = TypeVar("_Item")
 
 ITEMS_PER_STEP: Final = 500

@@ -29,16 +29,6 @@ from mooring.model.sharing import FrozenDict, Sharing, shared_strings, shared_te
 from mooring.model.volumes import PodVolume, has_local_storage, pod_volumes
 from mooring.pausing import pause
 
-__all__ = [
-    "OwnerRef",
-    "Pod",
-    "Uid",
-    "claim_keys",
-    "is_of_workload",
-    "parse_pod",
-    "workload_of",
-]
-
 Uid = NewType("Uid", str)
 
 _DEFAULT_GRACE: Final = 30

@@ -42,29 +42,6 @@ from mooring.model.resource_claims import (
 )
 from mooring.model.resources import parse_amounts
 
-__all__ = [
-    "COSCHEDULING_LABEL",
-    "DISRUPTION_MODE",
-    "MAX_TOPOLOGY_KEYS",
-    "NODES_RESERVED",
-    "SIGS_LABEL",
-    "TOPOLOGY_KEYS",
-    "TOPOLOGY_MODE",
-    "DeclaredByPod",
-    "DisruptionMode",
-    "GroupCondition",
-    "GroupFormat",
-    "GroupKey",
-    "GroupSource",
-    "GroupTopology",
-    "PodGroup",
-    "Reservation",
-    "consumer_of",
-    "group_of_members",
-    "parse_coscheduling_pod_group",
-    "parse_pod_group",
-]
-
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 """The label by which a pod names its PodGroup of scheduling.x-k8s.io."""
 SIGS_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"

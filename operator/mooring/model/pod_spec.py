@@ -40,8 +40,6 @@ from mooring.model.selectors import (
 from mooring.model.taints import Toleration, tolerations_of
 from mooring.pausing import pause
 
-__all__ = ["HostPort", "PodSpec", "PodSpecCache", "pod_spec"]
-
 _CONTAINER_FIELDS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 _SPEC_FIELDS: Final = (
     "affinity",

@@ -12,8 +12,6 @@ from typing import Literal
 
 from mooring.model.errors import ManifestError
 
-__all__ = ["Quantity", "QuantityFormat", "parse_count", "parse_milli", "parse_quantity"]
-
 QuantityFormat = Literal["BinarySI", "DecimalSI", "DecimalExponent"]
 
 _INT64_MAX = 2**63 - 1

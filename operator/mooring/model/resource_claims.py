@@ -32,40 +32,6 @@ from mooring.model.resource_slices import parse_quantities
 from mooring.model.selectors import NodeSelector, Requirement, parse_node_selector
 from mooring.model.taints import Toleration, parse_tolerations
 
-__all__ = [
-    "EXTENDED_RESOURCE_CLAIM",
-    "FINALIZER",
-    "MOST_RESULTS",
-    "Allocation",
-    "AllocationConfig",
-    "ClaimConfig",
-    "ClaimSpec",
-    "Condition",
-    "Constraint",
-    "ConsumerReference",
-    "DeviceId",
-    "DeviceRequest",
-    "DeviceResult",
-    "DeviceStatus",
-    "DeviceToleration",
-    "ExactRequest",
-    "ExtendedResourceClaim",
-    "OpaqueConfig",
-    "PodClaim",
-    "ResourceClaim",
-    "allocation_fields",
-    "claim_of_scheduler",
-    "parse_claim_statuses",
-    "parse_extended_resource_claim",
-    "parse_opaque_config",
-    "parse_pod_claims",
-    "parse_resource_claim",
-    "parse_selectors",
-    "pod_claims_of",
-    "resource_claim_template_key",
-    "unreadable_claim",
-]
-
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 """The finalizer of a claim that is allocated."""
 EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"

@@ -28,22 +28,6 @@ from mooring.model.quantity import Quantity, parse_quantity
 from mooring.model.selectors import NodeSelector, parse_node_selector
 from mooring.model.taints import Taint, parse_taints
 
-__all__ = [
-    "AttributeValue",
-    "CapacityPolicy",
-    "CapacityRange",
-    "CounterConsumption",
-    "CounterSet",
-    "Device",
-    "DeviceCapacity",
-    "DeviceTaintRule",
-    "ResourceSlice",
-    "Version",
-    "parse_device_taint_rule",
-    "parse_quantities",
-    "parse_resource_slice",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Version:

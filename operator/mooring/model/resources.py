@@ -15,20 +15,6 @@ from mooring.model.pausing import ITEMS_PER_STEP
 from mooring.model.quantity import parse_count, parse_milli
 from mooring.pausing import pause
 
-__all__ = [
-    "CPU",
-    "MEMORY",
-    "ContainerRequests",
-    "ContainerResources",
-    "PodContainers",
-    "amount_text",
-    "parse_amounts",
-    "parse_containers",
-    "parse_pod_level",
-    "raise_to",
-    "total_requests",
-]
-
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 _STANDARD: Final = frozenset((CPU, MEMORY, "ephemeral-storage"))

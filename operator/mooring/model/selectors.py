@@ -14,22 +14,6 @@ from typing import Any, Final, Literal
 from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, strings, text, texts
 
-__all__ = [
-    "LabelSelector",
-    "NodeSelector",
-    "NodeSelectorTerm",
-    "Operator",
-    "PreferredTerm",
-    "Requirement",
-    "node_terms_of",
-    "parse_label_selector",
-    "parse_node_selector",
-    "parse_preferred_terms",
-    "preferred_terms_of",
-    "requirements_from_labels",
-    "selector_from_labels",
-]
-
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 
 _LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")

@@ -10,8 +10,6 @@ own.
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
-__all__ = ["FrozenDict", "Sharing", "shared_strings", "shared_text"]
-
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 

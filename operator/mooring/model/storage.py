@@ -32,19 +32,6 @@ from mooring.model.selectors import (
 )
 from mooring.model.volumes import Disk, parse_disk
 
-__all__ = [
-    "BIND_COMPLETED",
-    "SELECTED_NODE",
-    "CSISource",
-    "ClaimRef",
-    "PersistentVolume",
-    "PersistentVolumeClaim",
-    "StorageClass",
-    "parse_persistent_volume",
-    "parse_persistent_volume_claim",
-    "parse_storage_class",
-]
-
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 """The annotation of a claim with the node for which its volume is to be provisioned."""
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"

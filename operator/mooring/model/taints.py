@@ -6,17 +6,6 @@ from typing import Any, Final
 
 from mooring.model.fields import text
 
-__all__ = [
-    "NOT_SCHEDULABLE_TAINT",
-    "Taint",
-    "Toleration",
-    "parse_taints",
-    "parse_tolerations",
-    "repelled",
-    "tolerated",
-    "tolerations_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Taint:

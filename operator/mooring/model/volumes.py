@@ -10,19 +10,6 @@ from typing import Any, Final, TypeAlias
 
 from mooring.model.fields import boolean, mapping, mappings, text, texts
 
-__all__ = [
-    "CSI_DRIVERS",
-    "ClaimVolume",
-    "CsiVolume",
-    "Disk",
-    "DiskKind",
-    "PodVolume",
-    "RbdVolume",
-    "has_local_storage",
-    "parse_disk",
-    "pod_volumes",
-]
-
 
 class DiskKind(StrEnum):
     """The in-tree volume plugins whose disks are identified by one name."""

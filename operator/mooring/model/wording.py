@@ -3,8 +3,6 @@
 from collections.abc import Collection
 from itertools import islice
 
-__all__ = ["listed", "plural"]
-
 
 def plural(count: int, word: str) -> str:
     """Return the count and the word, which gets an s unless it is one: `1 pod`, `2,000 pods`."""

@@ -20,21 +20,6 @@ from mooring.model.fields import (
 )
 from mooring.model.selectors import LabelSelector, parse_label_selector, selector_from_labels
 
-__all__ = [
-    "Controller",
-    "Namespace",
-    "PodDisruptionBudget",
-    "PriorityClass",
-    "Service",
-    "parse_namespace",
-    "parse_pod_disruption_budget",
-    "parse_priority_class",
-    "parse_replica_set",
-    "parse_replication_controller",
-    "parse_service",
-    "parse_stateful_set",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class _PodSelecting:

@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-__all__ = ["StateCollector", "largest"]
-
 _SCHEDULER: Final = "mooring"
 """The label `name` of the metric of leader election."""
 

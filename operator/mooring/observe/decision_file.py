@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["DecisionFile"]
-
 logger = logging.getLogger(__name__)
 
 _MOST_HELD: Final = 16 * 2**20

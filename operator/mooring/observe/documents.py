@@ -16,8 +16,6 @@ import orjson
 
 from mooring.framework.decision import NodeScore, PodRef, Rejection, TextAboutPods
 
-__all__ = ["HIDDEN", "dumps", "fields_of", "name_of", "plain"]
-
 HIDDEN: Final = "a pod that you may not get"
 """Stands where a user may not read the name of a pod."""
 

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final
 
-__all__ = ["HoldTimer", "log_long_hold"]
-
 logger = logging.getLogger(__name__)
 
 SHORTEST_SECONDS: Final = 0.001

@@ -44,16 +44,6 @@ from mooring.observe.viewer import Access, Viewer
 from mooring.time_slices import REST, TimeSlices
 from mooring.turn import Turn
 
-__all__ = [
-    "Check",
-    "Endpoints",
-    "ListenError",
-    "Page",
-    "PendingQueue",
-    "json_answer",
-    "namespace_and_name",
-]
-
 logger = logging.getLogger(__name__)
 
 RELOAD_SECONDS: Final = 10.0

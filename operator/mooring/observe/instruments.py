@@ -13,8 +13,6 @@ from typing import Final, Generic, TypeVar
 
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily
 
-__all__ = ["Count", "CounterFamily", "HistogramFamily", "LabelValues", "exponential_buckets"]
-
 _LONGEST_VALUE: Final = 512
 _VALUE: Final = 256
 """Bytes of a value beside its characters."""

@@ -17,8 +17,6 @@ from typing import Any, TextIO
 
 from mooring.observe.printable import printable
 
-__all__ = ["FORMATS", "LEVELS", "configure"]
-
 FORMATS = ("json", "text")
 LEVELS = ("debug", "info", "warning", "error")
 

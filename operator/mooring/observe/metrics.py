@@ -24,8 +24,6 @@ from mooring.observe.instruments import (
     exponential_buckets,
 )
 
-__all__ = ["Metrics"]
-
 RESULTS = ("scheduled", "unschedulable", "error")
 """How an attempt can end: the values of kube-scheduler's label `result`."""
 

@@ -1,7 +1,5 @@
 """Texts of others for a terminal: no character of them may control it, or hide another one."""
 
-__all__ = ["printable"]
-
 
 def printable(text: str) -> str:
     """Return the text in one line, with unprintable characters escaped as in Python.

@@ -32,8 +32,6 @@ from mooring.model.names import Names
 from mooring.model.pod import Uid
 from mooring.observe.documents import HIDDEN, dumps, fields_of, name_of
 
-__all__ = ["DEFAULT_LIMIT", "LATEST", "MOST_SUMMARIES", "DecisionLog", "NotedStep", "Step"]
-
 MOST_SUMMARIES: Final = 50_000
 """Short records that one answer shows."""
 LATEST: Final = 100

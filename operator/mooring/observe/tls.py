@@ -17,8 +17,6 @@ from typing import Final, NamedTuple
 
 from mooring.model.access import ReviewError
 
-__all__ = ["ServingTls", "TlsError", "as_file", "self_signed"]
-
 SELF_SIGNED_DAYS: Final = 365
 _RENEW: Final = timedelta(days=SELF_SIGNED_DAYS / 2)
 

@@ -41,8 +41,6 @@ from mooring.model.pod import Uid
 from mooring.observe.records import NotedStep, Step
 from mooring.time_slices import TimeSlices
 
-__all__ = ["Traces"]
-
 logger = logging.getLogger(__name__)
 
 _MOST_WAITING: Final = 32_768

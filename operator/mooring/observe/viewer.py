@@ -14,8 +14,6 @@ from mooring.framework.decision import PodRef
 from mooring.model.access import Attributes, User, pod_read
 from mooring.observe.documents import dumps
 
-__all__ = ["MOST_NAMESPACES", "Access", "Viewer"]
-
 MOST_NAMESPACES: Final = 64
 """Namespaces that are looked up for one answer; each may take a request to the API server."""
 

@@ -45,7 +45,6 @@ from mooring.simulate.manifests import InputError
 if TYPE_CHECKING:
     from mooring.page.trials import WhatIfRunner
 
-__all__ = ["MOST_BYTES", "MOST_STREAMS", "MOST_STREAMS_OF_A_USER", "Page"]
 
 logger = logging.getLogger(__name__)
 

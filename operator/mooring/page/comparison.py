@@ -27,8 +27,6 @@ from mooring.simulate.compare import (
 from mooring.state.columns import IntArray
 from mooring.time_slices import REST, TimeSlices
 
-__all__ = ["compared_nodes"]
-
 _MOST_NAMED: Final = 10
 """Nodes that are named for each group of equal pods."""
 

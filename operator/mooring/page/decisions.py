@@ -19,8 +19,6 @@ from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["DecisionInFull", "decision_in_full"]
-
 _MOST_SCORED: Final = 100
 """Nodes in the table of scores."""
 _MOST_REJECTED: Final = 20

@@ -21,8 +21,6 @@ from mooring.state.devices.cards import Cards
 from mooring.state.view import NodeView
 from mooring.time_slices import REST, TimeSlices
 
-__all__ = ["CORDONED", "NOT_READY", "PODS", "TAINTED", "Columns", "Nodes"]
-
 PODS: Final = "pods"
 """Stands for a resource: how many pods a node has of those that it takes."""
 

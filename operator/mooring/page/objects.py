@@ -18,8 +18,6 @@ from mooring.model.fields import integer, mapping, text
 from mooring.model.pod import Uid
 from mooring.page.turns import TrialsBusy, Turns
 
-__all__ = ["NotReadError", "ObjectClient", "PodObjects"]
-
 _EVENT: Final = Resource("", "v1", "events", "Event")
 """Of the core group, where `kubectl describe` reads them, and users have the right to."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")

@@ -19,8 +19,6 @@ from mooring.observe.records import DecisionLog
 from mooring.page.decisions import DecisionInFull, decision_in_full
 from mooring.time_slices import REST, TimeSlices
 
-__all__ = ["Pods"]
-
 
 class Pods:
     """Reads the facts about a pod; `report` is `mooring.engine.pod_report.PodReportBuilder.of`.

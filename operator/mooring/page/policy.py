@@ -9,8 +9,6 @@ from mooring.handlers.profiles import ProfileHandler
 from mooring.policy.extender import without_secrets
 from mooring.policy.match import conflict_text
 
-__all__ = ["Policy"]
-
 _MOST_PODS: Final = 200
 """Comparisons of shadow profiles in one answer."""
 

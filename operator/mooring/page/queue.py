@@ -23,8 +23,6 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 from mooring.time_slices import REST, TimeSlices
 
-__all__ = ["Queue", "Selected"]
-
 STATES: Final = tuple(
     state.value
     for state in (

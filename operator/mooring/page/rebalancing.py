@@ -31,8 +31,6 @@ from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.simulate.manifests import InputError
 from mooring.time_slices import REST, TimeSlices
 
-__all__ = ["PlanRequest", "PlansView"]
-
 _MOST_DECISIONS: Final = 5_000
 """Of a plan that somebody asks for."""
 _MOST_PENDING: Final = 200

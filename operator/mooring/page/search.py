@@ -10,8 +10,6 @@ from mooring.engine.scheduler_state import SchedulerState
 from mooring.pausing import pause
 from mooring.time_slices import REST, TimeSlices
 
-__all__ = ["MOST_FOUND", "PodSearch"]
-
 MOST_FOUND: Final = 10
 
 _Ranked = dict[tuple[bool, str], str | None]

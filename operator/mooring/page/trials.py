@@ -59,8 +59,6 @@ from mooring.state.pod_groups import PodGroups, PodGroupState
 from mooring.state.pods import PodTable
 from mooring.time_slices import REST, TimeSlices
 
-__all__ = ["MOST_PODS", "CompareRequest", "TryRequest", "WhatIfRunner"]
-
 MOST_PODS: Final = 100
 """Pods that one request decides about."""
 _LIMITS: Final = Limits(depth=64, values=50_000, objects=50, aliases=False)

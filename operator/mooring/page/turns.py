@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-__all__ = ["TrialsBusy", "Turns"]
-
 _MOST_WAITING: Final = 4
 """Requests at a time; one of them is worked on."""
 _SECONDS: Final = 30.0

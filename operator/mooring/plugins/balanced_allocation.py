@@ -18,8 +18,6 @@ from mooring.state.columns import IntArray
 from mooring.state.usage import MOST_EXACT, Usage, evenness_of_two
 from mooring.state.view import NodeView
 
-__all__ = ["NodeResourcesBalancedAllocation"]
-
 _ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
 _USAGE: Final = {CPU, MEMORY}
 _TWICE_UNCHANGED: Final = 150

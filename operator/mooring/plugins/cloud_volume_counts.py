@@ -27,8 +27,6 @@ from mooring.state.columns import IntArray
 from mooring.state.storage.storage import Storage
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["AzureDiskVolumeCount", "EBSVolumeCount", "GCEPDVolumeCount"]
-
 _INSTANCE_TYPES: Final = ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type")
 _NITRO: Final = re.compile(r"^[cmr]5.*|t3|z1d")
 _NITRO_LIMIT: Final = 25

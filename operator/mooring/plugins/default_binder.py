@@ -6,8 +6,6 @@ from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs
 from mooring.model.pod import Pod
 
-__all__ = ["DefaultBinder"]
-
 
 class DefaultBinder:
     """Binds every pod."""

@@ -11,8 +11,6 @@ from mooring.model.pod import Pod
 from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
-__all__ = ["EqualPriority"]
-
 
 class EqualPriority:
     """Scores 1 for every node."""

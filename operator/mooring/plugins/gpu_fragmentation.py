@@ -26,8 +26,6 @@ from mooring.state.devices.fragmentation import (
 )
 from mooring.state.view import NodeView
 
-__all__ = ["GPUFragmentation"]
-
 _HALF: Final = 50
 _SCALE: Final = 250
 """Growth, in thousandths of a card, by which a score is halfway from the middle to its end."""

@@ -12,8 +12,6 @@ from mooring.model.pod import Pod
 from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
-__all__ = ["ImageLocality"]
-
 _MIB: Final = 1024 * 1024
 _LEAST: Final = 23 * _MIB
 _MOST_PER_IMAGE: Final = 1000 * _MIB

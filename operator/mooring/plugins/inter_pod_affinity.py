@@ -26,8 +26,6 @@ from mooring.state.topology.equivalent_pods import Role
 from mooring.state.topology.selection import Selection, selection, term_selector
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["InterPodAffinity"]
-
 _MOST_BYTES: Final = 16 * 1024 * 1024
 """For the terms of the pods seen last, with the pods' specs."""
 

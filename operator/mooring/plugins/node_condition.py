@@ -18,8 +18,6 @@ from mooring.model.pod import Pod
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["NodeCondition"]
-
 _HEALTHY: Final[Mapping[str, str]] = {
     "Ready": "True",
     "OutOfDisk": "False",

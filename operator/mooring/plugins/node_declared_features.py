@@ -17,8 +17,6 @@ from mooring.model.pod import Pod
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["NodeDeclaredFeatures"]
-
 _MISSING: Final = "node(s) didn't match Pod's required features"
 
 

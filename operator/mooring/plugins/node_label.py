@@ -22,8 +22,6 @@ from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["NodeLabel"]
-
 
 class NodeLabel:
     """Rejects nodes without a required label or with a forbidden one, and scores preferences."""

@@ -12,8 +12,6 @@ from mooring.model.pod import Pod
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["NodeName"]
-
 
 class NodeName:
     """Rejects every node but the one in `spec.nodeName`."""

@@ -15,8 +15,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.nodes import EVERY_ADDRESS
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["NodePorts"]
-
 
 class NodePorts:
     """Rejects nodes on which another pod uses one of the pod's host ports."""

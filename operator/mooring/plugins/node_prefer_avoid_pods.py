@@ -16,8 +16,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["NodePreferAvoidPods"]
-
 _CONTROLLERS: Final = ("ReplicationController", "ReplicaSet")
 
 

@@ -18,8 +18,6 @@ from mooring.policy.legacy_args import NodePressureArgs, Pressure
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["NodePressure"]
-
 _REASONS: Final[dict[Pressure, str]] = {
     "MemoryPressure": "node(s) had memory pressure",
     "DiskPressure": "node(s) had disk pressure",

@@ -41,13 +41,6 @@ from mooring.state.columns import IntArray, as_exact_floats
 from mooring.state.usage import MOST_EXACT, FloatArray, Usage
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = [
-    "NodeResourcesFit",
-    "NodeResourcesLeastAllocated",
-    "NodeResourcesMostAllocated",
-    "RequestedToCapacityRatioScore",
-]
-
 _ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
 _USAGE: Final = {CPU, MEMORY}
 _MAX: Final = 100

@@ -15,8 +15,6 @@ from mooring.model.taints import NOT_SCHEDULABLE_TAINT, tolerated
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["NodeUnschedulable"]
-
 
 class NodeUnschedulable:
     """Rejects nodes with `spec.unschedulable`."""

@@ -21,8 +21,6 @@ from mooring.state.columns import IntArray
 from mooring.state.storage.storage import Storage
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["NodeVolumeLimits"]
-
 _FULL: Final = "node(s) exceed max volume count"
 _NOT_INSTALLED: Final = "{} CSI driver is not installed on the node"
 

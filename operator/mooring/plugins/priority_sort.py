@@ -6,8 +6,6 @@ from mooring.framework.handle import Handle
 from mooring.framework.plugin import QueuedPodInfo, by_priority
 from mooring.framework.registry import NoArgs
 
-__all__ = ["PrioritySort"]
-
 
 class PrioritySort:
     """Sorts by priority, then by the time of entering the queue."""

@@ -16,8 +16,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
-__all__ = ["ResourceLimits"]
-
 
 class ResourceLimits:
     """Scores 1 where the pod's limit of cpu or of memory is within the node's allocatable.

@@ -7,8 +7,6 @@ from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import Unschedulable, shortened
 from mooring.model.pod import Pod
 
-__all__ = ["SchedulingGates"]
-
 
 class SchedulingGates:
     """Gates a pod as long as `spec.schedulingGates` is not empty."""

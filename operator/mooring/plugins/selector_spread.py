@@ -21,8 +21,6 @@ from mooring.state.labels import EACH_NODE
 from mooring.state.topology.selection import Selection
 from mooring.state.view import NodeView
 
-__all__ = ["SelectorSpread", "ServiceSpreading"]
-
 _ZONE_WEIGHT: Final = 2.0 / 3.0
 
 _Floats = npt.NDArray[np.float64]

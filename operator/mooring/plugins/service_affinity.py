@@ -27,8 +27,6 @@ from mooring.state.labels import ABSENT, EACH_NODE
 from mooring.state.topology.selection import PodSelector, selection
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["ServiceAffinity"]
-
 _RequiredLabels = tuple[Requirement, ...]
 """The labels that a node must have, each with one value."""
 

@@ -17,8 +17,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["TaintToleration"]
-
 
 class TaintToleration:
     """Rejects nodes with untolerated NoSchedule or NoExecute taints; scores PreferNoSchedule."""

@@ -18,8 +18,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.storage.volume_users import in_conflict, is_restricted
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["VolumeRestrictions"]
-
 _NO_DISK: Final = "node(s) had no available disk"
 _IN_USE: Final = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "

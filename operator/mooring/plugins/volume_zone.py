@@ -20,8 +20,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.labels import ABSENT
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["VolumeZone"]
-
 _KEYS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 _CURRENT: Final[Mapping[str, str]] = {BETA_ZONE: ZONE, BETA_REGION: REGION}
 """The label that replaced each beta label; a node may have only one of the two."""

@@ -17,29 +17,6 @@ from mooring.policy.names import QualifiedName
 from mooring.policy.reading import PolicyModel
 from mooring.policy.selectors import NodeAffinity
 
-__all__ = [
-    "CPU_AND_MEMORY",
-    "KUBE_SCHEDULER_ARGS",
-    "LESS_USED_FIRST",
-    "DefaultConstraint",
-    "DefaultPreemptionArgs",
-    "DynamicResourcesArgs",
-    "InterPodAffinityArgs",
-    "LeastAllocated",
-    "MostAllocated",
-    "NodeAffinityArgs",
-    "NodeResourcesBalancedAllocationArgs",
-    "NodeResourcesFitArgs",
-    "PodTopologySpreadArgs",
-    "RequestedToCapacityRatio",
-    "ResourceSpec",
-    "Resources",
-    "ScoringStrategy",
-    "Shape",
-    "ShapePoint",
-    "VolumeBindingArgs",
-]
-
 
 class DefaultPreemptionArgs(PolicyModel):
     """How many candidate nodes preemption compares before it chooses one."""

@@ -13,8 +13,6 @@ from pydantic import BaseModel
 from mooring.policy.profile import API_VERSION, KIND, SchedulingProfileSpec
 from mooring.policy.status import SchedulingProfileStatus
 
-__all__ = ["custom_resource_definition", "render"]
-
 _HEADER: Final = "# Generated from mooring.policy.profile by `mooring crds`. Do not edit.\n"
 _KEPT: Final = (
     "description",

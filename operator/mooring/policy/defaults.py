@@ -13,15 +13,6 @@ from typing import Final
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.policy.points import Point
 
-__all__ = [
-    "ABSENT",
-    "DEFAULT_WEIGHTS",
-    "KUBE_SCHEDULER_PLUGINS",
-    "PERCENTAGE_OF_NODES_TO_SCORE",
-    "REMOVED",
-    "default_weights",
-]
-
 PERCENTAGE_OF_NODES_TO_SCORE: Final = 100
 """The default of `percentageOfNodesToScore`; kube-scheduler's is 0, its adaptive rule."""
 

@@ -9,8 +9,6 @@ from mooring.model.devices import CardFormat
 from mooring.policy.names import ExtendedResource, QualifiedName
 from mooring.policy.reading import PolicyModel
 
-__all__ = ["CardArgs", "GPUShareArgs"]
-
 PRESETS: Final = {
     "gpushare": CardFormat(
         memory_resource="aliyun.com/gpu-mem",

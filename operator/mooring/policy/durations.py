@@ -6,8 +6,6 @@ from typing import Annotated, Final
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-__all__ = ["Duration", "format_duration", "parse_duration"]
-
 _UNITS: Final = {
     "ns": 1e-9,
     "us": 1e-6,

@@ -11,15 +11,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-__all__ = [
-    "FieldError",
-    "PluginLoadError",
-    "ProfileInvalid",
-    "did_you_mean",
-    "join_path",
-    "split_path",
-]
-
 _MOST_NAMED: Final = 20
 _STEP: Final = re.compile(r"\[([^\]]*+)\]?|([^.\[\]]+)")
 

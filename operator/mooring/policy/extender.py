@@ -25,8 +25,6 @@ from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.names import ExtendedResource
 from mooring.policy.reading import PolicyModel
 
-__all__ = ["Extender", "Extenders", "TLSConfig", "in_call_order", "without_secrets"]
-
 _DEFAULT_TIMEOUT: Final = timedelta(seconds=5)
 _URL: Final = r"^https?://[^\s/]+\S*$"
 _UNESCAPED: Final = "in user and password, characters such as / ? # [ and @ must be escaped"

@@ -11,8 +11,6 @@ from mooring.policy.durations import Duration
 from mooring.policy.names import QualifiedName
 from mooring.policy.reading import PolicyModel
 
-__all__ = ["GangSchedulingArgs"]
-
 PodGroupPreset = Literal["Coscheduling", "Koordinator", "Volcano"]
 """Another scheduler whose labels and annotations name groups."""
 

@@ -14,17 +14,6 @@ from mooring.policy.errors import FieldError
 from mooring.policy.names import QualifiedName
 from mooring.policy.reading import PolicyModel
 
-__all__ = [
-    "NodeLabelArgs",
-    "NodePressureArgs",
-    "NodeResourcesLeastAllocatedArgs",
-    "NodeResourcesMostAllocatedArgs",
-    "Pressure",
-    "RequestedToCapacityRatioArgs",
-    "ServiceAffinityArgs",
-    "VolumeCountArgs",
-]
-
 Pressure = Literal["MemoryPressure", "DiskPressure", "PIDPressure"]
 
 

@@ -11,14 +11,6 @@ from mooring.model.selectors import parse_label_selector
 from mooring.policy.profile import SchedulingProfile
 from mooring.policy.selectors import LabelSelector
 
-__all__ = [
-    "ProfileMatcher",
-    "compiled",
-    "conflict_in_short",
-    "conflict_text",
-    "may_share_pods",
-]
-
 _MOST_NAMED: Final = 10
 """Other profiles that a message names."""
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"

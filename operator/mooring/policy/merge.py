@@ -17,8 +17,6 @@ from mooring.policy.points import Point
 from mooring.policy.profile import Plugins, PluginSet
 from mooring.policy.rules.rule import Rule
 
-__all__ = ["Catalog", "PluginUse", "plugins_by_point"]
-
 
 class Catalog(Protocol):
     """The plugins that a profile can name; the framework's registry implements it."""

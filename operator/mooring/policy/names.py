@@ -5,16 +5,6 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, WithJsonSchema
 
-__all__ = [
-    "ExtendedResource",
-    "LabelValue",
-    "QualifiedName",
-    "is_extended_resource",
-    "is_object_name",
-    "label_value",
-    "qualified_name",
-]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _QUALIFIED_PATTERN: Final = f"^({_SUBDOMAIN.pattern}/)?{_NAME.pattern}$"

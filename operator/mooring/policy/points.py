@@ -2,8 +2,6 @@
 
 from enum import StrEnum
 
-__all__ = ["Point"]
-
 
 class Point(StrEnum):
     """An extension point under the name it has in KubeSchedulerConfiguration v1.

@@ -16,24 +16,6 @@ from mooring.policy.rebalancing import Rebalancing
 from mooring.policy.rules.rule import Rules
 from mooring.policy.selectors import LabelSelector
 
-__all__ = [
-    "API_VERSION",
-    "DEFAULT_SCHEDULER",
-    "KIND",
-    "Disabled",
-    "Enabled",
-    "KubernetesVersion",
-    "Match",
-    "PluginConfig",
-    "PluginSet",
-    "Plugins",
-    "Preemption",
-    "SchedulingProfile",
-    "SchedulingProfileSpec",
-    "profile_for",
-    "read_profile",
-]
-
 API_VERSION: Final = "scheduling.mooring.dev/v1alpha1"
 KIND: Final = "SchedulingProfile"
 DEFAULT_SCHEDULER: Final = "default-scheduler"

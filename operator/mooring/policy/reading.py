@@ -25,8 +25,6 @@ from pydantic_core import CoreSchema
 from mooring.policy.errors import FieldError, ProfileInvalid, split_path
 from mooring.policy.validation_errors import BrokenRule, broken_rules
 
-__all__ = ["MOST_MISTAKES", "PolicyModel", "read"]
-
 MOST_MISTAKES: Final = 1_000
 """That are told of a document: each takes as long as a hundred values that are right."""
 _MORE: Final = f"has more mistakes than these {MOST_MISTAKES:,}"

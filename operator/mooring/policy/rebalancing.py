@@ -10,8 +10,6 @@ from mooring.policy.errors import FieldError
 from mooring.policy.reading import PolicyModel
 from mooring.policy.selectors import LabelSelector
 
-__all__ = ["Goal", "MoveLimits", "Rebalancing", "Window"]
-
 _INT32: Final = 2**31 - 1
 _TIME_PATTERN: Final = "^([01][0-9]|2[0-3]):[0-5][0-9]$"
 

@@ -31,8 +31,6 @@ from mooring.policy.reading import MOST_MISTAKES, read
 from mooring.policy.rules.rule import RULES
 from mooring.policy.status import EffectivePolicy, ExtenderInForce, PluginInForce
 
-__all__ = ["Catalog", "ResolvedProfile", "load_profile", "resolve"]
-
 _ARGS_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 _TYPE_FIELDS: Final = ("apiVersion", "kind")
 _NOT_BY_NAME: Final = f"{RULES} cannot be named: it runs what is in spec.rules"

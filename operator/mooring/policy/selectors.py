@@ -14,8 +14,6 @@ from mooring.policy.errors import FieldError
 from mooring.policy.names import LabelValue, QualifiedName
 from mooring.policy.reading import PolicyModel
 
-__all__ = ["LabelSelector", "NodeAffinity", "NodeSelectorTerm"]
-
 
 def _values_fit(operator: str, values: tuple[str, ...]) -> Iterator[FieldError]:
     match operator:

@@ -10,22 +10,6 @@ from mooring.policy.extender import Extender
 from mooring.policy.points import Point
 from mooring.policy.reading import PolicyModel
 
-__all__ = [
-    "COMPARED",
-    "LONGEST_MESSAGE",
-    "Condition",
-    "EffectivePolicy",
-    "ExtenderInForce",
-    "MoveBegun",
-    "MoveEnded",
-    "PlannedMove",
-    "PluginInForce",
-    "RebalancingStatus",
-    "RefusedMoves",
-    "SchedulingProfileStatus",
-]
-
-
 LONGEST_MESSAGE: Final = 32_768
 """Characters; the API's limit to the message of a condition (metav1.Condition)."""
 

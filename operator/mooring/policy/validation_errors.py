@@ -14,8 +14,6 @@ from pydantic_core import ErrorDetails
 
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean, join_path
 
-__all__ = ["BrokenRule", "broken_rules"]
-
 _KINDS: Final = {
     "int": "an integer",
     "float": "a number",

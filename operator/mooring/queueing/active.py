@@ -15,8 +15,6 @@ from mooring.framework.runtime import run_sort_key
 from mooring.pausing import pause
 from mooring.queueing.heap import PodHeap
 
-__all__ = ["ActivePods", "ActivePodsByNamespace"]
-
 
 class _Order(NamedTuple):
     """The name of the QueueSort plugin, and its key; the smallest key is popped first."""

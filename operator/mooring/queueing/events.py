@@ -8,8 +8,6 @@ from mooring.model.bounded_cache import bytes_of
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
 
-__all__ = ["MOST_EVENTS", "EventLog"]
-
 MOST_EVENTS: Final = 10_000
 """How many events are kept; a pod that missed an older one is tried again whatever it was."""
 _MOST_BYTES: Final = 64 * 2**20

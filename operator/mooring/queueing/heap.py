@@ -6,8 +6,6 @@ from weakref import ref
 
 from mooring.framework.queued_pod import QueuedPod
 
-__all__ = ["PodHeap"]
-
 _FEW_ENTRIES: Final = 64
 """A heap with fewer entries is not searched for void ones."""
 _LOOKED_AT: Final = 4

@@ -13,8 +13,6 @@ from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.workloads import PodDisruptionBudget
 
-__all__ = ["QueueingHints"]
-
 _MOST_SPECS: Final = 16
 """Groups whose members have more different specs than this are not compared with others."""
 

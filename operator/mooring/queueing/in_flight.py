@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from mooring.framework.queued_pod import QueuedPod
 from mooring.model.pod import Uid
 
-__all__ = ["InFlight"]
-
 
 class InFlight:
     """The pods by uid, in the order in which their attempts began."""

@@ -47,7 +47,6 @@ from mooring.queueing.unschedulable import Hints, UnschedulablePods
 if TYPE_CHECKING:
     from mooring.framework.pipeline import Pipeline
 
-__all__ = ["SchedulingQueue"]
 
 UNSCHEDULABLE_TIMEOUT: Final = 300.0
 _MOST_FLUSHED: Final = 10_000

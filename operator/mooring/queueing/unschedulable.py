@@ -21,8 +21,6 @@ from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod, Uid
 from mooring.queueing.events import EventLog
 
-__all__ = ["Hints", "UnschedulablePods"]
-
 _MOST_HINTS: Final = 30_000
 """If more hints than this wait to be run, about a second of them, groups are tried without them."""
 _MISSED: Final = "ScheduleAttemptFailure"

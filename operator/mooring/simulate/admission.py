@@ -34,8 +34,6 @@ from mooring.model.workloads import PriorityClass
 from mooring.simulate.controllers import is_new
 from mooring.simulate.limit_ranges import LimitRanges
 
-__all__ = ["Admission", "DefaultStorageClass", "Forbidden", "as_stored", "names_no_class"]
-
 _SYSTEM_CLASSES: Final = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,

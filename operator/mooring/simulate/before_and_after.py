@@ -13,8 +13,6 @@ from mooring.model.wording import plural
 from mooring.simulate.drawing import WIDTH, Box, Label, Shape, legend, write_drawing
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["write_before_and_after"]
-
 _MOST_NODES: Final = 40
 """Nodes that are drawn; those that change come first."""
 _LEFT: Final = 24

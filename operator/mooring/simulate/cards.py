@@ -13,8 +13,6 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.devices.cards import Cards
 
-__all__ = ["Card", "NodeGPUs", "cards_of", "node_gpus", "shared_devices"]
-
 
 @dataclass(frozen=True, slots=True)
 class Card:

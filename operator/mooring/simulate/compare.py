@@ -25,22 +25,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
-__all__ = [
-    "COMPARED",
-    "Comparison",
-    "Move",
-    "NodeUse",
-    "PoolUse",
-    "Side",
-    "arrival_order",
-    "compare",
-    "comparison_of",
-    "large_requests",
-    "merged",
-    "pool_of",
-    "recorded_order",
-]
-
 POOL_LABELS: Final = (
     "karpenter.sh/nodepool",
     "cloud.google.com/gke-nodepool",

@@ -20,15 +20,6 @@ from mooring.model.selectors import parse_label_selector
 from mooring.model.taints import repelled
 from mooring.simulate.manifests import Manifest
 
-__all__ = [
-    "CONTROLLERS",
-    "Controllers",
-    "device_claims",
-    "ephemeral_claims",
-    "generated_names",
-    "is_new",
-]
-
 Raw = dict[str, Any]
 
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"

@@ -16,8 +16,6 @@ from mooring.plugins.dynamic_resources.pools import Inventory, Pool, node_matche
 from mooring.plugins.dynamic_resources.selectors import cel_selectors
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["FREE", "IN_USE", "Devices", "NodeDevice"]
-
 FREE: Final = "free"
 IN_USE: Final = "in use"
 _SHARED: Final = "shared"

@@ -11,8 +11,6 @@ from typing import Final
 
 from mooring.simulate.manifests import InputError
 
-__all__ = ["WIDTH", "Box", "Label", "Shape", "legend", "write_drawing"]
-
 WIDTH: Final = 960
 """Of every drawing."""
 TEXT: Final = "#202020"

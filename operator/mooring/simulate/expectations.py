@@ -26,8 +26,6 @@ from mooring.simulate.policy_tests import (
 from mooring.simulate.profiles import contains_profile, load_profiles
 from mooring.simulate.simulation import simulate
 
-__all__ = ["CaseResult", "inputs_of_case", "run_case"]
-
 _MOST_EXPLAINED = 3
 _MOST_NAMED = 5
 

@@ -13,8 +13,6 @@ from mooring.model.pod import Pod
 from mooring.simulate.inputs import Inputs
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["Call", "calling_extenders"]
-
 Call = Callable[[Sequence[Needed], Pipeline, Answers, ClusterView], None]
 """Adds to the answers what is needed; raises ExtenderError if an extender fails."""
 

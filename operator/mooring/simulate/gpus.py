@@ -20,8 +20,6 @@ from mooring.simulate.inputs import Inputs
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["Move", "Plan", "picture", "plans"]
-
 _MOST_MOVED: Final = 3
 _MOST_NODES: Final = 200
 _MOST_SETS: Final = 2_000

@@ -26,8 +26,6 @@ from mooring.simulate.server import is_server, version_of
 from mooring.simulate.unplayed import unplayed
 from mooring.state.cluster import ClusterState
 
-__all__ = ["Inputs", "inputs_of"]
-
 _RUNTIME_CLASS: Final = ("node.k8s.io", "RuntimeClass")
 _LIMIT_RANGE: Final = ("", "LimitRange")
 _CLAIM_TEMPLATE: Final = (RESOURCE_CLAIM_TEMPLATE.group, RESOURCE_CLAIM_TEMPLATE.kind)

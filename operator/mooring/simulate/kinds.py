@@ -24,8 +24,6 @@ from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
 from mooring.model.fields import mapping, mappings
 
-__all__ = ["KINDS", "READ", "as_read"]
-
 _MIRRORED: Final = {**MIRRORED, **MIRRORED_IF_SERVED, PRIORITY_CLASS: Kind.PRIORITY_CLASS}
 KINDS: Final[Mapping[tuple[str, str], Kind]] = {
     (resource.group, resource.kind): kind for resource, kind in _MIRRORED.items()

@@ -16,8 +16,6 @@ from mooring.model.resources import (
     total_requests,
 )
 
-__all__ = ["LimitRanges"]
-
 _CONTAINER: Final = "Container"
 _POD: Final = "Pod"
 

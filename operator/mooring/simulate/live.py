@@ -28,8 +28,6 @@ from mooring.model.kubernetes_rules import NEWEST
 from mooring.simulate.manifests import InputError, Manifest
 from mooring.simulate.server import server_object
 
-__all__ = ["KINDS", "read_cluster", "save"]
-
 KINDS: Final[tuple[Resource, ...]] = (
     *MIRRORED,
     PRIORITY_CLASS,

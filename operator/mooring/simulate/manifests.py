@@ -19,22 +19,6 @@ import yaml
 
 from mooring.model.errors import ManifestError
 
-__all__ = [
-    "STDIN",
-    "VALUES_FOR_KUBECTL",
-    "InputError",
-    "Limits",
-    "Manifest",
-    "NoObjectError",
-    "RepeatedKey",
-    "composed",
-    "display_name",
-    "manifests_in",
-    "objects_in",
-    "read_manifests",
-    "read_text",
-]
-
 STDIN: Final = "-"
 """The file name that stands for standard input."""
 _ENCODING: Final = "utf-8-sig"

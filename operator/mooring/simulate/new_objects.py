@@ -21,17 +21,6 @@ from mooring.simulate.manifests import InputError, Manifest
 from mooring.simulate.object_fields import field_mistakes
 from mooring.state.cluster import ClusterState
 
-__all__ = [
-    "SELECT_PODS",
-    "NewObjects",
-    "RejectedPod",
-    "Written",
-    "display_key",
-    "makes_pods",
-    "owner_of",
-    "read_all",
-]
-
 SELECT_PODS: Final = frozenset(
     {Kind.SERVICE, Kind.REPLICATION_CONTROLLER, Kind.REPLICA_SET, Kind.STATEFUL_SET}
 )

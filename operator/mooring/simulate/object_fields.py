@@ -9,8 +9,6 @@ import orjson
 
 from mooring.policy.errors import FieldError, did_you_mean, join_path
 
-__all__ = ["field_mistakes"]
-
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "Container": ("name", "image"),
     "batch/v1 CronJob": ("spec",),

@@ -10,8 +10,6 @@ from mooring.model.pod import Pod
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["OfflineApi", "offline_handle"]
-
 
 def offline_handle(state: ClusterState) -> Handle:
     """Return the handle for plugins over a state without an API server."""

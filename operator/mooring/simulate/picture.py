@@ -7,8 +7,6 @@ from mooring.model.wording import plural
 from mooring.simulate.compare import Comparison, PoolUse
 from mooring.simulate.drawing import Box, Label, Shape, legend, write_drawing
 
-__all__ = ["write_picture"]
-
 _LEFT: Final = 40
 _TOP: Final = 70
 _PANEL_WIDTH: Final = 420

@@ -16,19 +16,6 @@ from mooring.policy.reading import PolicyModel, read
 from mooring.policy.selectors import LabelSelector
 from mooring.simulate.manifests import InputError, Manifest, composed, manifests_in, read_text
 
-__all__ = [
-    "API_VERSION",
-    "KIND",
-    "Case",
-    "Expectation",
-    "PodSelection",
-    "PolicyTest",
-    "PolicyTestFile",
-    "UnschedulableExpectation",
-    "read_policy_tests",
-    "schema",
-]
-
 API_VERSION: Final = "test.mooring.dev/v1alpha1"
 KIND: Final = "PolicyTest"
 _GROUP: Final = API_VERSION.partition("/")[0]

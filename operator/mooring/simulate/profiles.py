@@ -29,18 +29,6 @@ from mooring.simulate.manifests import (
 from mooring.simulate.offline import offline_handle
 from mooring.state.cluster import ClusterState
 
-__all__ = [
-    "InvalidProfile",
-    "LoadedProfile",
-    "ProfileLoader",
-    "contains_profile",
-    "is_profile",
-    "load_profiles",
-    "profile_objects",
-    "read_profiles",
-    "stored_profiles",
-]
-
 _PROFILE_GROUP: Final = API_VERSION.partition("/")[0]
 _CONFIGURATION: Final = "KubeSchedulerConfiguration"
 _POLICY: Final = "Policy"

@@ -30,8 +30,6 @@ from mooring.simulate.simulation import Attempt, Simulation
 from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["PlannedProfile", "Rebalance", "Wanted", "WantedPlan"]
-
 USUAL_GOALS: Final = (Goal.VIOLATIONS, Goal.SPREAD)
 """The goals where no profile says any."""
 _MOST_STEPS: Final = 10_000_000

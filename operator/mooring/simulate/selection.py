@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # `mooring explain` reads TYPE/NAME alone
     from mooring.simulate.inputs import Inputs
     from mooring.state.cluster import ClusterState
 
-__all__ = ["EVERY_POD", "Selection", "TypeAndName", "take_off", "type_and_name"]
 
 _TYPES: Final[Mapping[str, str]] = {
     word: kind

@@ -12,8 +12,6 @@ from mooring.model.fields import mapping, text
 from mooring.model.kubernetes_rules import minor_version
 from mooring.simulate.manifests import Manifest
 
-__all__ = ["is_server", "server_object", "version_of"]
-
 _KIND: Final = "APIServer"
 _LONGEST: Final = 40
 """Characters that are shown of what is no version."""

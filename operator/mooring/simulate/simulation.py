@@ -36,8 +36,6 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["Attempt", "Simulation", "simulate"]
-
 _REST: Final = re.compile(r"(: |\. ).*", re.DOTALL)
 """What a message says beyond its first clause."""
 _WITH_GROUP: Final = "placed together with its pod group"

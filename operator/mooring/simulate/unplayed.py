@@ -9,8 +9,6 @@ from mooring.model.volumes import ClaimVolume
 from mooring.model.wording import listed
 from mooring.state.cluster import ClusterState
 
-__all__ = ["unplayed"]
-
 _MOST_NAMED: Final = 3
 
 

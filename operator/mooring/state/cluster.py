@@ -52,8 +52,6 @@ from mooring.state.storage.storage import Storage
 from mooring.state.topology.counts import TopologyCounts
 from mooring.state.topology.default_selectors import DefaultSelectors
 
-__all__ = ["ClusterState", "Trial"]
-
 _ENDED_BYTES: Final = 2**20
 """For the uids of about 3,000 pods."""
 _TOPOLOGY_LABELS: Final = (ZONE, REGION)

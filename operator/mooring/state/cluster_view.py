@@ -29,8 +29,6 @@ from mooring.state.topology.equivalent_pods import Role
 from mooring.state.topology.selection import Selection
 from mooring.state.view import NodeView, NodeViewWithNominated, NodeViewWithoutPod
 
-__all__ = ["ClusterView"]
-
 
 class ClusterView:
     """A read-only view of the live state.

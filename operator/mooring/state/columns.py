@@ -6,18 +6,6 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "ChangeLog",
-    "Column",
-    "Columns",
-    "IntArray",
-    "Interned",
-    "ResourceColumns",
-    "as_exact_floats",
-    "read_only",
-    "wrapped",
-]
-
 IntArray = npt.NDArray[np.int64]
 
 _FIRST_CAPACITY: Final = 64

@@ -38,8 +38,6 @@ from mooring.state.pod_columns import PodColumns
 from mooring.state.pods import PodTable
 from mooring.state.topology.selection import PodSelector, Selection, SelectionIndex, selection
 
-__all__ = ["OLDER_SECONDS", "Evictions"]
-
 _Key = TypeVar("_Key")
 OLDER_SECONDS: Final = 60.0
 """How often `Evictions.grow_older` is to be called."""

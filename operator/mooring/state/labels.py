@@ -15,8 +15,6 @@ import numpy.typing as npt
 from mooring.model.selectors import parse_int64
 from mooring.state.columns import Column, Columns, IntArray
 
-__all__ = ["ABSENT", "EACH_NODE", "Domains", "LabelColumn", "LabelColumns"]
-
 ABSENT: Final = -1
 """The code of a node that does not carry the label."""
 

@@ -31,8 +31,6 @@ from mooring.state.columns import (
 from mooring.state.labels import EACH_NODE, Domains, LabelColumn, LabelColumns
 from mooring.state.usage import Usage, UsageColumns
 
-__all__ = ["EVERY_ADDRESS", "Conditions", "NodeTable"]
-
 EVERY_ADDRESS: Final = "0.0.0.0"
 
 Conditions = frozenset[tuple[str, str]]

@@ -11,8 +11,6 @@ from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import Reservation
 from mooring.state.pod_columns import PodColumns
 
-__all__ = ["Nominations"]
-
 
 class Nominee(NamedTuple):
     """A nominated pod and the row of its nominated node.

@@ -8,8 +8,6 @@ from typing import Any
 from mooring.model.events import Kind
 from mooring.model.workloads import Namespace, Service
 
-__all__ = ["Objects"]
-
 
 class Objects:
     """Dictionaries by key (name, or namespace/name), one per kind."""

@@ -14,8 +14,6 @@ from mooring.model.pod import Pod, Uid
 from mooring.state.columns import Columns, IntArray, Interned, ResourceColumns, read_only
 from mooring.state.pods import PlacedPod, PodTable
 
-__all__ = ["PodColumns"]
-
 _NOWHERE = -1
 _NO_GROUP = -1
 _NOT_STARTED = np.inf

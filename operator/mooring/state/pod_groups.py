@@ -32,8 +32,6 @@ from mooring.model.pod_group import (
 from mooring.model.pod_spec import PodSpec
 from mooring.state.pods import PlacedPod, PodTable
 
-__all__ = ["GROUP_KINDS", "PodGroupState", "PodGroups"]
-
 GROUP_KINDS: Final[Mapping[Kind, GroupSource]] = MappingProxyType(
     {
         Kind.POD_GROUP: GroupSource.KUBERNETES,

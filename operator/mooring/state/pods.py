@@ -17,8 +17,6 @@ from mooring.model.names import Names
 from mooring.model.pod import Pod, Uid
 from mooring.state.topology.equivalent_pods import EquivalentPods
 
-__all__ = ["Assumption", "PlacedPod", "PodTable"]
-
 
 @dataclass(slots=True)
 class Assumption:

@@ -5,8 +5,6 @@ A dict takes 230 bytes for one row, and there is one for each pod of a StatefulS
 
 from collections.abc import Iterable
 
-__all__ = ["RowCounts"]
-
 _NOWHERE = -1
 
 

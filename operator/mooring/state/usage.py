@@ -15,8 +15,6 @@ import numpy.typing as npt
 from mooring.model.resources import CPU, MEMORY
 from mooring.state.columns import ChangeLog, Column, IntArray, ResourceColumns, read_only
 
-__all__ = ["MOST_EXACT", "FloatArray", "Usage", "UsageColumns", "evenness_of_two"]
-
 FloatArray = npt.NDArray[np.float64]
 
 MOST_EXACT: Final = 2**53 // 200

@@ -22,8 +22,6 @@ from mooring.state.labels import ABSENT, Domains, LabelColumn
 from mooring.state.nodes import Conditions, NodeTable
 from mooring.state.usage import Usage
 
-__all__ = ["BoolArray", "NodeView", "NodeViewWithNominated", "NodeViewWithoutPod"]
-
 BoolArray = npt.NDArray[np.bool_]
 
 

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-__all__ = ["BindingTimes", "BoundPods", "has_labels"]
-
 Raw = dict[str, Any]
 
 

@@ -20,8 +20,6 @@ from mooring.plugins.dynamic_resources.pools import Inventory
 from mooring.plugins.dynamic_resources.selectors import cel_selectors
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 
-__all__ = ["NoDevicesError", "allocations"]
-
 Raw = dict[str, Any]
 
 SEED: Final = 26

@@ -8,8 +8,6 @@ from mooring.plugins import SHIPPED
 from mooring.policy.errors import FieldError
 from mooring.policy.imports.configuration import import_configuration
 
-__all__ = ["profiles_of"]
-
 Raw = dict[str, Any]
 
 BACKOFFS: Final = ("podInitialBackoffSeconds", "podMaxBackoffSeconds")

@@ -9,16 +9,6 @@ import yaml
 
 from bench.scheduler_perf.reading import Operation, read_template
 
-__all__ = [
-    "csi_node",
-    "for_scheduler",
-    "named_nodes",
-    "pods",
-    "rendered",
-    "volumes",
-    "with_claim",
-]
-
 Raw = dict[str, Any]
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -19,8 +19,6 @@ from controlplane.client import ApiError, Client
 from controlplane.namespaces import NO_GRACE
 from controlplane.releases import chosen_release
 
-__all__ = ["Execution", "StalledError"]
-
 Raw = dict[str, Any]
 
 DEVICES: Final = "/apis/resource.k8s.io/v1"

@@ -13,8 +13,6 @@ from bench.scheduler_perf.configuration import profiles_of
 from bench.scheduler_perf.templates import Template, UnknownConstructError
 from mooring.policy.errors import ProfileInvalid
 
-__all__ = ["Operation", "Workload", "chosen", "read_template", "read_workloads"]
-
 Raw = dict[str, Any]
 
 FILE: Final = "performance-config.yaml"

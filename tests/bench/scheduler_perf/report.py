@@ -15,8 +15,6 @@ from bench.scheduler_perf.stage import PerfRun
 from bench.scheduler_perf.throughput import Throughput
 from bench.schedulers import KubeScheduler, Mooring
 
-__all__ = ["Result", "faults", "results_table", "write_json"]
-
 FILE: Final = "scheduler_perf.json"
 
 

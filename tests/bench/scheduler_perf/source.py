@@ -11,8 +11,6 @@ from controlplane.progress import Progress
 from controlplane.releases import Release
 from controlplane.toolchain import find_go
 
-__all__ = ["workloads_folder"]
-
 MODULE = "k8s.io/kubernetes"
 
 

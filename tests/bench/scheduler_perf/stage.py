@@ -21,8 +21,6 @@ from controlplane.cluster import NEEDS_CONTROLLER_MANAGER
 from controlplane.namespaces import Baseline
 from controlplane.releases import chosen_release
 
-__all__ = ["PerfRun", "perf_server", "run_once"]
-
 ADMISSION_OFF = NEEDS_CONTROLLER_MANAGER | {"Priority"}
 """As upstream: pods have a priority without a class."""
 PROFILES = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"

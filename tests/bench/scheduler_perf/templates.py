@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["Template", "UnknownConstructError"]
-
 Values = Mapping[str, Any]
 
 

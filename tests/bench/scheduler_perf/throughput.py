@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Throughput", "rates"]
-
 INTERVAL: Final = 1.0
 """Seconds between two samples."""
 PERCENTILES: Final = (50, 90, 95, 99)

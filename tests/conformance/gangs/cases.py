@@ -13,8 +13,6 @@ from conformance.scenes.draw import Draw
 from mooring.model.quantity import parse_milli
 from mooring.testing.builders import node, pod, pod_group, toleration
 
-__all__ = ["Gang", "random_gang", "wrong_placement"]
-
 Raw = dict[str, Any]
 
 RACK: Final = "example.com/rack"

@@ -17,8 +17,6 @@ from controlplane.nodes import delete_nodes
 from controlplane.processes import ProcessGroup, free_ports
 from controlplane.releases import chosen_release
 
-__all__ = ["SCHEDULERS", "Verdict", "both_schedulers", "in_batches", "verdicts"]
-
 SCHEDULERS: Final = ("default-scheduler", "mooring")
 TOGETHER: Final = 10
 """So many gangs, or other scenes, are there at once, each twice, on nodes of its own."""

@@ -17,8 +17,6 @@ from controlplane.client import Client
 from controlplane.releases import chosen_release
 from mooring.testing.builders import node, pdb, pod, pod_group
 
-__all__ = ["Evicted", "Scene", "evictions", "random_scene"]
-
 Raw = dict[str, Any]
 GROUPS: Final = {"small": 0, "equal": 10, "large": 20, "loose": 10}
 """The priorities of the groups by name; all but the last are disrupted as a whole."""

@@ -1,7 +1,5 @@
 """What can go wrong while recording."""
 
-__all__ = ["RecordingError"]
-
 
 class RecordingError(Exception):
     """A case could not be recorded; the text says which, what was awaited, and where the log is."""

@@ -10,8 +10,6 @@ from typing import Any, Final
 
 from conformance.recording.errors import RecordingError
 
-__all__ = ["FLAGS", "Entry", "SchedulerLog", "scores"]
-
 FLAGS: Final = ("--vmodule=schedule_one=10,eventhandlers=4,executor=2,preemption=2,tracker=5",)
 """Make kube-scheduler log what is read here, and of its many other lines at -v=10 none."""
 

@@ -23,8 +23,6 @@ from mooring.model.declared_features import (
 )
 from mooring.model.kubernetes_rules import minor_version, rules_of_server
 
-__all__ = ["Recorder"]
-
 _CONFIGURATION: Final = {
     "percentageOfNodesToScore": 100,
     "parallelism": 1,

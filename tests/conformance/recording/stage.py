@@ -21,8 +21,6 @@ from mooring.kube.resources import (
 )
 from mooring.mirroring.mirror import MIRRORED
 
-__all__ = ["Stage"]
-
 _CONNECTIONS: Final = 4
 
 _RUNTIME_CLASS: Final = Resource(

@@ -4,8 +4,6 @@ from conformance.scenes.cluster import Cluster, Raw
 from conformance.scenes.draw import Draw
 from conformance.scenes.vocabulary import APPS, TEAMS
 
-__all__ = ["budgets"]
-
 
 def budgets(cluster: Cluster, _: Raw) -> None:
     """Add up to three budgets, each of a team, some used up."""

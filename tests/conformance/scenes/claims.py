@@ -26,8 +26,6 @@ from dra.objects import (
     result,
 )
 
-__all__ = ["POD_CLAIM_NAME", "claims_in_use"]
-
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 """The annotation by which the claim controller knows for which entry of a pod it made a claim."""
 ATTACHED: Final = "net.example.com/attached"

@@ -6,8 +6,6 @@ from typing import Any
 
 from conformance.scenes.draw import Draw
 
-__all__ = ["Cluster", "Feature", "Raw", "Scene", "always", "sometimes"]
-
 Raw = dict[str, Any]
 
 

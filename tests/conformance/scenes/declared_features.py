@@ -3,8 +3,6 @@
 from conformance.scenes.cluster import Cluster, Raw
 from conformance.scenes.draw import Draw
 
-__all__ = ["declared_features", "mount_options"]
-
 FEATURES = (
     "InPlacePodVerticalScalingInitContainers",
     "RestartAllContainersOnContainerExits",

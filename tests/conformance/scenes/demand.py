@@ -14,22 +14,6 @@ from conformance.scenes.vocabulary import (
     image,
 )
 
-__all__ = [
-    "host_ports",
-    "image_volumes",
-    "images",
-    "init_containers",
-    "limits_only",
-    "modest_requests",
-    "overhead",
-    "pod_level",
-    "priority",
-    "requests",
-    "resize",
-    "resize_stages",
-    "scarce",
-]
-
 
 def requests(cluster: Cluster, pod: Raw) -> None:
     """Let each container ask for some of cpu, memory and disk."""

@@ -19,16 +19,6 @@ from dra.objects import (
     selected_by,
 )
 
-__all__ = [
-    "ALLOCATED_AT",
-    "DOMAIN",
-    "DRIVER",
-    "add_claim",
-    "allocate_some",
-    "device_claims",
-    "gpu",
-]
-
 DRIVER: Final = "gpu.example.com"
 NETWORK: Final = "net.example.com"
 DOMAIN: Final = f'device.attributes["{DRIVER}"]'

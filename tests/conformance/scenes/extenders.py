@@ -9,8 +9,6 @@ from typing import Any, Final
 from conformance.scenes.cluster import Cluster, Raw
 from deterministic_extender import SEED
 
-__all__ = ["CARD", "EXTENDERS", "at_port", "extended"]
-
 PORT: Final = "PORT"
 """Stands in a URL for the port, which is another one in each run."""
 CARD: Final = "example.com/card"

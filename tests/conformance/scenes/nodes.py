@@ -20,8 +20,6 @@ from conformance.scenes.vocabulary import (
     image,
 )
 
-__all__ = ["DIGEST", "NodeStyle", "random_nodes"]
-
 DIGEST = "@sha256:" + "0" * 64
 READY_SINCE = "2026-01-01T00:00:00Z"
 

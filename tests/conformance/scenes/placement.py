@@ -14,17 +14,6 @@ from conformance.scenes.vocabulary import (
     image,
 )
 
-__all__ = [
-    "avoid_own_app",
-    "node_affinity",
-    "owner",
-    "pod_affinity",
-    "required_pod_affinity",
-    "services",
-    "spread",
-    "tolerations",
-]
-
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"

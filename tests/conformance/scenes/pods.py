@@ -4,8 +4,6 @@ from conformance.scenes.cluster import Cluster, Raw
 from conformance.scenes.draw import Draw
 from conformance.scenes.vocabulary import APPS, HASH, HASHES, PAUSE, TEAMS, TIERS, image
 
-__all__ = ["finished", "leaving", "new_pod", "started"]
-
 
 def new_pod(draw: Draw, name: str) -> Raw:
     """Return a pod of one of the teams, with an app's labels and one or two containers."""

@@ -4,8 +4,6 @@ from typing import Any, Final
 
 from conformance.scenes.vocabulary import GPU, HOSTNAME, ZONE
 
-__all__ = ["DEFAULT", "PROFILES", "STORAGE_PROFILES"]
-
 Profile = dict[str, Any]
 
 

@@ -6,8 +6,6 @@ from conformance.scenes.cluster import Raw
 from conformance.scenes.draw import Draw
 from conformance.scenes.vocabulary import APPS, HASH, HASHES, RACK, TIERS, ZONE, ZONES
 
-__all__ = ["label_selector", "node_expression", "node_term"]
-
 _NODE_VALUES = {
     ZONE: ZONES,
     "disk": ("ssd", "hdd"),

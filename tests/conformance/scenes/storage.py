@@ -17,8 +17,6 @@ from conformance.scenes.storage_objects import (
 )
 from conformance.scenes.vocabulary import HOSTNAME, ZONE, ZONES
 
-__all__ = ["inline_disk", "required_driver", "volumes"]
-
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 
 

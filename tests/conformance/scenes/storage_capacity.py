@@ -6,8 +6,6 @@ from conformance.scenes.cluster import Cluster, Raw
 from conformance.scenes.storage_objects import TRACKED_DRIVER, attach, bound_claim, claim, volume
 from conformance.scenes.vocabulary import HOSTNAME, ZONE, ZONES
 
-__all__ = ["measured_storage"]
-
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 CLASSES = {
     "made": TRACKED_DRIVER,

@@ -5,18 +5,6 @@ from typing import Final
 from conformance.scenes.cluster import Cluster, Raw
 from conformance.scenes.vocabulary import ZONE
 
-__all__ = [
-    "DRIVER",
-    "EBS_DRIVER",
-    "TRACKED_DRIVER",
-    "attach",
-    "bound_claim",
-    "claim",
-    "csi_nodes",
-    "users",
-    "volume",
-]
-
 DRIVER: Final = "csi.example"
 TRACKED_DRIVER: Final = "csi.tracked"
 EBS_DRIVER: Final = "ebs.csi.aws.com"

@@ -43,9 +43,6 @@ from conformance.scenes.storage import inline_disk, required_driver, volumes
 from conformance.scenes.storage_capacity import measured_storage
 from mooring.model.kubernetes_rules import minor_version
 
-__all__ = ["SUITES", "random_scene", "suites_of"]
-
-
 _USUAL_NODES: Final = NodeStyle()
 
 

@@ -27,7 +27,7 @@ from dra.objects import (
     selected_by,
 )
 from dra.oracle import VERSIONS
-from mooring.cel.device_selector import CompileError
+from mooring.cel.errors import CompileError
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.events import Kind
 from mooring.model.kubernetes_rules import KUBERNETES_RULES

@@ -5,7 +5,8 @@ import pytest
 from dra.expressions import FAILING, GOOD
 from dra.families import drawn
 from dra.objects import claim, exactly, request
-from mooring.cel.device_selector import CompileError, DeviceView, SelectorError, compile_selector
+from mooring.cel.device_selector import DeviceView, SelectorError, compile_selector
+from mooring.cel.errors import CompileError
 from mooring.model.device_classes import parse_device_class
 from mooring.model.resource_claims import parse_resource_claim
 from mooring.model.resource_slices import parse_resource_slice

@@ -8,11 +8,11 @@ from dra.objects import attributes, device, on_node, resource_slice
 from dra.oracle import VERSIONS
 from driving import driven
 from mooring.cel.device_selector import (
-    CompileError,
     DeviceView,
     SelectorError,
     compile_selector,
 )
+from mooring.cel.errors import CompileError
 from mooring.framework.evaluations import Evaluations
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.kubernetes_rules import KUBERNETES_RULES

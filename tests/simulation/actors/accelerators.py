@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from simulation.storage import Raw
     from simulation.world import World
 
-__all__ = ["EXTENDED", "MEMORY", "SHARED", "Accelerators", "suits", "wanted_memory"]
 
 EXTENDED: Final = "example.com/gpu"
 """The extended resource that the class stands for."""

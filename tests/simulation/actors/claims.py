@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change, Raw
     from simulation.world import World
 
-__all__ = ["Claims"]
 
 _LOCAL: Final = "local"
 _MADE: Final = "made"

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change, Raw
     from simulation.world import World
 
-__all__ = ["Coincidences"]
 
 _KINDS: Final = {
     "finish": "",

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change, Raw
     from simulation.world import World
 
-__all__ = ["Devices", "claim_of", "pool_of"]
 
 _CLASS: Final = "gpu"
 _ENTRY: Final = "gpu"

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change
     from simulation.world import World
 
-__all__ = ["Extenders", "extender"]
 
 _ADDRESS: Final = "extender:80"
 

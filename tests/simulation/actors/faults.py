@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from simulation.watches import Stream
     from simulation.world import World
 
-__all__ = ["FAULTS", "Faults", "drawn"]
 
 _WRITES: Final = (
     *("bind", "bind", "bind", "evict", "patch status", "update leases"),

@@ -10,7 +10,6 @@ from simulation.scenario import SCHEDULER, Actor, Plan, Step
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = ["Gangs"]
 
 _KINDS: Final = ("gates", "local", "made", "devices", "never", "labels", "labels", *KINDS)
 _APPS: Final = ("x", "y")

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change, Raw
     from simulation.world import World
 
-__all__ = ["Groups", "group_of"]
 
 _ENDED: Final = ("Succeeded", "Failed")
 _NAME_LABEL: Final = "pod-group.scheduling.sigs.k8s.io/name"

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change, Raw
     from simulation.world import World
 
-__all__ = ["Kubelets"]
 
 _LOST_SECONDS: Final = 5.0
 """Pods whose node has gone are deleted after so long; Kubernetes takes 40 seconds."""

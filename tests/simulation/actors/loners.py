@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change
     from simulation.world import World
 
-__all__ = ["Loners"]
 
 _ROLE: Final = "role"
 _LONER: Final = "loner"

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from simulation.replica import Replica
     from simulation.world import World
 
-__all__ = ["Moments", "RareMoments"]
 
 _HAS: Final[dict[PodState, Callable[[SchedulerState], object]]] = {
     PodState.ACTIVE: lambda scheduler: scheduler.queue.has_active,

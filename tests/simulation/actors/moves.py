@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change, Raw
     from simulation.world import World
 
-__all__ = ["Moves"]
 
 _BEGIN: Final = 1000.0
 """The time of the world when a run begins."""

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from simulation.storage import Raw
     from simulation.world import World
 
-__all__ = ["KINDS", "Neighbours", "kinds_of"]
 
 _APPS: Final = ("x", "y")
 _TOPOLOGIES: Final = (HOSTNAME, ZONE)

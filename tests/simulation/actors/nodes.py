@@ -10,7 +10,6 @@ from simulation.scenario import Actor, Plan, Step
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = ["Nodes", "touch_all"]
 
 _ZONES: Final = ("a", "b")
 

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change, Raw
     from simulation.world import World
 
-__all__ = ["DaemonSets", "Jobs"]
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 

@@ -13,7 +13,6 @@ from simulation.scenario import Actor, Plan, Step
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = ["PluginTrials"]
 
 _ALSO: Final = {
     "explain": ("filter", "refuses"),

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change
     from simulation.world import World
 
-__all__ = ["WRONGS", "Plugins"]
 
 _LIES: Final[Mapping[str, Any]] = {
     "nothing": None,

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change, Raw
     from simulation.world import World
 
-__all__ = ["Pods"]
-
 
 class Pods(Actor):
     """Workloads of equal pods, and their controllers.

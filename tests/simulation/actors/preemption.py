@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change, Raw
     from simulation.world import World
 
-__all__ = ["LIMITED", "Preemption"]
 
 LIMITED: Final = "limited"
 """The profile with limits, and what the pods have as schedulerName."""

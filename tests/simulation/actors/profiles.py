@@ -12,7 +12,6 @@ from simulation.scenario import SCHEDULER, Actor, Plan, Step
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = ["Profiles"]
 
 _SPECS: Final[tuple[dict[str, Any], ...]] = (
     {},

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change
     from simulation.world import World
 
-__all__ = ["Protection"]
 
 _SELECTORS: Final[tuple[dict[str, Any], ...]] = (
     {},

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from simulation.replica import Replica
     from simulation.world import World
 
-__all__ = ["QUESTIONS", "Readers"]
 
 QUESTIONS: Final = ("explain", "group", "plan", "try")
 """What may be asked."""

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change, Raw
     from simulation.world import World
 
-__all__ = ["MOVED", "REPLACEMENT_SECONDS", "STOPPED_AFTER", "Rebalancing"]
 
 MOVED: Final = "moved"
 """The profile, and what its pods have as schedulerName."""

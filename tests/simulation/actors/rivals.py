@@ -13,7 +13,6 @@ from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step
 if TYPE_CHECKING:
     from simulation.world import World
 
-__all__ = ["Rivals"]
 
 _RIVAL: Final = "rival"
 _MATCH: Final = {

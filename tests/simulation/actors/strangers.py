@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change, Raw
     from simulation.world import World
 
-__all__ = ["HANGS", "Strangers"]
 
 HANGS: Final = "hangs"
 """The label of pods that terminate for so many seconds."""

@@ -11,8 +11,6 @@ from typing import Final
 from simulation.actors.faults import Faults
 from simulation.scenario import Actor, Plan
 
-__all__ = ["Subjects"]
-
 _SUBJECTS: Final = (
     *("preemption", "preemption", "moves", "moves", "volumes", "accelerators", "loners"),
 )

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from simulation.storage import Raw
     from simulation.world import World
 
-__all__ = ["Tenants"]
 
 _TENANT: Final = "tenant"
 _LARGE: Final = {f"key-{number:04}": "v" * 60 for number in range(300)}

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from simulation.storage import Change, Raw
     from simulation.world import World
 
-__all__ = ["DRIVER", "Volumes"]
 
 DRIVER: Final = "disks.example.com"
 _LATER: Final = "csi"

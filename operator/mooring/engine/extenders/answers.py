@@ -23,18 +23,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
-__all__ = [
-    "ALWAYS_TAKEN",
-    "MOST_ROUNDS",
-    "Answers",
-    "ExtenderError",
-    "Needed",
-    "NodeFailure",
-    "OnRows",
-    "PodAnswers",
-    "interested",
-]
-
 MOST_ROUNDS: Final = 5
 """How often extenders filter nodes in one attempt, in case what they pass is taken meanwhile."""
 _MOST_DIFFERENT: Final = 500

@@ -24,8 +24,6 @@ from mooring.kube.exchange import (
 from mooring.observe.tls import as_file
 from mooring.policy.extender import Extender, TLSConfig
 
-__all__ = ["ExtenderClient", "NotLeading", "changed_at", "tls_context"]
-
 logger = logging.getLogger(__name__)
 
 MOST_CALLS: Final = 32

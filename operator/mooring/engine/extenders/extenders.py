@@ -42,8 +42,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.turn import Turn
 
-__all__ = ["ExtenderObjects", "Extenders", "tls_problem"]
-
 logger = logging.getLogger(__name__)
 
 _SCALE: Final = 10

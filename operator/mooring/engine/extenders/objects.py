@@ -20,8 +20,6 @@ from mooring.kube.reflector import EventType, Reflector
 from mooring.kube.resources import NODE, POD, Resource
 from mooring.model.pod import Pod
 
-__all__ = ["ApiObjects", "as_json"]
-
 _LISTED_SECONDS: Final = 30.0
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """Enough for some 10,000 ordinary pods."""

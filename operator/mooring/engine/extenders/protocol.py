@@ -16,18 +16,6 @@ from mooring.framework.post_filter import PreemptionCandidate
 from mooring.model.pod import Pod
 from mooring.policy.extender import Extender
 
-__all__ = [
-    "AnswerError",
-    "Json",
-    "binding_request",
-    "decode_binding",
-    "decode_filter",
-    "decode_preemption",
-    "decode_priorities",
-    "nodes_request",
-    "preemption_request",
-]
-
 _MOST_REASON: Final = 1024
 """Characters of an extender's text that are kept."""
 _INT64: Final = 2**63

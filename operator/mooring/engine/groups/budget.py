@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["TURN_SECONDS", "SearchBudget"]
-
 TURN_SECONDS: Final = 1.0
 """How long a plan or an answer may take, while nothing is decided about pods."""
 _MOST_STEPS: Final = 3_000

@@ -19,8 +19,6 @@ from mooring.model.pod import Pod
 from mooring.pausing import pause
 from mooring.state.view import BoolArray
 
-__all__ = ["needed_about"]
-
 _MOST_AT_A_TIME: Final = 128
 """Members that extenders are called about before the attempt begins anew, in case it is over."""
 

@@ -31,8 +31,6 @@ from mooring.pausing import pause
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["CountingSearch", "MemberClass"]
-
 _COST: Final = 5
 """The cost of placing the members of one class by counting; it takes some milliseconds."""
 _MEMBERS_AT_ONCE: Final = 500

@@ -50,16 +50,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = [
-    "DomainTried",
-    "GroupDecision",
-    "decide_group",
-    "disagreement",
-    "place_group",
-    "placements_of",
-    "preempt_for_group",
-]
-
 _MOST_SUCCESSES: Final = 16
 """Placements that take the whole group and are compared by their scores."""
 _MOST_PLACEMENTS: Final = 1_024

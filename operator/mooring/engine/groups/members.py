@@ -13,13 +13,6 @@ from mooring.pausing import pause
 from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = [
-    "GroupBackoffs",
-    "group_of",
-    "has_same_requirements",
-    "take_members",
-]
-
 
 def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupState | None:
     """Return the group with which the pod is scheduled; None if it is scheduled by itself.

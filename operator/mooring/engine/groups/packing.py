@@ -17,8 +17,6 @@ from mooring.pausing import pause
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
-__all__ = ["Item", "Moves", "Order", "Packing", "backtrack", "pack"]
-
 _MOST_TRIES: Final = 32
 """Orders and ways to choose nodes that are tried for one group in one domain."""
 _MOST_ITEM_TRIES: Final = 1_000

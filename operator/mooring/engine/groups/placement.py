@@ -24,8 +24,6 @@ from mooring.pausing import pause
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
-__all__ = ["GroupSearch"]
-
 _MOST_TRIES: Final = 24
 _MOST_BACKTRACKED: Final = 12
 _MOST_STEPS: Final = 400

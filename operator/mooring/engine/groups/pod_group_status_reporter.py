@@ -41,8 +41,6 @@ from mooring.model.wording import listed, plural
 from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
 from mooring.time_slices import TimeSlices
 
-__all__ = ["PodGroupStatusReporter"]
-
 ROUND_SECONDS: Final = 1.0
 """Between two looks at the groups that changed."""
 _LANES: Final = 2

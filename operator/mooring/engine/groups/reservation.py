@@ -39,8 +39,6 @@ from mooring.state.pod_groups import PodGroupState
 from mooring.state.pods import PlacedPod
 from mooring.state.view import BoolArray
 
-__all__ = ["GroupReservation"]
-
 _MOST_REMOVED: Final = 5_000
 """Pods that one search for nodes removes in its trials; each costs about 40 microseconds."""
 _NOMINATED_SECONDS: Final = 300.0

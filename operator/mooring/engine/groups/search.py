@@ -23,16 +23,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
-__all__ = [
-    "Assignment",
-    "MembersTrial",
-    "Rows",
-    "SearchedMembers",
-    "mask_of",
-    "scored",
-    "without_node",
-]
-
 Rows = dict[Uid, int]
 """The row of each placed member, by its uid."""
 

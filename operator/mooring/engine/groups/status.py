@@ -15,8 +15,6 @@ from mooring.model.wording import listed
 from mooring.policy.status import LONGEST_MESSAGE
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["FINAL", "Finished", "GroupView", "desired_status", "gates_text", "view_of"]
-
 FINAL: Final = ("Finished", "Failed")
 """Phases that never change."""
 _MOST_GATES: Final = 3

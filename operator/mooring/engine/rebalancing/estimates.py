@@ -22,8 +22,6 @@ from mooring.model.pod import Pod
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
-__all__ = ["Estimate", "estimates"]
-
 _REJECT_LESS_WITHOUT_A_POD: Final = frozenset(
     {
         "CloudVolumeCounts",

@@ -22,18 +22,6 @@ from mooring.pausing import pause
 from mooring.policy.rebalancing import Goal
 from mooring.state.cluster_view import ClusterView
 
-__all__ = [
-    "VIOLATION_GAIN",
-    "AlikePods",
-    "Candidate",
-    "Compared",
-    "alike_pods",
-    "compared",
-    "find",
-    "improve",
-    "improvement",
-]
-
 VIOLATION_GAIN: Final = 1_000
 _FEW: Final = 3
 """Up to so many alike pods are decided about one by one."""

@@ -16,8 +16,6 @@ from mooring.model.pod import Pod
 from mooring.policy.rebalancing import Goal
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["MakingRoom", "why_not"]
-
 _FITS_GAIN: Final = 1_000
 _MOST_PLACEMENTS: Final = 8
 """Topology domains in which room is made for a group."""

@@ -18,8 +18,6 @@ from mooring.policy.match import compiled
 from mooring.policy.rebalancing import Rebalancing
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["Movable", "created_anew", "labels_anew", "left_to_others", "owner_of"]
-
 _STATIC: Final = "kubernetes.io/config.mirror"
 _AGAINST: Final = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",

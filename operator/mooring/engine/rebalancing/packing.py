@@ -16,8 +16,6 @@ from mooring.model.pod import Pod
 from mooring.pausing import pause
 from mooring.policy.rebalancing import Goal
 
-__all__ = ["pack"]
-
 _EMPTIED_GAIN: Final = 1_000
 _MOST_OTHERS: Final = 4
 """Pods of other nodes that move so that one finds room."""

@@ -7,8 +7,6 @@ from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.model.pod import Pod
 from mooring.policy.rebalancing import Goal
 
-__all__ = ["Move", "Plan", "Step", "Why", "about"]
-
 Why = str | TextAboutPods
 """A reason, as a sentence without a full stop."""
 

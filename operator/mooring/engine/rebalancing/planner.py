@@ -36,8 +36,6 @@ from mooring.policy.rebalancing import Goal
 from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["in_final_order", "make_plan", "takes_of"]
-
 _NO_ROOM: Final = "does not fit, and no moves were found that make room for it"
 _NO_PODS: Final = "no running pod is of this profile"
 _PART_FOR_MOVES: Final = 3

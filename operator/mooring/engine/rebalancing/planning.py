@@ -12,8 +12,6 @@ from mooring.model.pod import Pod, Uid
 from mooring.policy.rebalancing import Rebalancing
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["NOWHERE_ELSE", "Planning"]
-
 NOWHERE_ELSE: Final = "fits on no other node"
 
 

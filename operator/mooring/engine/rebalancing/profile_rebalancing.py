@@ -43,15 +43,6 @@ from mooring.policy.profile import API_VERSION, KIND
 from mooring.policy.rebalancing import Rebalancing
 from mooring.shielding import shielded
 
-__all__ = [
-    "BUDGET_SECONDS",
-    "FIRST_SECONDS",
-    "LOOK_SECONDS",
-    "MakePlan",
-    "Parts",
-    "ProfileRebalancing",
-]
-
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")

@@ -14,8 +14,6 @@ from mooring.engine.rebalancing.record import Evictions, Record
 from mooring.engine.rebalancing.report import RebalancingReport
 from mooring.kube.status_writer import ProfileSectionWriter
 
-__all__ = ["Rebalancer"]
-
 
 class Rebalancer:
     """Follows the profiles that are in force, and writes and shows their rebalancing."""

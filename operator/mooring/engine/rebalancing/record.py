@@ -34,8 +34,6 @@ from mooring.policy.status import (
 )
 from mooring.state.cluster import ClusterState
 
-__all__ = ["HOUR", "Evictions", "Record", "Rests", "is_open", "take_ended", "whole"]
-
 _MOST_PLANNED: Final = 10
 _MOST_REFUSED: Final = 20
 _MOST_LAST: Final = 50

@@ -16,17 +16,6 @@ from mooring.model.resources import CPU, MEMORY
 from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.state.cluster_view import ClusterView
 
-__all__ = [
-    "MovedPod",
-    "NodeUse",
-    "PlanReport",
-    "PlannedStep",
-    "RebalancingReport",
-    "plan_report",
-    "planned_step",
-    "with_nodes",
-]
-
 _OTHER_GROUP: Final = "a pod group that you may not get"
 
 

@@ -25,8 +25,6 @@ from mooring.pausing import pause
 from mooring.state.columns import IntArray
 from mooring.state.topology.selection import term_selector
 
-__all__ = ["Room", "RoomSearch"]
-
 _MOST_NODES: Final = 32
 """Nodes on which room is made for one pod, those first that need the fewest moves."""
 _MOST_SETS: Final = 24

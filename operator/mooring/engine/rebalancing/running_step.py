@@ -22,8 +22,6 @@ from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.model.pod import Pod
 from mooring.policy.rebalancing import Goal, Rebalancing
 
-__all__ = ["PassedOver", "RunningStep", "Stopped"]
-
 
 class Stopped(Exception):  # noqa: N818 - the text says why, and nothing need be wrong
     """The plan is not carried out any further.

@@ -31,8 +31,6 @@ from mooring.state.cluster import Trial
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["PlanTrial"]
-
 _ALL_NODES: Final = 100
 """The percentage of nodes that is looked at."""
 _MOST_REASONS: Final = 3

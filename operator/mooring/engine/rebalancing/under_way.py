@@ -18,8 +18,6 @@ from mooring.model.pod import Pod, Uid
 from mooring.model.pod_spec import PodSpec
 from mooring.state.cluster import ClusterState
 
-__all__ = ["ExpectedReplacements", "Result", "UnderWay", "place_of", "place_uid"]
-
 _PLACE: Final = "/replacement"
 """What the uid of a place has behind that of the pod that leaves, or for which room is made.
 

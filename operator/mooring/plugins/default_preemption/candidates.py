@@ -21,8 +21,6 @@ from mooring.plugins.default_preemption.victims import (
 )
 from mooring.state.evictions import Evictions
 
-__all__ = ["Candidate", "select_candidate", "select_victims", "split_by_budgets"]
-
 _Victim = TypeVar("_Victim")
 BudgetsOf: TypeAlias = Callable[[_Victim], Iterable[tuple[Sequence[PodDisruptionBudget], int]]]
 """Returns the disruption budgets of a victim's pods, each with how many of them have these."""

@@ -21,8 +21,6 @@ from mooring.plugins.default_preemption.victims import (
 )
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["REMOVALS_PER_CHECK", "DryRuns", "checks_of"]
-
 _TERMS_PER_CHECK: Final = 6
 """So many inter-pod terms and topology spread constraints of the pod take as long as a check."""
 _VOLUMES_PER_CHECK: Final = 8

@@ -29,8 +29,6 @@ from mooring.plugins.default_preemption.victims import (
     started,
 )
 
-__all__ = ["preempt_for_group"]
-
 _NEVER: Final = "preemption: not eligible due to preemptionPolicy=Never."
 _TERMINATING: Final = "preemption: not eligible due to terminating pods on the nominated nodes."
 _NO_VICTIMS: Final = "preemption: No preemption victims found for incoming pod group."

@@ -51,8 +51,6 @@ from mooring.policy.args import DefaultPreemptionArgs
 from mooring.state.columns import IntArray
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["DefaultPreemption"]
-
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 _NOT_TRIED: Final = "node(s) were not tried in this attempt, because each needs a dry run"

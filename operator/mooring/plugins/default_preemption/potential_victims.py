@@ -27,8 +27,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
-__all__ = ["FreeResources", "PotentialVictims"]
-
 
 @dataclass(slots=True, eq=False)
 class FreeResources:

@@ -16,22 +16,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
 from mooring.state.view import BoolArray
 
-__all__ = [
-    "PRIORITY_OFFSET",
-    "Victim",
-    "WholeGroup",
-    "by_importance",
-    "cost_of",
-    "leaves_for",
-    "may_be_victims",
-    "pods_of",
-    "pods_on",
-    "protected",
-    "started",
-    "with_rows",
-]
-
-
 PRIORITY_OFFSET: Final = 2**31
 """Makes every priority positive, so that a sum grows with the number of victims."""
 

@@ -1,7 +1,5 @@
 """The error of an allocation."""
 
-__all__ = ["AllocationError"]
-
 
 class AllocationError(Exception):
     """Devices cannot be allocated because something is wrong, not because there are too few.

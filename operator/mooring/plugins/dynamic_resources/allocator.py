@@ -23,8 +23,6 @@ from mooring.plugins.dynamic_resources.selectors import Selectors
 from mooring.plugins.dynamic_resources.trial import Trial
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 
-__all__ = ["Allocator"]
-
 _UNITS_PER_NODE: Final = 300
 _UNITS_PER_DEVICE: Final = 25
 """What a search costs an attempt at least, in the units of `Evaluations`."""

@@ -5,8 +5,6 @@ from typing import Final
 from mooring.framework.evaluations import Evaluations
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 
-__all__ = ["Budget"]
-
 _UNITS_PER_STEP: Final = 40
 """What a step costs an attempt, in the units of `Evaluations`."""
 

@@ -15,8 +15,6 @@ from mooring.model.resource_slices import (
     DeviceCapacity,
 )
 
-__all__ = ["CapacityError", "capacity_left", "consumed_capacity"]
-
 Requested = Mapping[str, Quantity]
 """What a request wants of each capacity."""
 

@@ -24,8 +24,6 @@ from mooring.plugins.dynamic_resources.pod_claims import is_bindable, is_owned, 
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 
-__all__ = ["claim_states", "devices_excluded", "devices_to_free"]
-
 _TO_ALLOCATE: Final = "not allocated"
 _MOST_REASONS: Final = 16
 """Different reasons per request; the errors of a selector may name each device."""

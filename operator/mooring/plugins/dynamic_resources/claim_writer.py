@@ -27,8 +27,6 @@ from mooring.plugins.dynamic_resources.extended_resources import NewClaim
 from mooring.plugins.dynamic_resources.pod_claims import consumer, is_reserved, may_be_freed
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["ClaimWriter"]
-
 _CLAIMS: Final = "resourceclaims"
 _LONGEST_DELAY: Final = 120.0
 """How many seconds the watch may take to show what was created."""

@@ -8,8 +8,6 @@ in which they were added.
 from collections.abc import Hashable, Sequence
 from typing import Protocol
 
-__all__ = ["Constraint", "DistinctAttribute", "LastDistinctAttribute", "MatchAttribute"]
-
 Value = Hashable
 """The type and the value of an attribute; None: the device does not have it."""
 

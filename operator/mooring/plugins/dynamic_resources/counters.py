@@ -10,8 +10,6 @@ from mooring.model.resource_claims import DeviceId
 from mooring.model.resource_slices import Device
 from mooring.plugins.dynamic_resources.pools import Pool
 
-__all__ = ["Counters"]
-
 _Sets = dict[str, dict[str, int]]
 """Amounts by the names of the counter set and of the counter."""
 

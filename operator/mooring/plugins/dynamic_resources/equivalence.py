@@ -44,8 +44,6 @@ from mooring.state.columns import IntArray
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["EquivalentNodes", "NodeClasses", "Result", "ResultsOnNodes", "score_of"]
-
 _MOST_BYTES: Final = 128 * 2**20
 """What is remembered before all begins anew, unless the nodes that there are need half of it."""
 _BYTES_PER_COLUMN: Final = 16 * 2**10

@@ -10,8 +10,6 @@ from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.requests import NodeDevices, Slot
 from mooring.plugins.dynamic_resources.trial import FEW_COUNTERS, IN_USE, LITTLE_CAPACITY, Trial
 
-__all__ = ["BY_USE", "ExplainedRequest", "explained"]
-
 INCOMPLETE: Final = "incomplete pool"
 INVALID: Final = "invalid pool"
 BY_USE: Final = (IN_USE, LITTLE_CAPACITY, FEW_COUNTERS)

@@ -30,8 +30,6 @@ from mooring.state.columns import IntArray
 from mooring.state.dynamic_resources.classes import CLASS_PREFIX
 from mooring.state.view import NodeView
 
-__all__ = ["ExtendedResources", "NewClaim", "extended_resources_of", "new_claim"]
-
 _NAME: Final = "<extended-resources>"
 """The claim's name in messages until it is created; no object can have it."""
 _CANNOT_FIT: Final = "cannot fit resource"

@@ -34,8 +34,6 @@ from mooring.state.columns import IntArray
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 from mooring.state.view import NodeView
 
-__all__ = ["DeviceFragmentation"]
-
 MOST_PLACES: Final = 64
 """Places of a kind of claims that are counted on a node."""
 _MOST_KINDS: Final = 8

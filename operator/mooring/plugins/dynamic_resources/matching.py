@@ -3,8 +3,6 @@
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-__all__ = ["enough_devices"]
-
 
 def enough_devices(counts: Sequence[int], devices: Mapping[int, int]) -> bool:
     """Return whether every request can have its number of devices, each device only once.

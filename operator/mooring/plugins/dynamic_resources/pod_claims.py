@@ -28,18 +28,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
-__all__ = [
-    "PodClaims",
-    "binding_failure",
-    "claims_of",
-    "consumer",
-    "is_bindable",
-    "is_owned",
-    "is_reserved",
-    "may_be_freed",
-    "pod_claims",
-]
-
 
 @dataclass(slots=True, eq=False)
 class PodClaims:

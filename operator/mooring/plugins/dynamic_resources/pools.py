@@ -13,16 +13,6 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.resource_slices import CounterSet, Device, ResourceSlice
 from mooring.model.selectors import NodeSelector
 
-__all__ = [
-    "Inventory",
-    "Pool",
-    "PoolKey",
-    "node_matches",
-    "pools_of_node",
-    "pools_of_slices",
-    "slices_of_node",
-]
-
 PoolKey = tuple[str, str]
 """The driver and the name of a pool: two drivers may use one name."""
 

@@ -15,8 +15,6 @@ from mooring.plugins.dynamic_resources.matching import enough_devices
 from mooring.plugins.dynamic_resources.requests import NodeDevices, Slot
 from mooring.plugins.dynamic_resources.trial import Trial
 
-__all__ = ["Pruning", "may_prune"]
-
 _PLENTY = 2**31
 """How often a device can be taken that is not taken for one request alone."""
 

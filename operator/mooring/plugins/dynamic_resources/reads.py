@@ -14,17 +14,6 @@ from mooring.model.device_classes import DeviceClass
 from mooring.model.resource_claims import ResourceClaim
 from mooring.model.resource_slices import Version
 
-__all__ = [
-    "EVERYTHING",
-    "Compared",
-    "Reads",
-    "attributes_among",
-    "attributes_read",
-    "attributes_seen",
-    "reads_of",
-    "value_seen",
-]
-
 
 class Compared(NamedTuple):
     """An attribute, named without a domain, that is only compared with these texts."""

@@ -14,8 +14,6 @@ from mooring.plugins.dynamic_resources.capacity import CapacityError, capacity_l
 from mooring.plugins.dynamic_resources.pools import Pool, node_matches
 from mooring.plugins.dynamic_resources.selectors import Selectors
 
-__all__ = ["Candidate", "NodeDevices", "Requests", "Slot"]
-
 ELSEWHERE: Final = "on other nodes"
 """Why a device is not selected whose slice leaves it to devices where they can be used."""
 _BLOCKING: Final = ("NoSchedule", "NoExecute")

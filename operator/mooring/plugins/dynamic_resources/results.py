@@ -14,8 +14,6 @@ from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.requests import Candidate, Slot
 from mooring.plugins.dynamic_resources.trial import Taken
 
-__all__ = ["allocation_of"]
-
 
 def allocation_of(
     claim: ResourceClaim,

@@ -28,8 +28,6 @@ from mooring.plugins.dynamic_resources.pruning import Pruning
 from mooring.plugins.dynamic_resources.requests import Slot
 from mooring.plugins.dynamic_resources.trial import Trial
 
-__all__ = ["Moves", "Search"]
-
 Moves = tuple[tuple[int, int, int, int], ...]
 """The devices of a solution: the claim, the request, which alternative of it, and the position."""
 

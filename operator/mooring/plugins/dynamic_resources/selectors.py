@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from mooring.cel.device_selector import (
-    CompileError,
     DeviceView,
     SelectorError,
     compile_selector,
 )
+from mooring.cel.errors import CompileError
 from mooring.cel.values import work
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.kubernetes_rules import KubernetesRules
@@ -22,8 +22,6 @@ from mooring.plugins.dynamic_resources.reads import (
     attributes_read,
     attributes_seen,
 )
-
-__all__ = ["Compile", "Selector", "Selectors", "cel_selectors"]
 
 _UNITS_PER_EVALUATION: Final = 400
 _UNITS_PER_WORK: Final = 3

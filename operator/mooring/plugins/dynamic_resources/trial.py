@@ -26,8 +26,6 @@ from mooring.plugins.dynamic_resources.pools import Pool
 from mooring.plugins.dynamic_resources.requests import Candidate, NodeDevices, Requests, Slot
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 
-__all__ = ["FEW_COUNTERS", "IN_USE", "LITTLE_CAPACITY", "Taken", "Trial"]
-
 IN_USE: Final = "in use"
 LITTLE_CAPACITY: Final = "too little capacity"
 FEW_COUNTERS: Final = "too few shared counters"

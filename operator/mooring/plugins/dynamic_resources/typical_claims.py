@@ -13,8 +13,6 @@ from typing import Final
 from mooring.model.resource_claims import DeviceId, ResourceClaim
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["TypicalClaims", "kind_of"]
-
 _DIGEST_BYTES: Final = 16
 
 

@@ -16,8 +16,6 @@ from mooring.model.pod_group import PodGroup
 from mooring.policy.gang_args import GangSchedulingArgs
 from mooring.state.cluster_view import ClusterView
 
-__all__ = ["GangScheduling"]
-
 
 class GangScheduling:
     """Gates the members of a gang as long as some of its minimum are missing."""

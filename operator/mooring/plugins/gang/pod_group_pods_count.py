@@ -9,8 +9,6 @@ from mooring.framework.registry import NoArgs
 from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["PodGroupPodsCount"]
-
 
 class PodGroupPodsCount:
     """Scores a placement by the members that are or would be scheduled."""

@@ -18,8 +18,6 @@ from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT
 from mooring.state.pod_groups import PodGroupState
 
-__all__ = ["TopologyPlacementGenerator"]
-
 
 class TopologyPlacementGenerator:
     """Makes a placement of each domain of the node labels that a group names."""

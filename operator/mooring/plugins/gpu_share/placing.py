@@ -12,8 +12,6 @@ from mooring.state.columns import IntArray
 from mooring.state.devices.cards import Demand, RemainingCards
 from mooring.state.devices.fragmentation import Cpu, growth_by_share
 
-__all__ = ["Choice", "PlacedShares", "fitting", "needed", "place_plain_share", "place_shares"]
-
 BoolArray = npt.NDArray[np.bool_]
 Choice = Literal["Binpack", "Spread", "FirstFit", "LeastFragmentation"]
 

@@ -32,8 +32,6 @@ from mooring.state.devices.cards import RemainingCards
 from mooring.state.devices.fragmentation import Cpu
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["GPUShare"]
-
 _MIXED: Final = "requests whole GPUs and shares of GPUs at once; request one of both"
 _MAX: Final = 100
 

@@ -22,8 +22,6 @@ from mooring.policy.device_args import CardArgs
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["GPUTopology"]
-
 _BITS: Final = 1 << np.arange(MAX_CARDS)
 _REASONS: Final = (
     "node(s) had no usable GPU",

@@ -14,8 +14,6 @@ from mooring.model.bounded_cache import BoundedCache, bytes_of, cached
 from mooring.model.devices import MAX_CARDS, Links
 from mooring.state.columns import IntArray
 
-__all__ = ["Subsets", "subsets"]
-
 _NO_LINK: Final = 127
 """The weakest link of a set that has none, because it has fewer than two cards."""
 _GROUPS: Final = (8, 4, 2)

@@ -19,8 +19,6 @@ from mooring.state.topology.domain_counts import CountArray
 from mooring.state.topology.selection import Selection
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["CountedNodes", "NodeInclusion", "includes"]
-
 _Key = tuple[str, tuple[str, ...], int | None, int | None]
 
 _MOST_BYTES: Final = 8 * 1024 * 1024

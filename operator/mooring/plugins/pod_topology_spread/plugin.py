@@ -29,8 +29,6 @@ from mooring.state.labels import ABSENT, EACH_NODE, Domains
 from mooring.state.topology.selection import Pair, PodSelector, Selection, selection
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["PodTopologySpread"]
-
 _MOST_BYTES: Final = 16 * 1024 * 1024
 """For the constraints of the pods seen last, with the pods' specs and labels."""
 

@@ -17,8 +17,6 @@ from mooring.cel.values import Failure
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
-__all__ = ["Codes", "Errors", "Value", "computed", "gathered", "logical", "negation", "selected"]
-
 _LOWEST: Final = -(2**63)
 Array = npt.NDArray[Any]
 AnyCodes = npt.NDArray[np.signedinteger[Any]]

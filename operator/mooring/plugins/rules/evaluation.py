@@ -57,8 +57,6 @@ from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT
 from mooring.state.view import NodeView
 
-__all__ = ["Evaluator"]
-
 _FEW: Final = 8
 """Nodes that are interpreted one by one: after an event, only its node is evaluated."""
 _MOST_COLUMNS: Final = 16

@@ -18,8 +18,6 @@ from mooring.policy.rules.plan import Interpreted
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 
-__all__ = ["DTYPES", "EMPTY", "NodeValues"]
-
 EMPTY: Final = {
     "bool": False,
     "int": 0,

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from mooring.plugins.rules.pod_counts import PodCounts
     from mooring.policy.rules.plan import Plan, Read
 
-__all__ = ["Rules"]
 
 _OF_POD_ALONE: Final = frozenset(("pod.labels", "pod.ownerKind", "pod.namespaceLabels"))
 """Variables that pods of one spec need not share."""

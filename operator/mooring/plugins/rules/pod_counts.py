@@ -24,8 +24,6 @@ from mooring.state.topology.domain_counts import DomainCounts
 from mooring.state.topology.selection import PodSelector, Selection, selection
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["PodCounts"]
-
 _MOST_BYTES: Final = 256 * 1024
 """For each rule, of the selections for the pods seen last."""
 _NAMED: Final = 3

@@ -19,18 +19,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
-__all__ = [
-    "NO_NODE",
-    "OF_NODE",
-    "STABLE",
-    "codes_of",
-    "combined",
-    "distinct",
-    "evaluated",
-    "of_pod",
-    "reads_label_map",
-]
-
 NO_NODE: Final = -2
 """The code of a text that no node has."""
 STABLE: Final = frozenset(("node.name", "node.labels", "node.taints", "node.zone", "node.region"))

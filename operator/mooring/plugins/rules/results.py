@@ -11,8 +11,6 @@ from mooring.framework.scores import MAX_SCORE
 from mooring.state.columns import IntArray, read_only
 from mooring.state.view import BoolArray
 
-__all__ = ["Results"]
-
 _MOST_RANKS: Final = 256
 """Distinct numbers up to which proportions are computed once per number, not once per node."""
 _MOST_TABLES: Final = 8

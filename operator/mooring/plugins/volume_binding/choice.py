@@ -21,8 +21,6 @@ from mooring.state.storage.node_affinities import check_node_affinity
 from mooring.state.storage.storage import Storage
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["Choice", "choices"]
-
 _NOTHING: Final = -1
 
 

@@ -18,20 +18,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.storage.node_affinities import check_node_affinity
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = [
-    "BIND_CONFLICT",
-    "NODE_CONFLICT",
-    "NOT_ENOUGH_SPACE",
-    "PV_NOT_EXIST",
-    "PodVolumeClaims",
-    "PodVolumes",
-    "UnboundClaims",
-    "find_choices",
-    "find_volumes",
-    "matches_node_affinity",
-    "tracked_size",
-]
-
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 """The provisioner of classes whose volumes an administrator creates."""
 

@@ -45,8 +45,6 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["VolumeBinding", "binding_patch", "selected_node_patch"]
-
 _REASONS: Final = (
     "node(s) didn't match PersistentVolume's node affinity",
     "node(s) didn't find available persistent volumes to bind",

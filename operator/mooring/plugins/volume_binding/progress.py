@@ -14,8 +14,6 @@ from mooring.plugins.volume_binding.finding import matches_node_affinity
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import NodeView
 
-__all__ = ["BindingProgress", "VolumesLostError"]
-
 
 class VolumesLostError(Exception):
     """The claims cannot be bound for the pod on this node any more; the text says why."""

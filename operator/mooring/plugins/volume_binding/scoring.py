@@ -18,8 +18,6 @@ from mooring.state.columns import IntArray
 from mooring.state.storage.capacities import UNKNOWN
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["capacity_scores"]
-
 
 class _ClassUsage:
     """The requests of a storage class, and its capacity, on each node where it counts."""

@@ -38,8 +38,6 @@ from mooring.policy.profile import (
 from mooring.policy.reading import PolicyModel, read
 from mooring.policy.resolve import resolve
 
-__all__ = ["Configuration", "ProcessSettings", "import_configuration"]
-
 _V1BETA2: Final = "kubescheduler.config.k8s.io/v1beta2"
 _V1BETA2_WEIGHTS: Final = {"NodeAffinity": 1, "InterPodAffinity": 1, "TaintToleration": 1}
 """Weights of defaults in v1beta2; in v1beta3 and v1 they are higher (apis/config/v1beta2)."""

@@ -16,8 +16,6 @@ from mooring.policy.merge import Catalog, plugins_by_point
 from mooring.policy.points import Point
 from mooring.policy.profile import Enabled, Plugins, PluginSet, SchedulingProfileSpec
 
-__all__ = ["LEFT_OUT", "WithLeftOut", "left_out_of", "without_left_out", "without_their_args"]
-
 _ABSENT: Final = "Mooring does not have this plugin"
 _BY_LOAD: Final = "a rule over labels or annotations of nodes can take its place (docs/rules.md)"
 LEFT_OUT: Final[Mapping[str, str]] = {

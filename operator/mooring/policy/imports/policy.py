@@ -32,8 +32,6 @@ from mooring.policy.profile import (
 )
 from mooring.policy.reading import read
 
-__all__ = ["PROVIDERS", "import_policy", "import_provider"]
-
 _FIRST: Final = ("SchedulingGates", "PrioritySort")
 _LAST: Final = ("DefaultPreemption", "DefaultBinder")
 """Plugins that were neither predicates nor priorities: they ran with every Policy."""

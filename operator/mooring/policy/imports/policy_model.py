@@ -14,8 +14,6 @@ from mooring.policy.extender import Extenders
 from mooring.policy.names import QualifiedName
 from mooring.policy.reading import PolicyModel, read
 
-__all__ = ["Policy", "Predicate", "Priority", "read_policy"]
-
 
 class Labels(PolicyModel):
     """Pods of one Service run on nodes with the same values of these labels."""

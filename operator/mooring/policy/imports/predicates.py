@@ -9,17 +9,6 @@ from typing import Final
 
 from mooring.policy.legacy_args import Pressure
 
-__all__ = [
-    "DEFAULT_PREDICATES",
-    "DEFAULT_PRIORITIES",
-    "MANDATORY_PREDICATES",
-    "PREDICATES",
-    "PRESSURES",
-    "PRIORITIES",
-    "RATIO",
-    "STRATEGIES",
-]
-
 PREDICATES: Final[Mapping[str, tuple[str, ...]]] = {
     "CheckNodeCondition": ("NodeCondition",),
     "CheckNodeUnschedulable": ("NodeUnschedulable",),

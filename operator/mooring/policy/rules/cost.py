@@ -9,8 +9,6 @@ from typing import Final
 from mooring.cel.regular_expressions import compile_pattern
 from mooring.cel.tree import Call, Comprehension, ListOf, Literal, Node
 
-__all__ = ["CALL", "cost"]
-
 CALL: Final = 50
 """Handing values over and taking the result."""
 _ITEMS: Final = 16

@@ -20,8 +20,6 @@ from mooring.cel.types import BOOL, INT, STRING, Type, list_of, map_of
 from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.rules.messages import UNDECLARED, USES, in_plain_words
 
-__all__ = ["VARIABLES", "Checked", "check"]
-
 _STRINGS: Final = map_of(STRING, STRING)
 _AMOUNTS: Final = map_of(STRING, INT)
 

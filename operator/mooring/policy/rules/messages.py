@@ -4,8 +4,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-__all__ = ["UNDECLARED", "USES", "in_plain_words"]
-
 _SHOWN: Final = 300
 """Characters of a message, which may quote a long text."""
 UNDECLARED: Final = re.compile(r"undeclared reference to '([^']*)'")

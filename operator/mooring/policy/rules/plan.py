@@ -25,23 +25,6 @@ from mooring.policy.rules.cost import CALL, cost
 from mooring.policy.rules.expressions import Checked, check
 from mooring.policy.rules.selector_text import parse_selector
 
-__all__ = [
-    "Amount",
-    "HasLabel",
-    "Interpreted",
-    "Label",
-    "Literal",
-    "NodeField",
-    "Operation",
-    "Plan",
-    "PodCount",
-    "Read",
-    "SelectedLabels",
-    "Step",
-    "plan_filter",
-    "plan_score",
-]
-
 _MOST_PARTS: Final = 256
 """Operators, calls, names and constants of one expression."""
 _MOST_ITEMS: Final = 64

@@ -17,7 +17,6 @@ from mooring.policy.reading import PolicyModel
 if TYPE_CHECKING:
     from mooring.policy.rules.plan import Plan
 
-__all__ = ["RULES", "Rule", "Rules", "missing_on_nodes", "plan_one_by_one"]
 
 RULES: Final = "Rules"
 """The plugin that runs rules; a rule runs as the plugin `Rules/<name of the rule>`."""

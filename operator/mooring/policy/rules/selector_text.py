@@ -6,8 +6,6 @@ from typing import Final
 from mooring.model.selectors import LabelSelector, Operator, Requirement
 from mooring.policy.names import label_value, qualified_name
 
-__all__ = ["parse_selector"]
-
 _SHOWN: Final = 60
 """Characters of a text that is no selector."""
 _CONDITION: Final = re.compile(

@@ -34,8 +34,6 @@ from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
 from mooring.state.columns import IntArray
 
-__all__ = ["Cards", "CardsOfRow", "Demand", "RemainingCards"]
-
 _FIRST_ROWS: Final = 64
 _MOST_CLASSES: Final = 32
 _NONE: Final = (0,) * MAX_CARDS

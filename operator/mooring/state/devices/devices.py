@@ -14,8 +14,6 @@ from mooring.state.devices.cards import Cards, CardsOfRow
 from mooring.state.nodes import NodeTable
 from mooring.state.pods import PlacedPod, PodTable
 
-__all__ = ["Devices"]
-
 
 class Devices:
     """The card books by format; written by `ClusterState` only."""

@@ -21,8 +21,6 @@ import numpy.typing as npt
 from mooring.state.columns import IntArray
 from mooring.state.devices.cards import Demand, RemainingCards
 
-__all__ = ["Cpu", "growth_by_cpu", "growth_by_share", "growth_by_whole_cards"]
-
 BoolArray = npt.NDArray[np.bool_]
 
 _NO_LIMIT: Final = 2**40

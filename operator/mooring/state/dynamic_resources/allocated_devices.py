@@ -12,8 +12,6 @@ from typing import Final, TypeVar
 from mooring.model.quantity import Quantity
 from mooring.model.resource_claims import DeviceId, DeviceResult
 
-__all__ = ["AllocatedDevices"]
-
 _KEPT: Final = 16_384
 """Changes of devices that readers can catch up with."""
 

@@ -21,8 +21,6 @@ from mooring.model.resource_claims import (
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 from mooring.state.objects import Objects
 
-__all__ = ["ResourceClaims"]
-
 
 @dataclass(slots=True)
 class _InFlight:

@@ -11,8 +11,6 @@ from mooring.model.device_classes import DeviceClass
 from mooring.model.events import Kind
 from mooring.state.objects import Objects
 
-__all__ = ["CLASS_PREFIX", "DeviceClasses"]
-
 CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 """With the name of a class: the extended resource that every class has."""
 

@@ -8,8 +8,6 @@ from mooring.state.dynamic_resources.classes import DeviceClasses
 from mooring.state.dynamic_resources.slices import ResourceSlices
 from mooring.state.objects import Objects
 
-__all__ = ["DynamicResources"]
-
 
 class DynamicResources:
     """Claims, slices and classes, and the values derived from them, as decisions see them."""

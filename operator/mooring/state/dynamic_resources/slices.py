@@ -14,8 +14,6 @@ from mooring.model.taints import Taint
 from mooring.pausing import pause
 from mooring.state.objects import Objects
 
-__all__ = ["ResourceSlices"]
-
 _KEPT: Final = 16_384
 """Changes that readers can catch up with."""
 

@@ -6,8 +6,6 @@ See volumebinding/passive_assume_cache.go.
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["AssumeCache"]
-
 
 class Versioned(Protocol):
     """An object with a resource version."""

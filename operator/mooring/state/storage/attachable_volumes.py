@@ -21,8 +21,6 @@ from mooring.state.objects import Objects
 from mooring.state.row_counts import RowCounts
 from mooring.state.storage.attachments import Attachments
 
-__all__ = ["AttachableVolumes"]
-
 _NOT_MIGRATED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
 """In-tree provisioners whose volumes are not counted (nodevolumelimits/utils.go)."""
 

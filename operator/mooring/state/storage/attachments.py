@@ -17,8 +17,6 @@ from mooring.state.columns import Column, IntArray
 from mooring.state.nodes import NodeTable
 from mooring.state.objects import Objects
 
-__all__ = ["Attachments", "ObservedAttachments"]
-
 _Uses: TypeAlias = dict[CSISource, Counter[int]]
 _NONE: Final[Counter[int]] = Counter()
 

@@ -11,8 +11,6 @@ from mooring.state.columns import IntArray
 from mooring.state.nodes import NodeTable
 from mooring.state.storage.node_affinities import NO_AFFINITY, NodeAffinities
 
-__all__ = ["NO_POSITION", "BestFitIndex"]
-
 NO_POSITION: Final = 2**62
 """Stands where a node has no item; larger than every position."""
 

@@ -10,8 +10,6 @@ from mooring.state.columns import IntArray
 from mooring.state.nodes import NodeTable
 from mooring.state.storage.best_fit import NO_POSITION, BestFitIndex
 
-__all__ = ["UNKNOWN", "Capacities"]
-
 UNKNOWN: Final = -1
 """Stands in place of a capacity."""
 

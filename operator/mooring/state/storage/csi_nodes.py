@@ -13,8 +13,6 @@ from mooring.state.nodes import NodeTable
 from mooring.state.objects import Objects
 from mooring.state.view import BoolArray
 
-__all__ = ["UNLIMITED", "CSINodes"]
-
 UNLIMITED: Final = 2**62
 """The limit where there is no CSINode, or it names none."""
 

@@ -9,8 +9,6 @@ from mooring.state.columns import IntArray
 from mooring.state.nodes import NodeTable
 from mooring.state.view import BoolArray, NodeView
 
-__all__ = ["NO_AFFINITY", "NodeAffinities", "check_node_affinity"]
-
 NO_AFFINITY = -1
 """Stands in place of an affinity's number."""
 

@@ -14,8 +14,6 @@ from mooring.state.storage.csi_nodes import CSINodes
 from mooring.state.storage.volume_users import VolumeUsers
 from mooring.state.storage.volumes import Volumes
 
-__all__ = ["Storage"]
-
 
 class Storage:
     """Volumes and claims as decisions see them, and every count and index of storage."""

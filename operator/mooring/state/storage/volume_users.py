@@ -10,8 +10,6 @@ from typing import Final, TypeAlias
 from mooring.model.pod import Pod
 from mooring.model.volumes import ClaimVolume, Disk, DiskKind, PodVolume, RbdVolume
 
-__all__ = ["VolumeUsers", "in_conflict", "is_restricted"]
-
 _RESTRICTED: Final = frozenset({DiskKind.AWS_EBS, DiskKind.GCE_PD, DiskKind.ISCSI})
 
 _Name: TypeAlias = tuple[str, str]

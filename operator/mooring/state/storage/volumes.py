@@ -14,8 +14,6 @@ from mooring.state.objects import Objects
 from mooring.state.storage.assume_cache import AssumeCache
 from mooring.state.storage.best_fit import BestFitIndex
 
-__all__ = ["Volumes"]
-
 
 class Volumes:
     """Finds volumes by claim, and available ones by class."""

@@ -31,8 +31,6 @@ from mooring.state.topology.equivalent_pods import (
 )
 from mooring.state.topology.selection import Selection, SelectionIndex
 
-__all__ = ["TopologyCounts"]
-
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """Enough for 2,000 counts per node with 5,000 nodes."""
 _BYTES_PER_COUNT: Final = 1024

@@ -13,8 +13,6 @@ from mooring.model.workloads import Service
 from mooring.state.objects import Objects
 from mooring.state.topology.selection import Pair, PodSelector, Selection, selection
 
-__all__ = ["DefaultSelectors"]
-
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """Enough for some 50,000 pods whose labels differ."""
 _PER_LABEL: Final = 400

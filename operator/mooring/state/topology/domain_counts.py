@@ -9,8 +9,6 @@ from mooring.state.columns import read_only
 from mooring.state.labels import ABSENT, Domains
 from mooring.state.view import NodeView
 
-__all__ = ["CountArray", "DomainCounts", "TakenBytes"]
-
 CountArray = npt.NDArray[np.int32]
 
 

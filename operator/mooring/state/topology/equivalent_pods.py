@@ -22,8 +22,6 @@ from mooring.state.topology.selection import (
     term_selector,
 )
 
-__all__ = ["EquivalenceTable", "EquivalentPods", "OwnedTerm", "Role", "key_of"]
-
 _MANY: Final = 64
 """From so many counts on dropped ones are removed, each time that their number has doubled."""
 

@@ -9,16 +9,6 @@ from mooring.model.affinity import AffinityTerm
 from mooring.model.bounded_cache import bytes_of
 from mooring.model.selectors import LabelSelector
 
-__all__ = [
-    "Pair",
-    "PodSelector",
-    "Selection",
-    "SelectionIndex",
-    "lookup_keys",
-    "selection",
-    "term_selector",
-]
-
 _Item = TypeVar("_Item")
 Pair = tuple[str, str]
 """A label's key and value."""
