@@ -51,11 +51,9 @@ class _Commands(click.Group):
             ctx.exit(_BAD_INPUT)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """Return the commands in the order of the help text."""
         return [*_COMMANDS]
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of this name."""
         if cmd_name not in _COMMANDS:
             return None
         module = import_module_quickly(f"mooring.cli.{cmd_name}")

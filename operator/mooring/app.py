@@ -229,7 +229,6 @@ class Scheduler:
         return ProfileSectionWriter(writer, "shadow", names, status, turn=self._turn)
 
     def _new_reflectors(self, state: ClusterState) -> Reflectors:
-        """Return what mirrors the cluster in the state."""
         clock, metrics = self._environment.clock, self._metrics
         return Reflectors(
             self._client,
@@ -244,7 +243,6 @@ class Scheduler:
         )
 
     def _new_engine(self, state: ClusterState) -> Engine:
-        """Return the engine, which decides over the state."""
         environment = self._environment
         return Engine(
             self._client,
@@ -273,7 +271,6 @@ class Scheduler:
         )
 
     def _new_handlers(self, state: ClusterState) -> ObjectHandlers:
-        """Return kopf's handlers, which tell the engine of pods and profiles."""
         return ObjectHandlers(
             self.engine.pod_enqueuer,
             self._profile_status,
@@ -357,7 +354,6 @@ class Scheduler:
                 await _cancelled(follower)
 
     async def _close(self) -> None:
-        """Close the connections of the engine."""
         await self.engine.extenders.close()
         await self.engine.extender_objects.close()
         await self._extender_client.close()
@@ -624,7 +620,6 @@ class Scheduler:
         )
 
     def _note_hold(self, seconds: float, task: str) -> None:
-        """Count a step of a task that held the event loop, and log it if it was long."""
         self._metrics.event_loop_held(seconds)
         log_long_hold(seconds, task)
 
@@ -676,7 +671,6 @@ def _published(endpoints: Endpoints, address: str, port: int) -> dict[str, str]:
 
 
 def _options(settings: RunSettings) -> Options:
-    """Return the engine's options from the settings."""
     return Options(
         initial_backoff=settings.initial_backoff,
         max_backoff=settings.max_backoff,
@@ -687,14 +681,12 @@ def _options(settings: RunSettings) -> Options:
 
 
 def _decision_file(settings: RunSettings) -> DecisionFile | None:
-    """Return the file of --decision-log, if it is given."""
     if settings.decision_log is None:
         return None
     return DecisionFile(Path(settings.decision_log), round(settings.decision_log_mib * 2**20))
 
 
 def _traces(settings: RunSettings, identity: str) -> "Traces | None":
-    """Return what sends traces of pods, if --otlp-endpoint is given."""
     if settings.otlp_endpoint is None:
         return None
     from mooring.observe.traces import Traces  # noqa: PLC0415 - its packages are optional

@@ -41,11 +41,7 @@ class StartError(Exception):
 
 
 def run(settings: RunSettings) -> int:
-    """Run until SIGTERM (0) or until the lease is lost (1).
-
-    Raises:
-        StartError: if it cannot start.
-    """
+    """Run until SIGTERM (0) or until the lease is lost (1); StartError if it cannot start."""
     return uvloop.run(_serve(settings))
 
 

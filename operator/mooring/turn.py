@@ -78,7 +78,6 @@ class Turn:
         self._is_taken = False
 
     async def _empty_inbox(self) -> None:
-        """Make all calls that wait."""
         slices = TimeSlices(clock=self._clock)
         while self._inbox:
             call, size = self._inbox.popleft()

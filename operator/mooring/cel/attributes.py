@@ -1,7 +1,4 @@
-"""Fields and elements of values.
-
-Source: cel-go's `interpreter/attributes.go`.
-"""
+"""Fields and elements of values (cel-go's `interpreter/attributes.go`)."""
 
 from collections.abc import Callable
 from typing import Any

@@ -100,7 +100,6 @@ class Checker:
         self._report(node, f"expected type '{expected.shown}' but found '{found.shown}'")
 
     def _check(self, node: Node) -> Type:
-        """Return the type of a node."""
         if node.type is None:
             match node:
                 case Literal():
@@ -302,7 +301,6 @@ class Checker:
         return self._known.resolved(found)
 
     def _bound(self, node: Comprehension, items: Type) -> Sequence[Type]:
-        """Return the types of the loop's variables."""
         two = len(node.variables) == 2
         match items.kind:
             case "list":

@@ -86,7 +86,6 @@ class DeviceView:
 
 
 def _split(name: str, driver: str) -> tuple[str, str]:
-    """Return the domain and the name of a qualified name."""
     domain, slash, inner = name.partition("/")
     return (domain, inner) if slash else (driver, name)
 

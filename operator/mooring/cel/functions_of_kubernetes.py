@@ -1,7 +1,4 @@
-"""The functions that Kubernetes adds to CEL.
-
-Source: kube-apiserver's `pkg/cel/library`.
-"""
+"""The functions that Kubernetes adds to CEL (kube-apiserver's `pkg/cel/library`)."""
 
 import ipaddress
 from collections.abc import Callable, Mapping
@@ -124,7 +121,6 @@ def _network(text: str) -> Value:
 
 
 def _contains(network: Network, other: Value) -> Value:
-    """Return whether an address is in a network."""
     address = parse_address(other) if isinstance(other, str) else other
     if isinstance(address, Failure):
         return NO_OVERLOAD
@@ -132,7 +128,6 @@ def _contains(network: Network, other: Value) -> Value:
 
 
 def _contains_network(network: Network, other: Value) -> Value:
-    """Return whether a network is within another."""
     inner = parse_network(other) if isinstance(other, str) else other
     if isinstance(inner, Failure):
         return _network(other)

@@ -110,7 +110,6 @@ def _distinct(items: Value) -> Value:
 
 
 def _sorted(items: Value, keys: Value) -> Value:
-    """Return the elements ordered by their keys."""
     elements, by = tuple(iterate(items)), _compared_each(keys)
     if not elements:
         return items

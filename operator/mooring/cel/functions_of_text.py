@@ -1,7 +1,4 @@
-"""The functions of texts.
-
-Source: cel-go's `ext/strings.go`, kube-apiserver's `pkg/cel/library/regex.go`.
-"""
+"""The functions of texts (cel-go's `ext/strings.go`, kube-apiserver's `library/regex.go`)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -134,7 +134,6 @@ class _Planner:
         ]
 
     def plan(self, node: Node) -> _Planned:
-        """Return the planned part of the tree."""
         match node:
             case Literal():
                 return _constant(node.value)
@@ -468,7 +467,6 @@ def _members(items: Sequence[Value]) -> frozenset[tuple[type, Value]] | None:
 
 
 def _membership(value: Evaluate, members: frozenset[tuple[type, Value]]) -> _Planned:
-    """Return whether a value is in a constant list."""
     if not members:
         return _constant(False)
 

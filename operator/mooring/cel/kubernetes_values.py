@@ -143,7 +143,6 @@ def parse_quantity(text: str) -> "QuantityValue | Failure":
 
 
 def _exponent(suffix: str) -> int | None:
-    """Return the exponent, of two or of ten, that a suffix stands for."""
     if suffix in _BINARY:
         return _BINARY[suffix]
     if suffix in _DECIMAL:

@@ -28,11 +28,7 @@ class LiteralError(ValueError):
 
 
 def unquoted(token: str, is_bytes: bool) -> str | bytes:
-    """Return the value of a literal; `token` has its quotes and its prefixes b and r.
-
-    Raises:
-        LiteralError: an escape does not exist, or names no character.
-    """
+    """Return the value of a literal with its quotes and prefixes b and r; LiteralError if wrong."""
     text = token.replace("\r\n", "\n").replace("\r", "\n")
     text = text[1:] if is_bytes else text
     raw = text[0] in "rR"

@@ -294,7 +294,6 @@ def _value_of(value: Optional) -> Value:
 
 
 def _unwrapped(items: Value) -> Value:
-    """Return the values of those that are present."""
     for item in at_once(items):
         if not isinstance(item, Optional):
             return Failure(f"value {text_of(item)} is not optional")

@@ -90,11 +90,7 @@ _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 def parse(source: str, macros: Macros = MACROS) -> Node:
-    """Return the tree of the expression, in which these macros are loops.
-
-    Raises:
-        CompileError: with every mistake that was found, in cel-go's form.
-    """
+    """Return the tree, in which these macros are loops; CompileError has every mistake."""
     parser = _Parser(source, macros)
     try:
         root = parser.whole()
@@ -140,7 +136,6 @@ class _Parser:
         self._tokens.append(("end", "<EOF>", len(source)))
 
     def whole(self) -> Node:
-        """Return the tree of the whole source."""
         root = self._expression()
         if self._kind() != "end":
             self._unexpected(" expecting <EOF>")

@@ -105,11 +105,7 @@ def _compiled(pattern: str) -> Pattern | str:
 
 
 def compile_pattern(pattern: str) -> Pattern:
-    """Return the compiled pattern; its size is taken from the work, whether it was kept or not.
-
-    Raises:
-        PatternError: it is not a regular expression.
-    """
+    """Return the compiled pattern, and charge its size, kept or not; else PatternError."""
     found = _compiled(pattern)
     if isinstance(found, str):
         raise PatternError(f"error parsing regexp: {found}")

@@ -40,11 +40,7 @@ _MOST: Final = 2**63 - 1
 
 
 def parse_integer(text: str) -> int:
-    """Return the number of a text as Go's `strconv` reads it; one beyond 20 digits is cut.
-
-    Raises:
-        ValueError: the text is no number.
-    """
+    """Return the number of a text as Go's `strconv` reads it, cut at 20 digits; else ValueError."""
     found = _INTEGER.fullmatch(text)
     if found is None:
         raise ValueError("no number")

@@ -202,11 +202,7 @@ def _is_template(path: Path) -> bool:
 
 
 def _check_file(path: str, loader: ProfileLoader, report: Report) -> None:
-    """Add the contents of the file to the report.
-
-    Raises:
-        InputError: if the file cannot be read, or a document is no Kubernetes object.
-    """
+    """Add the file's objects to the report; InputError if it is unreadable or has others."""
     text, name = read_text(path), display_name(path)
     lines, repeated = _Lines(text), list[RepeatedKey]()
     found = list(manifests_in(text, name, repeated))

@@ -72,7 +72,6 @@ def connection_options(command: _Command) -> _Command:
 
 
 def _complete_contexts(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return the contexts of the kubeconfig that begin so."""
     given = context.params.get("kubeconfig") or os.environ.get("KUBECONFIG")
     paths = given.split(os.pathsep) if given else [str(Path.home() / ".kube" / "config")]
     found = list[str]()

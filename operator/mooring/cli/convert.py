@@ -46,7 +46,6 @@ _NO_EXTENDERS: Final = "spec.extenders is left out: extenders are not called in 
 def _completed(
     _context: click.Context, _parameter: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """Return what a shell completes SOURCE to: the providers that begin like this, and files."""
     providers = [CompletionItem(name) for name in PROVIDERS if name.startswith(begun)]
     return [*providers, CompletionItem(begun, type="file")]
 
@@ -135,7 +134,6 @@ def convert(
 
 
 def _pinned(profile: SchedulingProfile, kubernetes: KubernetesVersion) -> SchedulingProfile:
-    """Return the profile with the rules of this version of Kubernetes."""
     spec = profile.spec.model_copy(update={"kubernetes_version": kubernetes})
     return replace(profile, spec=spec)
 

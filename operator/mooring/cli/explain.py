@@ -237,7 +237,6 @@ def _of_workload(leader: Leader, namespace: str, named: TypeAndName) -> _Questio
 
 
 def _of_pod(leader: Leader, key: str) -> _Question:
-    """Ask for the records about the pod namespace/name."""
     target = f"/debug/decisions?{urlencode({'pod': key})}"
 
     def show(answer: dict[str, Any]) -> None:
@@ -255,7 +254,6 @@ def _of_pod(leader: Leader, key: str) -> _Question:
 
 
 def _of_pod_group(leader: Leader, namespace: str, name: str) -> _Question:
-    """Ask for the groups of this name."""
     if not name or "/" in name:
         raise InputError("write podgroup/NAME, and -n NAMESPACE")
     target = f"/debug/decisions?{urlencode({'podgroup': f'{namespace}/{name}'})}"

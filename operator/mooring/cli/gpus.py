@@ -163,7 +163,6 @@ def _print_cards(node: NodeGPUs, unit: str) -> None:
 
 
 def _print_devices(devices: Iterable[NodeDevice], node: str = "") -> None:
-    """Print how many devices of each pool are in which state, their classes, and a table."""
     pools = dict[tuple[str, str], list[NodeDevice]]()
     for device in devices:
         pools.setdefault((device.id.driver, device.id.pool), []).append(device)

@@ -192,11 +192,7 @@ def answer_of(leader: Leader, target: str, field: str, absent: str = "") -> dict
 
 
 def page_of(leader: Leader, target: str) -> str:
-    """Return the text that the leading replica's endpoint at `target` returns.
-
-    Raises:
-        InputError: In one line, why there is no such answer.
-    """
+    """Return the text of the leading replica's endpoint at `target`; InputError says why not."""
     status, body = _read(leader, target)
     if status != 200:
         where = leader.server or "the leading replica"

@@ -23,11 +23,7 @@ class Reading:
 
     @classmethod
     def of(cls, page: str, now: float) -> "Reading":
-        """Read a page in Prometheus' text format, at `now` (monotonic seconds).
-
-        Raises:
-            InputError: The page is something else.
-        """
+        """Read a page in Prometheus' text format, at `now` (monotonic seconds); else InputError."""
         try:
             families = [*text_string_to_metric_families(page)]
         except ValueError:

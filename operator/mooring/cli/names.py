@@ -112,7 +112,6 @@ async def _collect(
     begun: str,
     found: set[str],
 ) -> None:
-    """Add the names of the resource that begin so."""
     seen = 0
     async with ApiClient(connection) as client:
         pages = client.list_pages(resource, namespace, metadata_only=True, limit=_PAGE)

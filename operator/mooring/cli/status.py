@@ -176,7 +176,6 @@ def _replica(leader: Leader, problems: list[str]) -> dict[str, Any]:
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the findings, for people."""
     yield f"KUBERNETES  {found['kubernetes']}"
     if found["installed"]:
         profiles = found["profiles"]

@@ -134,7 +134,6 @@ def _print_text(results: _Results) -> None:
 
 
 def _print_json(results: _Results) -> None:
-    """Print each test with its cases; decisions have the form of `mooring simulate -o json`."""
     print_json(
         {
             "tests": [

@@ -170,7 +170,6 @@ def rendered(view: Mapping[str, Any]) -> Group:
 
 
 def _table(waiting: Mapping[str, Any]) -> Table:
-    """Return the pending pods by cause, the most frequent first."""
     table = Table(box=None, pad_edge=False, header_style="", padding=(0, 2, 0, 0))
     table.add_column("PODS", justify="right")
     table.add_column("OLDEST")

@@ -34,10 +34,7 @@ class AssignsInTrials(ABC):
 
     @abstractmethod
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Assign the same to a pod on the row as `reserve` would, inside a trial.
-
-        The end of the trial takes it back.
-        """
+        """Assign the same as `reserve` would, inside a trial, whose end takes it back."""
 
 
 def assign_devices(plugins: Iterable[object], pod: Pod, row: int) -> None:
@@ -109,10 +106,7 @@ class CardPlugin(AssignsInTrials):
         """Return the annotations that name the pod's cards of the row."""
 
     def largest_card(self, resource: str, rows: IntArray) -> int | None:
-        """Return how much of the resource the largest card of these rows has.
-
-        None if the resource is not the memory of cards.
-        """
+        """Return how much memory the largest card has; None if the resource is another one."""
         if resource != self._format.memory_resource:
             return None
         return int(self._cards.total(rows).max(initial=0))
@@ -160,11 +154,7 @@ class CardPlugin(AssignsInTrials):
         """Do nothing: the pod's cards are freed when it is forgotten."""
 
     async def pre_bind(self, pod: Pod, node: str) -> None:
-        """Have the pod bound with annotations that name its cards.
-
-        Raises:
-            PluginError: if the node has lost them since they were assigned.
-        """
+        """Have the pod bound with its cards as annotations; PluginError if the node lost them."""
         self._evaluations.begin_attempt()
         request = self.pre_filter(pod, self._cluster)
         if not isinstance(request, CardRequest):

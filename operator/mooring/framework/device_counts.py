@@ -86,7 +86,6 @@ class _SliceDevices:
     places: dict[str, _Place | None] = field(default_factory=dict)
 
     def locate(self, cluster: ClusterView) -> None:
-        """Find out where the devices can be used."""
         if not self.slice.per_device_node_selection:
             place = _place(self.slice, cluster)
             self.places = dict.fromkeys((each.name for each in self.slice.devices), place)
@@ -114,7 +113,6 @@ class _Counts:
         self._clear(0)
 
     def follow(self, cluster: ClusterView) -> None:
-        """Count what has changed since the last call."""
         devices, topology = cluster.dynamic_resources, cluster.nodes.topology_version
         if self._topology != topology:
             self._clear(len(cluster.nodes))
@@ -137,7 +135,6 @@ class _Counts:
         self.failed: IntArray = np.zeros(rows, np.int64)
 
     def _take_over(self, cluster: ClusterView) -> None:
-        """Count the slices that have changed."""
         current = {each.name: each for each in cluster.dynamic_resources.slices.all()}
         for name, found in [*self._slices.items()]:
             if current.get(name) is not found.slice:
@@ -202,7 +199,6 @@ class _Counts:
                 self.failed[place] += sign
 
     def _use(self, device: DeviceId, *, in_use: bool) -> None:
-        """Count the device as in use, or not any more."""
         if in_use == (device in self._in_use):
             return
         for place in self._places.get(device, {}).values():

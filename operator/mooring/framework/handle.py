@@ -60,10 +60,7 @@ class Api(Protocol):
         """Record a Normal event about the pod, as of its scheduling."""
 
     async def read(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
-        """Return the object; None if there is none. Waits until the API server answers.
-
-        `resource` is `resourceclaims`.
-        """
+        """Return the `resourceclaims` object, or None; waits until the API server answers."""
 
     async def create(self, resource: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Create the object in the namespace that its metadata name, and return it.
@@ -72,10 +69,7 @@ class Api(Protocol):
         """
 
     async def delete(self, resource: str, namespace: str, name: str, uid: str) -> None:
-        """Begin to delete the object of this uid, if there is one; waits for an answer.
-
-        `resource` is `resourceclaims`.
-        """
+        """Begin to delete the `resourceclaims` object of this uid, if any; waits for an answer."""
 
     async def set_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
         """Add these fields to the pod's status."""

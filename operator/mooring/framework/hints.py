@@ -11,10 +11,7 @@ __all__ = ["QueueingHint", "freed_node", "node_newly", "queue_if"]
 
 
 class QueueingHint(Enum):
-    """Whether a cluster event may make an unschedulable pod schedulable (framework/types.go).
-
-    An exception in a hint counts as QUEUE.
-    """
+    """Whether an event may make an unschedulable pod schedulable (framework/types.go)."""
 
     QUEUE = "Queue"
     """The event may help: the pod is tried again."""

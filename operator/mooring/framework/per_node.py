@@ -196,13 +196,11 @@ class _FilterPerNode(_PerNode):
     """The filter of columns."""
 
     def filter(self, pod: Pod, nodes: NodeView, _state: Any) -> BoolArray:
-        """Return True where the plugin's filter returns None."""
         fits = np.zeros(len(nodes), np.bool_)
         fits[[info.index for info, reason in self._reasons(pod, nodes) if reason is None]] = True
         return fits
 
     def explain(self, pod: Pod, nodes: NodeView, _state: Any) -> Explanation:
-        """Return the reasons that the plugin's filter returns."""
         codes: dict[str, int] = {}
         code, resolvable = np.full(len(nodes), -1), np.zeros(len(nodes), np.bool_)
         helps = not getattr(self, "depends_on_node_object_only", False)
@@ -214,10 +212,7 @@ class _FilterPerNode(_PerNode):
         return Explanation.from_codes([*codes], code, resolvable=resolvable)
 
     def _reasons(self, pod: Pod, nodes: NodeView) -> list[tuple[NodeInfo, _Reason]]:
-        """Return what the plugin's filter returns for each node.
-
-        Raises PluginError if that is neither None nor a reason.
-        """
+        """Return what the filter returns for each node; PluginError unless a reason or None."""
         method = super().filter  # type: ignore[misc] # of the plugin, which comes later
         found = list(self._answers(method, pod, nodes))
         for info, answer in found:
@@ -230,7 +225,6 @@ class _ScorePerNode(_PerNode):
     """The score of columns."""
 
     def score(self, pod: Pod, nodes: NodeView, _state: Any) -> IntArray:
-        """Return what the plugin's score returns for each node."""
         method = super().score  # type: ignore[misc] # of the plugin, which comes later
         scores = [0] * len(nodes)
         for info, answer in self._answers(method, pod, nodes):

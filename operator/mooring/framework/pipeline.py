@@ -217,11 +217,7 @@ def _built_plugins(
     failures: PluginFailures,
     evaluations: Evaluations,
 ) -> dict[str, Any]:
-    """Build every plugin of the profile; return them by name.
-
-    Raises:
-        ProfileInvalid: with every plugin whose constructor fails.
-    """
+    """Build every plugin by name; ProfileInvalid names each whose constructor fails."""
     handle = replace(
         handle,
         kubernetes=effective.kubernetes,
@@ -245,14 +241,12 @@ def _built_plugins(
 def _plugins_at(
     effective: ResolvedProfile, built: Mapping[str, Any], point: Point
 ) -> tuple[Any, ...]:
-    """Return the plugins that are enabled at the extension point, in their order."""
     return tuple(built[use.name] for use in effective.plugins[point])
 
 
 def _scores(
     effective: ResolvedProfile, built: Mapping[str, Any]
 ) -> tuple[WeightedScorePlugin, ...]:
-    """Return the score plugins with their weights."""
     return tuple(
         WeightedScorePlugin(
             built[use.name], use.weight, use.name, built[use.name].depends_on_node_only
@@ -291,7 +285,6 @@ def _keyed(plugins: Iterable[Any], method: str) -> dict[str, Any]:
 def _placement_scores(
     effective: ResolvedProfile, built: Mapping[str, Any]
 ) -> tuple[WeightedPlacementScorePlugin, ...]:
-    """Return the plugins that score placements, with their weights."""
     return tuple(
         WeightedPlacementScorePlugin(built[use.name], use.weight)
         for use in effective.plugins[Point.PLACEMENT_SCORE]
@@ -299,7 +292,6 @@ def _placement_scores(
 
 
 def _values_of(built: Mapping[str, Any], attribute: str) -> Iterator[Any]:
-    """Yield the value of the attribute of each plugin that has it."""
     return (getattr(plugin, attribute) for plugin in built.values() if hasattr(plugin, attribute))
 
 

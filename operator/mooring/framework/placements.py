@@ -34,10 +34,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodGroupAssignments:
-    """A placement with the rows of the members that fit in it, by uid.
-
-    `scheduled` counts the members that were on a node before.
-    """
+    """A placement with the rows of members by uid; `scheduled` were on a node before."""
 
     placement: Placement
     rows: Mapping[Uid, int]

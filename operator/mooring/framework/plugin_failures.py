@@ -216,10 +216,7 @@ class PluginFailures:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the text of an exception: one line, valid Unicode, at most 1,024 characters.
-
-    It is the name of the type if there is no text.
-    """
+    """Return an exception's `one_line`, or the name of its type if there is no text."""
     return one_line(error) or type(error).__name__
 
 

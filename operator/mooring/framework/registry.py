@@ -68,10 +68,7 @@ class Registry:
         return self._specs.keys() | self._announced.keys()
 
     def points(self, name: str) -> frozenset[Point] | None:
-        """Return the points a plugin serves; None for an unknown name.
-
-        Raises PluginLoadError for an announced plugin that is broken.
-        """
+        """Return the plugin's points, None for an unknown name; PluginLoadError if it is broken."""
         spec = self._spec(name)
         return spec.points if spec else None
 

@@ -37,7 +37,6 @@ def scores_by_percent(shape: Sequence[ShapePoint]) -> IntArray:
 
 
 def _interpolated(shape: Sequence[ShapePoint], percent: int) -> int:
-    """Return a value linear between the points, flat outside."""
     points = [(point.utilization, point.score * 10) for point in shape]
     if percent <= points[0][0]:
         return points[0][1]

@@ -89,11 +89,7 @@ def parse_pod_affinity(raw: Mapping[str, Any], namespace: str) -> PodAffinity:
 
 
 def spread_constraints_of(raw: Iterable[Mapping[str, Any]]) -> Iterator[SpreadConstraint]:
-    """Parse the constraints of a pod's spec one by one.
-
-    Raises:
-        ManifestError: with the path of a malformed field.
-    """
+    """Parse the constraints of a spec one by one; ManifestError has a malformed field's path."""
     return (_constraint(c, f"spec.topologySpreadConstraints[{i}]") for i, c in enumerate(raw))
 
 

@@ -26,11 +26,7 @@ def declared_features(names: tuple[str, ...]) -> frozenset[str]:
 
 
 def required_features(spec: Mapping[str, Any]) -> list[str]:
-    """Return the features that a node must declare for a pod of this raw spec, sorted.
-
-    Raises:
-        ManifestError: with the path of a field of the wrong type.
-    """
+    """Return the features that nodes must declare for the raw spec, sorted; else ManifestError."""
     restarts = mounts = False
     for group in _GROUPS:
         if spec.get(group) is None:

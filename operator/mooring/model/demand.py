@@ -249,14 +249,12 @@ class _Resize:
         return container._replace(requests=self._most(container.requests, raw, where))
 
     def _most(self, asked: Mapping[str, int], raw: Mapping[str, Any], where: str) -> dict[str, int]:
-        """Return the largest amounts of the three stages."""
         most = {} if self._infeasible else dict(asked)
         for amounts in _amounts(raw, where):
             raise_to(most, amounts or {})
         return most
 
     def _allocated(self, container: ContainerResources) -> ContainerResources:
-        """Return the container with its allocated resources, else the requested ones."""
         allocated, _ = _amounts(*self._containers.get(container.name, ({}, "")))
         return self._with(container, allocated)
 

@@ -165,11 +165,7 @@ class CardRequest:
 
 @cached(16 * 2**20)
 def card_request(spec: PodSpec, form: CardFormat) -> CardRequest | None:
-    """Return the cards that pods of the spec request; None if none.
-
-    Raises:
-        CardRequestError: for an annotation or amount that cannot be read.
-    """
+    """Return the cards that pods of the spec request, or None; CardRequestError if unreadable."""
     if form.by_annotation:
         shares = _by_annotation(spec, form)
     elif form.per_container:

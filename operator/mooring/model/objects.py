@@ -62,10 +62,7 @@ def object_key(kind: Kind, raw: Mapping[str, Any]) -> str:
 
 
 def identity(kind: Kind, raw: Mapping[str, Any]) -> str:
-    """Return the key of an object in the cluster state: a pod's uid, else the object's key.
-
-    The uid is "" if the object has none.
-    """
+    """Return the key in the cluster state: a pod's uid ("" without one), else the object's key."""
     return text(raw["metadata"], "uid", "metadata") if kind is Kind.POD else object_key(kind, raw)
 
 

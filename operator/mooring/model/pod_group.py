@@ -87,7 +87,6 @@ class GroupKey(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """Return the group's namespace and name, as users write it."""
         return f"{self.namespace}/{self.name}"
 
     @property

@@ -205,7 +205,6 @@ def _picked(
 
 
 def _image_volumes(volumes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the image references of image volumes."""
     return [
         text(mapping(volume, "image", where), "reference", f"{where}.image")
         for index, volume in enumerate(volumes)
@@ -376,7 +375,6 @@ def _has_too_many_terms(affinity: PodAffinity) -> bool:
 
 
 def _counts_of_terms(affinity: PodAffinity) -> dict[Counted, int]:
-    """Return how many inter-pod terms there are, and how much is in them."""
     terms = [*affinity.required, *affinity.required_anti]
     terms += [preferred.term for preferred in affinity.preferred]
     selectors = [

@@ -67,11 +67,7 @@ def _shortened(number: int, base: int, most: int) -> tuple[int, int]:
 
 
 def parse_quantity(text: str | float, where: str = "") -> Quantity:
-    """Parse `text` exactly; parts of a billionth are rounded away from zero.
-
-    Raises:
-        ManifestError: at `where`, if `text` is not a quantity.
-    """
+    """Parse exactly; parts of a billionth are rounded away from zero. Else ManifestError."""
     try:
         return _exact(str(text))
     except ValueError as error:
@@ -123,10 +119,7 @@ def _scaled(text: str, digits: int) -> int:
 
 
 def _amount(text: str, digits: int) -> tuple[int, str, str | None]:
-    """Return `text` times 10**digits as an integer, the suffix and the decimal exponent.
-
-    ValueError says what is wrong with it.
-    """
+    """Return `text` times 10**digits as an integer, suffix and exponent; ValueError if wrong."""
     match = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         shown = text if len(text) <= 40 else f"{text[:40]}..."

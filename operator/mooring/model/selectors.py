@@ -169,11 +169,7 @@ def requirements_from_labels(labels: Mapping[str, str]) -> Iterator[Requirement]
 
 
 def parse_label_selector(raw: Mapping[str, Any] | None, where: str = "") -> LabelSelector | None:
-    """Compile a metav1.LabelSelector; None stays None, which matches nothing.
-
-    Raises:
-        ManifestError: with the path, from `where`, of a malformed field.
-    """
+    """Compile a metav1.LabelSelector; None matches nothing. ManifestError has the path."""
     if raw is None:
         return None
     wanted = selector_from_labels(strings(raw, "matchLabels", where))
@@ -182,11 +178,7 @@ def parse_label_selector(raw: Mapping[str, Any] | None, where: str = "") -> Labe
 
 
 def parse_node_selector(raw: Mapping[str, Any] | None, where: str = "") -> NodeSelector | None:
-    """Compile a v1.NodeSelector; None stays None.
-
-    Raises:
-        ManifestError: with the path, from `where`, of a malformed field.
-    """
+    """Compile a v1.NodeSelector, None stays None; ManifestError has the path, from `where`."""
     return None if raw is None else NodeSelector(tuple(node_terms_of(raw, where)))
 
 
@@ -199,11 +191,7 @@ def node_terms_of(raw: Mapping[str, Any], where: str) -> Iterator[NodeSelectorTe
 def parse_preferred_terms(
     raw: Sequence[Mapping[str, Any]], where: str = ""
 ) -> tuple[PreferredTerm, ...]:
-    """Compile preferred node affinity terms.
-
-    Raises:
-        ManifestError: with the path, from `where`, of a malformed field.
-    """
+    """Compile preferred node affinity terms; ManifestError has the path, from `where`."""
     return tuple(preferred_terms_of(raw, where))
 
 

@@ -290,11 +290,7 @@ class Endpoints:
             raise web.HTTPForbidden(text=f'forbidden: User "{user.name}" cannot {attributes}\n')
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Return whether the user may do this.
-
-        Raises:
-            HTTPServiceUnavailable: The API server does not say; without its word nothing is shown.
-        """
+        """Return whether the user may do this; HTTPServiceUnavailable if no server says it."""
         return await self._answered(self._reviews.allows(user, attributes))
 
     async def user_of(self, request: web.Request) -> User:
@@ -502,11 +498,7 @@ def json_answer(body: bytes) -> web.Response:
 
 
 def namespace_and_name(parameter: str, value: str, path: str = "") -> tuple[str, str]:
-    """Return both parts of a parameter's value NAMESPACE/NAME.
-
-    Raises:
-        HTTPBadRequest: It is something else; the text shows a correct request of the `path`.
-    """
+    """Return both parts of a value NAMESPACE/NAME, else HTTPBadRequest with a correct one."""
     namespace, slash, name = value.partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise web.HTTPBadRequest(text=f"say which {parameter}: {path}?{parameter}=NAMESPACE/NAME\n")
@@ -538,7 +530,6 @@ class _Listener:
         return True
 
     async def close(self) -> None:
-        """Free the port."""
         await self._runner.cleanup()
         self._socket.close()
 

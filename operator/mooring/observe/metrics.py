@@ -411,10 +411,7 @@ class Metrics(Collector, DeviceMetrics):
         self._pod_group_duration.child().observe(seconds)
 
     def preemption_ended(self, preemptor: str, result: str, seconds: float) -> None:
-        """Count a preemption whose victims are evicted (success), or not all of them (error).
-
-        The `preemptor` is a pod or a podgroup.
-        """
+        """Count a preemption of a pod or podgroup; success if all its victims are evicted."""
         self._evictions.child(result).add()
         self._eviction_duration.child(result).observe(seconds)
         self._execution_duration.child(preemptor, result).observe(seconds)

@@ -57,10 +57,7 @@ _TEXT_BYTES: Final = 240
 
 
 class Step(StrEnum):
-    """The steps of a pod; the values are those of `step` in JSON.
-
-    `PathStep` has the fields that are named here.
-    """
+    """The steps of a pod, by their values in JSON; `PathStep` has the fields named here."""
 
     SEEN = "seen"
     """The replica sees the pod without a node for the first time."""
@@ -358,7 +355,6 @@ class DecisionLog:
         self._names = Names()
 
     def __len__(self) -> int:
-        """Return how many paths are kept."""
         return len(self._live) + len(self._without_decisions) + len(self._ended)
 
     def seen(

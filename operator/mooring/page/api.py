@@ -186,7 +186,6 @@ class Page:
         )
 
     async def _show_session(self, request: web.Request) -> web.Response:
-        """Show who the user is, and its rights."""
         viewer = await self._viewer(request)
         return _json(
             {
@@ -199,7 +198,6 @@ class Page:
         )
 
     async def _show_node(self, request: web.Request) -> web.Response:
-        """Show one node, ?name=NAME."""
         name = _parameter(request, "name")
         viewer = await self._viewer(request)
         namespaces = self._nodes.namespaces_on(name)
@@ -210,7 +208,6 @@ class Page:
         return _json(details)
 
     async def _show_queue(self, request: web.Request) -> web.Response:
-        """Show the pending pods by state, cause and owner."""
         viewer = await self._viewer(request)
         pending = await self._queue.pending()
         visible = await viewer.visible(pending.largest_namespaces())
@@ -228,7 +225,6 @@ class Page:
         return _json(pending.page(selected, visible, offset, min(limit, _MOST_PODS)))
 
     async def _find_pods(self, request: web.Request) -> web.Response:
-        """Show the first pods that have ?text=TEXT in their names."""
         text = _parameter(request, "text").strip()
         viewer = await self._viewer(request)
         return _json(await self._search.find(text, viewer.visible))

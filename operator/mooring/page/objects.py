@@ -74,11 +74,7 @@ class PodObjects:
         self._turns = Turns(_SECONDS, most=_MOST_AT_ONCE)
 
     async def pod(self, namespace: str, name: str) -> dict[str, Any]:
-        """Return the pod without its managed fields.
-
-        Raises:
-            NotReadError: if there is none, it is too large, or the API server does not answer.
-        """
+        """Return the pod without its managed fields; NotReadError if it is absent or too large."""
         async with self._turn(namespace, name):
             raw = await self._client.get(POD, name, namespace)
         metadata = {k: v for k, v in mapping(raw, "metadata").items() if k != "managedFields"}

@@ -159,7 +159,6 @@ class PendingPods:
         }
 
     def _within(self, namespace: str) -> "PendingPods":
-        """Return the pods of the namespace."""
         known = namespace in self.namespace_values
         code = self.namespace_values.index(namespace) if known else -1
         at = np.flatnonzero(self.namespaces == code)
@@ -210,7 +209,6 @@ class _PendingPod(NamedTuple):
     owner: tuple[str, str]
 
     def row(self) -> dict[str, Any]:
-        """Return the pod as a document."""
         return {
             "pod": self.pod.key,
             "state": self.state,
@@ -231,7 +229,6 @@ class _Rows:
     owners: _Codes = field(default_factory=_Codes)
 
     def add(self, pending: "_PendingPod") -> None:
-        """Add a pod."""
         pod = pending.pod
         kind, name = (part[:_MOST_OF_OWNER] for part in pending.owner)  # of any length
         self.keys.append(pod.key)
@@ -248,7 +245,6 @@ class _Rows:
         )
 
     def pending_pods(self, taken: float) -> PendingPods:
-        """Return the columns of all rows."""
         columns = np.array(self.numbers, np.int64).reshape(-1, 7)
         return PendingPods(
             taken=taken,

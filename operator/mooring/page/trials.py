@@ -487,11 +487,7 @@ class _Unit:
 
 
 def _new_objects(text: str) -> list[Manifest]:
-    """Return the objects of a text, as if nothing of them was stored yet.
-
-    Raises:
-        InputError: for mistakes in the text, and in the fields of objects.
-    """
+    """Return the objects of a text as if none was stored yet; InputError has the mistakes."""
     found: list[Manifest] = []
     written = Written(_MOST_MISTAKES)
 
@@ -506,7 +502,6 @@ def _new_objects(text: str) -> list[Manifest]:
 
 
 def _add_group(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> None:
-    """Add the definition of a pod group."""
     kind, raw = KINDS[manifest.group, manifest.kind], manifest.raw
     is_native = kind is Kind.POD_GROUP
     definition = new_objects.pod_group(raw) if is_native else parse_object(kind, raw)
@@ -548,11 +543,7 @@ async def _reject_hidden(objects: _Objects, may_see: Callable[[Iterable[str]], A
 def _made_of(
     manifest: Manifest, new_objects: NewObjects, notes: dict[str, None]
 ) -> Iterator[Manifest]:
-    """Yield the pods of one object, and the ReplicaSet that a Deployment makes them through.
-
-    Raises:
-        InputError: if objects of its kind make no pods.
-    """
+    """Yield an object's pods, and a Deployment's ReplicaSet; InputError if it makes no pods."""
     if not makes_pods(manifest):
         version = manifest.raw.get("apiVersion") or "no apiVersion"
         raise manifest.error(

@@ -1,7 +1,4 @@
-"""Rejects nodes that do not declare the kubelet's features that a pod needs.
-
-See nodedeclaredfeatures/ of kube-scheduler.
-"""
+"""Rejects nodes without the kubelet's features that a pod needs (nodedeclaredfeatures/)."""
 
 from collections.abc import Hashable
 from typing import ClassVar, Final

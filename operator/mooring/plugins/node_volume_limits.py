@@ -85,7 +85,6 @@ class NodeVolumeLimits:
         return _CSIVolumes({}) if found is SKIP else found
 
     def _required(self, drivers: Iterable[str]) -> list[str]:
-        """Return which of these drivers a node must have, by name."""
         if not self._may_require_drivers:
             return []
         known = self._cluster.objects(Kind.CSI_DRIVER)
@@ -164,7 +163,6 @@ class NodeVolumeLimits:
 
 
 def _sources(pod: Pod, storage: Storage) -> set[CSISource]:
-    """Return the volumes of a pod that CSI drivers attach."""
     sources: set[CSISource | None] = set()
     for volume in pod.volumes:
         if isinstance(volume, Disk):
@@ -175,7 +173,6 @@ def _sources(pod: Pod, storage: Storage) -> set[CSISource]:
 
 
 def _have_one_in_common(pod: Pod, other: Pod, storage: Storage) -> bool:
-    """Return whether drivers attach some volume for both pods."""
     return not _sources(pod, storage).isdisjoint(_sources(other, storage))
 
 

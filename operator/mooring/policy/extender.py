@@ -66,10 +66,7 @@ def _url(text: str) -> str:
 
 
 def _without_user(text: str) -> str:
-    """Return the URL without user, password and query, also if it is not valid.
-
-    The mistake is told in an Event and in the log, too.
-    """
+    """Return the URL, valid or not, without secrets: Events and the log tell the mistake."""
     before, _, rest = text.rpartition("@")
     scheme, found, _ = before.partition("://")
     return f"{scheme + found if found else ''}{rest}".partition("?")[0]

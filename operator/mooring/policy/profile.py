@@ -288,11 +288,7 @@ class _Document(PolicyModel):
 
 
 def read_profile(document: object) -> SchedulingProfile:
-    """Read the profile of an API object, without checking plugin names and plugin arguments.
-
-    Raises:
-        ProfileInvalid: With every mistake.
-    """
+    """Read a profile, but not plugin names and arguments; ProfileInvalid has every mistake."""
     whole = read(_Document, document, "")
     return SchedulingProfile(
         whole.metadata["name"], whole.spec, whole.metadata.get("generation", 0)

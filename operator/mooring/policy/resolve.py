@@ -171,7 +171,6 @@ class _LoadedPlugins:
         self.failed: dict[str, str] = {}
 
     def names(self) -> Iterable[str]:
-        """Return every plugin's name."""
         return self._catalog.names()
 
     def points(self, name: str) -> frozenset[Point] | None:

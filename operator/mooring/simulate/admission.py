@@ -167,11 +167,7 @@ class Admission:
         return {**raw, "metadata": metadata, "spec": spec, "status": status}
 
     def pod_group(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the new PodGroup with the priority of its class, or of the default one.
-
-        Raises:
-            Forbidden: if the API server would not store it.
-        """
+        """Return the PodGroup with its class's priority or the default; else Forbidden."""
         spec = dict(mapping(raw, "spec"))
         try:
             self._set_group_priority(spec)

@@ -134,7 +134,6 @@ class Controllers:
             raise manifest.error(error.under(f"{manifest.kind} {name}")) from None
 
     def _deployment(self, raw: Raw) -> Iterator[Raw]:
-        """Yield the ReplicaSet of the Deployment's template, and its pods."""
         spec, template = _checked(raw)
         digest = _digest(template)[:10]
         template = _labelled(template, {"pod-template-hash": digest})
@@ -337,7 +336,6 @@ def _labelled(template: Raw, labels: Mapping[str, str]) -> Raw:
 
 
 def _body(template: Raw | Mapping[str, Any]) -> Raw:
-    """Return labels, annotations and spec of a template."""
     metadata = mapping(template, "metadata")
     return {
         "labels": mapping(metadata, "labels"),

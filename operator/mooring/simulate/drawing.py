@@ -1,7 +1,4 @@
-"""Draw rectangles and texts into a file, as SVG or PNG.
-
-SVG is written directly, and PNG with Pillow (the extra `plot`).
-"""
+"""Draws rectangles and texts into a file, as SVG or, with Pillow (the extra `plot`), as PNG."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -51,11 +48,7 @@ def legend(y: float, *entries: tuple[float, str, str]) -> Iterator[Shape]:
 
 
 def write_drawing(shapes: Iterable[Shape], height: float, path: str) -> None:
-    """Write the shapes to a file that ends with .svg or .png.
-
-    Raises:
-        InputError: for another ending, if the file cannot be written, or without Pillow for PNG.
-    """
+    """Write shapes to an .svg or .png file; InputError for other endings, or if it cannot."""
     shapes = [*shapes]
     try:
         if path.endswith(".svg"):

@@ -145,11 +145,7 @@ class _Decided:
         self._pods |= {placed.pod.key: placed.pod for placed in inputs.state.pods}
 
     def pod(self, name: str, path: str) -> str:
-        """Return the key of the pod of this NAME or NAMESPACE/NAME.
-
-        Raises:
-            InputError: There is none.
-        """
+        """Return the key of the pod of this NAME or NAMESPACE/NAME; InputError if there is none."""
         key = _key(name)
         known = {*self._pods, *self.decisions}
         if key not in known:
@@ -157,11 +153,7 @@ class _Decided:
         return key
 
     def select(self, selection: PodSelection, path: str) -> list[str]:
-        """Return the keys of the pods of the selection.
-
-        Raises:
-            InputError: There is none.
-        """
+        """Return the keys of the pods of the selection; InputError if there is none."""
         raw = selection.label_selector.model_dump(mode="json", by_alias=True)
         labels = parse_label_selector(raw)
         found = [
@@ -176,7 +168,6 @@ class _Decided:
         return found
 
     def _group_of(self, pod: Pod) -> str:
-        """Return the name of the pod's group; empty if it has none."""
         key = self._state.pod_groups.key_of(pod)
         return key.name if key is not None else ""
 
@@ -186,7 +177,6 @@ class _Decided:
         return self._state.nodes.nodes[placed.row] if placed is not None else None
 
     def nodes(self) -> list[Node]:
-        """Return the nodes of the cluster."""
         return [node for node in self._state.nodes.nodes if node is not None]
 
 
@@ -203,11 +193,7 @@ class _Check:
     path: str
 
     def failures(self) -> Iterator[Failure]:
-        """Yield the failed expectations, one per field and pod.
-
-        Raises:
-            InputError: There is no such pod.
-        """
+        """Yield the failed expectations, one per field and pod; InputError without such a pod."""
         if self.expected.pods is not None:
             pods = self.decided.select(self.expected.pods, self.path)
         else:

@@ -138,7 +138,6 @@ class _Reader:
         """The names of the claims of groups' templates by entry, by the uid of the group."""
 
     def read(self, manifest: Manifest) -> None:
-        """Take in one object of the input."""
         new, group_and_kind = is_new(manifest.raw), (manifest.group, manifest.kind)
         if new:
             read = self._written.checked(manifest)

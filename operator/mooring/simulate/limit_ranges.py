@@ -91,7 +91,6 @@ def _completed(container: Mapping[str, Any], defaults: Iterable[_Limit]) -> dict
 def _of_pod(
     spec: Mapping[str, Any], containers: list[ContainerResources], init: list[ContainerResources]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return requests and limits of the whole pod."""
     requests = total_requests(
         [each.requests for each in containers], [(each.requests, each.sidecar) for each in init]
     )
@@ -158,7 +157,6 @@ _BINARY: Final[Sequence[str]] = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def _shown(resource: str, amount: int) -> str:
-    """Return the amount as a quantity."""
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     power = 0

@@ -162,11 +162,7 @@ def _picked(raw: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
 
 
 def save(manifests: Iterable[Manifest], path: str) -> Iterator[Manifest]:
-    """Yield the manifests; write each to the file as one line of JSON when it is taken.
-
-    Raises:
-        InputError: if the file cannot be written.
-    """
+    """Yield the manifests; write each to the file as a line of JSON, or raise InputError."""
     try:
         with Path(path).open("wb") as file:
             for manifest in manifests:

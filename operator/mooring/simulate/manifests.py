@@ -207,11 +207,7 @@ def _json_lines(lines: Iterable[str], name: str) -> Iterator[Manifest]:
 
 
 def composed(text: str) -> Iterator[yaml.Node]:
-    """Yield the nodes of every YAML document, which know their lines; JSON mostly is YAML too.
-
-    Raises:
-        yaml.YAMLError: if the text is not YAML.
-    """
+    """Yield the nodes of YAML documents, which know their lines (JSON too); else YAMLError."""
     return yaml.compose_all(text, Loader=_Loader)
 
 
@@ -249,11 +245,7 @@ def _documents(
 
 
 def _check_yaml(text: str, name: str, limits: Limits) -> None:
-    """Raise InputError if the text exceeds a limit; it is read without a call per level.
-
-    Raises:
-        yaml.YAMLError: if the text is not YAML.
-    """
+    """Raise InputError if the text exceeds a limit, YAMLError if it is no YAML; not recursive."""
     depth, values = 0, 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.ScalarEvent):
@@ -384,11 +376,7 @@ def _problem(error: yaml.YAMLError) -> str:
 
 
 def objects_in(manifest: Manifest) -> Iterator[Manifest]:
-    """Yield the object of a document, or the items of a list object.
-
-    Raises:
-        NoObjectError: if the document, or an item, is not an object.
-    """
+    """Yield the object of a document, or a list object's items; NoObjectError if one is none."""
     document: Any = manifest.raw
     if not isinstance(document, dict):
         shown = type(document).__name__

@@ -82,11 +82,7 @@ class NewObjects:
             yield from self._controllers.expand(manifest)
 
     def admit(self, manifest: Manifest) -> dict[str, Any] | RejectedPod:
-        """Return the pod as the API server would store it, or its answer if it would not.
-
-        Raises:
-            ManifestError: if a field of the pod is malformed.
-        """
+        """Return the stored pod or the API server's answer; ManifestError for a malformed field."""
         try:
             return self._admission.pod(manifest.raw)
         except Forbidden as answer:
@@ -152,11 +148,7 @@ class Written:
 
 
 def read_all(manifests: Iterable[Manifest], read: Callable[[Manifest], object]) -> None:
-    """Have each object read.
-
-    Raises:
-        InputError: with the mistakes of all objects that could not be read, up to `_MOST_OBJECTS`.
-    """
+    """Have each object read; InputError has the mistakes of all, up to `_MOST_OBJECTS`."""
     mistakes = list[str]()
     for manifest in manifests:
         try:

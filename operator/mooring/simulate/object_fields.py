@@ -47,10 +47,7 @@ def _types() -> Mapping[str, Mapping[str, str]]:
 
 
 def field_mistakes(raw: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yield every unknown or missing field of an object.
-
-    An object of a kind that is not read has none.
-    """
+    """Yield every unknown or missing field of an object; none if its kind is not read."""
     root = f"{raw.get('apiVersion')} {raw.get('kind')}"
     if root in _types():
         yield from _in_object(raw, root, "")

@@ -149,11 +149,7 @@ class ProfileLoader:
 
 
 def profile_objects(path: str) -> Iterator[Manifest]:
-    """Yield the objects of a file that is given for its profiles.
-
-    Raises:
-        InputError: if the file cannot be read, or contains nothing.
-    """
+    """Yield the objects of a profile file; InputError if it is empty or cannot be read."""
     found = 0
     for manifest in read_manifests([path]):
         found += 1

@@ -115,10 +115,7 @@ class Rebalance:
         return self._simulation.cluster
 
     def place_pending(self) -> Iterator[Attempt]:
-        """Yield the attempts about the pending pods; those that get a node are on it from now on.
-
-        To be called once, before the plans.
-        """
+        """Yield attempts; pods stay on their nodes from now on. To be called once, before plans."""
         named = {pod.uid: pod for pod in self._inputs.pending}
         for attempt in self._simulation.attempts(self._inputs.pending):
             pod = named[attempt.decision.pod.uid]

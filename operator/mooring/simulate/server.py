@@ -33,11 +33,7 @@ def is_server(manifest: Manifest) -> bool:
 
 
 def version_of(manifest: Manifest) -> str:
-    """Return the minor version that the object says, such as 1.37.
-
-    Raises:
-        ManifestError: if it is none.
-    """
+    """Return the minor version that the object says, such as 1.37; ManifestError if none."""
     written = text(mapping(manifest.raw, "status"), "version", "status")
     version = minor_version(written)
     if version is None:

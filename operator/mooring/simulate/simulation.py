@@ -137,11 +137,7 @@ class Simulation:
         return [self._always] if self._always else [*self._profiles.in_force.values()]
 
     def named(self, name: str) -> ActiveProfile:
-        """Return the profile of this name.
-
-        Raises:
-            InputError: if there is none.
-        """
+        """Return the profile of this name; InputError if there is none."""
         found = self._profiles.in_force
         if name not in found:
             raise InputError(f'there is no profile "{name}"; there are {", ".join(sorted(found))}')
@@ -267,11 +263,7 @@ class Simulation:
     def _assume_members(
         self, members: list[Pod], pipeline: Pipeline, rows: Mapping[Uid, int]
     ) -> None:
-        """Assume these members of a group on their rows, or none of them.
-
-        Raises:
-            PodRejected: by a Reserve plugin.
-        """
+        """Assume these members on their rows, or none of them; PodRejected by a Reserve plugin."""
         pods = {pod.uid: pod for pod in members}
         with ExitStack() as undo:
             for uid, row in rows.items():

@@ -93,11 +93,7 @@ class ClusterState:
         """How many trials are open, one inside the other."""
 
     def on_events(self, sink: EventSink) -> None:
-        """Deliver all cluster events to the sink from now on; there is one at most.
-
-        Raises:
-            RuntimeError: if there is one already.
-        """
+        """Deliver all cluster events to the sink from now on; RuntimeError if there is one."""
         if self._sink is not _drop:
             raise RuntimeError("cluster events have one sink, and it is there already")
         self._sink = sink
@@ -867,10 +863,7 @@ def _drop(_events: tuple[ClusterEvent, ...]) -> None:
 
 
 class Trial:
-    """Removes and adds pods, and adds Services and controllers, for a dry run.
-
-    See `ClusterState.trial`.
-    """
+    """Removes and adds pods, Services and controllers for a dry run; see `ClusterState.trial`."""
 
     def __init__(self, state: ClusterState, undo: ExitStack, *, frees_claims: bool) -> None:
         self._state = state
@@ -887,10 +880,7 @@ class Trial:
         undo.callback(self._restore)
 
     def remove(self, uid: Uid) -> None:
-        """Remove the placed pod of this uid.
-
-        A pod whose node does not exist stays: its removal frees nothing.
-        """
+        """Remove the placed pod of this uid, unless its node is gone: that would free nothing."""
         placed = self._state.pods.get(uid)
         if placed is not None and self._state.nodes.nodes[placed.row] is not None:
             arrival = self._state._detach(uid)  # noqa: SLF001 - the other half of one class

@@ -42,10 +42,7 @@ def as_exact_floats(
 
 
 def wrapped(total: int) -> int:
-    """Return the sum as int64, beyond which it wraps around as in Go.
-
-    So subtracting an added amount gives the old sum.
-    """
+    """Return the sum; int64 wraps around as in Go, so that subtracting gives the old sum."""
     return (total + 2**63) % 2**64 - 2**63
 
 

@@ -1,7 +1,4 @@
-"""Pods nominated to a node, where a preemption frees resources for them.
-
-See backend/queue/nominator.go.
-"""
+"""Pods nominated to a node, where a preemption frees resources (queue/nominator.go)."""
 
 import math
 from collections.abc import Iterator

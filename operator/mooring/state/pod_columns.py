@@ -164,10 +164,7 @@ class PodColumns:
     def place(
         self, placed: PlacedPod, *, arrival: int, evicting: bool, group: int | None = None
     ) -> None:
-        """Give the placed pod a slot.
-
-        Of two pods that came one after the other, the later one has the larger `arrival`.
-        """
+        """Give the placed pod a slot; a pod that came later has a larger `arrival`."""
         slot = placed.slot = self._put(placed.pod, placed.row)
         self._arrivals.data[slot] = arrival
         self._evicting.data[slot] = evicting

@@ -67,7 +67,6 @@ class _Largest(Generic[_Value]):
             del self._values[bisect_left(self._values, value)]
 
     def get(self) -> _Value | None:
-        """Return the largest value; None if there is no value."""
         return self._values[-1] if self._values else None
 
 
@@ -440,7 +439,6 @@ class PodGroups:
             self._drop_if_empty(member.group)
 
     def _note(self, group: PodGroupState) -> None:
-        """Note that the group has changed."""
         if self._changed is not None:
             self._changed[group.key] = None
         definition = group.definition
@@ -474,7 +472,6 @@ class PodGroups:
 
 
 def _without(members: Mapping[Uid, _Value], uids: Container[Uid]) -> dict[Uid, _Value]:
-    """Return the members but those of these uids."""
     return {uid: member for uid, member in members.items() if uid not in uids}
 
 

@@ -108,11 +108,7 @@ class PodTable:
         return self._by_row.get(row, ())
 
     def put(self, placed: PlacedPod) -> None:
-        """Add the pod.
-
-        Raises:
-            ValueError: if it is placed already.
-        """
+        """Add the pod; ValueError if it is placed already."""
         uid = placed.pod.uid
         if uid in self._by_uid:
             raise ValueError(f"{placed.pod.key} is placed already")

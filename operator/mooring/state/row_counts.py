@@ -20,7 +20,6 @@ class RowCounts:
         """All rows, since there is more than one, until there is none."""
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self._rows) if self._rows is not None else int(self._number > 0)
 
     def items(self) -> Iterable[tuple[int, int]]:

@@ -119,7 +119,6 @@ class UsageColumns:
         self._position = -1
 
     def _seen(self) -> Usage:
-        """Return the arrays as others may see them."""
         inexact = np.array(sorted(self._inexact), np.int64)
         offered, requested, left_scored, evenness = map(read_only, self._arrays)
         return Usage(offered, requested, left_scored, evenness, inexact, self._scratch)

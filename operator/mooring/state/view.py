@@ -377,7 +377,6 @@ def _compared(codes: IntArray, column: LabelColumn, requirement: Requirement) ->
 
 
 def _has_code(codes: IntArray, column: LabelColumn, wanted: Sequence[int] | IntArray) -> BoolArray:
-    """Return True where the code is one of those wanted."""
     if len(wanted) == 1:
         return np.equal(codes, wanted[0])
     by_code = np.zeros(len(column.values) + 1, np.bool_)

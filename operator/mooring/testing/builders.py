@@ -252,10 +252,7 @@ def pdb(
     namespace: str = "default",
     selector: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """Return a budget of the pods with these labels that allows so many more disruptions.
-
-    Or one with another selector.
-    """
+    """Return a budget of pods with these labels, or another selector, that allows so many."""
     return api_object(
         "PodDisruptionBudget",
         name,

@@ -247,7 +247,6 @@ class _PluginInScenario:
         return getattr(self._plugin, key)(self.pod)
 
     def by_name(self) -> dict[str, list[Any]]:
-        """Return all that the plugin returns for each node, by the node's name."""
         names = [self.nodes.name(index) for index in range(len(self.nodes))]
         results: dict[str, list[Any]] = {name: [] for name in names}
         if isinstance(self._pre_filtered, Unschedulable):

@@ -148,7 +148,6 @@ class PotentialVictims:
         return bool(self._in_group.any())
 
     def _group(self, number: int) -> WholeGroup:
-        """Return the group of this number as a victim."""
         found = self._groups.get(number)
         if found is None:
             found = self._groups[number] = self._make[number]()

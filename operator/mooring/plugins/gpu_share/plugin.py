@@ -166,7 +166,6 @@ class GPUShare(CardPlugin):
 
 
 def _cpu(nodes: NodeView, pod: Pod) -> Cpu:
-    """Return the nodes' free cpu, and the pod's request of it."""
     free = nodes.allocatable("cpu") - nodes.requested("cpu")
     return Cpu(free, pod.spec.demand.resources.get("cpu", 0))
 

@@ -29,7 +29,6 @@ class Errors:
         self._texts: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """Return how many texts there are."""
         return len(self._texts)
 
     def number(self, text: str) -> int:

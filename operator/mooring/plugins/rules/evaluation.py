@@ -314,7 +314,6 @@ class Evaluator:
         return gathered(codes, results, 0, errors, step.type)
 
     def _read_pod(self, step: Interpreted, pod: Pod) -> tuple[Any, ...]:
-        """Return the values of the pod that the step reads."""
         return tuple([of_pod(pod, read, self._cluster) for read in step.of_pod])
 
     def _call(self, step: Interpreted, raws: tuple[Any, ...], pod: Pod) -> Any:
@@ -373,7 +372,6 @@ def _finite(values: npt.NDArray[Any], numbers: npt.NDArray[np.int16], errors: Er
 
 
 def _interpreted_in(step: Step) -> Iterator[Interpreted]:
-    """Yield the interpreted steps in a step."""
     match step:
         case Interpreted():
             yield step

@@ -57,11 +57,7 @@ class PodCounts:
         return len(self._all) * (UNITS_PER_COUNT + nodes)
 
     def count(self, pod: Pod, evaluations: Evaluations) -> None:
-        """Count what the rule reads for the pod.
-
-        Raises:
-            PluginFailed: that is more than one attempt may do; the next call goes on.
-        """
+        """Count what the rule reads; PluginFailed if that is too much: the next call goes on."""
         wanted = ((pods, count.key or EACH_NODE) for count, pods in self._of(pod))
         evaluations.count_pods(self._cluster, wanted)
 

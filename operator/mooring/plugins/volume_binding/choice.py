@@ -116,7 +116,6 @@ class _Taken:
 
     @cached_property
     def _keys(self) -> frozenset[str]:
-        """The keys of the volumes' labels."""
         return frozenset(key for volume in self.available.items for key in volume.labels)
 
     def _values_of(self, key: str) -> tuple[Mapping[str | None, int], IntArray]:

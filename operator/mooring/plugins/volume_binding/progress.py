@@ -33,11 +33,7 @@ class BindingProgress:
     cluster: ClusterView
 
     def done(self) -> bool:
-        """Return whether every claim is bound.
-
-        Raises:
-            VolumesLostError: if a claim cannot be bound any more.
-        """
+        """Return whether every claim is bound; VolumesLostError if one cannot be bound any more."""
         node = self.cluster.nodes.only(self.node)
         if not len(node):
             raise VolumesLostError(f'failed to get node "{self.node}": not found')

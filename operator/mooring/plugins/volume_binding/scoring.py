@@ -35,7 +35,6 @@ class _ClassUsage:
         return np.where(exceeded, 100, share)
 
     def add(self, where: BoolArray, requested: int) -> None:
-        """Add a request on some of the nodes."""
         self.counts |= where
         self.requested += where * requested
 

@@ -159,11 +159,7 @@ class Imported:
 
 
 def import_configuration(document: object, catalog: Catalog) -> Imported:
-    """Convert a KubeSchedulerConfiguration to profiles, settings and notes.
-
-    Raises:
-        ProfileInvalid: With every mistake; paths start at the document.
-    """
+    """Convert a configuration to profiles, settings and notes; else ProfileInvalid."""
     configuration = read(Configuration, _cleaned(document), "")
     given = configuration.profiles or (_Profile(),)
     specs = [_spec(profile, configuration) for profile in given]
@@ -330,7 +326,6 @@ def _different_queues(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
 
 
 def _without_counterpart(configuration: Configuration) -> Iterator[FieldError]:
-    """Yield notes on fields that have no counterpart in Mooring."""
     reasons = {
         "parallelism": "Mooring decides on all nodes at once",
         "enable_profiling": "Mooring has no profiling endpoint",

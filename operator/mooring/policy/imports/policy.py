@@ -72,11 +72,7 @@ def import_provider(name: str, scheduler_name: str = DEFAULT_SCHEDULER) -> Sched
 def import_policy(
     document: object, catalog: Catalog, scheduler_name: str = DEFAULT_SCHEDULER
 ) -> SchedulingProfile:
-    """Convert a Policy to a profile.
-
-    Raises:
-        ProfileInvalid: With every mistake; paths start at the document.
-    """
+    """Convert a Policy to a profile; ProfileInvalid has every mistake, with its path."""
     policy = read_policy(document)
     mistakes = [*_wrong_predicates(policy), *_wrong_priorities(policy)]
     if mistakes:

@@ -77,11 +77,7 @@ class Checked:
         return _mistake_at(self.source, part.at, message)
 
     def program(self, part: Node, variables: Sequence[str]) -> Program:
-        """Return the program of a part without bound variables, which reads these variables.
-
-        Raises:
-            ProfileInvalid: an operation on constants can have no result.
-        """
+        """Return the program of a part; ProfileInvalid if an operation on constants has none."""
         try:
             return plan(part, variables, newer=True, lenient=True)
         except CompileError as error:
@@ -89,11 +85,7 @@ class Checked:
 
 
 def check(source: str) -> Checked:
-    """Parse and check the expression.
-
-    Raises:
-        ProfileInvalid: with every mistake, its line and its column; the paths are empty.
-    """
+    """Parse and check the expression; ProfileInvalid has lines and columns, without paths."""
     try:
         root = parse(source, STANDARD_MACROS)
     except CompileError as error:

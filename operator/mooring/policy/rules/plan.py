@@ -208,21 +208,13 @@ class Plan:
 
 @cached(16 * 2**20)
 def plan_filter(source: str) -> Plan:
-    """Plan an expression that is true or false.
-
-    Raises:
-        ProfileInvalid: with every mistake and its position; the paths are empty.
-    """
+    """Plan an expression that is true or false; ProfileInvalid has positions, without paths."""
     return _plan(source, ("bool",), "must be true or false")
 
 
 @cached(16 * 2**20)
 def plan_score(source: str) -> Plan:
-    """Plan an expression that is an int or a double.
-
-    Raises:
-        ProfileInvalid: with every mistake and its position; the paths are empty.
-    """
+    """Plan an expression that is an int or a double; ProfileInvalid has positions, no paths."""
     return _plan(source, _NUMBERS, "must be a number (an int or a double)")
 
 

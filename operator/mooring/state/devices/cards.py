@@ -131,7 +131,6 @@ class _Row:
             self.add(uid, pod)
 
     def add(self, uid: Uid, held: _Held) -> None:
-        """Count the pod."""
         self.held[uid] = held
         if held.known is None or any(c >= len(self.cards) for cards in held.known for c in cards):
             self.elsewhere.add(uid)
@@ -139,7 +138,6 @@ class _Row:
             _take(held.request, held.known, self.cards, self.used, self.cores, 1)
 
     def remove(self, uid: Uid) -> _Held:
-        """Stop counting the pod, and return its shares."""
         held = self.held.pop(uid)
         if uid in self.elsewhere:
             self.elsewhere.discard(uid)
@@ -221,10 +219,7 @@ class Cards:
         return len(self._uncounted)
 
     def count_row(self) -> None:
-        """Count one more row, if one is left, before it is read.
-
-        Who is about to read all rows does so in steps.
-        """
+        """Count one more row, if one is left: reading all rows would take too long in one step."""
         if self._uncounted:
             self._count_row(next(iter(self._uncounted)))
 
@@ -397,7 +392,6 @@ class Cards:
         return self._rows.get(row, _NO_ROW)
 
     def _count_row(self, row: int) -> None:
-        """Count the node and the pods of a row that is not counted yet."""
         del self._uncounted[row]
         node, pods = self._read(row)
         counted = self._count_node(row, node)
@@ -462,7 +456,6 @@ def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> fr
 
 
 def _columns(rows: int) -> IntArray:
-    """Return columns for rows without cards."""
     columns = np.zeros((rows, _WIDTH), np.int64)
     for part in (_FREE, _FREE_CORES, _LARGEST):
         columns[:, part] = -1

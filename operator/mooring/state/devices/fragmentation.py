@@ -105,10 +105,7 @@ def growth_by_cpu(
 
 
 def _growth(lost: IntArray, taken: IntArray, typical: Mapping[Demand, int]) -> IntArray:
-    """Return the amount that becomes unusable: the classes' mean loss without the pod's share.
-
-    Without any class nothing is.
-    """
+    """Return what becomes unusable: the classes' mean loss without the pod's share, or 0."""
     if not typical:
         return np.zeros_like(lost)
     growth: IntArray = lost // sum(typical.values()) - taken

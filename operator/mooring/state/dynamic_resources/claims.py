@@ -24,10 +24,7 @@ from mooring.state.objects import Objects
 
 @dataclass(slots=True)
 class _InFlight:
-    """An allocation that is not written yet, and the pods for which it is made.
-
-    `gone` is the claim if it was deleted meanwhile.
-    """
+    """An allocation not written yet, and its pods; `gone` is the claim if deleted meanwhile."""
 
     allocation: Allocation
     holders: dict[Uid, None] = field(default_factory=dict)
@@ -241,7 +238,6 @@ class ResourceClaims:
             _drop(self._of_pod, claim.controller_uid, claim.uid)
 
     def _recount(self, uid: str) -> None:
-        """Count the devices of the claim of this uid anew."""
         self.allocated.put(uid, self._results(uid))
 
     def _results(self, uid: str) -> Iterator[DeviceResult]:

@@ -1,7 +1,4 @@
-"""Objects that decisions see as the scheduler is about to change them.
-
-See volumebinding/passive_assume_cache.go.
-"""
+"""Objects as the scheduler is about to change them (volumebinding/passive_assume_cache.go)."""
 
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar

@@ -122,7 +122,6 @@ class AttachableVolumes:
                 self._use(after, row, times)
 
     def _bind(self, key: str, volume: str) -> None:
-        """Note the volume that the claim resolves to, with which it has to be resolved again."""
         before = self._volumes.pop(key, "")
         if before:
             self._claims_of[before].discard(key)

@@ -75,11 +75,7 @@ class BestFitIndex(Generic[_Item]):
         self._columns = columns
 
     def remove(self, size: int, name: str) -> None:
-        """Remove the item of this size and name.
-
-        Raises:
-            ValueError: if there is no such item.
-        """
+        """Remove the item of this size and name; ValueError if there is none."""
         at = self._keys.index((size, name), bisect_left(self._keys, (size, name)))
         del self._keys[at], self._numbers[at], self.items[at]
         columns = self._columns_to_update()

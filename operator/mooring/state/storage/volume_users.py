@@ -1,7 +1,4 @@
-"""Counts the pods that use each claim and disk, because some cannot be shared.
-
-See volumerestrictions/volume_restrictions.go.
-"""
+"""Counts the pods that use each claim and disk; some cannot be shared (volumerestrictions/)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator

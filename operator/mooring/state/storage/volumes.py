@@ -70,10 +70,7 @@ class Volumes:
         volumes: Iterable[PersistentVolume],
         claims: Iterable[PersistentVolumeClaim],
     ) -> None:
-        """Let decisions see these objects until the watch shows newer versions.
-
-        `holder` is the uid of the pod that they are assumed for.
-        """
+        """Let decisions see these until newer ones are watched; `holder` is the pod's uid."""
         for volume in volumes:
             self._volumes.assume(holder, volume.name, volume)
             self._index(volume.name)
