@@ -89,5 +89,5 @@ class HeardReports(PodStatusReporter):
 
 
 def silent_pod_enqueuer(shared: SchedulerState) -> PodEnqueuer:
-    """Return an intake that wakes nothing and tells nobody."""
-    return PodEnqueuer(shared, HeardReports(), wake=lambda: None, not_pending=lambda _: None)
+    """Return an intake that tells nobody."""
+    return PodEnqueuer(shared, HeardReports(), not_pending=lambda _: None)

@@ -110,8 +110,9 @@ def test_pods_of_a_team_are_taken_by_the_profile_with_rules_which_most_nodes_pas
     workload = WORKLOADS["rules"].scaled(50)
     profiles = [read_profile(profile) for _, profile in objects.profiles("mooring")]
     _, raw = next(objects.measured_pods(workload, "bench", "mooring"))
-    incoming = parse_pod(pod("web", labels=raw["metadata"]["labels"]))
-    name = ProfileMatcher(profiles).find("mooring", "bench", {}, incoming.labels)
+    labels, named = raw["metadata"]["labels"], {"schedulerName": "mooring"}
+    incoming = parse_pod(pod("web", namespace="bench", labels=labels, spec=named))
+    name = ProfileMatcher(profiles).find(incoming, {})
     assert name == "rules"
     spec = next(profile for profile in profiles if profile.name == name).spec
     deciding = Deciding(

@@ -14,9 +14,9 @@ from mooring.engine.extenders.answers import ExtenderError, Needed
 from mooring.engine.extenders.extenders import Extenders
 from mooring.engine.scheduler_state import Attempt
 from mooring.model.pod import Pod
-from mooring.state.cluster_view import ClusterView
-from mooring.testing.builders import cluster, pod
+from mooring.testing.builders import pod
 from mooring.testing.fakes import pipeline, queued_pod
+from scheduler_states import scheduler_state
 
 PLUGINS = pipeline()
 
@@ -25,8 +25,9 @@ class Stage:
     """Attempts that need one answer each, and what has read the pod for it: `held` says when."""
 
     def __init__(self) -> None:
-        self.work, self.decided = asyncio.Event(), list[str]()
-        self.attempts = ExtenderAttempts(Extenders(self), ClusterView(cluster()), self.work.set)
+        scheduler = scheduler_state()
+        self.work, self.decided = scheduler.work, list[str]()
+        self.attempts = ExtenderAttempts(Extenders(self), scheduler)
         self.go = asyncio.Event()
         self.asked = list[str]()
         self.error: Exception | None = None

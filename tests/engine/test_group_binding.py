@@ -439,7 +439,7 @@ class Stage:
         self.bindings.sent.clear()
         self.pending(**dict.fromkeys(names, ""))
         self.now += 20.0
-        self.engine.loop.wake()
+        self.engine.scheduler_state.work.set()
         await until(lambda: len(self.bindings.sent) == 3 and not self.engine.loop.binding)
         assert {name for name, _ in self.bindings.made} == {*names}
 
@@ -570,7 +570,7 @@ async def test_a_member_that_is_bound_does_not_keep_its_gang_from_the_next_attem
     stage.bindings.refuse.clear()
     stage.pending(again="")
     stage.now += 20.0
-    stage.engine.loop.wake()
+    stage.engine.scheduler_state.work.set()
     await until(lambda: len(stage.bindings.made) == 3)
     await stage.engine.loop.finish(0.0)
 

@@ -112,7 +112,7 @@ def is_at_rest(engine: Engine) -> bool:
     ],
     ids=["a preemptor", "a gang", "a gang without members", "a gang that preempts", "gated"],
 )
-async def test_what_is_interrupted_in_any_pause_leaves_every_pod_in_a_queue(
+async def test_what_is_interrupted_in_any_pause_assumes_nothing_and_leaves_every_pod_known(
     client: ApiClient, made: Callable[[ApiClient], Engine]
 ) -> None:
     for pauses in count(1):
@@ -123,7 +123,7 @@ async def test_what_is_interrupted_in_any_pause_leaves_every_pod_in_a_queue(
         with Work(turn) as work:
             has_ended = any(work.advance() for _ in range(pauses))
         begun = {*scheduler.being_bound}
-        assert {queued.pod.uid for queued in scheduler.queue.in_flight} == begun
+        assert {queued.pod.uid for queued in scheduler.queue.in_flight} >= begun
         assert {*scheduler.queue.uids()} == known
         assert {placed.pod.uid for placed in state.pods} == there | begun
         assert not state.is_tried
@@ -279,7 +279,7 @@ async def test_waiting_for_work_does_not_end_a_slice_of_work(client: ApiClient) 
         for _ in range(30):
             await asyncio.sleep(0)
             now += 1.0
-            engine.loop.wake()
+            engine.scheduler_state.work.set()
     assert collected == []
 
 
@@ -293,7 +293,7 @@ async def test_a_loop_that_has_not_turned_for_long_is_stuck(client: ApiClient) -
     assert engine.loop.stuck() is None
     now += 1.0
     assert engine.loop.stuck() == "the scheduling loop has not turned for 61 seconds"
-    engine.loop.wake()
+    engine.scheduler_state.work.set()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert engine.loop.stuck() is None
@@ -787,7 +787,7 @@ async def test_a_denied_binding_is_retried_with_growing_delay_and_says_why(
             assert waiting is not None
             backoffs.append(waiting.backoff_expiration - now)
             now = waiting.backoff_expiration
-            engine.loop.wake()
+            engine.scheduler_state.work.set()
             await until(lambda: engine.scheduler_state.queue.counts()["backoff"] == 0)
     assert backoffs == [1.0, 2.0, 4.0, 8.0, 10.0]
     (condition,) = bindings.statuses[0]["conditions"]
@@ -1013,7 +1013,7 @@ async def test_a_preemptor_is_bound_when_its_last_victim_was_called_off_before_i
     with engine.running():
         await until(lambda: len(engine.scheduler_state.waiting) == 2)
         engine.pending(pod("high", cpu="2", priority=10))
-        engine.loop.wake()
+        engine.scheduler_state.work.set()
         await until(lambda: bindings.made)
     assert bindings.made == [("high", "a")]
     assert bindings.deleted == []

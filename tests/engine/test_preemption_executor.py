@@ -41,13 +41,11 @@ class Stage:
         writer = PodWriter(client)
         self.recorder = EventRecorder(client, "mooring", "test")
         self.reports = PodStatusReporter(writer, self.recorder)
-        self.woken = asyncio.Event()
         self.ended: list[tuple[str, str, float]] = []
         self.preemptions = PreemptionExecutor(
             self.scheduler,
             writer,
             self.reports,
-            wake=self.woken.set,
             ended=lambda *how: self.ended.append(how),
         )
         self.preemptor = parse_pod(pod("high", cpu="2", priority=HIGH))
@@ -293,7 +291,7 @@ async def test_the_loop_learns_when_an_abandoned_preemptor_is_due(
 ) -> None:
     answers.refuse["DELETE", "low-0"] = (403, "Forbidden")
     await stage.carry_out(0)
-    await stage.woken.wait()
+    await stage.scheduler.work.wait()
     assert stage.scheduler.queue.next_due() is not None
 
 
@@ -530,4 +528,4 @@ async def test_preemptors_are_tried_again_if_a_pod_stays_that_somebody_else_bega
     stage.preemptions.stays(victim)
     assert not stage.scheduler.state.evictions.awaits_victims(stage.preemptor)
     assert stage.queued.queue is SubQueue.BACKOFF
-    assert stage.woken.is_set()
+    assert stage.scheduler.work.is_set()

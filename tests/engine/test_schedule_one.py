@@ -352,7 +352,7 @@ async def test_a_new_member_waits_for_the_backoff_of_its_group_and_moves_no_othe
         attempts = {queued.pod.name: queued.attempts for queued in queue}
         assert attempts == {"g-0": 1, "g-1": 1, "late0": 0, "late1": 0, "late2": 0}
         now = 1.0
-        engine.loop.wake()
+        engine.scheduler_state.work.set()
         await until(lambda: queue_counts(engine)[SubQueue.UNSCHEDULABLE] == 5)
         attempts = {queued.pod.name: queued.attempts for queued in queue}
         assert attempts == {"g-0": 2, "g-1": 2, "late0": 1, "late1": 1, "late2": 1}

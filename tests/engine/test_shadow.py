@@ -74,14 +74,10 @@ class Beside:
             clock=lambda: self.clock,
             now=lambda: NOW + self.clock,
         )
-        self.woken = 0
         self.metrics = Metrics()
-        self.shadow = Shadow(self.scheduler, self.metrics, self._wake)
+        self.shadow = Shadow(self.scheduler, self.metrics)
         self.scheduler.state.on_events(self.shadow.on_events)
         self.put("candidate", **spec)
-
-    def _wake(self) -> None:
-        self.woken += 1
 
     def put(self, name: str, *, mode: str = "Shadow", **spec: Any) -> None:
         put_profile(self.scheduler, name, registry=REGISTRY, **{**OTHERS, "mode": mode, **spec})
@@ -321,7 +317,7 @@ def test_the_two_watches_may_show_a_binding_in_either_order(first: str) -> None:
 def test_the_loop_is_woken_when_there_is_something_to_compare() -> None:
     beside = Beside(*TWO)
     beside.bind(pod(), "large")
-    assert beside.woken
+    assert beside.scheduler.work.is_set()
 
 
 def test_a_pod_that_is_deleted_meanwhile_is_compared_too() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mooring.model.pod import parse_pod
 from mooring.policy.match import (
     ProfileMatcher,
     conflict_in_short,
@@ -14,6 +15,7 @@ from mooring.policy.match import (
 )
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
+from mooring.testing.builders import pod
 
 
 def profile(name: str, **match: object) -> SchedulingProfile:
@@ -27,8 +29,9 @@ def found(
     namespace_labels: Mapping[str, str] | None = None,
     pod_labels: Mapping[str, str] | None = None,
 ) -> str | None:
-    matcher = ProfileMatcher(profiles)
-    return matcher.find(scheduler_name, namespace, namespace_labels or {}, pod_labels or {})
+    spec = {"schedulerName": scheduler_name}
+    raw = pod("web", namespace=namespace, labels=pod_labels or {}, spec=spec)
+    return ProfileMatcher(profiles).find(parse_pod(raw), namespace_labels or {})
 
 
 DEFAULT = profile("default-scheduler")

@@ -104,25 +104,23 @@ async def _bind_once(assumed: AssumedPod, scheduler: SchedulerState, extenders: 
     attempt = AtBind(assumed.node, lambda: together is None or together.called_off is None)
     scheduler.at_bind[uid] = attempt
     try:
-        await _run_bind_plugins(assumed)
+        skipped = True
+        with _measured(assumed, ExtensionPoint.BIND):
+            for binder in assumed.attempt.pipeline.bind:
+                skipped = await _run(assumed, binder, ExtensionPoint.BIND, binder.bind) is SKIP
+                if not skipped:
+                    break
     except BindingFailed:
         if not await attempt.is_bound():
             raise
     else:
-        await attempt.is_bound()  # so that nothing of it is on its way any more
+        # This is asked in any case, so that nothing of it is on its way any more.
+        if not await attempt.is_bound() and skipped:
+            raise BindingFailed("no bind plugin took the pod; check the profile's bind plugins")
     finally:
         if scheduler.at_bind.get(uid) is attempt:
             del scheduler.at_bind[uid]
         await attempt.end()
-
-
-async def _run_bind_plugins(assumed: AssumedPod) -> None:
-    """Run the Bind plugins until one has bound the pod."""
-    with _measured(assumed, ExtensionPoint.BIND):
-        for binder in assumed.attempt.pipeline.bind:
-            if await _run(assumed, binder, ExtensionPoint.BIND, binder.bind) is not SKIP:
-                return
-    raise BindingFailed("no bind plugin took the pod; check the profile's bind plugins")
 
 
 async def _bound_by_extender(assumed: AssumedPod, extenders: Extenders) -> bool:

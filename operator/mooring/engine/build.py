@@ -193,11 +193,11 @@ class Engine:
         )
 
     def _make_loop(self, client: ApiClient, extender_client: ApiClient, writer: PodWriter) -> None:
-        scheduler, metrics, work = self.scheduler, self.metrics, asyncio.Event()
+        scheduler, metrics = self.scheduler, self.metrics
         self.preemptions = PreemptionExecutor(
-            scheduler, writer, self.reports, work.set, metrics.preemption_ended
+            scheduler, writer, self.reports, metrics.preemption_ended
         )
-        self.shadow = Shadow(scheduler, metrics, work.set)
+        self.shadow = Shadow(scheduler, metrics)
         self.extender_objects = ApiObjects(extender_client, wanted=self._has_extenders)
         self.extenders = Extenders(
             self.extender_objects,
@@ -211,21 +211,19 @@ class Engine:
         self.pod_enqueuer = PodEnqueuer(
             scheduler,
             self.reports,
-            wake=work.set,
             not_pending=self._not_pending,
             arrived=self.expected.arrived,
         )
         schedule_one = ScheduleOne(
             scheduler,
+            pod_enqueuer=self.pod_enqueuer,
             extenders=self.extenders,
             preemptions=self.preemptions,
             reports=self.reports,
             group_reports=self.group_reports,
             metrics=metrics,
-            settle=self.pod_enqueuer.settle,
-            wake=work.set,
         )
-        self.loop = SchedulingLoop(scheduler, schedule_one, work=work, shadow=self.shadow)
+        self.loop = SchedulingLoop(scheduler, schedule_one, self.shadow)
 
     def _make_rest(
         self,

@@ -4,15 +4,14 @@ import asyncio
 import heapq
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import Final
 
 from mooring.engine.extenders.answers import Answers, ExtenderError, Needed
 from mooring.engine.extenders.extenders import Extenders
-from mooring.engine.scheduler_state import Attempt
+from mooring.engine.scheduler_state import Attempt, SchedulerState
 from mooring.framework.plugin_failures import text_of
-from mooring.state.cluster_view import ClusterView
 
 logger = logging.getLogger(__name__)
 
@@ -28,12 +27,9 @@ class ExtenderAttempts:
     other profile, and no pod that it does not care for.
     """
 
-    def __init__(
-        self, extenders: Extenders, cluster: ClusterView, wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, extenders: Extenders, scheduler: SchedulerState) -> None:
         self._extenders = extenders
-        self._cluster = cluster
-        self._wake = wake
+        self._scheduler = scheduler
         self._numbers = count()
         self._waiting: dict[str, list[tuple[int, int, Attempt]]] = {}
         """By profile the attempts that have not begun, by priority, then as in the queue."""
@@ -87,11 +83,11 @@ class ExtenderAttempts:
     async def _call(self, attempt: Attempt, needed: Sequence[Needed]) -> None:
         answers = attempt.answers or Answers()
         try:
-            await self._extenders.answer(needed, attempt.pipeline, answers, self._cluster)
+            await self._extenders.answer(needed, attempt.pipeline, answers, self._scheduler.cluster)
         except ExtenderError as error:
             answers.failure = str(error)
         except Exception as error:
             logger.exception("calling the extenders failed")
             answers.failure = text_of(error)
         self._ready.append(attempt)
-        self._wake()
+        self._scheduler.work.set()

@@ -69,11 +69,6 @@ class NodeSearch:
         """Run the pre_filter plugins; return a Diagnosis if one of them rejects the pod."""
         metrics = self.pipeline.metrics
         metrics.mark()
-        found = self._pre_filter()
-        metrics.lap(PRE_FILTER)
-        return found
-
-    def _pre_filter(self) -> PreFiltered | Diagnosis:
         states: dict[str, Any] = {}
         names: frozenset[str] | None = None
         restricted_by: list[str] = []
@@ -99,7 +94,8 @@ class NodeSearch:
                     restricted_by.append(name)
                     answer = answer.state
             states[name] = answer
-        self.pipeline.metrics.evaluated(evaluations)
+        metrics.evaluated(evaluations)
+        metrics.lap(PRE_FILTER)
         if rejections:
             return self._rejected(rejections)
         if names is None:

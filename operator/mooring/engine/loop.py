@@ -24,7 +24,7 @@ _STUCK_SECONDS: Final = 60.0
 
 
 class SchedulingLoop:
-    """Schedules pods while `run` runs; set `work` or call `wake` when the queue may have work."""
+    """Schedules pods while `run` runs; `SchedulerState.work` wakes it."""
 
     _alarm: asyncio.TimerHandle | None = None
     """Wakes the loop at the latest when it has to look for work again."""
@@ -33,13 +33,10 @@ class SchedulingLoop:
         self,
         scheduler: SchedulerState,
         schedule_one: ScheduleOne,
-        *,
-        work: asyncio.Event,
         shadow: Shadow,
     ) -> None:
         self._scheduler = scheduler
         self.schedule_one = schedule_one
-        self._work = work
         self._shadow = shadow
         self._clock = scheduler.clock
         self._turned: float | None = None
@@ -49,14 +46,10 @@ class SchedulingLoop:
         """How many pods are on their way from a decision to a bound pod."""
         return self.schedule_one.binding
 
-    def wake(self) -> None:
-        """Have `run` look for work now."""
-        self._work.set()
-
     def halt(self) -> None:
         """Decide nothing more; bindings that have begun go on."""
         self.schedule_one.attempts.halted = True
-        self.wake()
+        self._scheduler.work.set()
 
     def stuck(self) -> str | None:
         """Return for how long `run` has not turned, if too long; None if it does not run."""
@@ -102,7 +95,9 @@ class SchedulingLoop:
         if self._may_bind() and (queued := self._scheduler.queue.pop(now)) is not None:
             self.schedule_one.attempt(queued)
             return True
-        return goes_on or more_hints or self._compare(slices.end)
+        if goes_on or more_hints:
+            return True
+        return self._may_bind() and self._shadow.compare(slices.end)
 
     async def finish(self, seconds: float) -> None:
         """End all bindings and attempts that wait for extenders, see `ScheduleOne.finish`."""
@@ -120,19 +115,15 @@ class SchedulingLoop:
         """Return whether one more binding may be in flight."""
         return self.schedule_one.requesting < _MOST_BINDING
 
-    def _compare(self, until: float) -> bool:
-        """Decide for profiles in mode Shadow while no pod waits; return whether there was work."""
-        return self._may_bind() and self._shadow.compare(until)
-
     async def _idle(self, now: float) -> None:
         """Wait for work, for the end of a binding or the next backoff; for a while at most."""
-        self._work.clear()
+        self._scheduler.work.clear()
         may_bind = self._may_bind()
         self.schedule_one.waits = not may_bind
         due = self._scheduler.queue.next_due() if may_bind else None
         seconds = _IDLE_SECONDS if due is None else min(max(due - now, 0.0), _IDLE_SECONDS)
         self._set_alarm(asyncio.get_running_loop().time() + seconds)
-        await self._work.wait()
+        await self._scheduler.work.wait()
 
     def _set_alarm(self, at: float | None) -> None:
         """Have the loop woken at this time of the event loop or sooner; None: not at all.
@@ -148,4 +139,4 @@ class SchedulingLoop:
 
     def _ring(self) -> None:
         self._alarm = None
-        self.wake()
+        self._scheduler.work.set()

@@ -53,8 +53,8 @@ _GROUP_EVENTS: Final = frozenset(
 class PodEnqueuer:
     """Finds the profile of every pod without a node, and adds the pod to the queue.
 
-    `wake` is called when the queue may have work, `not_pending` with the uid of a pod that is not
-    without a node any more, `arrived` with a pod that is shown for the first time.
+    `not_pending` is called with the uid of a pod that is not without a node any more, `arrived`
+    with a pod that is shown for the first time.
     """
 
     def __init__(
@@ -62,14 +62,12 @@ class PodEnqueuer:
         scheduler: SchedulerState,
         reports: PodStatusReporter,
         *,
-        wake: Callable[[], None],
         not_pending: Callable[[str], None],
         arrived: Callable[[Pod], object] = lambda _pod: None,
     ) -> None:
         self._scheduler = scheduler
         self._clock = scheduler.clock
         self._reports = reports
-        self._wake = wake
         self._not_pending = not_pending
         self._arrived = arrived
         self._gated_since: dict[Uid, float] = {}
@@ -126,17 +124,13 @@ class PodEnqueuer:
                 self._set_aside(pod)
                 return
             if known is None:
-                self._nominate(pod)
+                if pod.nominated_node is not None and pod.limit_exceeded is None:
+                    self._nominate_to(pod, pod.nominated_node)
+                self._arrived(pod)
             elif before is not None and before.nominated_node != pod.nominated_node:
                 self._nominate_by_status(pod)
             self._add(pod, pipeline)
-            self._wake()
-
-    def _nominate(self, pod: Pod) -> None:
-        """Nominate a pod that is new to the node that is kept for it, if any is."""
-        if pod.nominated_node is not None and pod.limit_exceeded is None:
-            self._nominate_to(pod, pod.nominated_node)
-        self._arrived(pod)
+            self._scheduler.work.set()
 
     def _nominate_by_status(self, pod: Pod) -> None:
         """Nominate the pod as somebody else has done in its status since, or withdraw that.
@@ -206,7 +200,7 @@ class PodEnqueuer:
         self._unsettled.pop(uid, None)
         queue = self._scheduler.queue
         if queue.remove(uid, self._clock()) is not None and queue.has_next:
-            self._wake()  # it was tried for others, which are tried now
+            self._scheduler.work.set()  # it was tried for others, which are tried now
         self._strays.pop(uid, None)
 
     def profiles_changed(self) -> None:
@@ -233,7 +227,7 @@ class PodEnqueuer:
                 pause()
             if self._to_admit:
                 self._admit_next(next(iter(self._to_admit)))
-                self._wake()
+                self._scheduler.work.set()
                 pause()
 
     def settle(self, queued: QueuedPod) -> bool:
@@ -272,7 +266,7 @@ class PodEnqueuer:
         """
         queue = self._scheduler.queue
         if queue.flush_unschedulable(self._clock()):
-            self._wake()
+            self._scheduler.work.set()
         gated = [queued for queued in queue if queued.queue is SubQueue.GATED]
         for number, queued in enumerate(gated):
             if number and number % _GATED_AT_ONCE == 0:
@@ -280,7 +274,7 @@ class PodEnqueuer:
             if queued.queue is SubQueue.GATED:
                 self._add(queued.pod, queued.pipeline, report=True)
                 if not queued.gated:
-                    self._wake()
+                    self._scheduler.work.set()
 
     def _admit_group(self, event: ClusterEvent) -> None:
         """Run PreEnqueue again for the gated members of a group that may be complete now.
@@ -330,7 +324,7 @@ class PodEnqueuer:
                 members.once_more = True
                 members.changed |= changed
         self._find_later(())
-        self._wake()
+        self._scheduler.work.set()
 
     def _admit_member(self, uid: Uid, *, changed: bool) -> None:
         queued = self._scheduler.queue.get(uid)
@@ -478,7 +472,7 @@ class PodEnqueuer:
                 self._forget_claims_after(event)
             self._take_back_after(event)
         if self._scheduler.queue.move_on_events(events, self._clock()):
-            self._wake()
+            self._scheduler.work.set()
 
     def _note_claims(self, pod: Pod) -> None:
         self._forget_claims(pod.uid)
@@ -522,7 +516,7 @@ class PodEnqueuer:
             return
         if claim.controller_uid and (after is not None or claim.for_extended_resources):
             self._scheduler.queue.try_after(Uid(claim.controller_uid), event, self._clock())
-            self._wake()
+            self._scheduler.work.set()
         if after is None or _gate_of(before) == _gate_of(after):
             return
         pods = iter(tuple(self._of_claim.get(claim.key, ())))
@@ -531,7 +525,7 @@ class PodEnqueuer:
             if queued is not None and queued.queue is SubQueue.GATED:
                 self._add(queued.pod, queued.pipeline)
         self._find_later(pods)
-        self._wake()
+        self._scheduler.work.set()
 
     def _bound_by_another(self, event: ClusterEvent) -> Pod | None:
         """Return the pod that the watch shows on a node without its being assumed there."""
@@ -584,7 +578,7 @@ class PodEnqueuer:
             for in_flight in self._scheduler.queue.in_flight:
                 if in_flight.pod.uid in self._unsettled:
                     in_flight.outdated = True
-        self._wake()
+        self._scheduler.work.set()
 
     def _find_profile(self, uid: Uid) -> None:
         """Find the profile of a pod anew; one that keeps its pipeline stays where it is.
@@ -601,7 +595,7 @@ class PodEnqueuer:
                 self._add(queued.pod, pipeline)
         elif (waiting := self._scheduler.without_profile.get(uid)) is not None:
             self.pending(waiting)
-        self._wake()
+        self._scheduler.work.set()
 
     def _pipeline_of(self, pod: Pod) -> Pipeline | None:
         profiles, cluster = self._scheduler.profiles, self._scheduler.cluster
@@ -660,16 +654,22 @@ class PodEnqueuer:
             if queued is None or queued.pod is not pod:
                 self._reports.error(pod, limit)  # once for each version of the pod
             return ""
+        metrics = pipeline.metrics
+        outer = metrics.begin_attempt()
         try:
-            held = _held_back(pod, pipeline)
+            with metrics.extension_point(ExtensionPoint.PRE_ENQUEUE, pipeline.profile) as point:
+                gate = first_gate(pipeline, pod)
+                if gate is None:
+                    return None
+                plugin, rejection = gate
+                point.status = status_of(rejection)
         except PluginFailed as failure:
             self._reports.error(pod, str(failure))
             return ""
-        if held is None:
-            return None
-        plugin, reason = held
+        finally:
+            metrics.end_attempt(outer)
         if report and plugin != _SCHEDULING_GATES:
-            self._reports.gated(pod, reason)
+            self._reports.gated(pod, rejection.reason)
         return plugin
 
     def _take_back_after(self, event: ClusterEvent) -> None:
@@ -716,25 +716,6 @@ class _Stray:
     version: int = -1
     told: str | None = None
     perhaps_misspelt: bool = False
-
-
-def _held_back(pod: Pod, pipeline: Pipeline) -> tuple[str, str] | None:
-    """Return the PreEnqueue plugin that holds the pod back, and its reason; None if none does.
-
-    Raises:
-        PluginFailed: if one of them fails.
-    """
-    metrics = pipeline.metrics
-    outer = metrics.begin_attempt()
-    try:
-        with metrics.extension_point(ExtensionPoint.PRE_ENQUEUE, pipeline.profile) as point:
-            gate = first_gate(pipeline, pod)
-            if gate is None:
-                return None
-            point.status = status_of(gate[1])
-            return gate[0], gate[1].reason
-    finally:
-        metrics.end_attempt(outer)
 
 
 def _relabelled(event: ClusterEvent) -> str | None:

@@ -39,7 +39,7 @@ _MOST_NODES = 3
 class PreemptionExecutor:
     """Carries out nominations: clears lower ones, and evicts the victims.
 
-    `wake` is called when the evictions of a preemption have ended, well or not: the queue may then
+    The loop is woken when the evictions of a preemption have ended, well or not: the queue may then
     have a pod that is due earlier than the loop knows. `ended` is called with who preempts, pod or
     podgroup, with how the evictions ended, success or error, and the seconds that they took.
     """
@@ -49,14 +49,12 @@ class PreemptionExecutor:
         scheduler: SchedulerState,
         writer: PodWriter,
         reports: PodStatusReporter,
-        wake: Callable[[], None],
         ended: Callable[[str, str, float], None] = lambda _preemptor, _result, _seconds: None,
     ) -> None:
         self._scheduler = scheduler
         self._writer = writer
         self._reports = reports
         self._clock = scheduler.clock
-        self._wake = wake
         self._ended = ended
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -119,7 +117,7 @@ class PreemptionExecutor:
 
     def _evicted(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._wake()
+        self._scheduler.work.set()
 
     async def _evict(
         self, members: Sequence[QueuedPod], victims: list[Pod], preemptor: str, *, strict: bool
@@ -225,7 +223,7 @@ class PreemptionExecutor:
     def stays(self, victim: Pod) -> None:
         """Let a pod stay that somebody else began to evict; try those again that waited for it."""
         self._try_again(self._scheduler.state.abandon_eviction(victim))
-        self._wake()
+        self._scheduler.work.set()
 
     def _try_again(self, preemptors: Iterable[Pod]) -> None:
         for pod in preemptors:

@@ -257,7 +257,8 @@ class Profiles:
 
     def of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
         """Return the profile that takes the pod, which is in mode Active; None if there is none."""
-        return self._found(self._matcher, pod, cluster)
+        name = self._matcher.find(pod, cluster.namespace_labels(pod.namespace))
+        return self._in_force[name] if name is not None else None
 
     def shadow_of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
         """Return the profile in mode Shadow that decides about the pod for comparison.
@@ -266,17 +267,7 @@ class Profiles:
         """
         if not self.has_shadows or self.of(pod, cluster) is not None:
             return None
-        return self._found(self._shadow_matcher, pod, cluster)
-
-    def _found(
-        self, matcher: ProfileMatcher, pod: Pod, cluster: ClusterView
-    ) -> ActiveProfile | None:
-        name = matcher.find(
-            pod.spec.scheduler_name,
-            pod.namespace,
-            cluster.namespace_labels(pod.namespace),
-            pod.labels,
-        )
+        name = self._shadow_matcher.find(pod, cluster.namespace_labels(pod.namespace))
         return self._in_force[name] if name is not None else None
 
     def _put_in_force(self, entry: ActiveProfile) -> ActiveProfile:

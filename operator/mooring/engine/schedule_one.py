@@ -10,7 +10,7 @@ Extenders are called beside other attempts. The decision begins anew with their 
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -46,6 +46,7 @@ from mooring.engine.outcome import (
     decision_of,
     record_of,
 )
+from mooring.engine.pod_enqueuer import PodEnqueuer
 from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.result_cache import ResultCache
@@ -60,7 +61,7 @@ from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import Step
-from mooring.pausing import Interrupted, pause, timed, worked
+from mooring.pausing import pause, timed, worked
 from mooring.state.pod_groups import PodGroupState
 
 logger = logging.getLogger(__name__)
@@ -79,35 +80,31 @@ an extender to end."""
 class ScheduleOne:
     """Makes attempts, one at a time, and binds pods in tasks.
 
-    `settle` is called with each pod that was popped, and returns whether it may be tried now: its
-    profile may have to be found first (`PodEnqueuer.settle`). `wake` is called when the loop may
-    have new work: another pod may be popped if `waits` is set, a pod that is not bound is tried
-    again, and so may its group be.
+    An attempt may be interrupted in a pause when the scheduler stops. Nothing is assumed then, and
+    its pods stay in flight until the process ends.
     """
 
     def __init__(
         self,
         scheduler: SchedulerState,
         *,
+        pod_enqueuer: PodEnqueuer,
         extenders: Extenders,
         preemptions: PreemptionExecutor,
         reports: PodStatusReporter,
         group_reports: PodGroupStatusReporter,
         metrics: Metrics,
-        settle: Callable[[QueuedPod], bool],
-        wake: Callable[[], None],
     ) -> None:
         self._scheduler = scheduler
+        self._pod_enqueuer = pod_enqueuer
         self._extenders = extenders
         self._preemptions = preemptions
         self._reports = reports
         self._group_reports = group_reports
         self._metrics = metrics
-        self._settle = settle
-        self._wake = wake
         self._clock, self._now = scheduler.clock, scheduler.now
         self.attempts = Attempts(scheduler, reports, metrics)
-        self.extender_attempts = ExtenderAttempts(extenders, scheduler.cluster, wake)
+        self.extender_attempts = ExtenderAttempts(extenders, scheduler)
         self.waits = False
         """Whether the loop waits for the end of a binding."""
         self._cache = ResultCache(scheduler.cluster)
@@ -134,21 +131,14 @@ class ScheduleOne:
         """Make one attempt about a popped pod, or about all members of its group without a node.
 
         It has ended when this returns, unless extenders must be called first.
-
-        Raises:
-            Interrupted: in a pause; the pods are in a queue again.
         """
         scheduler, pod, now = self._scheduler, queued.pod, self._clock()
         # A former leader may have bound it a moment ago.
         if pod.terminating or scheduler.cluster.is_placed(pod):
             scheduler.queue.done(queued, now)
             return
-        try:
-            if not self._settle(queued):
-                return
-        except Interrupted:  # in a plugin's PreEnqueue
-            scheduler.queue.put_back(queued, now)
-            raise
+        if not self._pod_enqueuer.settle(queued):
+            return
         pipeline = queued.pipeline
         group = group_of(pod, pipeline, scheduler.cluster)
         if group is None:
@@ -166,28 +156,17 @@ class ScheduleOne:
                 self._calling.add((group.number, pipeline.profile))
             self.extender_attempts.add(attempt)
         else:
-            self._decide(attempt)
+            self._scheduling_cycle(attempt)
 
     def go_on(self) -> None:
-        """Decide in the attempt whose extenders have answered first, or which may begin.
-
-        Raises:
-            Interrupted: as `attempt`.
-        """
+        """Decide in the attempt whose extenders have answered first, or which may begin."""
         attempt = self.extender_attempts.pop()
-        needed: Sequence[Needed] = ()
-        try:
-            if self._goes_on(attempt):
-                needed = self._decide(attempt)
-        except Interrupted:
-            self._put_back(attempt)
-            raise
-        finally:
-            if not needed:
-                attempt.answers = None  # the bindings, which may wait for long, keep the attempt
-                if (group := attempt.group) is not None:
-                    self._calling.discard((group.number, attempt.pipeline.profile))
-            self.extender_attempts.decided(attempt, needed)
+        needed = self._scheduling_cycle(attempt) if self._goes_on(attempt) else ()
+        if not needed:
+            attempt.answers = None  # the bindings, which may wait for long, keep the attempt
+            if (group := attempt.group) is not None:
+                self._calling.discard((group.number, attempt.pipeline.profile))
+        self.extender_attempts.decided(attempt, needed)
 
     def _goes_on(self, attempt: Attempt) -> bool:
         """Return whether the attempt goes on after extenders were called.
@@ -199,7 +178,8 @@ class ScheduleOne:
         kept = {uid: m for uid, m in attempt.members.items() if self._may_go_on(m, attempt)}
         attempt.members = kept
         if group is not None and not has_same_requirements(group, attempt.definition):
-            self._put_back(attempt)
+            for queued in kept.values():
+                self._scheduler.queue.put_back(queued, self._clock())
             return False
         for queued in kept.values():
             queued.outdated = False  # the decision begins now, with what the pod is now
@@ -208,7 +188,7 @@ class ScheduleOne:
     def _may_go_on(self, queued: QueuedPod, attempt: Attempt) -> bool:
         """Return whether the attempt goes on for this pod; see `_goes_on`."""
         scheduler, outdated = self._scheduler, queued.outdated and attempt.group is None
-        if self.attempts.has_left(queued) or not self._settle(queued):
+        if self.attempts.has_left(queued) or not self._pod_enqueuer.settle(queued):
             return False
         if queued.pod.terminating:
             scheduler.queue.done(queued, self._clock())
@@ -220,29 +200,13 @@ class ScheduleOne:
             return False
         return True
 
-    def _put_back(self, attempt: Attempt) -> None:
-        """Put the members that no task binds back in the queue."""
-        for queued in attempt.members.values():
-            self._scheduler.queue.put_back(queued, self._clock())
-
-    def _decide(self, attempt: Attempt) -> Sequence[Needed]:
-        """Decide; return the answers that are needed from extenders first.
+    def _scheduling_cycle(self, attempt: Attempt) -> Sequence[Needed]:
+        """Decide and commit that; return the answers that are needed from extenders first.
 
         If nothing is, the attempt has ended: each pod is handed to its binding, or is in a queue.
         """
-        namespace, began = attempt.first.pod.namespace, self._clock()
-        try:
-            return self._schedule(attempt)
-        except Interrupted:
-            self._put_back(attempt)
-            raise
-        finally:
-            now = self._clock()
-            self._scheduler.queue.attempted(namespace, now - began, now)
-
-    def _schedule(self, attempt: Attempt) -> Sequence[Needed]:
-        """Decide and commit that, see `_decide`."""
         metrics, group = attempt.pipeline.metrics, attempt.group
+        namespace, began = attempt.first.pod.namespace, self._clock()
         outer = metrics.begin_attempt()
         attempt.sampled = metrics.sampled
         try:
@@ -263,6 +227,8 @@ class ScheduleOne:
             self._fail(attempt, text_of(error))
         finally:
             metrics.end_attempt(outer)
+            now = self._clock()
+            self._scheduler.queue.attempted(namespace, now - began, now)
         return ()
 
     def _schedule_pod(self, attempt: Attempt) -> Sequence[Needed]:
@@ -599,8 +565,9 @@ class ScheduleOne:
         if assumed.left_watch and not bound and not unknown:
             self._scheduler.decisions.gone(uid, self._clock())
         self._leave_group(assumed, bound=bound)
+        # Another pod may be popped, this one be tried again, or others of its group.
         if self.waits or not bound or assumed.attempt.group is not None:
-            self._wake()
+            self._scheduler.work.set()
 
     async def finish(self, seconds: float) -> None:
         """End all bindings, those at Permit at once; cancel calls that take more than `seconds`.

@@ -133,6 +133,8 @@ class SchedulerState:
     """The paths of pods and the last decisions about them."""
     turn: Turn = field(default_factory=Turn)
     """Whose turn it is to use all this."""
+    work: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the loop may have new work: a pod to pop, or a decision of a shadow profile."""
     clock: Callable[[], float] = time.monotonic
     """Returns the time that backoffs and the like are counted in, in seconds."""
     now: Callable[[], float] = time.time

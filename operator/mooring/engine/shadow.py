@@ -10,7 +10,7 @@ Everything here runs on the event loop's thread.
 
 import logging
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -97,17 +97,11 @@ class _Summary:
 
 
 class Shadow:
-    """Compares the decisions of profiles in mode Shadow with the nodes that pods were bound to.
+    """Compares the decisions of profiles in mode Shadow with the nodes that pods were bound to."""
 
-    `wake` is called when there may be work for `compare`.
-    """
-
-    def __init__(
-        self, scheduler: SchedulerState, metrics: Metrics, wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, scheduler: SchedulerState, metrics: Metrics) -> None:
         self._scheduler = scheduler
         self._metrics = metrics
-        self._wake = wake
         self._clock, self._now = scheduler.clock, scheduler.now
         self._what_if = WhatIf(ResultCache(scheduler.cluster), now=self._now)
         self._bound: deque[_BoundPod] = deque()
@@ -209,7 +203,7 @@ class Shadow:
             first = self._bound.popleft()
             if first.profile is not None and self._is_in_force(first.profile):
                 self._keep_once_confirmed(first, _Comparison(first.profile, "missed"))
-        self._wake()
+        scheduler.work.set()
 
     def _drop_settled(self) -> None:
         """Forget bound pods that no later decision needs: those before the first undecided one."""

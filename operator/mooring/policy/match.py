@@ -6,6 +6,7 @@ from heapq import nsmallest
 from itertools import product
 from typing import Final
 
+from mooring.model.pod import Pod
 from mooring.model.selectors import LabelSelector as CompiledSelector
 from mooring.model.selectors import parse_label_selector
 from mooring.policy.profile import SchedulingProfile
@@ -77,22 +78,16 @@ class ProfileMatcher:
         """Return the values of `schedulerName` that profiles are for."""
         return self._rules.keys()
 
-    def find(
-        self,
-        scheduler_name: str,
-        namespace: str,
-        namespace_labels: Mapping[str, str],
-        pod_labels: Mapping[str, str],
-    ) -> str | None:
+    def find(self, pod: Pod, namespace_labels: Mapping[str, str]) -> str | None:
         """Return the name of the pod's profile; None if no profile matches.
 
         The namespace's name counts as its label `kubernetes.io/metadata.name`, even if the
         Namespace object is not known yet.
         """
-        rules = self._rules.get(scheduler_name, ())
-        labels = {_NAMESPACE_NAME: namespace, **namespace_labels} if rules else {}
+        rules = self._rules.get(pod.spec.scheduler_name, ())
+        labels = {_NAMESPACE_NAME: pod.namespace, **namespace_labels} if rules else {}
         for rule in rules:
-            if rule.namespaces.matches(labels) and rule.pods.matches(pod_labels):
+            if rule.namespaces.matches(labels) and rule.pods.matches(pod.labels):
                 return rule.profile
         return None
 

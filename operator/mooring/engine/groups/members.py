@@ -34,23 +34,17 @@ def take_members(
 ) -> dict[Uid, QueuedPod]:
     """Take the members from the queue: this one first, then the others of its profile.
 
-    They are in the order of priority, then age. Gated members stay where they are. If this is
-    cancelled in a pause, the taken members are put back.
+    They are in the order of priority, then age. Gated members stay where they are.
     """
     others = list[QueuedPod]()
-    try:
-        pause()  # there may be 50,000 others
-        for other in tuple(_others(group, queued, scheduler)):
-            member = scheduler.queue.pop_specific(other.pod.uid, now)
-            if member is not None:
-                others.append(member)
-            pause()
-        others.sort(key=lambda m: (-m.pod.spec.priority, m.initial_attempt_timestamp))
+    pause()  # there may be 50,000 others
+    for other in tuple(_others(group, queued, scheduler)):
+        member = scheduler.queue.pop_specific(other.pod.uid, now)
+        if member is not None:
+            others.append(member)
         pause()
-    except BaseException:
-        for member in (queued, *others):
-            scheduler.queue.put_back(member, now)
-        raise
+    others.sort(key=lambda m: (-m.pod.spec.priority, m.initial_attempt_timestamp))
+    pause()
     return {member.pod.uid: member for member in (queued, *others)}
 
 
