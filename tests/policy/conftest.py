@@ -9,6 +9,12 @@ from pydantic import BaseModel
 from call_counts import calls_in
 from mooring.policy.args import KUBE_SCHEDULER_ARGS
 from mooring.policy.errors import ProfileInvalid
+from mooring.policy.legacy_args import (
+    NodeLabelArgs,
+    NodePressureArgs,
+    RequestedToCapacityRatioArgs,
+    ServiceAffinityArgs,
+)
 from mooring.policy.merge import Catalog
 from mooring.policy.points import Point
 
@@ -60,6 +66,48 @@ class KubeCatalog:
 @pytest.fixture(scope="session")
 def catalog() -> Catalog:
     return KubeCatalog()
+
+
+LEGACY: dict[str, tuple[str, type[BaseModel] | None]] = {
+    "NodeCondition": ("filter", None),
+    "NodePressure": ("filter", NodePressureArgs),
+    "NodeLabel": ("filter score", NodeLabelArgs),
+    "ServiceAffinity": ("preFilter filter score", ServiceAffinityArgs),
+    "EBSVolumeCount": ("filter", None),
+    "GCEPDVolumeCount": ("filter", None),
+    "AzureDiskVolumeCount": ("filter", None),
+    "SelectorSpread": ("preScore score", None),
+    "ServiceSpreading": ("preScore score", None),
+    "ResourceLimits": ("preScore score", None),
+    "NodePreferAvoidPods": ("score", None),
+    "EqualPriority": ("score", None),
+    "NodeResourcesLeastAllocated": ("score", None),
+    "NodeResourcesMostAllocated": ("score", None),
+    "RequestedToCapacityRatio": ("score", RequestedToCapacityRatioArgs),
+}
+
+
+class LegacyCatalog:
+    """Upstream's plugins and those for older policies."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def names(self) -> Iterable[str]:
+        return {*self._catalog.names(), *LEGACY}
+
+    def points(self, name: str) -> frozenset[Point] | None:
+        if name in LEGACY:
+            return frozenset(map(Point, LEGACY[name][0].split()))
+        return self._catalog.points(name)
+
+    def args_model(self, name: str) -> type[BaseModel] | None:
+        return LEGACY[name][1] if name in LEGACY else self._catalog.args_model(name)
+
+
+@pytest.fixture(scope="session")
+def all_plugins(catalog: Catalog) -> Catalog:
+    return LegacyCatalog(catalog)
 
 
 Mistakes = Callable[[Callable[[], object]], dict[str, str]]

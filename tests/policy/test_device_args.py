@@ -1,13 +1,7 @@
 """Presets and what replaces them."""
 
-from collections.abc import Callable
-
-import pytest
-
 from mooring.policy.device_args import PRESETS, GPUShareArgs
 from mooring.policy.reading import read
-
-Mistakes = Callable[[Callable[[], object]], dict[str, str]]
 
 
 def test_without_arguments_names_are_those_of_gpushare() -> None:
@@ -22,17 +16,3 @@ def test_a_name_that_is_given_replaces_that_of_the_preset() -> None:
     form = args.card_format()
     assert form.cores_resource == "nvidia.com/cores"
     assert form.memory_resource == "nvidia.com/gpumem"
-
-
-@pytest.mark.parametrize(
-    ("document", "path"),
-    [
-        ({"preset": "mine"}, "preset"),
-        ({"memoryResource": "memory"}, "memoryResource"),
-        ({"annotationPrefix": "a b"}, "annotationPrefix"),
-        ({"mibPerUnit": 0}, "mibPerUnit"),
-        ({"cards": "Random"}, "cards"),
-    ],
-)
-def test_mistakes_name_the_field(document: object, path: str, mistakes: Mistakes) -> None:
-    assert list(mistakes(lambda: read(GPUShareArgs, document, ""))) == [path]

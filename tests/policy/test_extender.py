@@ -1,6 +1,5 @@
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -10,7 +9,6 @@ from mooring.policy.reading import PolicyModel, read
 Mistakes = Callable[[Callable[[], object]], dict[str, str]]
 
 URL = "http://127.0.0.1:32766/gpushare-scheduler"
-UNESCAPED = "in user and password, characters such as / ? # [ and @ must be escaped"
 
 
 class Holder(PolicyModel):
@@ -51,89 +49,6 @@ def test_certificates_are_base64_with_or_without_line_breaks() -> None:
     tls = read(Extender, extender(tlsConfig={"caData": "Y2\nE="}), "").tls_config
     assert tls is not None
     assert tls.ca_data == b"ca"
-
-
-@pytest.mark.parametrize(
-    ("document", "expected"),
-    [
-        ({}, {"urlPrefix": "is required"}),
-        (
-            {"urlPrefix": "example.com"},
-            {"urlPrefix": 'must begin with http:// or https:// and a host, got "example.com"'},
-        ),
-        (
-            {"urlPrefix": "htp://me:secret@example.com/x?token=secret"},
-            {
-                "urlPrefix": "must begin with http:// or https:// and a host, got "
-                '"htp://example.com/x"'
-            },
-        ),
-        (
-            {"urlPrefix": "https://me:secret@[::1:8080/"},
-            {"urlPrefix": f'is no URL: "https://[::1:8080/": {UNESCAPED}'},
-        ),
-        *(
-            (
-                {"urlPrefix": f"https://me:{password}@example.com/x"},
-                {"urlPrefix": f'is no URL: "https://example.com/x": {UNESCAPED}'},
-            )
-            for password in ("sec#ret", "sec?ret", "sec/ret", "[sec]ret")
-        ),
-        (
-            {"urlPrefix": "https://me:secret@ex\u2100mple.com/"},
-            {"urlPrefix": f'is no URL: "https://ex\u2100mple.com/": {UNESCAPED}'},
-        ),
-        (
-            {"urlPrefix": "https://example.com:http/"},
-            {
-                "urlPrefix": 'is no URL: "https://example.com:http/": Port could not be cast to '
-                "integer value as 'http'"
-            },
-        ),
-        (
-            {"urlPrefix": "https://me:secret@:443/x"},
-            {"urlPrefix": 'must begin with http:// or https:// and a host, got "https://:443/x"'},
-        ),
-        (
-            {"urlPrefix": "https://[::1:8080/"},
-            {"urlPrefix": 'is no URL: "https://[::1:8080/": Invalid IPv6 URL'},
-        ),
-        (
-            extender(prioritizeVerb="prioritize"),
-            {"weight": "must be at least 1 where prioritizeVerb is given"},
-        ),
-        (extender(weight=-1), {"weight": "must be between 0 and 2147483647, got -1"}),
-        (extender(httpTimeout="-1s"), {"httpTimeout": "must be 0s or more"}),
-        (
-            extender(httpTimeout=5),
-            {"httpTimeout": "must be a duration such as 30s or 1m30s, got 5"},
-        ),
-        (extender(tlsConfig={"keyData": "?"}), {"tlsConfig.keyData": "must be base64"}),
-        (
-            extender(tlsConfig={"insecure": True, "caFile": "/ca"}),
-            {"tlsConfig.insecure": "must be false where caFile or caData is given"},
-        ),
-        (
-            extender(tlsConfig={"certFile": "/cert"}),
-            {"tlsConfig": "needs both a client certificate and its key, or neither"},
-        ),
-        (
-            manager("cpu"),
-            {
-                "managedResources[0].name": '"cpu" is not an extended resource: it needs a domain '
-                "of its own, as in example.com/gpu"
-            },
-        ),
-        (
-            extender(enableHttps=True),
-            {"enableHttps": 'unknown field "enableHttps", did you mean enableHTTPS?'},
-        ),
-    ],
-)
-def test_a_mistake_in_an_extender_is_located_and_explained(
-    document: dict[str, Any], expected: dict[str, str], mistakes: Mistakes
-) -> None:
-    assert mistakes(lambda: read(Extender, document, "")) == expected
 
 
 def test_two_extenders_must_not_both_bind_or_manage_one_resource(mistakes: Mistakes) -> None:

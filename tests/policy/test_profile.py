@@ -55,44 +55,6 @@ def test_the_plugins_of_every_point_are_found(point: Point, manifest: Manifest) 
     assert [p for p in Point if plugins.at(p) != PluginSet()] == [point]
 
 
-@pytest.mark.parametrize(
-    ("spec", "path", "message"),
-    [
-        ({"percentageOfNodesToScore": -1}, "percentageOfNodesToScore", "between 0 and 100"),
-        ({"match": {"precedence": "high"}}, "match.precedence", "must be an integer"),
-        ({"match": {"schedulerName": "a"}}, "match.schedulerName", "did you mean schedulerNames?"),
-        ({"preemption": {"maxVictims": 0}}, "preemption.maxVictims", "must be between 1"),
-        (
-            {"preemption": {"disruptionBudgets": "strict"}},
-            "preemption.disruptionBudgets",
-            "did you mean Strict?",
-        ),
-        (
-            {"plugins": {"score": {"enabled": [{"name": "*"}]}}},
-            "plugins.score.enabled[0].name",
-            '"*" can only be disabled',
-        ),
-        (
-            {"plugins": {"score": {"enabled": [{"name": "A", "weight": 2**31}]}}},
-            "plugins.score.enabled[0].weight",
-            "must be between 0 and 2147483647",
-        ),
-        (
-            {"plugins": {"score": {"disabled": [{"name": "A", "weight": 1}]}}},
-            "plugins.score.disabled[0].weight",
-            "unknown field",
-        ),
-        ({"pluginConfig": [{"args": {}}]}, "pluginConfig[0].name", "is required"),
-    ],
-)
-def test_a_mistake_in_a_spec_is_located_and_explained(
-    spec: dict[str, Any], path: str, message: str, mistakes: Mistakes, manifest: Manifest
-) -> None:
-    ((where, what),) = mistakes(lambda: read_profile(manifest("a", **spec))).items()
-    assert where == f"spec.{path}"
-    assert message in what
-
-
 def test_another_object_is_not_a_profile(mistakes: Mistakes) -> None:
     document = {"apiVersion": "v1", "kind": "Pod", "metadata": {}}
     assert mistakes(lambda: read_profile(document)) == {

@@ -1,8 +1,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from mooring.policy.profile import SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.rebalancing import Goal, Rebalancing
@@ -43,24 +41,6 @@ def test_every_field_is_read() -> None:
     }
     section = read(Rebalancing, document, "")
     assert section.model_dump(mode="json", by_alias=True, exclude_unset=True) == document
-
-
-@pytest.mark.parametrize(
-    ("document", "path", "message"),
-    [
-        ({"goals": ["Spread", "Pack"]}, "goals", "which undo each other"),
-        ({"goals": ["Tidy"]}, "goals[0]", "Violations"),
-        ({"windows": [{"start": "24:00", "end": "06:00"}]}, "windows[0].start", "24:00"),
-        ({"limits": {"movesAtATime": 0}}, "limits.movesAtATime", "1"),
-        ({"limits": {"moves": 1}}, "limits.moves", "unknown"),
-    ],
-)
-def test_a_mistake_is_told_with_its_path(
-    mistakes: Mistakes, document: dict[str, Any], path: str, message: str
-) -> None:
-    found = mistakes(lambda: read(Rebalancing, document, ""))
-    assert list(found) == [path]
-    assert message in found[path]
 
 
 def test_a_shadow_profile_may_plan_moves_and_not_apply_them(mistakes: Mistakes) -> None:

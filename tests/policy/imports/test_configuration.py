@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ from mooring.policy.merge import Catalog
 from mooring.policy.points import Point
 from mooring.policy.profile import SchedulingProfileSpec
 from mooring.policy.resolve import resolve
-
-Mistakes = Callable[[Callable[[], object]], dict[str, str]]
 
 
 def configuration(**fields: object) -> dict[str, Any]:
@@ -235,135 +232,3 @@ def test_what_runs_for_pod_groups_alone_is_left_out_with_a_note(catalog: Catalog
         "postFilter has DefaultPreemption"
     )
     assert imported.profiles[0].manifest()["spec"] == {"plugins": {}}
-
-
-def queue(name: str, *sorters: str, **args: object) -> dict[str, Any]:
-    enabled = [{"name": sorter} for sorter in sorters]
-    return {
-        "schedulerName": name,
-        "plugins": {"queueSort": {"enabled": enabled}},
-        "pluginConfig": [{"name": "PrioritySort", "args": args}],
-    }
-
-
-INVALID: list[tuple[dict[str, Any], dict[str, str]]] = [
-    (
-        {"apiVersion": "kubescheduler.config.k8s.io/v1beta1", "kind": "KubeSchedulerConfiguration"},
-        {
-            "apiVersion": "must be one of kubescheduler.config.k8s.io/v1, "
-            "kubescheduler.config.k8s.io/v1beta3, kubescheduler.config.k8s.io/v1beta2, got "
-            '"kubescheduler.config.k8s.io/v1beta1", did you mean '
-            "kubescheduler.config.k8s.io/v1beta3?"
-        },
-    ),
-    (
-        configuration(parallelism=0, percentageOfNodesToScore=101, podInitialBackoffSeconds=0),
-        {
-            "parallelism": "must be between 1 and 2147483647, got 0",
-            "percentageOfNodesToScore": "must be between 0 and 100, got 101",
-            "podInitialBackoffSeconds": "must be at least 1, got 0",
-        },
-    ),
-    (
-        configuration(podInitialBackoffSeconds=5, podMaxBackoffSeconds=4),
-        {"podMaxBackoffSeconds": "must be at least podInitialBackoffSeconds, 5"},
-    ),
-    (
-        configuration(leaderElection={"leaseDuration": "10s", "retryPeriod": "9s"}),
-        {
-            "leaderElection.leaseDuration": "must be longer than renewDeadline",
-            "leaderElection.renewDeadline": "must be longer than 1.2 times retryPeriod",
-        },
-    ),
-    (
-        configuration(leaderElection={"retryPeriod": "-1s", "resourceLock": "endpoints"}),
-        {
-            "leaderElection.retryPeriod": "must be more than 0s",
-            "leaderElection.resourceLock": 'must be leases, got "endpoints"',
-        },
-    ),
-    (
-        configuration(clientConnection={"burst": -1}),
-        {"clientConnection.burst": "must be between 0 and 2147483647, got -1"},
-    ),
-    (
-        profiles(
-            {
-                "plugins": {
-                    "podGroupPostFilter": {
-                        "enabled": [{"name": "DefaultPreemptio"}],
-                        "disabled": [{"name": "DynamicResource"}, {"name": "*", "weight": 0}],
-                    }
-                }
-            }
-        ),
-        {
-            "profiles[0].plugins.podGroupPostFilter.enabled[0].name": "unknown plugin "
-            '"DefaultPreemptio", did you mean DefaultPreemption?',
-            "profiles[0].plugins.podGroupPostFilter.disabled[0].name": "unknown plugin "
-            '"DynamicResource", did you mean DynamicResources?',
-        },
-    ),
-    (profiles({"schedulerName": ""}), {"profiles[0].schedulerName": "is required"}),
-    (
-        profiles({"schedulerName": "a" * 254}),
-        {"profiles[0].schedulerName": "must have 253 or fewer characters"},
-    ),
-    (
-        profiles({"schedulerName": "a"}, {}, {"schedulerName": "a"}),
-        {
-            "profiles[1].schedulerName": "is required",
-            "profiles[2].schedulerName": '"a" is the name of profiles[0] already',
-        },
-    ),
-    (
-        profiles(queue("a", "PrioritySort"), queue("b")),
-        {
-            "profiles[1].plugins.queueSort": "must be the same in all profiles, differs from "
-            "profiles[0]"
-        },
-    ),
-    (
-        profiles(queue("a", "PrioritySort"), queue("b", "PrioritySort", x=1)),
-        {
-            "profiles[1].pluginConfig": "must give the queueSort plugin the args of profiles[0]",
-            "profiles[1].pluginConfig[0].args": "PrioritySort takes no arguments, got x",
-        },
-    ),
-    (
-        profiles(
-            {
-                "plugins": {
-                    "multiPoint": {
-                        "enabled": [{"name": "DeferredPodScheduling"}, {"name": "NodeNam"}]
-                    },
-                    "score": {"enabled": [{"name": "DeferredPodScheduling"}]},
-                },
-                "pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": "x"}}],
-            }
-        ),
-        {
-            "profiles[0].plugins.multiPoint.enabled[1].name": 'unknown plugin "NodeNam", did you '
-            "mean NodeName?",
-            "profiles[0].plugins.score.enabled[0].name": "DeferredPodScheduling does not implement "
-            "score, only preFilter, filter, permit",
-            "profiles[0].pluginConfig[0].args.filterTimeout": "must be a duration such as 30s or "
-            '1m30s, got "x"',
-        },
-    ),
-    (
-        configuration(profiles=3),
-        {"profiles": "must be a list, got 3"},
-    ),
-    (
-        profiles({"plugins": {"score": {"disabled": ["NodeName"]}}}),
-        {"profiles[0].plugins.score.disabled[0]": 'must be an object, got "NodeName"'},
-    ),
-]
-
-
-@pytest.mark.parametrize(("document", "expected"), INVALID)
-def test_a_mistake_in_a_file_is_located_and_explained(
-    document: dict[str, Any], expected: dict[str, str], catalog: Catalog, mistakes: Mistakes
-) -> None:
-    assert mistakes(lambda: import_configuration(document, catalog)) == expected

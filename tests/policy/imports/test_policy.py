@@ -1,15 +1,13 @@
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from mooring.policy.imports.policy import import_policy, import_provider
 from mooring.policy.imports.predicates import PREDICATES, PRIORITIES
 from mooring.policy.legacy_args import (
     NodeLabelArgs,
     NodePressureArgs,
-    RequestedToCapacityRatioArgs,
     ServiceAffinityArgs,
 )
 from mooring.policy.merge import Catalog, PluginUse
@@ -18,47 +16,6 @@ from mooring.policy.profile import SchedulingProfileSpec
 from mooring.policy.resolve import ResolvedProfile, resolve
 
 Mistakes = Callable[[Callable[[], object]], dict[str, str]]
-
-LEGACY: dict[str, tuple[str, type[BaseModel] | None]] = {
-    "NodeCondition": ("filter", None),
-    "NodePressure": ("filter", NodePressureArgs),
-    "NodeLabel": ("filter score", NodeLabelArgs),
-    "ServiceAffinity": ("preFilter filter score", ServiceAffinityArgs),
-    "EBSVolumeCount": ("filter", None),
-    "GCEPDVolumeCount": ("filter", None),
-    "AzureDiskVolumeCount": ("filter", None),
-    "SelectorSpread": ("preScore score", None),
-    "ServiceSpreading": ("preScore score", None),
-    "ResourceLimits": ("preScore score", None),
-    "NodePreferAvoidPods": ("score", None),
-    "EqualPriority": ("score", None),
-    "NodeResourcesLeastAllocated": ("score", None),
-    "NodeResourcesMostAllocated": ("score", None),
-    "RequestedToCapacityRatio": ("score", RequestedToCapacityRatioArgs),
-}
-
-
-class LegacyCatalog:
-    """Upstream's plugins and those for older policies."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-
-    def names(self) -> Iterable[str]:
-        return {*self._catalog.names(), *LEGACY}
-
-    def points(self, name: str) -> frozenset[Point] | None:
-        if name in LEGACY:
-            return frozenset(map(Point, LEGACY[name][0].split()))
-        return self._catalog.points(name)
-
-    def args_model(self, name: str) -> type[BaseModel] | None:
-        return LEGACY[name][1] if name in LEGACY else self._catalog.args_model(name)
-
-
-@pytest.fixture(scope="session")
-def all_plugins(catalog: Catalog) -> Catalog:
-    return LegacyCatalog(catalog)
 
 
 def policy(**fields: object) -> dict[str, Any]:
@@ -308,53 +265,6 @@ def test_an_unknown_provider_lists_the_known_ones(mistakes: Mistakes) -> None:
         "": 'unknown algorithm provider "Mine"; known are DefaultProvider, '
         "ClusterAutoscalerProvider"
     }
-
-
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        (
-            {"predicates": predicates("HostNam")},
-            {"predicates[0].name": 'unknown predicate "HostNam", did you mean HostName?'},
-        ),
-        (
-            {"predicates": predicates("CheckServiceAffinity")},
-            {"predicates[0].argument": "is required by CheckServiceAffinity"},
-        ),
-        (
-            {
-                "predicates": [
-                    {"name": "HostName", "argument": {"serviceAffinity": {"labels": ["a"]}}}
-                ]
-            },
-            {"predicates[0].argument": "must not be given: HostName takes none"},
-        ),
-        (
-            {"priorities": priorities(MostRequestPriority=1)},
-            {
-                "priorities[0].name": 'unknown priority "MostRequestPriority", did you mean '
-                "MostRequestedPriority?"
-            },
-        ),
-        (
-            {"priorities": [*priorities(EqualPriority=1), *priorities(EqualPriority=2)]},
-            {"priorities[1].name": "EqualPriority scores already by another priority"},
-        ),
-        (
-            {
-                "priorities": [
-                    custom(1, labelPreference={"label": "a"}),
-                    custom(2, labelPreference={"label": "b"}),
-                ]
-            },
-            {"priorities[1].weight": "must be 1, as in the other priority of its kind, got 2"},
-        ),
-    ],
-)
-def test_a_mistake_in_a_policy_is_located_and_explained(
-    fields: dict[str, Any], expected: dict[str, str], all_plugins: Catalog, mistakes: Mistakes
-) -> None:
-    assert mistakes(lambda: import_policy(policy(**fields), all_plugins)) == expected
 
 
 def test_a_missing_plugin_is_reported_with_the_field_that_needs_it(
