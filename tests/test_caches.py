@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
+import pytest
+
 from deciding import Deciding
 from device_builders import resource_slice
 from handlers.small_api import KOPF, SmallApi
@@ -47,6 +49,8 @@ from storage_builders import (
     storage_class,
     volume_attachment,
 )
+
+pytestmark = pytest.mark.deep
 
 Raw = dict[str, Any]
 SECONDS: Final = 60.0

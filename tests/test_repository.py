@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -77,15 +78,38 @@ def _python() -> list[Path]:
     return [path for root in (SOURCE, TESTS) for path in sorted(root.rglob("*.py"))]
 
 
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """What is asked of a function; its tree, if it were kept, would slow all later tests down."""
+
+    place: str
+    lines: int
+    """Of its body, without the docstring."""
+    docstring: str
+    says_what_is: bool
+    """As a test and a property do."""
+
+
 @cache
-def _functions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Return every function with its place."""
+def _functions() -> list[_Function]:
     return [
-        (f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node)
+        _read(node, f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
         for path in _python()
         for node in _statements(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
+
+
+def _read(node: ast.FunctionDef | ast.AsyncFunctionDef, place: str) -> _Function:
+    docstring = ast.get_docstring(node)
+    body = node.body[docstring is not None and len(node.body) > 1 :]
+    return _Function(
+        place,
+        lines=(node.end_lineno or 0) - body[0].lineno + 1,
+        docstring=docstring or "",
+        says_what_is=node.name.startswith("test_")
+        or any("property" in ast.unparse(decorator) for decorator in node.decorator_list),
+    )
 
 
 def _statements(parent: ast.AST) -> Iterator[ast.stmt]:
@@ -97,28 +121,16 @@ def _statements(parent: ast.AST) -> Iterator[ast.stmt]:
             yield from _statements(child)
 
 
-def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Count the lines of its body without the docstring."""
-    is_documented = ast.get_docstring(function) is not None and len(function.body) > 1
-    return (function.end_lineno or 0) - function.body[is_documented].lineno + 1
-
-
-def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
-
-
 def test_no_function_has_a_body_of_more_than_forty_lines() -> None:
-    assert [place for place, function in _functions() if _lines(function) > MOST_LINES] == []
+    assert [each.place for each in _functions() if each.lines > MOST_LINES] == []
 
 
 def test_no_docstring_of_a_function_begins_with_a_noun_or_a_question_word() -> None:
     """Ruff's D401 lets these pass, because they are no verbs; tests and properties say what is."""
     assert [
-        place
-        for place, function in _functions()
-        if not function.name.startswith("test_")
-        and not _is_property(function)
-        and NO_VERB.match(ast.get_docstring(function) or "")
+        each.place
+        for each in _functions()
+        if not each.says_what_is and NO_VERB.match(each.docstring)
     ] == []
 
 

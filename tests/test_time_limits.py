@@ -3,6 +3,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.deep
+
 ROOT = Path(__file__).parents[1]
 PLUGINS = ("pytest_asyncio.plugin", "pytest_timeout", "xdist.plugin", "time_limits")
 HANGS = """

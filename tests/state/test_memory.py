@@ -13,7 +13,7 @@ from mooring.model.objects import parse_object
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod
 
-PODS = 3000
+PODS = 2000
 
 
 def of_a_deployment(number: int) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def test_the_selectors_of_all_matching_services_are_merged() -> None:
 def test_what_is_known_of_pods_that_differ_takes_a_bounded_number_of_bytes() -> None:
     state = cluster(service("large", WEB))
     selectors = DefaultSelectors(state.objects, most_bytes=500_000)
-    pods = [web(labels={**FULL, f"unique-{number}": "x"}) for number in range(3000)]
+    pods = [web(labels={**FULL, f"unique-{number}": "x"}) for number in range(1500)]
     with traced_memory() as taken_so_far:
         for number, each in enumerate(pods):
             put(state, service("large", {**WEB, f"unique-{number}": "x"}))
