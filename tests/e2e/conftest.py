@@ -1,5 +1,6 @@
 """One cluster with one running scheduler, for the tests that need no more than that."""
 
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from controlplane.client import Client
 from controlplane.namespaces import Baseline, create_namespace, delete_namespace
 from e2e.node_pool import NodePool
 from e2e.replicas import Replica, Replicas
+from faults.scene import Scene
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,28 @@ def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture
-def client(cluster: Cluster) -> Iterator[Client]:
-    with cluster.access.client() as client:
+def client(plane: ControlPlane) -> Iterator[Client]:
+    with plane.access.client() as client:
         yield client
+
+
+@pytest.fixture
+def namespace(plane: ControlPlane) -> Iterator[str]:
+    """Yield a namespace of the module's server, emptied and deleted after the test."""
+    name = create_namespace(plane.access)
+    yield name
+    delete_namespace(plane.access, name)
+
+
+@pytest.fixture
+def scene(plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Scene]:
+    """Yield a scene in which every pod is the test's: its namespace begins before it."""
+    assert namespace
+    with Scene.of(plane, tmp_path) as scene:
+        yield scene
+        for member in scene.members:
+            member.signal(signal.SIGCONT) if member.runs else None
+    assert scene.tracebacks() == []
 
 
 @pytest.fixture

@@ -39,12 +39,6 @@ def plane() -> Iterator[ControlPlane]:
         yield plane
 
 
-@pytest.fixture
-def client(plane: ControlPlane) -> Iterator[Client]:
-    with plane.access.client() as client:
-        yield client
-
-
 def post(client: Client, place: str, raw: Raw) -> None:
     metadata = {"name": raw["metadata"]["name"]}
     client.post(f"{RESOURCES}{place}", {**raw, "metadata": metadata})

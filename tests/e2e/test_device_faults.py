@@ -3,15 +3,13 @@
 There is no claim controller: the test frees the claims of the pods that it deletes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pytest
 
 from controlplane import ControlPlane
 from controlplane.client import Client
-from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.nodes import create_nodes
 from device_builders import device_claim, device_class, resource_slice
 from e2e.replicas import PROFILES, QUICK_LEASE, delete_now, eventually
@@ -43,21 +41,6 @@ def plane(plane: ControlPlane) -> ControlPlane:
             devices = [f"d{number}" for number in range(PER_NODE)]
             post(client, "resourceslices", resource_slice(name, devices, node=name))
     return plane
-
-
-@pytest.fixture
-def namespace(plane: ControlPlane) -> Iterator[str]:
-    name = create_namespace(plane.access)
-    yield name
-    delete_namespace(plane.access, name)
-
-
-@pytest.fixture
-def scene(plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Scene]:
-    assert namespace
-    with Scene.of(plane, tmp_path) as scene:
-        yield scene
-    assert scene.tracebacks() == []
 
 
 def post(client: Client, resource: str, raw: Raw, namespace: str = "") -> None:

@@ -12,7 +12,6 @@ import pytest
 import replica
 from controlplane import ControlPlane
 from controlplane.client import Client
-from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.nodes import create_nodes
 from controlplane.releases import chosen_release
 from deterministic_extender import SEED, application, filtered
@@ -102,19 +101,6 @@ def plane(
         found = partial(client.get, f"{PROFILES}/extended")
         eventually(found, lambda raw: ready(raw)[0] == "True", "a profile in force")
         yield plane
-
-
-@pytest.fixture
-def client(plane: ControlPlane) -> Iterator[Client]:
-    with plane.access.client() as client:
-        yield client
-
-
-@pytest.fixture
-def namespace(plane: ControlPlane) -> Iterator[str]:
-    name = create_namespace(plane.access)
-    yield name
-    delete_namespace(plane.access, name)
 
 
 def passed(client: Client) -> set[str]:

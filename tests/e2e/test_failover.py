@@ -10,7 +10,6 @@ import pytest
 
 from controlplane import ControlPlane
 from controlplane.client import Client
-from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.nodes import create_nodes
 from e2e.replicas import (
     PROFILES,
@@ -49,23 +48,10 @@ def plane(plane: ControlPlane) -> ControlPlane:
     return plane
 
 
-@pytest.fixture
-def client(plane: ControlPlane) -> Iterator[Client]:
-    with plane.access.client() as client:
-        yield client
-
-
 def place(client: Client, name: str, scheduler: str = "mooring") -> None:
     """Create a pod and wait until it is bound."""
     create_pods(client, "default", pod(name, cpu="1m", scheduler=scheduler))
     eventually(lambda: bound(client, "default"), lambda nodes: name in nodes, f"{name} bound")
-
-
-@pytest.fixture
-def namespace(plane: ControlPlane) -> Iterator[str]:
-    name = create_namespace(plane.access)
-    yield name
-    delete_namespace(plane.access, name)
 
 
 @pytest.fixture

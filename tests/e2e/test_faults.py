@@ -3,14 +3,11 @@
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from controlplane import ControlPlane
-from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.nodes import create_nodes
 from e2e.replicas import PROFILES, QUICK_LEASE, create_pods, delete_now, eventually, profile
 from faults.books import PodSeen, counts
@@ -43,24 +40,6 @@ def plane(plane: ControlPlane) -> ControlPlane:
     capacity = {"cpu": str(PER_NODE), "memory": "8Gi", "pods": "110"}
     create_nodes(plane.access, NODES, zones=3, capacity=capacity)
     return plane
-
-
-@pytest.fixture
-def namespace(plane: ControlPlane) -> Iterator[str]:
-    name = create_namespace(plane.access)
-    yield name
-    delete_namespace(plane.access, name)
-
-
-@pytest.fixture
-def scene(plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Scene]:
-    """Yield a scene in which every pod is the test's: its namespace begins before it."""
-    assert namespace
-    with Scene.of(plane, tmp_path) as scene:
-        yield scene
-        for member in scene.members:
-            member.signal(signal.SIGCONT) if member.runs else None
-    assert scene.tracebacks() == []
 
 
 def fill(scene: Scene, namespace: str) -> None:

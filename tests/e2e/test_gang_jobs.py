@@ -33,12 +33,6 @@ def plane() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-def client(plane: ControlPlane) -> Iterator[Client]:
-    with plane.access.client() as client:
-        yield client
-
-
-@pytest.fixture
 def namespace(plane: ControlPlane, client: Client) -> Iterator[str]:
     """Yield a namespace; the cluster has no node before and after the test."""
     yield create_namespace(plane.access)

@@ -41,12 +41,6 @@ def plane(plane: ControlPlane) -> ControlPlane:
 
 
 @pytest.fixture
-def client(plane: ControlPlane) -> Iterator[Client]:
-    with plane.access.client() as client:
-        yield client
-
-
-@pytest.fixture
 def namespace(plane: ControlPlane, client: Client) -> Iterator[str]:
     """Yield a namespace; the cluster has no node before and after the test."""
     name = create_namespace(plane.access)

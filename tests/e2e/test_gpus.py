@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +93,6 @@ def plane(plane: ControlPlane) -> ControlPlane:
         }
         client.post(PROFILES, profile("gpus", **spec))
     return plane
-
-
-@pytest.fixture
-def client(plane: ControlPlane) -> Iterator[Client]:
-    with plane.access.client() as client:
-        yield client
 
 
 def share(name: str, memory: int, use: str = "books") -> dict[str, Any]:

@@ -132,6 +132,12 @@ async def connected(control_plane: ControlPlane, user: str = "admin") -> AsyncIt
         yield session
 
 
+@pytest.fixture(scope="module")
+def plane(control_plane: ControlPlane) -> ControlPlane:
+    """Return the shared server as it is, without Mooring's manifests."""
+    return control_plane
+
+
 @pytest.fixture
 async def client(control_plane: ControlPlane) -> AsyncIterator[ApiClient]:
     async with connected(control_plane) as session:

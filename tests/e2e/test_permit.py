@@ -1,6 +1,5 @@
 """Pods that wait at Permit on a real control plane, for a plugin of an installed package."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +50,6 @@ def plane(plane: ControlPlane) -> ControlPlane:
     """Return one node, of which the held pods take all cores."""
     create_nodes(plane.access, 1, capacity={"cpu": "3", "memory": "8Gi", "pods": "110"})
     return plane
-
-
-@pytest.fixture
-def client(plane: ControlPlane) -> Iterator[Client]:
-    with plane.access.client() as client:
-        yield client
 
 
 @pytest.fixture

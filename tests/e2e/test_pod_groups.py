@@ -54,12 +54,6 @@ def plane() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-def client(plane: ControlPlane) -> Iterator[Client]:
-    with plane.access.client() as client:
-        yield client
-
-
-@pytest.fixture
 def high(client: Client, namespace: str) -> Iterator[str]:
     """Yield the name of a PriorityClass above that of pods without a class."""
     with priority_class(client, namespace, 1000):

@@ -49,12 +49,6 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         assert "Traceback" not in log.read_text()
 
 
-@pytest.fixture(scope="module")
-def client(plane: ControlPlane) -> Iterator[Client]:
-    with plane.access.client() as connected:
-        yield connected
-
-
 @pytest.fixture
 def namespace(plane: ControlPlane, client: Client) -> Iterator[str]:
     """Yield a namespace of the test's own; afterwards its pods are gone."""

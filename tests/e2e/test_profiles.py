@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,6 @@ from controlplane.nodes import create_nodes
 from e2e.conftest import Cluster
 from e2e.node_pool import NodePool
 from e2e.replicas import PROFILES, create_pods, eventually, pod, pods, profile, ready
-
-ROOT = Path(__file__).parents[2]
 
 PACK = {
     "pluginConfig": [

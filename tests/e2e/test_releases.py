@@ -56,12 +56,6 @@ def plane(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture
-def client(plane: ControlPlane) -> Iterator[Client]:
-    with plane.access.client() as client:
-        yield client
-
-
-@pytest.fixture
 def pool(plane: ControlPlane, client: Client) -> Iterator[NodePool]:
     """Yield a namespace, and nodes that only its pods select."""
     pool = NodePool(create_namespace(plane.access, "pool"), plane.access, client)

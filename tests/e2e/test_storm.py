@@ -5,13 +5,10 @@ lost, and no node is overcommitted only if not one is given away twice. What hap
 servers meanwhile is in `test_faults.py`.
 """
 
-from collections.abc import Iterator
-
 import pytest
 
 from controlplane import ControlPlane
 from controlplane.client import Client
-from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.nodes import create_nodes
 from e2e.replicas import (
     Replicas,
@@ -34,19 +31,6 @@ CAPACITY = {"cpu": f"{PER_NODE * 100}m", "memory": "4Gi", "pods": "110"}
 def plane(plane: ControlPlane) -> ControlPlane:
     create_nodes(plane.access, NODES, zones=3, capacity=CAPACITY)
     return plane
-
-
-@pytest.fixture
-def client(plane: ControlPlane) -> Iterator[Client]:
-    with plane.access.client() as client:
-        yield client
-
-
-@pytest.fixture
-def namespace(plane: ControlPlane) -> Iterator[str]:
-    name = create_namespace(plane.access)
-    yield name
-    delete_namespace(plane.access, name)
 
 
 def storm(client: Client, namespace: str, first: int = 0, last: int = PODS) -> None:

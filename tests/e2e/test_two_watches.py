@@ -9,7 +9,6 @@ land where there is no room. The auditor replays every version of every pod in e
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -17,7 +16,6 @@ import pytest
 
 from controlplane import ApiError, ControlPlane
 from controlplane.client import Client
-from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.nodes import create_nodes
 from e2e.replicas import PROFILES, create_pods, delete_now, eventually
 from faults.books import GPU_MEMORY
@@ -53,22 +51,6 @@ def plane(plane: ControlPlane) -> ControlPlane:
         shares = {"plugins": {"multiPoint": {"enabled": [{"name": "GPUShare"}]}}}
         client.patch(f"{PROFILES}/mooring", {"spec": shares})
     return plane
-
-
-@pytest.fixture
-def namespace(plane: ControlPlane) -> Iterator[str]:
-    name = create_namespace(plane.access)
-    yield name
-    delete_namespace(plane.access, name)
-
-
-@pytest.fixture
-def scene(plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Scene]:
-    """Yield a scene in which every pod is the test's: its namespace begins before it."""
-    assert namespace
-    with Scene.of(plane, tmp_path) as scene:
-        yield scene
-    assert scene.tracebacks() == []
 
 
 @contextmanager

@@ -356,12 +356,6 @@ def kopfs_tasks() -> list[str]:
     return [task.get_name() for task in asyncio.all_tasks() if is_kopfs_task(task)]
 
 
-def profile_of(name: str, **spec: Any) -> Raw:
-    raw = named("SchedulingProfile", "scheduling.mooring.dev/v1alpha1", name, spec=spec)
-    raw["metadata"] |= {"uid": "u1", "generation": 1, "resourceVersion": "1"}
-    return raw
-
-
 async def test_a_restart_of_kopf_sets_no_time_at_which_the_process_is_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

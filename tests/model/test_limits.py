@@ -9,7 +9,6 @@ from mooring.model.pod import parse_pod
 from mooring.testing.builders import pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 EXISTS = {"key": "zone", "operator": "Exists"}
 
 

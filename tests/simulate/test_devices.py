@@ -1,7 +1,5 @@
 """Each device of a node has one state, and names the claims and pods that hold it."""
 
-from typing import Any
-
 from device_builders import (
     DRIVER,
     allocated,
@@ -19,7 +17,6 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
 
-Raw = dict[str, Any]
 SICK = [{"key": "sick", "value": "very", "effect": "NoExecute"}]
 
 

@@ -1,13 +1,9 @@
 """A search that is cancelled in a pause."""
 
-from typing import Any
-
 from deciding import Deciding
 from group_searching import search_for
 from mooring.pausing import Work
 from mooring.testing.builders import node, pod
-
-Raw = dict[str, Any]
 
 
 def test_a_search_that_is_cancelled_in_a_pause_leaves_nothing() -> None:

@@ -8,8 +8,6 @@ from mooring.engine.rebalancing.improving import compared
 from mooring.testing.builders import node
 from replanning import Replanning, owned
 
-ON_SSD = {"disk": "ssd"}
-
 
 def estimated(replanning: Replanning) -> list[Estimate] | None:
     """Return the estimates for all pods."""

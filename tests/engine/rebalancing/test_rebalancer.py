@@ -10,12 +10,10 @@ from mooring.engine.rebalancing.profile_rebalancing import FIRST_SECONDS
 from mooring.kube.client import ApiClient
 from mooring.kube.status_writer import SECTION_SECONDS
 from mooring.testing.builders import uid_of
-from rebalancing_stage import OWNER, PROFILE, UID, Api, Stage, running, until, working
+from rebalancing_stage import PROFILE, UID, Api, Stage, running, until, working
 from scheduler_states import put_profile
 
-NEW = "1970-01-01T00:17:00Z"
 """After a thousand seconds, at which the clock of the tests begins."""
-DATABASE = {**OWNER, "name": "db", "uid": "rs-db"}
 
 
 @pytest.fixture
