@@ -88,10 +88,8 @@ async def connected_replica(
 ) -> AsyncIterator["Scheduler"]:
     """Yield one replica, ready to run, with the connections that it needs.
 
-    `environment` is by default the machine's.
-
-    Raises:
-        KubeError: if the API server cannot be asked for profiles.
+    `environment` is by default the machine's. Raises KubeError if the API server cannot be asked
+    for profiles.
     """
     async with AsyncExitStack() as stack:
         # Renewals of the lease wait for no other request: a client of their own, without a limit.

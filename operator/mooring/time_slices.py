@@ -69,8 +69,7 @@ class TimeSlices:
     ) -> _Result:
         """Return the result of a call, and let other tasks run where it pauses.
 
-        Raises:
-            Interrupted: The call was not `wanted` any more after a pause, and was ended there.
+        Raises Interrupted if the call was not `wanted` any more after a pause, and was ended there.
         """
         with Work(call, self) as work:
             while not work.advance():

@@ -83,10 +83,8 @@ def binding_of(
 ) -> Binding:
     """Return what a call runs; `constants` are the arguments that are known, None for others.
 
-    `newer` and `lenient` are those of `interpreter.plan`.
-
-    Raises:
-        EvaluationCrash: a constant pattern is not a regular expression.
+    `newer` and `lenient` are those of `interpreter.plan`. Raises EvaluationCrash if a constant
+    pattern is not a regular expression.
     """
     count = len(constants)
     if function in _PATTERNS and type(constants[1]) is str:

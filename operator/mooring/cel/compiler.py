@@ -19,11 +19,8 @@ _DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 def compiled(expression: str, *, newer: bool) -> Program:
     """Return the program of the expression.
 
-    `newer` is whether attributes may be lists, as from Kubernetes 1.37 on.
-
-    Raises:
-        CompileError: the expression is no selector.
-        EvaluationCrash: a constant in it takes too much work.
+    `newer` is whether attributes may be lists, as from Kubernetes 1.37 on. Raises CompileError if
+    the expression is no selector. Raises EvaluationCrash if a constant in it takes too much work.
     """
     attribute = DYN if newer else ANY
     fields = {

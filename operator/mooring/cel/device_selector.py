@@ -66,8 +66,7 @@ class DeviceView:
     def values(self) -> MapValue:
         """The attributes by domain and name, as an expression sees them.
 
-        Raises:
-            SelectorError: an attribute has no value that kube-scheduler knows.
+        Raises SelectorError if an attribute has no value that kube-scheduler knows.
         """
         found: dict[str, dict[str, Value]] = {}
         for name, value in self.attributes.items():
@@ -119,10 +118,8 @@ class DeviceSelector:
     def matches(self, device: DeviceView, most_work: int = MOST_WORK) -> bool:
         """Return whether the expression is true for the device.
 
-        With a lower limit, the error LIMIT_EXCEEDED says that this takes more work.
-
-        Raises:
-            SelectorError: it cannot be evaluated for this device.
+        With a lower limit, the error LIMIT_EXCEEDED says that this takes more work. Raises
+        SelectorError if it cannot be evaluated for this device.
         """
         variable = MapValue.of_strings(
             {

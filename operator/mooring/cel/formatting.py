@@ -95,9 +95,7 @@ def formatted(
     """Return the parts of a text with clauses; `clause` gets its letter, index and precision.
 
     `count` is the number of arguments; `checks` says that they are only checked, not formatted.
-
-    Raises:
-        FormatError: a clause is wrong, or has no argument, or one of the wrong type.
+    Raises FormatError if a clause is wrong, or has no argument, or one of the wrong type.
     """
     made, at, used = list[str](), 0, 0
     while at < len(text):

@@ -104,12 +104,10 @@ class _Planned:
 def plan(root: Node, variables: Sequence[str], *, newer: bool, lenient: bool = False) -> Program:
     """Return the program of a checked tree that reads these variables.
 
-    `newer` stands for Kubernetes 1.37, where some functions changed. With `lenient` a
-    constant that cannot be converted fails when it is evaluated, and no order with a number that
-    is not a number holds, as in CEL's own implementation; in Kubernetes both are errors.
-
-    Raises:
-        CompileError: an operation on constants fails.
+    `newer` stands for Kubernetes 1.37, where some functions changed. With `lenient` a constant that
+    cannot be converted fails when it is evaluated, and no order with a number that is not a number
+    holds, as in CEL's own implementation; in Kubernetes both are errors. Raises CompileError if an
+    operation on constants fails.
     """
     planner = _Planner(variables, newer, lenient)
     try:

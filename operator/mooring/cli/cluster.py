@@ -25,9 +25,8 @@ def files_and_cluster(
 ) -> Iterator[Manifest]:
     """Return the objects of the files, and of the live cluster if `cluster` or without any file.
 
-    Raises:
-        UsageError: The kubeconfig or the context is for nothing; `asked_elsewhere` if the command
-            asks the cluster for something else.
+    Raises UsageError if the kubeconfig or the context is for nothing; `asked_elsewhere` if the
+    command asks the cluster for something else.
     """
     if (kubeconfig or context) and files and not (cluster or asked_elsewhere):
         raise click.UsageError("--kubeconfig and --context need --cluster beside FILEs")
@@ -45,8 +44,7 @@ def live_manifests(
 ) -> Iterable[Manifest]:
     """List everything that decisions read from the cluster; print notes on standard error.
 
-    Raises:
-        InputError: if the kubeconfig cannot be used or the cluster cannot be read.
+    Raises InputError if the kubeconfig cannot be used or the cluster cannot be read.
     """
 
     async def read() -> tuple[list[Manifest], list[str]]:

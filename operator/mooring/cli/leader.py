@@ -97,8 +97,7 @@ class Following:
     def ask(self, question: Callable[[], _Found]) -> _Found:
         """Return the answer; while none comes, ask again, and say once why.
 
-        Raises:
-            InputError: Asking again cannot help, or no question was answered before.
+        Raises InputError if asking again cannot help, or no question was answered before.
         """
         is_said = False
         while True:
@@ -171,10 +170,8 @@ class Leader:
 def answer_of(leader: Leader, target: str, field: str, absent: str = "") -> dict[str, Any] | None:
     """Return the JSON object that the leading replica's endpoint at `target` returns.
 
-    The object must have `field`. Returns None if the answer is 404 and contains `absent`.
-
-    Raises:
-        InputError: In one line, why there is no such answer.
+    The object must have `field`. Returns None if the answer is 404 and contains `absent`. Raises
+    InputError, which says in one line why there is no such answer.
     """
     status, body = _read(leader, target)
     if status == 404 and absent and absent in _one_line(body):
@@ -310,8 +307,7 @@ def _published_replica(
 ) -> LeadingReplica:
     """Return the endpoints that the Lease names.
 
-    Raises:
-        InputError: They are not on this machine, or the Lease does not say which certificate.
+    Raises InputError if they are not on this machine, or the Lease does not say which certificate.
     """
     given = published.get(SERVER, "")
     if not _PLAIN_URL.fullmatch(given):  # it is printed, and may be copied into a shell

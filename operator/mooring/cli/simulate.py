@@ -272,8 +272,7 @@ def _saved(
 ) -> Iterator[Manifest]:
     """Return the manifests; each is written to the dump, if there is one, when it is taken.
 
-    Raises:
-        InputError: The dump is one of the files that the manifests are read from.
+    Raises InputError if the dump is one of the files that the manifests are read from.
     """
     if dump is None:
         return manifests

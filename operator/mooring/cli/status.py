@@ -59,8 +59,7 @@ def status(output: str, **options: Any) -> None:
 def _found(leader: Leader) -> dict[str, Any]:
     """Return the state of the installation as JSON values; `problems` has a line for each problem.
 
-    Raises:
-        InputError: In one line, why the API server does not say it.
+    Raises InputError, which says in one line why the API server does not say it.
     """
     try:
         server, profiles, lease = asyncio.run(_read(leader))

@@ -57,8 +57,7 @@ def assign_cards(plugins: Iterable[object], pod: Pod, row: int) -> None:
 def count_cards(cards: Cards, evaluations: Evaluations) -> None:
     """Count the cards of all nodes that no plugin has read before: there may be 5,000 nodes.
 
-    Raises:
-        PluginFailed: that is more than one attempt may do; the next call goes on.
+    Raises PluginFailed if that is more than one attempt may do; the next call goes on.
     """
     while cards.uncounted:
         evaluations.pause("counting the GPUs of the nodes")
@@ -114,8 +113,7 @@ class CardPlugin(AssignsInTrials):
     def pre_filter(self, pod: Pod, _cluster: ClusterView) -> CardRequest | Skip | Unschedulable:
         """Return the cards that the pod requests; a request that cannot be read rejects the pod.
 
-        Raises:
-            PluginFailed: the cards of too many nodes are yet to be counted.
+        Raises PluginFailed if the cards of too many nodes are yet to be counted.
         """
         try:
             request = card_request(pod.spec, self._format)

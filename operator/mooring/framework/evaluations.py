@@ -159,10 +159,8 @@ class Evaluations:
     def pause(self, doing: str) -> None:
         """Let other tasks run, if that is due; end the attempt if its budget is used up.
 
-        Call this before long work. `doing` names that work in the error.
-
-        Raises:
-            AttemptTooLongError: The budget is used up; the next attempt goes on.
+        Call this before long work. `doing` names that work in the error. Raises AttemptTooLongError
+        if the budget is used up; the next attempt goes on.
         """
         if self._left <= 0:
             raise AttemptTooLongError(
@@ -173,10 +171,8 @@ class Evaluations:
     def count_pods(self, cluster: ClusterView, wanted: Iterable[tuple[Selection, str]]) -> None:
         """Count the pods that an attempt needs per value of each label, see `ClusterView.counts`.
 
-        A selector may select most pods of a cluster, and each of them may have other labels.
-
-        Raises:
-            AttemptTooLongError: that is more than one attempt may do.
+        A selector may select most pods of a cluster, and each of them may have other labels. Raises
+        AttemptTooLongError if that is more than one attempt may do.
         """
         for pods, key in wanted:
             units = UNITS_PER_POD + _UNITS_PER_REQUIREMENT * pods.requirements

@@ -30,9 +30,7 @@ class Api(Protocol):
 
         A plugin calls this in bind. Once the Binding is sent, Mooring waits for its answer and
         believes that, even if the call is cancelled. Before and after Bind no Binding is sent.
-
-        Raises:
-            PluginError: the pod is not at Bind for this node, or the caller's attempt is over.
+        Raises PluginError if the pod is not at Bind for this node, or the caller's attempt is over.
         """
 
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
@@ -86,10 +84,8 @@ class Api(Protocol):
         """Apply a merge patch to this version of the object, and return it as it is then.
 
         `resource` is `resourceclaims`. The patch has the version in `metadata.resourceVersion`.
-
-        Raises:
-            ReadAgainError: if the object has changed since, or if the patch may have been applied
-                although no answer says so.
+        Raises ReadAgainError if the object has changed since, or if the patch may have been applied
+        although no answer says so.
         """
 
     def alone(self, key: str) -> AbstractAsyncContextManager[object]:
@@ -110,10 +106,8 @@ class Api(Protocol):
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done` returns True. It is called now and after cluster events.
 
-        An exception of `done` ends the wait and is raised.
-
-        Raises:
-            TimeoutError: after `seconds`; with 0, at once if `done` returns False.
+        An exception of `done` ends the wait and is raised. Raises TimeoutError after `seconds`;
+        with 0, at once if `done` returns False.
         """
 
 

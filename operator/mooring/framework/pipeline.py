@@ -162,10 +162,8 @@ def build_pipeline(
     """Build every plugin of the profile, once, with its arguments.
 
     Without `failures` the plugins' failures are logged, but not counted. Without `metrics` nothing
-    is measured. For `most_per_attempt` see `Evaluations`.
-
-    Raises:
-        ProfileInvalid: with every plugin whose constructor fails.
+    is measured. For `most_per_attempt` see `Evaluations`. Raises ProfileInvalid with every plugin
+    whose constructor fails.
     """
     failures, evaluations = failures or PluginFailures(), Evaluations(most_per_attempt)
     built = _built_plugins(profile, effective, registry, handle, failures, evaluations)

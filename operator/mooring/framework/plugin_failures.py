@@ -140,11 +140,8 @@ class PluginFailures:
         """Record what a plugin raised; return the exception to raise instead.
 
         The traceback is logged, except that of a PluginError, which a plugin raises on purpose. An
-        ObjectError is not recorded.
-
-        Raises:
-            KeyboardInterrupt: if it is one.
-            PluginFailed: if it is one, because another plugin called by this one failed.
+        ObjectError is not recorded. Raises KeyboardInterrupt if it is one. Raises PluginFailed if
+        it is one, because another plugin called by this one failed.
         """
         if isinstance(error, KeyboardInterrupt | PluginFailed):
             raise error

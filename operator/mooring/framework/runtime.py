@@ -137,10 +137,7 @@ def run_pre_enqueue(pipeline: Pipeline, plugin: PreEnqueuePlugin, pod: Pod) -> U
 def first_gate(pipeline: Pipeline, pod: Pod, only: str = "") -> tuple[str, Unschedulable] | None:
     """Return which PreEnqueue plugin holds the pod back, and its answer; None if none does.
 
-    With `only`, no plugin of another name is asked.
-
-    Raises:
-        PluginFailed: if one of them fails.
+    With `only`, no plugin of another name is asked. Raises PluginFailed if one of them fails.
     """
     for plugin in pipeline.pre_enqueue:
         if only in ("", plugin.name):

@@ -1,8 +1,4 @@
-"""CSINode, CSIDriver, CSIStorageCapacity and VolumeAttachment objects.
-
-Every parser takes the raw API object and raises ManifestError naming the object and the field.
-Sizes are bytes.
-"""
+"""CSINode, CSIDriver, CSIStorageCapacity and VolumeAttachment objects; sizes are bytes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -68,10 +68,8 @@ def pod_demand(
     """Return the demand of a pod with this spec, whose containers may be parsed already.
 
     For an `assigned` pod, the status is read too: during an in-place resize, the demand is the
-    largest of the requested, the allocated and the used amount.
-
-    Raises:
-        ManifestError: with the path, from `spec` or `status`, of a malformed amount.
+    largest of the requested, the allocated and the used amount. Raises ManifestError with the path,
+    from `spec` or `status`, of a malformed amount.
     """
     parsed = parsed or PodContainers.of(spec)
     stages = _Stages([parsed])
@@ -126,10 +124,7 @@ def pod_limits(spec: Mapping[str, Any], parsed: PodContainers | None = None) -> 
     """Return the limits of cpu (millicores) and memory (bytes) of a pod with this spec.
 
     Limits of containers are added like requests; pod-level limits replace them. A resource without
-    a limit is absent.
-
-    Raises:
-        ManifestError: with the path, from `spec`, of a malformed amount.
+    a limit is absent. Raises ManifestError with the path, from `spec`, of a malformed amount.
     """
     parsed = parsed or PodContainers.of(spec)
     limits = total_requests(
@@ -146,10 +141,8 @@ def qos_class(
 ) -> Literal["Guaranteed", "Burstable", "BestEffort"]:
     """Return the quality of service class of a pod with this spec, from cpu and memory alone.
 
-    Pod-level resources, if the field is present, replace those of all containers.
-
-    Raises:
-        ManifestError: with the path, from `spec`, of a malformed amount.
+    Pod-level resources, if the field is present, replace those of all containers. Raises
+    ManifestError with the path, from `spec`, of a malformed amount.
     """
     parsed = parsed or PodContainers.of(spec)
     containers, init = parsed.containers, parsed.init

@@ -74,7 +74,6 @@ def is_older(version: str, than: str) -> bool:
 def parse_object(kind: Kind, raw: Mapping[str, Any]) -> Any:
     """Parse an object of this kind; all keys of `raw` must be strings, as in JSON.
 
-    Raises:
-        ManifestError: if a field is malformed; the text names the object and the field.
+    Raises ManifestError if a field is malformed; the text names the object and the field.
     """
     return _PARSERS[kind](raw)

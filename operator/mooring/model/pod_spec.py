@@ -156,10 +156,8 @@ def pod_spec(
 ) -> PodSpec:
     """Return the parsed spec of a pod; for an `assigned` pod, its status is read too.
 
-    Annotations count only if they request GPU cards. It pauses.
-
-    Raises:
-        ManifestError: with the path of a malformed field.
+    Annotations count only if they request GPU cards. It pauses. Raises ManifestError with the path
+    of a malformed field.
     """
     key = _spec_key(namespace, spec, status, annotations, assigned=assigned)
     pause()

@@ -87,10 +87,8 @@ def _exact(text: str) -> Quantity:
 def parse_milli(text: str | float, where: str = "") -> int:
     """Parse `text` in thousandths (cpu: millicores), rounded away from zero, capped at int64.
 
-    Numbers are accepted because manifests may contain them without quotes.
-
-    Raises:
-        ManifestError: at `where`, if `text` is not a quantity.
+    Numbers are accepted because manifests may contain them without quotes. Raises ManifestError at
+    `where`, if `text` is not a quantity.
     """
     return _parse(text, where, 3)
 
@@ -98,8 +96,7 @@ def parse_milli(text: str | float, where: str = "") -> int:
 def parse_count(text: str | float, where: str = "") -> int:
     """Parse `text` in whole units (bytes, devices), rounded away from zero, capped at int64.
 
-    Raises:
-        ManifestError: at `where`, if `text` is not a quantity.
+    Raises ManifestError at `where`, if `text` is not a quantity.
     """
     return _parse(text, where, 0)
 

@@ -1,7 +1,4 @@
-"""ResourceClaim and ResourceClaimTemplate objects of resource.k8s.io, and how pods name them.
-
-Every parser takes the raw API object and raises ManifestError naming the object and the field.
-"""
+"""ResourceClaim and ResourceClaimTemplate objects of resource.k8s.io, and how pods name them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

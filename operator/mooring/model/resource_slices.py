@@ -1,6 +1,5 @@
 """ResourceSlice and DeviceTaintRule objects of resource.k8s.io: the devices of a cluster.
 
-Every parser takes the raw API object and raises ManifestError naming the object and the field.
 Names of attributes and capacities are kept as they are written, with or without a domain.
 """
 

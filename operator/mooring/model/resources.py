@@ -152,11 +152,8 @@ def parse_amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
     """Parse a resource list: cpu in millicores, everything else in whole units.
 
     Each amount is rounded up, not their sum: the API server stores cpu in millicores, and a
-    fraction of a byte is not requested in practice.
-
-    Raises:
-        ManifestError: for a malformed or negative amount, or a name that is neither standard nor
-            qualified by a domain.
+    fraction of a byte is not requested in practice. Raises ManifestError for a malformed or
+    negative amount, or a name that is neither standard nor qualified by a domain.
     """
     amounts = {}
     for name, amount in raw.items():

@@ -1,6 +1,5 @@
 """PersistentVolume, PersistentVolumeClaim and StorageClass objects.
 
-Every parser takes the raw API object and raises ManifestError naming the object and the field.
 Sizes are bytes. A storage class in the old annotation takes precedence over the field, as in
 component-helpers' `storage/volume/helpers.go`.
 """

@@ -93,8 +93,7 @@ _DISKS: Final[Mapping[str, tuple[DiskKind, str]]] = {
 def pod_volumes(pod: Mapping[str, Any]) -> tuple[PodVolume, ...]:
     """Return the volumes of a raw pod that a filter may read, in the order of its spec.
 
-    Raises:
-        ManifestError: with the path, from `spec`, of a field of the wrong type.
+    Raises ManifestError with the path, from `spec`, of a field of the wrong type.
     """
     found: list[PodVolume] = []
     for index, volume in enumerate(mappings(mapping(pod, "spec"), "volumes", "spec")):
@@ -115,8 +114,7 @@ def pod_volumes(pod: Mapping[str, Any]) -> tuple[PodVolume, ...]:
 def has_local_storage(pod: Mapping[str, Any]) -> bool:
     """Return whether a raw pod has a hostPath, or an emptyDir that is not in memory.
 
-    Raises:
-        ManifestError: with the path, from `spec`, of a field of the wrong type.
+    Raises ManifestError with the path, from `spec`, of a field of the wrong type.
     """
     for index, volume in enumerate(mappings(mapping(pod, "spec"), "volumes", "spec")):
         if volume.get("hostPath") is not None:
@@ -132,8 +130,7 @@ def has_local_storage(pod: Mapping[str, Any]) -> bool:
 def parse_disk(source: Mapping[str, Any], where: str) -> Disk | None:
     """Parse the disk in a raw volume of a pod or in a PersistentVolume's spec; None if it has none.
 
-    Raises:
-        ManifestError: with the path, from `where`, of a field of the wrong type.
+    Raises ManifestError with the path, from `where`, of a field of the wrong type.
     """
     for field in source:
         if field in _DISKS and source[field] is not None:

@@ -1,7 +1,4 @@
-"""Services, controllers, disruption budgets, priority classes and namespaces.
-
-Every parser takes the raw API object and raises ManifestError naming the object and the field.
-"""
+"""Services, controllers, disruption budgets, priority classes and namespaces."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -23,14 +23,14 @@ def largest(counts: Mapping[str, int]) -> Mapping[str, int]:
     return {**dict(ordered[:_MOST_VALUES]), "other": others}
 
 
-def _counter(*declaration: Any) -> dict[str, Any]:
-    """Return the metadata of a field: the name, the help text and the labels of its counter."""
-    return {"family": CounterMetricFamily, "declaration": declaration}
+def _counter(name: str, text: str, labels: tuple[str, ...] = ()) -> Any:
+    """Return a field for a counter, with its help text."""
+    return field(metadata={"declaration": (CounterMetricFamily, name, text, labels)})
 
 
-def _gauge(*declaration: Any) -> dict[str, Any]:
-    """Return the metadata of a field: the name, the help text and the labels of its gauge."""
-    return {"family": GaugeMetricFamily, "declaration": declaration}
+def _gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> Any:
+    """Return a field for a gauge, with its help text."""
+    return field(metadata={"declaration": (GaugeMetricFamily, name, text, labels)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,140 +40,99 @@ class StateCollector:
     A callback returns one value, or values by the value of its label or by a tuple of them.
     """
 
-    pending_pods: Callable[[], Mapping[str, int]] = field(
-        metadata=_gauge("scheduler_pending_pods", "Pending pods by queue.", "queue")
+    pending_pods: Callable[[], Mapping[str, int]] = _gauge(
+        "scheduler_pending_pods", "Pending pods by queue.", ("queue",)
     )
-    unschedulable_pods: Callable[[], Mapping[tuple[str, str], int]] = field(
-        metadata=_gauge(
-            "scheduler_unschedulable_pods",
-            "Unschedulable pods, by each plugin that rejected them.",
-            "plugin",
-            "profile",
-        )
+    unschedulable_pods: Callable[[], Mapping[tuple[str, str], int]] = _gauge(
+        "scheduler_unschedulable_pods",
+        "Unschedulable pods, by each plugin that rejected them.",
+        ("plugin", "profile"),
     )
-    queue_incoming_pods: Callable[[], Mapping[tuple[str, str], int]] = field(
-        metadata=_counter(
-            "scheduler_queue_incoming_pods_total",
-            "Pods added to the queues, by queue and event.",
-            "queue",
-            "event",
-        )
+    queue_incoming_pods: Callable[[], Mapping[tuple[str, str], int]] = _counter(
+        "scheduler_queue_incoming_pods_total",
+        "Pods added to the queues, by queue and event.",
+        ("queue", "event"),
     )
-    queued_entities: Callable[[], Mapping[tuple[str, str], int]] = field(
-        metadata=_gauge(
-            "scheduler_queued_entities",
-            "Entries of the queues, by queue and type; each pod is one.",
-            "queue",
-            "type",
-        )
+    queued_entities: Callable[[], Mapping[tuple[str, str], int]] = _gauge(
+        "scheduler_queued_entities",
+        "Entries of the queues, by queue and type; each pod is one.",
+        ("queue", "type"),
     )
-    queue_incoming_entities: Callable[[], Mapping[tuple[str, str, str], int]] = field(
-        metadata=_counter(
-            "scheduler_queue_incoming_entities_total",
-            "Entries added to the queues, by queue, event and type; each pod is one.",
-            "queue",
-            "event",
-            "type",
-        )
+    queue_incoming_entities: Callable[[], Mapping[tuple[str, str, str], int]] = _counter(
+        "scheduler_queue_incoming_entities_total",
+        "Entries added to the queues, by queue, event and type; each pod is one.",
+        ("queue", "event", "type"),
     )
-    inflight_events: Callable[[], Mapping[str, int]] = field(
-        metadata=_gauge(
-            "scheduler_inflight_events",
-            "Events that the queue keeps for pods in flight, and these pods (PodPopped).",
-            "event",
-        )
+    inflight_events: Callable[[], Mapping[str, int]] = _gauge(
+        "scheduler_inflight_events",
+        "Events that the queue keeps for pods in flight, and these pods (PodPopped).",
+        ("event",),
     )
-    profiles_ready: Callable[[], Mapping[str, bool]] = field(
-        metadata=_gauge(
-            "mooring_profile_ready",
-            "1 if the newest spec of the profile is in force, else 0.",
-            "profile",
-        )
+    profiles_ready: Callable[[], Mapping[str, bool]] = _gauge(
+        "mooring_profile_ready",
+        "1 if the newest spec of the profile is in force, else 0.",
+        ("profile",),
     )
-    cache_size: Callable[[], Mapping[str, int]] = field(
-        metadata=_gauge(
-            "scheduler_cache_size", "Nodes, pods and assumed pods in the cache.", "type"
-        )
+    cache_size: Callable[[], Mapping[str, int]] = _gauge(
+        "scheduler_cache_size", "Nodes, pods and assumed pods in the cache.", ("type",)
     )
-    pod_groups: Callable[[], Mapping[str, int]] = field(
-        metadata=_gauge("mooring_pod_groups", "Pod groups by phase.", "phase")
+    pod_groups: Callable[[], Mapping[str, int]] = _gauge(
+        "mooring_pod_groups", "Pod groups by phase.", ("phase",)
     )
-    reserved_nodes: Callable[[], int] = field(
-        metadata=_gauge("mooring_reserved_nodes", "Nodes that are reserved for a pod group.")
+    reserved_nodes: Callable[[], int] = _gauge(
+        "mooring_reserved_nodes", "Nodes that are reserved for a pod group."
     )
-    leading: Callable[[], bool] = field(
-        metadata=_gauge(
-            "leader_election_master_status",
-            "1 while this replica holds the lease, else 0.",
-            "name",
-        )
+    leading: Callable[[], bool] = _gauge(
+        "leader_election_master_status", "1 while this replica holds the lease, else 0.", ("name",)
     )
-    watch_lag_seconds: Callable[[], Mapping[str, float]] = field(
-        metadata=_gauge(
-            "mooring_watch_lag_seconds",
-            "How long the watch of a resource has not worked, 0 while it does.",
-            "resource",
-        )
+    watch_lag_seconds: Callable[[], Mapping[str, float]] = _gauge(
+        "mooring_watch_lag_seconds",
+        "How long the watch of a resource has not worked, 0 while it does.",
+        ("resource",),
     )
-    bindings_in_flight: Callable[[], int] = field(
-        metadata=_gauge(
-            "mooring_bindings_in_flight",
-            "Assumed pods whose binding has neither succeeded nor failed yet.",
-        )
+    bindings_in_flight: Callable[[], int] = _gauge(
+        "mooring_bindings_in_flight",
+        "Assumed pods whose binding has neither succeeded nor failed yet.",
     )
-    devices_known: Callable[[], bool] = field(
-        metadata=_gauge(
-            "mooring_devices_known",
-            "1 if claims, slices and classes of devices are known, 0 while pods with claims wait.",
-        )
+    devices_known: Callable[[], bool] = _gauge(
+        "mooring_devices_known",
+        "1 if claims, slices and classes of devices are known, 0 while pods with claims wait.",
     )
-    devices: Callable[[], Mapping[str, int]] = field(
-        metadata=_gauge("mooring_devices", "Devices in ResourceSlices, by driver.", "driver")
+    devices: Callable[[], Mapping[str, int]] = _gauge(
+        "mooring_devices", "Devices in ResourceSlices, by driver.", ("driver",)
     )
-    devices_in_use: Callable[[], Mapping[str, int]] = field(
-        metadata=_gauge(
-            "mooring_devices_in_use",
-            "Devices that claims hold or are about to get, by driver; a shared one counts once.",
-            "driver",
-        )
+    devices_in_use: Callable[[], Mapping[str, int]] = _gauge(
+        "mooring_devices_in_use",
+        "Devices that claims hold or are about to get, by driver; a shared one counts once.",
+        ("driver",),
     )
-    events_dropped: Callable[[], int] = field(
-        metadata=_counter(
-            "mooring_events_dropped_total",
-            "Kubernetes Events lost because too many were waiting to be written.",
-        )
+    events_dropped: Callable[[], int] = _counter(
+        "mooring_events_dropped_total",
+        "Kubernetes Events lost because too many were waiting to be written.",
     )
-    spans_dropped: Callable[[], int] = field(
-        metadata=_counter(
-            "mooring_spans_dropped_total",
-            "Spans lost because the OTLP endpoint did not take them, or not soon enough.",
-        )
+    spans_dropped: Callable[[], int] = _counter(
+        "mooring_spans_dropped_total",
+        "Spans lost because the OTLP endpoint did not take them, or not soon enough.",
     )
-    kopf_restarts: Callable[[], int] = field(
-        metadata=_counter(
-            "mooring_kopf_restarts_total",
-            "Times kopf, which reads new pods and profiles, ended and was started again.",
-        )
+    kopf_restarts: Callable[[], int] = _counter(
+        "mooring_kopf_restarts_total",
+        "Times kopf, which reads new pods and profiles, ended and was started again.",
     )
-    gpu_mismatches: Callable[[], int] = field(
-        metadata=_counter(
-            "mooring_gpu_assignment_mismatches_total",
-            "Pods whose device plugin handed out other GPU cards than those chosen for them.",
-        )
+    gpu_mismatches: Callable[[], int] = _counter(
+        "mooring_gpu_assignment_mismatches_total",
+        "Pods whose device plugin handed out other GPU cards than those chosen for them.",
     )
-    rebalancing_planned: Callable[[], Mapping[str, int]] = field(
-        metadata=_gauge(
-            "mooring_rebalancing_planned_moves",
-            "Moves of pods that the last plan of the profile has.",
-            "profile",
-        )
+    rebalancing_planned: Callable[[], Mapping[str, int]] = _gauge(
+        "mooring_rebalancing_planned_moves",
+        "Moves of pods that the last plan of the profile has.",
+        ("profile",),
     )
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics with their present values, in prometheus_client's form."""
         for reading in fields(self):
-            name, documentation, *labels = reading.metadata["declaration"]
-            family = reading.metadata["family"](name, documentation, labels=labels)
+            family_of, name, text, labels = reading.metadata["declaration"]
+            family = family_of(name, text, labels=labels)
             found = getattr(self, reading.name)()
             if not isinstance(found, Mapping):
                 found = {(_SCHEDULER,) if labels else (): found}

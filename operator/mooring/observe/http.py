@@ -281,9 +281,8 @@ class Endpoints:
     async def _require(self, request: web.Request, attributes: Attributes) -> None:
         """Raise an HTTP error unless the user of the request may do this.
 
-        Raises:
-            HTTPUnauthorized, HTTPForbidden: It may not.
-            HTTPServiceUnavailable: The API server does not say.
+        Raises HTTPUnauthorized, HTTPForbidden if it may not. Raises HTTPServiceUnavailable if the
+        API server does not say.
         """
         user = await self.user_of(request)
         if not await self.allows(user, attributes):
@@ -296,9 +295,8 @@ class Endpoints:
     async def user_of(self, request: web.Request) -> User:
         """Return the user of the client certificate, else of the bearer token, else the anonymous.
 
-        Raises:
-            HTTPUnauthorized: The API server does not accept the token.
-            HTTPServiceUnavailable: It does not say.
+        Raises HTTPUnauthorized if the API server does not accept the token. Raises
+        HTTPServiceUnavailable if it does not say.
         """
         certificate = request.get_extra_info("peercert")
         if certificate and ssl.cert_time_to_seconds(certificate["notAfter"]) > time.time():

@@ -78,10 +78,8 @@ class ServingTls:
     async def context(self) -> ssl.SSLContext:
         """Return a context for the files as they are now; the same object until they change.
 
-        Where the CAs of client certificates cannot be looked up, the last ones known stay.
-
-        Raises:
-            TlsError: A file cannot be read, or the certificate and key do not belong together.
+        Where the CAs of client certificates cannot be looked up, the last ones known stay. Raises
+        TlsError if a file cannot be read, or the certificate and key do not belong together.
         """
         certificate, key = self._certificate()
         material = _Material(certificate, key, await self._client_cas())

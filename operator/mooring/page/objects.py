@@ -87,8 +87,7 @@ class PodObjects:
     async def events(self, namespace: str, name: str) -> dict[str, Any]:
         """Return the events about the pod, the last first; of many, some.
 
-        Raises:
-            NotReadError: as `pod`, and if the pod is not known here.
+        Raises NotReadError as `pod`, and if the pod is not known here.
         """
         uid = self._uid_of(f"{namespace}/{name}")
         if uid is None:

@@ -104,9 +104,8 @@ class PlansView:
     async def planned(self, wanted: PlanRequest) -> PlanReport:
         """Return a plan that is made now.
 
-        Raises:
-            InputError: if there is no such profile, or if the goals undo each other.
-            TrialsBusy: if other requests are worked on, or this takes too long.
+        Raises InputError if there is no such profile, or if the goals undo each other. Raises
+        TrialsBusy if other requests are worked on, or this takes too long.
         """
         async with self._turns.turn("choose fewer goals"):
             entry = self._scheduler.profiles.in_force.get(wanted.profile)

@@ -144,11 +144,9 @@ class WhatIfRunner:
 
         `details` is the whole decision about the first pod, `suggestions` what would make it fit if
         it has no node. `may_see` returns which of the namespaces the user may see, in an awaitable.
-        Pods of others are not tried, because their groups, claims and namesakes would show.
-
-        Raises:
-            InputError: for mistakes in the texts.
-            TrialsBusy: if other requests are worked on, or this takes too long.
+        Pods of others are not tried, because their groups, claims and namesakes would show. Raises
+        InputError for mistakes in the texts. Raises TrialsBusy if other requests are worked on, or
+        this takes too long.
         """
         async with self._turns.turn("try fewer pods"):
             pipeline = await self._pipeline(wanted.profile, wanted.profile_text)
@@ -183,10 +181,8 @@ class WhatIfRunner:
     ) -> dict[str, Any]:
         """Return where the pods go with either profile, as JSON values.
 
-        `may_see` returns which of the namespaces the user may see, in an awaitable.
-
-        Raises:
-            InputError, TrialsBusy: as `tried`.
+        `may_see` returns which of the namespaces the user may see, in an awaitable. Raises
+        InputError, TrialsBusy as `tried`.
         """
         async with self._turns.turn("try fewer pods"):
             if not (wanted.other or wanted.other_text):
@@ -357,10 +353,8 @@ class WhatIfRunner:
     async def _of_unit(self, unit: "_Unit", what_if: WhatIf, nodes: int) -> list[DecisionInFull]:
         """Return the decisions about a unit.
 
-        An edited profile has no results yet, and evaluating it may take more turns than one.
-
-        Raises:
-            PluginError: a plugin fails.
+        An edited profile has no results yet, and evaluating it may take more turns than one. Raises
+        PluginError if a plugin fails.
         """
         slices = TimeSlices(0.0, rest=REST, clock=self._clock)
         while True:

@@ -30,10 +30,8 @@ class Turns:
     async def turn(self, hint: str) -> AsyncIterator[None]:
         """Wait until this request is the only one that is worked on; bound how long that takes.
 
-        `hint` says what takes less time.
-
-        Raises:
-            TrialsBusy: if others wait already, or if it takes too long.
+        `hint` says what takes less time. Raises TrialsBusy if others wait already, or if it takes
+        too long.
         """
         if self._waiting >= self._most:
             raise TrialsBusy("other requests are worked on; try again in some seconds")

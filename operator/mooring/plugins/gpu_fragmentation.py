@@ -57,8 +57,7 @@ class GPUFragmentation:
     ) -> _RequestedCards | Skip:
         """Return the cards that the pod requests, perhaps none; SKIP if that cannot be read.
 
-        Raises:
-            PluginFailed: the cards of too many nodes are yet to be counted.
+        Raises PluginFailed if the cards of too many nodes are yet to be counted.
         """
         try:
             request = card_request(pod.spec, self._format)

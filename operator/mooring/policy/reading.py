@@ -97,10 +97,9 @@ def _field_docstrings(model: type[PolicyModel]) -> dict[str, str]:
 def read(model: type[Model], document: object, path: str) -> Model:
     """Read the document as the model.
 
-    Raises:
-        ProfileInvalid: With every mistake, or the first `MOST_MISTAKES` and that there are more;
-            their paths begin with `path`. The rules between the fields of one object are checked
-            only if these fields are valid.
+    Raises ProfileInvalid with every mistake, or the first `MOST_MISTAKES` and that there are more;
+    their paths begin with `path`. The rules between the fields of one object are checked only if
+    these fields are valid.
     """
     plain = _plain(document)
     try:

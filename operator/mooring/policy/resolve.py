@@ -78,9 +78,8 @@ def load_profile(
 ) -> tuple[SchedulingProfile, ResolvedProfile]:
     """Read a SchedulingProfile object and resolve it; for `server` see `resolve`.
 
-    Raises:
-        ProfileInvalid: With every mistake, plugins that cannot be imported included; of very many
-            with the first. Plugin names are checked even where other fields cannot be read.
+    Raises ProfileInvalid with every mistake, plugins that cannot be imported included; of very many
+    with the first. Plugin names are checked even where other fields cannot be read.
     """
     try:
         profile = read_profile(document)
@@ -100,10 +99,7 @@ def resolve(
     """Resolve a spec.
 
     `server` has the rules of the API server's version, which a spec without `kubernetesVersion`
-    follows.
-
-    Raises:
-        ProfileInvalid: With every mistake; their paths begin with `path`.
+    follows. Raises ProfileInvalid with every mistake; their paths begin with `path`.
     """
     return _resolve(spec, catalog, server, path, ())
 
@@ -117,9 +113,8 @@ def _resolve(
 ) -> ResolvedProfile:
     """Resolve a spec; `schema_mistakes` are those already known.
 
-    Raises:
-        ProfileInvalid: With the schema mistakes, then all others except those that only follow
-            from a schema mistake.
+    Raises ProfileInvalid with the schema mistakes, then all others except those that only follow
+    from a schema mistake.
     """
     known = _LoadedPlugins(catalog)
     mistakes = [*schema_mistakes, *_wrong_names(spec, known, f"{path}.plugins")]
@@ -354,9 +349,8 @@ def _default_args(
 def _read_args(name: str, model: type[BaseModel], given: Mapping[str, Any], path: str) -> BaseModel:
     """Read the arguments of a plugin.
 
-    Raises:
-        ProfileInvalid: With every mistake; or with the plugin, if its model or a validator in it
-            fails otherwise: it may be another distribution's.
+    Raises ProfileInvalid with every mistake; or with the plugin, if its model or a validator in it
+    fails otherwise: it may be another distribution's.
     """
     try:
         return read(model, given, path)

@@ -147,10 +147,8 @@ class Admission:
     def pod(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the pod as the API server would store it.
 
-        A new one that has a node and no status runs and is ready, so that its budgets hold.
-
-        Raises:
-            Forbidden: if the API server would not store it.
+        A new one that has a node and no status runs and is ready, so that its budgets hold. Raises
+        Forbidden if the API server would not store it.
         """
         metadata, spec = dict(mapping(raw, "metadata")), dict(mapping(raw, "spec"))
         namespace, key = namespace_of(raw), f"{namespace_of(raw)}/{name_of(raw)}"

@@ -44,10 +44,8 @@ _Bars = Mapping[str, Sequence[_Block]]
 def write_before_and_after(cluster: ClusterView, plans: Sequence[Plan], path: str) -> None:
     """Write the nodes before and after these plans to a file that ends with .svg or .png.
 
-    Bars show cpu or memory, whichever has the larger requested share in total.
-
-    Raises:
-        InputError: for another ending, if the file cannot be written, or without Pillow for PNG.
+    Bars show cpu or memory, whichever has the larger requested share in total. Raises InputError
+    for another ending, if the file cannot be written, or without Pillow for PNG.
     """
     moves = [move for plan in plans for move in plan.moves]
     names = _shown(cluster, moves)

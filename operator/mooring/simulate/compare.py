@@ -223,10 +223,8 @@ def recorded_order(path: str) -> list[str]:
     """Return the pods of decision records, the first decided first.
 
     The file has an answer of /debug/decisions, or the output of `mooring simulate -o json`. Records
-    without `time` are in the order of the decisions.
-
-    Raises:
-        InputError: if the file holds no decision records.
+    without `time` are in the order of the decisions. Raises InputError if the file holds no
+    decision records.
     """
     try:
         return arrival_order(orjson.loads(read_text(path))["decisions"])

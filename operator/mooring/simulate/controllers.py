@@ -122,8 +122,7 @@ class Controllers:
     def expand(self, manifest: Manifest) -> Iterator[Manifest]:
         """Yield the objects that the controllers make for the object, pods and others.
 
-        Raises:
-            InputError: if the API server would reject the object for its selector or template.
+        Raises InputError if the API server would reject the object for its selector or template.
         """
         try:
             for raw in _EXPANSIONS[manifest.group, manifest.kind](self, manifest.raw):

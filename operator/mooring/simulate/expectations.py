@@ -93,10 +93,8 @@ def inputs_of_case(
 ) -> Inputs:
     """Return the cluster of a case and its pods, with the profiles that it names.
 
-    For `kubernetes` see `run_case`.
-
-    Raises:
-        InputError: a file, an object or a profile has a mistake.
+    For `kubernetes` see `run_case`. Raises InputError if a file, an object or a profile has a
+    mistake.
     """
     test, case = file.test, file.test.cases[number]
     folder = Path(file.path).parent

@@ -72,11 +72,9 @@ def inputs_of(
     empty, SchedulingProfiles among the objects are not used, and those in mode Shadow count as
     Active: what they would do is what the user wants to know. `keep_raw` keeps whole nodes and
     pods. `kubernetes` is the version of the API server, such as 1.36; by default that of the
-    cluster that the objects were read from, and if they do not say it, the newest.
-
-    Raises:
-        InputError: if an object is malformed, incomplete or given twice; the text names the file,
-            the object and the field.
+    cluster that the objects were read from, and if they do not say it, the newest. Raises
+    InputError if an object is malformed, incomplete or given twice; the text names the file, the
+    object and the field.
     """
     reader = _Reader(keep_raw=keep_raw, kubernetes=kubernetes)
     read_all(manifests, reader.read)

@@ -52,10 +52,8 @@ async def read_cluster(
 
     The first object has the server's version.
 
-    `progress` is called with a line about the objects that were read so far.
-
-    Raises:
-        InputError: if the cluster cannot be reached, or the user may not list one of the kinds.
+    `progress` is called with a line about the objects that were read so far. Raises InputError if
+    the cluster cannot be reached, or the user may not list one of the kinds.
     """
     manifests: list[Manifest] = []
     notes: list[str] = []

@@ -113,8 +113,7 @@ class Manifest:
 def read_manifests(paths: Iterable[str]) -> Iterator[Manifest]:
     """Yield every object of the files in order; a list object is replaced by its items.
 
-    Raises:
-        InputError: for a file that cannot be read, and for a document that is not an object.
+    Raises InputError for a file that cannot be read, and for a document that is not an object.
     """
     for path in paths:
         with _opened(path) as file:
@@ -139,11 +138,8 @@ def manifests_in(
     """Yield every object of a text in order; a list object is replaced by its items.
 
     Keys that a YAML mapping has twice are appended to `repeated` if it is given; the last one of
-    them has a value then.
-
-    Raises:
-        InputError: if the text is neither YAML nor JSON, exceeds a limit, a key is there twice, or
-            a document is not an object; it names the file by `name`.
+    them has a value then. Raises InputError if the text is neither YAML nor JSON, exceeds a limit,
+    a key is there twice, or a document is not an object; it names the file by `name`.
     """
     found = 0
     for number, document in enumerate(_documents(text, name, repeated, limits)):

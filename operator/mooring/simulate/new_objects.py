@@ -45,12 +45,7 @@ class RejectedPod:
 class NewObjects:
     """Makes the pods of new objects in the cluster of this state, with the nodes that it has now.
 
-    Args:
-        state: Where priority classes, claims and nodes are.
-        pods: The pods that exist. Those of a controller count towards its replicas.
-        deployments: The Deployment's name of each ReplicaSet that exists, by namespace and name.
-        runtime_classes: RuntimeClasses as the API has them.
-        limit_ranges: LimitRanges as the API has them.
+    For `pods` and `deployments` see `Controllers`, for the others `Admission`.
     """
 
     def __init__(
@@ -73,8 +68,7 @@ class NewObjects:
     def expand(self, manifest: Manifest) -> Iterator[Manifest]:
         """Yield the pod, or the pods and other objects that the controllers make of the object.
 
-        Raises:
-            InputError: if the API server would reject the object for its selector or template.
+        Raises InputError if the API server would reject the object for its selector or template.
         """
         if manifest.kind == "Pod":
             yield manifest
@@ -92,8 +86,7 @@ class NewObjects:
     def pod_group(self, raw: Mapping[str, Any]) -> PodGroup:
         """Return a new PodGroup as the API server would store it; if it would not, an invalid one.
 
-        Raises:
-            ManifestError: if its metadata is malformed.
+        Raises ManifestError if its metadata is malformed.
         """
         stored = as_stored(Kind.POD_GROUP, raw)
         parsed = parse_pod_group(stored)
@@ -121,9 +114,8 @@ class Written:
     def checked(self, manifest: Manifest) -> Manifest:
         """Return the object with a name, and in a version that is read.
 
-        Raises:
-            InputError: with its unknown and missing fields.
-            ManifestError: if its apiVersion is not supported for its kind.
+        Raises InputError with its unknown and missing fields. Raises ManifestError if its
+        apiVersion is not supported for its kind.
         """
         manifest = self._named(manifest)
         mistakes = [*islice(field_mistakes(manifest.raw), self._most)]

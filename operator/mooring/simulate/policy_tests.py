@@ -186,10 +186,8 @@ def read_policy_tests(paths: Sequence[str]) -> list[PolicyTestFile]:
 
     A folder is searched with its subfolders for YAML and JSON files that contain policy tests;
     other files in it may contain anything. Other objects beside a test in a file are not read.
-
-    Raises:
-        InputError: With every mistake in the tests; if a file or a folder has no test; if a file
-            cannot be read.
+    Raises InputError with every mistake in the tests; if a file or a folder has no test; if a file
+    cannot be read.
     """
     found, mistakes = list[PolicyTestFile](), list[str]()
     for path in paths:

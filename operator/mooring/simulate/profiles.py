@@ -119,10 +119,8 @@ class ProfileLoader:
     def load(self, manifest: Manifest) -> list[LoadedProfile]:
         """Return the profiles that the object defines.
 
-        Raises:
-            InvalidProfile: with every mistake of the object; a name that an earlier object has is
-                one of them.
-            InputError: for an object of another kind.
+        Raises InvalidProfile with every mistake of the object; a name that an earlier object has is
+        one of them. Raises InputError for an object of another kind.
         """
         try:
             found = self._checked(manifest)
@@ -164,10 +162,8 @@ def load_profiles(
     """Load every profile that the objects define, in the order of the objects.
 
     `scheduler_name` is given to profiles made from a Policy, which contains no scheduler name.
-
-    Raises:
-        InvalidProfile: with every mistake of the first object that has any.
-        InputError: for an object of another kind.
+    Raises InvalidProfile with every mistake of the first object that has any. Raises InputError for
+    an object of another kind.
     """
     loader = ProfileLoader(registry, scheduler_name)
     return [loaded for manifest in manifests for loaded in loader.load(manifest)]
@@ -179,11 +175,9 @@ def stored_profiles(
     """Load the profiles among the objects of a cluster; return them, and a note of each mistake.
 
     If the newest spec of a profile that the API server has stored is invalid, the spec in force
-    counts, as in the scheduler. If that is not known, the profile is left out.
-
-    Raises:
-        InvalidProfile: with every mistake of the first new profile that has any.
-        InputError: for one without a name, or with a status that is no object.
+    counts, as in the scheduler. If that is not known, the profile is left out. Raises
+    InvalidProfile with every mistake of the first new profile that has any. Raises InputError for
+    one without a name, or with a status that is no object.
     """
     loader, found, notes = ProfileLoader(registry), list[LoadedProfile](), list[str]()
     for manifest in manifests:
@@ -247,9 +241,8 @@ def _imported(
 ) -> list[LoadedProfile]:
     """Return the profiles that an object of kube-scheduler becomes, without their plugins.
 
-    Raises:
-        ProfileInvalid: with every mistake of the object.
-        InputError: for an object of another kind.
+    Raises ProfileInvalid with every mistake of the object. Raises InputError for an object of
+    another kind.
     """
     if manifest.kind == _CONFIGURATION:
         imported = import_configuration(manifest.raw, registry)
@@ -275,9 +268,8 @@ def _of_config_map(
 ) -> Iterator[LoadedProfile]:
     """Yield the profiles of the texts in a ConfigMap.
 
-    Raises:
-        ProfileInvalid: with every mistake of the first text that has any.
-        InputError: if it has no such text, or one is neither JSON nor YAML.
+    Raises ProfileInvalid with every mistake of the first text that has any. Raises InputError if it
+    has no such text, or one is neither JSON nor YAML.
     """
     texts = dict(_texts(manifest))
     if not texts:

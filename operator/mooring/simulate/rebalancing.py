@@ -15,10 +15,8 @@ from mooring.engine.rebalancing.plan import Plan
 from mooring.engine.rebalancing.planner import make_plan
 from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.result_cache import ResultCache
-from mooring.engine.what_if import held_back
 from mooring.framework.decision import PodRef
 from mooring.framework.registry import Registry
-from mooring.framework.verdicts import PluginError
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import GroupKey
 from mooring.model.wording import plural
@@ -26,7 +24,7 @@ from mooring.policy.errors import did_you_mean
 from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.simulate.inputs import Inputs
 from mooring.simulate.manifests import InputError
-from mooring.simulate.simulation import Attempt, Simulation
+from mooring.simulate.simulation import Attempt, Simulation, why_not_queued
 from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
 
@@ -81,13 +79,8 @@ class WantedPlan:
 class Rebalance:
     """Plans on the state of `inputs`, which it changes: pending pods that fit are put there.
 
-    Args:
-        inputs: The cluster, its pending pods and the profiles.
-        registry: The plugins that profiles may name.
-        goals: In place of those of the profiles; empty for those.
-        profile: The name of the profile that decides about every pod, even those it does not match.
-        now: The time since the epoch, in seconds, by which pods have an age.
-        seed: Chooses among nodes of equal score, together with the pod's uid.
+    `goals` replace those of the profiles, if there are any. Pods have an age by `now`, in seconds
+    since the epoch. The other arguments are those of `simulate`.
     """
 
     def __init__(
@@ -121,7 +114,11 @@ class Rebalance:
             pod = named[attempt.decision.pod.uid]
             self._attempts[pod.uid] = attempt
             profile = self._simulation.profile_of(pod)
-            if attempt.decision.node is None and profile and _held_back(pod, profile) is None:
+            if (
+                attempt.decision.node is None
+                and profile
+                and why_not_queued(pod, profile.pipeline) is None
+            ):
                 self._waiting.append(pod)
             yield attempt
 
@@ -144,8 +141,7 @@ class Rebalance:
     def plan_for(self, wanted: Wanted) -> WantedPlan:
         """Return the fewest moves that make the pod or group fit, without preempting any pod.
 
-        Raises:
-            InputError: if there is no such pod or group, or if there are several of the name.
+        Raises InputError if there is no such pod or group, or if there are several of the name.
         """
         if wanted.is_group:
             return self._plan_for_group(wanted)
@@ -193,7 +189,7 @@ class Rebalance:
                 wanted, f"{wanted} fits on {node} already: no pod has to move", fits=True
             )
         message = attempt.decision.message or ""
-        if profile is None or _held_back(pod, profile) is not None:
+        if profile is None or why_not_queued(pod, profile.pipeline) is not None:
             return WantedPlan(wanted, f"{wanted} waits for something else: {message}", fits=False)
         group = group_of(pod, profile.pipeline, self.cluster)
         if group is not None:
@@ -212,7 +208,9 @@ class Rebalance:
         message = without[0].decision.message or ""
         pod = next(pod for uid, pod in group.unscheduled.items() if uid in self._attempts)
         profile = self._simulation.profile_of(pod)
-        held = None if profile is None else (_held_back(pod, profile) or group.incomplete)
+        held = (
+            None if profile is None else (why_not_queued(pod, profile.pipeline) or group.incomplete)
+        )
         if profile is None or held is not None:
             return WantedPlan(wanted, f"{wanted} waits for something else: {message}", fits=False)
         return self._planned(wanted, group.key, profile, message)
@@ -246,13 +244,6 @@ class Rebalance:
         by_namespace = {group.key.namespace: group for group in found}
         chosen: PodGroupState = _only(wanted, by_namespace, [group.key.name for group in known])
         return chosen
-
-
-def _held_back(pod: Pod, profile: ActiveProfile) -> str | None:
-    try:
-        return held_back(pod, profile.pipeline)
-    except PluginError as error:
-        return str(error)
 
 
 def _is(wanted: Wanted, namespace: str, name: str) -> bool:

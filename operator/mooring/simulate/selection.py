@@ -64,9 +64,8 @@ class Selection:
     def checked(self, inputs: Inputs) -> Selection:
         """Return the selection.
 
-        Raises:
-            InputError: if one of its objects is no pod of the inputs, and has none there;
-                controllers whose lack of pods the inputs explain are passed over.
+        Raises InputError if one of its objects is no pod of the inputs, and has none there;
+        controllers whose lack of pods the inputs explain are passed over.
         """
         if not self.targets:
             return self

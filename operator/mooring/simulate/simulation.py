@@ -187,7 +187,7 @@ class Simulation:
                 why = f'no profile takes pods of schedulerName "{name}"{meant}'
                 rejected.append(_rejected(PodRef.of(pod), owner_of(pod), None, why))
                 continue
-            held = _held_back(pod, profile.pipeline)
+            held = why_not_queued(pod, profile.pipeline)
             if held is not None:
                 rejected.append(_rejected(PodRef.of(pod), owner_of(pod), profile, held))
             else:
@@ -386,7 +386,7 @@ def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:
     return QueuedPod(pod, pipeline, entered, entered, ticket=ticket, times=StateTimes(entered))
 
 
-def _held_back(pod: Pod, pipeline: Pipeline) -> str | None:
+def why_not_queued(pod: Pod, pipeline: Pipeline) -> str | None:
     """Return why the pod would not be queued, or how a plugin fails; None if it would be."""
     try:
         return held_back(pod, pipeline)

@@ -218,8 +218,8 @@ class DefaultPreemption:
     ) -> list[Candidate]:
         """Return the candidates that dry runs find, as many as kube-scheduler compares.
 
-        Raises:
-            AttemptTooLongError: the attempt can do no dry run any more, or ends in the first one.
+        Raises AttemptTooLongError if the attempt can do no dry run any more, or ends in the first
+        one.
         """
         rejections[_NO_VICTIMS] += int((potential.counts == 0).sum())
         if not potential.counts.any():

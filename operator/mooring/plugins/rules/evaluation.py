@@ -118,8 +118,7 @@ class Evaluator:
     def run(self, pod: Pod, nodes: NodeView) -> tuple[Results, IntArray | None]:
         """Return results, and which of their rows are the nodes of the view; None: all, in order.
 
-        Raises:
-            PluginFailed: more new values are needed than one attempt may evaluate.
+        Raises PluginFailed if more new values are needed than one attempt may evaluate.
         """
         if (why := self._left_out(pod)) is not None:
             failed = np.ones(len(nodes), np.int16)

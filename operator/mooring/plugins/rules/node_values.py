@@ -64,8 +64,7 @@ class NodeValues:
     def update(self, evaluations: Evaluations, doing: str) -> None:
         """Evaluate the values that have changed; `doing` says for whom.
 
-        Raises:
-            PluginFailed: that is more than one attempt may do; the next call goes on.
+        Raises PluginFailed if that is more than one attempt may do; the next call goes on.
         """
         if self.is_current:
             return

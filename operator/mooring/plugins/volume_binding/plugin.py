@@ -190,10 +190,8 @@ class VolumeBinding(AssignsInTrials):
     async def pre_bind(self, pod: Pod, node: str) -> None:
         """Write volumes and claims, and wait until all of the pod's claims are bound.
 
-        If this fails, earlier writes stay, as in kube-scheduler.
-
-        Raises:
-            PluginError: if a claim is not bound in time, or cannot be any more.
+        If this fails, earlier writes stay, as in kube-scheduler. Raises PluginError if a claim is
+        not bound in time, or cannot be any more.
         """
         reserved = self._reserved.pop(pod.uid, None)
         if reserved is None:

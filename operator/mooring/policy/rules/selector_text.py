@@ -19,8 +19,7 @@ _CONDITION: Final = re.compile(
 def parse_selector(text: str) -> LabelSelector:
     """Return the selector of a text as `kubectl get --selector` takes it: `app in (a, b), !old`.
 
-    Raises:
-        ValueError: the text is no selector; the message says where and why.
+    Raises ValueError if the text is no selector; the message says where and why.
     """
     conditions, at, more = list[Requirement](), 0, True
     while more:
