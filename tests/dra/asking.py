@@ -1,7 +1,7 @@
 """What Mooring's allocator answers for a case."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from dra.objects import Case
 from dra.oracle import Answer
@@ -12,7 +12,7 @@ from mooring.model.resource_slices import parse_resource_slice
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.budget import Budget
-from mooring.plugins.dynamic_resources.pools import Inventory
+from mooring.plugins.dynamic_resources.pools import Inventory, Pool, pools_of_node
 from mooring.plugins.dynamic_resources.selectors import Compile, Selectors, cel_selectors
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 
@@ -28,11 +28,9 @@ def allocator_of(
 ) -> Allocator:
     """Return the allocator of a minor version for the case; selectors are CEL by default."""
     rules = KUBERNETES_RULES[minor]
-    slices = [parse_resource_slice(raw) for raw in case["slices"]]
     classes = {c.name: c for c in map(parse_device_class, case["classes"])}
     return Allocator(
         [parse_resource_claim(raw) for raw in case["claims"]],
-        Inventory(slices, rules),
         in_use(case),
         classes.get,
         Selectors(compile_selector, rules) if compile_selector else cel_selectors(rules),
@@ -58,12 +56,25 @@ def ask(
 ) -> list[Answer]:
     """Return the answer for each node of the case, as the program of kube-scheduler writes it."""
     allocator = allocator_of(case, minor, compile_selector, budget)
-    return [_answer(allocator, raw["metadata"]) for raw in case["nodes"]]
+    inventory, rules = inventory_of(case, minor), KUBERNETES_RULES[minor]
+    named = [(raw["metadata"]["name"], raw["metadata"].get("labels", {})) for raw in case["nodes"]]
+    return [
+        _answer(allocator, name, labels, pools_of_node(inventory, name, labels, rules))
+        for name, labels in named
+    ]
 
 
-def _answer(allocator: Allocator, node: Mapping[str, Any]) -> Answer:
+def inventory_of(case: Case, minor: str) -> Inventory:
+    """Return all slices of the case."""
+    slices = [parse_resource_slice(raw) for raw in case["slices"]]
+    return Inventory(slices, KUBERNETES_RULES[minor])
+
+
+def _answer(
+    allocator: Allocator, name: str, labels: Mapping[str, str], pools: Sequence[Pool]
+) -> Answer:
     try:
-        found = allocator.allocate(node["name"], node.get("labels", {}), lambda: SHARE)
+        found = allocator.allocate(name, labels, lambda: SHARE, pools)
     except AllocationError as error:
         return {"error": error.text, **({"nodeOnly": True} if error.on_node else {})}
     return {"allocations": [allocation_fields(each) for each in found]} if found else {}

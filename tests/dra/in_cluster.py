@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from dra.objects import Case, Object
 from mooring.framework.evaluations import Evaluations
@@ -15,7 +15,7 @@ from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.equivalence import EquivalentNodes, Result, ResultsOnNodes
-from mooring.plugins.dynamic_resources.pools import Inventory
+from mooring.plugins.dynamic_resources.pools import Inventory, pools_of_node
 from mooring.plugins.dynamic_resources.selectors import Selectors, cel_selectors
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
@@ -27,6 +27,17 @@ KINDS: Final = {
     "allocated": Kind.RESOURCE_CLAIM,
 }
 """The kinds of the lists of a case."""
+
+
+class _CountedNodes(EquivalentNodes):
+    """Counts in `searches` how often an allocator was made."""
+
+    searches = 0
+
+    def allocator(self, *args: Any) -> Allocator:
+        """Return one."""
+        self.searches += 1
+        return super().allocator(*args)
 
 
 class InCluster:
@@ -43,11 +54,9 @@ class InCluster:
         self.view = ClusterView(self.state)
         self._rules = KUBERNETES_RULES[minor]
         self.evaluations = Evaluations(most_per_attempt)
-        self.nodes = EquivalentNodes(self._rules, self.evaluations)
+        self.nodes = _CountedNodes(self._rules, self.evaluations)
         if most_bytes is not None:
             self.nodes.most_bytes = most_bytes
-        self.searches = 0
-        """How often an allocator was made."""
         for field, kind in KINDS.items() if given is not None else ():
             for raw in given[field] if given is not None else ():
                 self.put(kind, raw)
@@ -64,12 +73,7 @@ class InCluster:
     def by_class(self, claims: Sequence[Object]) -> ResultsOnNodes:
         """Return what the claims get on all rows, with one search per class."""
         parsed = [parse_resource_claim(raw) for raw in claims]
-
-        def allocator(budget: Budget | None) -> Allocator:
-            self.searches += 1
-            return self._allocator(claims, self.nodes.inventory, budget or self._new_budget())
-
-        return self.nodes.results(self.view.nodes, parsed, self.view, allocator)
+        return self.nodes.results(self.view.nodes, parsed, self.view)
 
     def in_attempts(self, claims: Sequence[Object]) -> tuple[ResultsOnNodes, int]:
         """Return what `by_class` does, and in how many attempts that do little."""
@@ -89,7 +93,7 @@ class InCluster:
         moves, node = self.by_class(claims).moves_of(row), self.view.node(row)
         if moves is None or node is None:
             return None
-        allocator = self._allocator(claims, self.nodes.inventory, Budget(), selectors)
+        allocator = self._allocator(claims, selectors)
         return allocator.repeat(node.name, node.labels, str, self.nodes.pools(row), moves)
 
     def by_node(self, claims: Sequence[Object]) -> list[Result]:
@@ -99,12 +103,13 @@ class InCluster:
             AllocationError: that of the first node with one that is about more than the node.
         """
         inventory = Inventory(self.view.dynamic_resources.slices.all(), self._rules)
-        allocator, answers = self._allocator(claims, inventory, Budget()), list[Result]()
+        allocator, answers = self._allocator(claims), list[Result]()
         for row in range(len(self.view.nodes)):
             node, answer = self.view.node(row), None
             try:
                 if node is not None:
-                    answer = allocator.allocate(node.name, node.labels, str)
+                    pools = pools_of_node(inventory, node.name, node.labels, self._rules)
+                    answer = allocator.allocate(node.name, node.labels, str, pools)
                 answers.append(answer)
             except AllocationError as error:
                 if not error.on_node:
@@ -112,20 +117,10 @@ class InCluster:
                 answers.append(error)
         return answers
 
-    def _new_budget(self) -> Budget:
-        return Budget(least_on_node=1_000, evaluations=self.evaluations)
-
-    def _allocator(
-        self,
-        claims: Sequence[Object],
-        inventory: Inventory,
-        budget: Budget,
-        selectors: Selectors | None = None,
-    ) -> Allocator:
-        devices = self.view.dynamic_resources
+    def _allocator(self, claims: Sequence[Object], selectors: Selectors | None = None) -> Allocator:
+        devices, budget = self.view.dynamic_resources, Budget()
         return Allocator(
             [parse_resource_claim(raw) for raw in claims],
-            inventory,
             devices.claims.allocated,
             devices.classes.get,
             selectors or cel_selectors(self._rules, budget),

@@ -16,7 +16,7 @@ from mooring.model.resource_slices import parse_resource_slice
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.budget import Budget
-from mooring.plugins.dynamic_resources.pools import Inventory
+from mooring.plugins.dynamic_resources.pools import Inventory, pools_of_node
 from mooring.plugins.dynamic_resources.selectors import cel_selectors
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 
@@ -55,14 +55,16 @@ def allocations(
     order = [*nodes]
     for raw, claim in waiting:
         random.shuffle(order)
-        allocator = Allocator([claim], inventory, in_use, by_name.get, selectors, rules, Budget())
+        allocator = Allocator([claim], in_use, by_name.get, selectors, rules, Budget())
+        named = ((node["metadata"]["name"], node["metadata"].get("labels", {})) for node in order)
         tried = (
             allocator.allocate(
-                node["metadata"]["name"],
-                node["metadata"].get("labels", {}),
+                node,
+                labels,
                 lambda: str(uuid.UUID(int=random.getrandbits(128), version=4)),
+                pools_of_node(inventory, node, labels, rules),
             )
-            for node in order
+            for node, labels in named
         )
         name = raw["metadata"]["name"]
         try:

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dra.asking import allocator_of, ask
+from dra.asking import allocator_of, ask, inventory_of
 from dra.objects import (
     ALL_NODES,
     Object,
@@ -23,6 +23,8 @@ from dra.objects import (
     resource_slice,
 )
 from dra.small_selectors import compile_small
+from mooring.model.kubernetes_rules import KUBERNETES_RULES
+from mooring.plugins.dynamic_resources.pools import pools_of_node
 
 GPU = "gpu.example.com"
 
@@ -74,11 +76,11 @@ def test_every_share_gets_an_id_of_its_own() -> None:
     listed = [device("d", allowMultipleAllocations=True)]
     claims = [claim("c", [request("a", exactly("gpu")), request("b", exactly("gpu"))])]
     slices = [resource_slice("s", ALL_NODES, listed)]
-    allocator = allocator_of(
-        case([node("n")], slices, [device_class("gpu")], claims), "1.37", compile_small
-    )
+    asked = case([node("n")], slices, [device_class("gpu")], claims)
+    pools = pools_of_node(inventory_of(asked, "1.37"), "n", {}, KUBERNETES_RULES["1.37"])
     ids = iter(("first", "second"))
-    found = allocator.allocate("n", {}, lambda: next(ids))
+    allocator = allocator_of(asked, "1.37", compile_small)
+    found = allocator.allocate("n", {}, lambda: next(ids), pools)
     assert found is not None
     assert [each.share_id for each in found[0].results] == ["first", "second"]
 

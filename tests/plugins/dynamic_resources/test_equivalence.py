@@ -179,7 +179,7 @@ def test_nodes_that_are_alike_are_searched_once() -> None:
     found = asked.by_class([BOTH])
     assert len(found.by_class()[0]) == 2
     assert np.flatnonzero(~found.fits).tolist() == [7]
-    assert asked.searches == 1
+    assert asked.nodes.searches == 1
 
 
 def test_a_node_that_is_alike_repeats_the_solution_without_asking_selectors() -> None:
@@ -209,7 +209,7 @@ def test_answers_are_remembered_for_claims_that_ask_the_same() -> None:
     asked.by_class([ONE])
     other = {**ONE, "metadata": {"name": "other", "namespace": "elsewhere", "uid": "u"}}
     assert asked.by_class([other]).fits.all()
-    assert asked.searches == 1
+    assert asked.nodes.searches == 1
 
 
 def test_another_class_of_the_same_name_is_asked_anew() -> None:

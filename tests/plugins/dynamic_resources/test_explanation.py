@@ -1,4 +1,4 @@
-from dra.asking import allocator_of
+from dra.asking import allocator_of, inventory_of
 from dra.objects import (
     ALL_NODES,
     PER_DEVICE,
@@ -21,7 +21,9 @@ from dra.objects import (
     result,
 )
 from dra.small_selectors import compile_small
+from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.plugins.dynamic_resources.explanation import ExplainedRequest
+from mooring.plugins.dynamic_resources.pools import pools_of_node
 
 GPU = "gpu.example.com"
 TAINTED = [{"key": "k", "effect": "NoExecute"}]
@@ -34,7 +36,8 @@ def explain(
     allocated = [allocated_claim("t", [result(GPU, "pool", each) for each in taken])]
     classes = [device_class("gpu", f'device.driver == "{GPU}"')]
     asked = case([node("n")], slices, classes, claims, allocated)
-    return allocator_of(asked, "1.37", compile_small).explain("n", {})
+    pools = pools_of_node(inventory_of(asked, "1.37"), "n", {}, KUBERNETES_RULES["1.37"])
+    return allocator_of(asked, "1.37", compile_small).explain("n", {}, pools)
 
 
 def test_each_device_counts_with_the_first_reason_against_it() -> None:

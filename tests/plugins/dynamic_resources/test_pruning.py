@@ -8,7 +8,7 @@ from dra.families import drawn
 from dra.objects import Case
 from dra.oracle import VERSIONS, Answer
 from dra.small_selectors import compile_small
-from mooring.plugins.dynamic_resources import allocator
+from mooring.plugins.dynamic_resources import search
 from mooring.plugins.dynamic_resources.budget import Budget
 
 FAMILIES: Final = (
@@ -41,7 +41,7 @@ def test_branches_that_are_left_out_do_not_change_the_result(
 ) -> None:
     cases = list(drawn(60, "pruning", [family]))
     pruned = [list(answers(case)) for case in cases]
-    monkeypatch.setattr(allocator, "may_prune", lambda *_: False)
+    monkeypatch.setattr(search, "may_prune", lambda *_: False)
     compared = 0
     for case, found in zip(cases, pruned, strict=True):
         for one, other in zip(answers(case), found, strict=True):

@@ -14,8 +14,7 @@ from mooring.model.resource_claims import Allocation, ResourceClaim
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.explanation import ExplainedRequest, explained
-from mooring.plugins.dynamic_resources.pools import Inventory, Pool, pools_of_node
-from mooring.plugins.dynamic_resources.pruning import Pruning, may_prune
+from mooring.plugins.dynamic_resources.pools import Pool
 from mooring.plugins.dynamic_resources.requests import NodeDevices, Requests
 from mooring.plugins.dynamic_resources.results import allocation_of
 from mooring.plugins.dynamic_resources.search import Moves, Search
@@ -32,12 +31,11 @@ _MOST_SLOTS: Final = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Begun:
-    """A search that was begun on a node."""
+    """The claims on a node, of which nothing is allocated yet."""
 
     node: NodeDevices
     requests: Requests
     trial: Trial
-    search: Search
 
 
 class Allocator:
@@ -45,7 +43,6 @@ class Allocator:
 
     Args:
         claims: The claims that have no allocation yet, in the order of the pod's.
-        inventory: All slices of the cluster.
         allocated: The devices that are in use.
         classes: Returns the device class of a name, None if there is none.
         selectors: What CEL expressions say of devices.
@@ -56,47 +53,34 @@ class Allocator:
     def __init__(
         self,
         claims: Sequence[ResourceClaim],
-        inventory: Inventory,
         allocated: AllocatedDevices,
         classes: Callable[[str], DeviceClass | None],
         selectors: Selectors,
         rules: KubernetesRules,
         budget: Budget,
     ) -> None:
-        self._claims = claims
+        self.claims = claims
         self._slots = sum(
             len(request.first_available) or 1 for claim in claims for request in claim.spec.requests
         )
-        self._inventory = inventory
         self._allocated = allocated
         self._classes = classes
         self._selectors = selectors
         self._rules = rules
-        self._budget = budget
+        self.budget = budget
         self.moves: Moves | None = None
         """The last solution, for `repeat`; None if there was none."""
-
-    @property
-    def claims(self) -> Sequence[ResourceClaim]:
-        """The claims that have no allocation yet."""
-        return self._claims
-
-    @property
-    def budget(self) -> Budget:
-        """The work that searches may take."""
-        return self._budget
 
     def allocate(
         self,
         node_name: str,
         node_labels: Mapping[str, str],
         share_id: Callable[[], str],
-        pools: Sequence[Pool] | None = None,
+        pools: Sequence[Pool],
     ) -> list[Allocation] | None:
         """Return an allocation for each claim on this node; None if there are too few devices.
 
-        `share_id` makes a new id for each share of a device. `pools` are those of the node, if
-        they are known.
+        `share_id` makes a new id for each share of a device. `pools` are those of the node.
 
         Raises:
             AllocationError: with kube-scheduler's text, if the claims or the devices are at fault.
@@ -104,12 +88,16 @@ class Allocator:
         """
         self.moves = None
         begun = self._begin(node_name, node_labels, pools)
-        if not begun.search.run():
+        claims, trial = begun.requests.claims, begun.trial
+        self.budget.begin_node()
+        self.budget.work(_UNITS_PER_NODE + _UNITS_PER_DEVICE * trial.size)
+        search = Search(claims, begun.node, trial, self._rules, self.budget)
+        if not search.run():
             if any(pool.invalid for pool in begun.node.pools):
                 raise AllocationError("invalid resource pools were encountered", on_node=True)
             return None
-        self.moves = begun.search.moves
-        return self._results(begun, begun.search.chosen(), share_id)
+        self.moves = search.moves
+        return self._results(begun, search.chosen(), share_id)
 
     def repeat(
         self,
@@ -132,60 +120,33 @@ class Allocator:
         chosen = {(claim, request): number for claim, request, number, _ in moves}
         return self._results(begun, chosen, share_id)
 
-    def _begin(
-        self, node_name: str, node_labels: Mapping[str, str], pools: Sequence[Pool] | None
-    ) -> _Begun:
-        if pools is None:
-            pools = pools_of_node(self._inventory, node_name, node_labels, self._rules)
-        node = NodeDevices(node_name, node_labels, pools)
-        requests = self._checked(node)
-        trial = Trial(self._claims, node, requests, self._allocated, self._rules)
-        prune = may_prune(node, self._rules)
-        self._budget.begin_node()
-        search = Search(
-            requests.claims,
-            trial,
-            (lambda: Pruning(requests.claims, node, trial, self._rules)) if prune else None,
-            self._budget,
-        )
-        self._budget.work(_UNITS_PER_NODE + _UNITS_PER_DEVICE * trial.size)
-        return _Begun(node, requests, trial, search)
-
     def explain(
-        self,
-        node_name: str,
-        node_labels: Mapping[str, str],
-        pools: Sequence[Pool] | None = None,
+        self, node_name: str, node_labels: Mapping[str, str], pools: Sequence[Pool]
     ) -> list[ExplainedRequest]:
         """Return for each request and sub-request why it cannot have the node's devices.
-
-        `pools` are as in `allocate`.
 
         Raises:
             AllocationError: if a request cannot be understood or asks for too many devices.
         """
-        if pools is None:
-            pools = pools_of_node(self._inventory, node_name, node_labels, self._rules)
-        node = NodeDevices(node_name, node_labels, pools)
-        requests = self._checked(node)
-        trial = Trial(self._claims, node, requests, self._allocated, self._rules)
-        return [explained(slot, self._claims, node, trial) for slot in requests.slots]
+        begun = self._begin(node_name, node_labels, pools)
+        slots = begun.requests.slots
+        return [explained(slot, self.claims, begun.node, begun.trial) for slot in slots]
 
-    def _checked(self, node: NodeDevices) -> Requests:
+    def _begin(
+        self, node_name: str, node_labels: Mapping[str, str], pools: Sequence[Pool]
+    ) -> _Begun:
         if self._slots > _MOST_SLOTS:
             raise AllocationError(
                 f"the pod's claims have {self._slots} requests for devices with all alternatives; "
                 f"Mooring looks for at most {_MOST_SLOTS} together",
                 on_node=True,
             )
-        return Requests(
-            self._claims,
-            node,
-            self._classes,
-            self._selectors,
-            self._rules,
-            self._allocated.consumed,
+        node, consumed = NodeDevices(node_name, node_labels, pools), self._allocated.consumed
+        requests = Requests(
+            self.claims, node, self._classes, self._selectors, self._rules, consumed
         )
+        trial = Trial(self.claims, node, requests, self._allocated, self._rules)
+        return _Begun(node, requests, trial)
 
     def _results(
         self,
@@ -210,5 +171,5 @@ class Allocator:
                 self._rules,
                 share_id,
             )
-            for index, claim in enumerate(self._claims)
+            for index, claim in enumerate(self.claims)
         ]

@@ -54,9 +54,8 @@ class ClaimWriter:
             PluginError: if the claim has changed since the decision about the pod.
         """
         async with self._api.alone(claim.uid):
-            written = await self._reserve(
-                pod, self._claims.of_uid(claim.uid) or claim, allocation, is_new=is_new
-            )
+            known = self._claims.of_uid(claim.uid) or claim
+            written = await self._written(pod, known, allocation, is_new=is_new)
             self._cache.assume_claim(written)
             self._cache.release_claims(pod.uid, [claim.uid])
 
@@ -119,28 +118,23 @@ class ClaimWriter:
             self._api.later(partial(self._deallocate, pod, claim))
 
     async def _deallocate(self, pod: Pod, claim: ResourceClaim) -> None:
+        freed = {"allocation": None, "reservedFor": None, "devices": None}
         try:
-            await self._try_to_deallocate(pod, claim)
+            async with self._api.alone(claim.uid):
+                latest = await self._read(claim)
+                if (
+                    latest is not None
+                    and latest.allocation == claim.allocation
+                    and not self._cluster.is_placed(pod)
+                    and may_be_freed(latest, pod, self._cluster)
+                ):
+                    self._cache.assume_claim(await self._update(latest, status=freed))
+        except ReadAgainError:
+            pass  # the next attempt finds out
         finally:
             del self._deallocating[claim.uid]
 
-    async def _try_to_deallocate(self, pod: Pod, claim: ResourceClaim) -> None:
-        async with self._api.alone(claim.uid):
-            latest = await self._read(claim)
-            if (
-                latest is None
-                or latest.allocation != claim.allocation
-                or self._cluster.is_placed(pod)
-                or not may_be_freed(latest, pod, self._cluster)
-            ):
-                return
-            freed = {"allocation": None, "reservedFor": None, "devices": None}
-            try:
-                self._cache.assume_claim(await self._update(latest, status=freed))
-            except ReadAgainError:
-                return  # the next attempt finds out
-
-    async def _reserve(
+    async def _written(
         self, pod: Pod, claim: ResourceClaim, allocation: Allocation, *, is_new: bool
     ) -> ResourceClaim:
         """Return the claim as it is when it is allocated and reserved for the pod."""

@@ -13,7 +13,7 @@ for; so the attempt after one that was ended goes on where that was.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
@@ -39,6 +39,7 @@ from mooring.plugins.dynamic_resources.pools import (
 )
 from mooring.plugins.dynamic_resources.reads import Reads, attributes_among, reads_of, value_seen
 from mooring.plugins.dynamic_resources.search import Moves
+from mooring.plugins.dynamic_resources.selectors import cel_selectors
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
@@ -59,6 +60,8 @@ _UNITS_PER_VALUE: Final = 2
 """What a row that is made anew costs an attempt, in the units of `Evaluations`."""
 _ROWS_AT_ONCE: Final = 32
 """Rows that are made anew before it is charged."""
+_LEAST_STEPS: Final = 1_000
+"""The steps of the search on a node when those on others have used up the budget."""
 _MOST_SUBREQUESTS: Final = 8
 """A request has so many subrequests at most; the first one of them scores highest."""
 
@@ -410,9 +413,8 @@ class EquivalentNodes:
         nodes: NodeView,
         claims: Sequence[ResourceClaim],
         cluster: ClusterView,
-        allocator: Callable[[Budget | None], Allocator],
     ) -> ResultsOnNodes:
-        """Return what the claims get on the nodes; `allocator` makes theirs on all slices.
+        """Return what the claims get on the nodes.
 
         Raises:
             AllocationError: that of the first node with one that is about more than the node.
@@ -433,10 +435,31 @@ class EquivalentNodes:
         known.resize(classes.count)
         numbers = classes.numbers[nodes.rows]
         try:
-            self._search(nodes, numbers, known, claims, allocator)
+            self._search(nodes, numbers, known, claims, cluster)
         finally:
             self._bound(classes, known)
         return ResultsOnNodes(numbers, known)
+
+    def allocator(
+        self,
+        claims: Sequence[ResourceClaim],
+        cluster: ClusterView,
+        budget: Budget,
+        allocated: AllocatedDevices | None = None,
+    ) -> Allocator:
+        """Return an allocator for the claims; `allocated` are devices in use, else the cluster's.
+
+        Whether its searches may pause follows from the budget.
+        """
+        devices = cluster.dynamic_resources
+        return Allocator(
+            claims,
+            devices.claims.allocated if allocated is None else allocated,
+            devices.classes.get,
+            cel_selectors(self._rules, budget),
+            self._rules,
+            budget,
+        )
 
     def _classes(self, cluster: ClusterView, reads: Reads) -> NodeClasses:
         self._follow(cluster)
@@ -666,7 +689,7 @@ class EquivalentNodes:
         numbers: IntArray,
         known: _Results,
         claims: Sequence[ResourceClaim],
-        allocator: Callable[[Budget | None], Allocator],
+        cluster: ClusterView,
     ) -> None:
         """Find the results for all classes that have none, with a search each."""
         places = np.flatnonzero(known.verdicts[numbers] == _UNKNOWN)
@@ -674,8 +697,9 @@ class EquivalentNodes:
             return
         distinct, first = np.unique(numbers[places], return_index=True)
         new = sorted(zip(places[first].tolist(), distinct.tolist(), strict=True))
-        searches = allocator(known.budget)
-        known.budget = searches.budget
+        if known.budget is None:
+            known.budget = Budget(least_on_node=_LEAST_STEPS, evaluations=self._evaluations)
+        searches, budget = self.allocator(claims, cluster, known.budget), known.budget
         for index, number in new:
             node = nodes.node(index)
             if node is None:
@@ -690,11 +714,11 @@ class EquivalentNodes:
                     raise AllocationError(_said_of(claims, searches.claims, error.text)) from None
                 result = error
             except AttemptTooLongError:
-                searches.budget.undo_node()
+                budget.undo_node()
                 raise
             score = sum(map(score_of, claims, result)) if isinstance(result, list) else 0
             known.put(number, result, searches.moves, score)
-            searches.budget.pause()
+            budget.pause()
         known.budget = None
 
 

@@ -27,7 +27,6 @@ from mooring.plugins.dynamic_resources.equivalence import EquivalentNodes, NodeC
 from mooring.plugins.dynamic_resources.extended_resources import extended_resources_of
 from mooring.plugins.dynamic_resources.pod_claims import PodClaims, pod_claims
 from mooring.plugins.dynamic_resources.pools import Pool
-from mooring.plugins.dynamic_resources.selectors import cel_selectors
 from mooring.plugins.dynamic_resources.typical_claims import TypicalClaims, kind_of
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -216,6 +215,8 @@ class DeviceFragmentation:
         if node is None:
             raise ValueError(f"row {at.row} is no node")
         allocated = AllocatedDevices() if unused else self._in_use(pools)
+        # Each search may take as many steps as are left at least.
+        budget = Budget(0, _MOST_STEPS, _MOST_STEPS, self._evaluations)
 
         def take(allocator: Allocator, number: str) -> bool:
             """Have the devices of one more place in use; return False if there is none."""
@@ -228,8 +229,8 @@ class DeviceFragmentation:
             return found is not None
 
         if beside:
-            take(self._allocator(beside, allocated), "beside")
-        allocator, places = self._allocator(claims, allocated), 0
+            take(self._nodes.allocator(beside, self._cluster, budget, allocated), "beside")
+        allocator, places = self._nodes.allocator(claims, self._cluster, budget, allocated), 0
         while places < MOST_PLACES and take(allocator, str(places)):
             places += 1
         return places
@@ -251,16 +252,3 @@ class DeviceFragmentation:
             known = claim.allocation if claim is not None else None
             found.put(uid, [r for each in (known, in_flight) if each for r in each.results])
         return found
-
-    def _allocator(self, claims: Sequence[ResourceClaim], allocated: AllocatedDevices) -> Allocator:
-        # Each search may take as many steps as are left at least.
-        budget = Budget(0, _MOST_STEPS, _MOST_STEPS, self._evaluations)
-        return Allocator(
-            claims,
-            self._nodes.inventory,
-            allocated,
-            self._cluster.dynamic_resources.classes.get,
-            cel_selectors(self._rules, budget),
-            self._rules,
-            budget,
-        )

@@ -36,7 +36,6 @@ from mooring.model.resource_claims import Allocation, DeviceId, ResourceClaim
 from mooring.model.selectors import LabelSelector
 from mooring.pausing import pause
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
-from mooring.plugins.dynamic_resources.allocator import Allocator
 from mooring.plugins.dynamic_resources.budget import Budget
 from mooring.plugins.dynamic_resources.claim_explanation import (
     claim_states,
@@ -63,7 +62,6 @@ from mooring.plugins.dynamic_resources.pod_claims import (
     may_be_freed,
     pod_claims,
 )
-from mooring.plugins.dynamic_resources.selectors import cel_selectors
 from mooring.policy.args import DynamicResourcesArgs
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -71,8 +69,6 @@ from mooring.state.view import BoolArray, NodeView
 
 _NO_DEVICES: Final = "cannot allocate all claims"
 _ELSEWHERE: Final = "resourceclaim not available on the node"
-_LEAST_STEPS: Final = 1_000
-"""The steps of the search on a node when those on others have used up the budget."""
 _MEMBERS_AT_ONCE: Final = 20
 """The claims of so many members of a group are looked at without a pause."""
 
@@ -193,7 +189,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             classes = self._nodes.classes(self._cluster, waiting)
         except PluginFailed:
             return ClaimsReport(states, 0, count)
-        allocator = self._allocator(waiting, Budget(evaluations=self._evaluations))
+        budget = Budget(evaluations=self._evaluations)
+        allocator = self._nodes.allocator(waiting, self._cluster, budget)
         return devices_excluded(pod, self._cluster, self._nodes, classes, allocator)
 
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
@@ -204,7 +201,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             for positions, waiting in claims.on_nodes(nodes):
                 self._evaluations.begin_attempt()
                 classes = self._nodes.classes(self._cluster, waiting)
-                allocator = self._allocator(waiting, Budget(evaluations=self._evaluations))
+                budget = Budget(evaluations=self._evaluations)
+                allocator = self._nodes.allocator(waiting, self._cluster, budget)
                 found += devices_to_free(
                     rows[positions], self._cluster, self._nodes, classes, allocator
                 )
@@ -490,9 +488,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             ObjectError: if something is wrong with the claims, their classes or their selectors.
         """
         try:
-            return self._nodes.results(
-                nodes, waiting, self._cluster, partial(self._allocator, waiting)
-            )
+            return self._nodes.results(nodes, waiting, self._cluster)
         except AllocationError as error:
             raise ObjectError(error.text) from error
 
@@ -509,25 +505,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         if not isinstance(result, list) or moves is None or node is None:
             return result
         pools = self._nodes.pools(int(nodes.rows[0]))
-        allocator = self._allocator(waiting, Budget())
+        allocator = self._nodes.allocator(waiting, self._cluster, Budget())
         return allocator.repeat(node.name, node.labels, _share_ids(waiting), pools, moves)
-
-    def _allocator(
-        self, claims: Sequence[ResourceClaim], budget: Budget | None = None
-    ) -> Allocator:
-        """Return the allocator; without a budget it has a new one, and searches may pause."""
-        devices = self._cluster.dynamic_resources
-        if budget is None:
-            budget = Budget(least_on_node=_LEAST_STEPS, evaluations=self._evaluations)
-        return Allocator(
-            claims,
-            self._nodes.inventory,
-            devices.claims.allocated,
-            devices.classes.get,
-            cel_selectors(self._rules, budget),
-            self._rules,
-            budget,
-        )
 
     async def _until_bound(self, pod: Pod, node: str, uids: list[str]) -> None:
         """Wait until all binding conditions of the claims are true.
@@ -537,17 +516,40 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         """
         since, status = self._api.unix_nanoseconds(), "error"
         try:
-            await self._wait_until_bound(pod, node, uids)
+            if (late := self._first_unbound(uids)) is not None:
+                note = f"waiting for binding conditions for device on node {node}"
+                self._api.record(pod, "BindingConditionsPending", note)
+                try:
+                    left = self._left(late)
+                    await self._api.until(lambda: self._first_unbound(uids) is None, left)
+                except TimeoutError as error:
+                    late, status = self._first_unbound(uids) or late, "timeout"
+                    self._note_overdue(late)
+                    raise PluginError(f"device binding timeout: claim={late.name}") from error
             status = "success"
         except _BindingFailedError:
             status = "failure"
             raise
-        except _BindingTimeoutError:
-            status = "timeout"
-            raise
         finally:
             seconds = (self._api.unix_nanoseconds() - since) / 1e9
             self._count_binding(uids, status, seconds)
+
+    def _first_unbound(self, uids: list[str]) -> ResourceClaim | None:
+        """Return the first claim with devices that are not bound yet."""
+        claims = self._cluster.dynamic_resources.claims
+        for uid in uids:
+            claim = claims.of_uid(uid)
+            if claim is None:
+                raise PluginError("a claim of the pod was deleted")
+            failed = binding_failure(claim)
+            if failed is not None:
+                raise _BindingFailedError(
+                    f"device binding failed: claim={claim.name}, "
+                    f'reason={failed.reason}, message="{failed.message}"'
+                )
+            if not is_bindable(claim):
+                return claim
+        return None
 
     def _count_binding(self, uids: list[str], status: str, seconds: float) -> None:
         """Count how waiting for binding conditions has ended, if the claims have any."""
@@ -558,38 +560,6 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         if waited:
             drivers = [result.device.driver for result in results]
             self._metrics.devices_bound(self._profile, drivers, waited, status, seconds)
-
-    async def _wait_until_bound(self, pod: Pod, node: str, uids: list[str]) -> None:
-        """Wait as `_until_bound`, which counts how it ends."""
-        claims = self._cluster.dynamic_resources.claims
-
-        def waiting() -> ResourceClaim | None:
-            """Return the first claim with devices that are not bound yet."""
-            for uid in uids:
-                claim = claims.of_uid(uid)
-                if claim is None:
-                    raise PluginError("a claim of the pod was deleted")
-                failed = binding_failure(claim)
-                if failed is not None:
-                    raise _BindingFailedError(
-                        f"device binding failed: claim={claim.name}, "
-                        f'reason={failed.reason}, message="{failed.message}"'
-                    )
-                if not is_bindable(claim):
-                    return claim
-            return None
-
-        late = waiting()
-        if late is None:
-            return
-        note = f"waiting for binding conditions for device on node {node}"
-        self._api.record(pod, "BindingConditionsPending", note)
-        try:
-            await self._api.until(lambda: waiting() is None, self._left(late))
-        except TimeoutError as error:
-            late = waiting() or late
-            self._note_overdue(late)
-            raise _BindingTimeoutError(f"device binding timeout: claim={late.name}") from error
 
     def _left(self, claim: ResourceClaim) -> float:
         """Return for how many seconds more the claim's devices may be bound."""
@@ -606,10 +576,6 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
 
 class _BindingFailedError(PluginError):
     """A device of the pod cannot be bound."""
-
-
-class _BindingTimeoutError(PluginError):
-    """A device of the pod was not bound in time."""
 
 
 def _text(result: Result) -> str:

@@ -17,15 +17,16 @@ None of it can change the result. Where skipping could change the result, becaus
 in an error or because earlier trials have an effect, nothing is skipped. What remains has a budget.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.resource_claims import MOST_RESULTS
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.budget import Budget
-from mooring.plugins.dynamic_resources.pruning import Pruning
-from mooring.plugins.dynamic_resources.requests import Slot
+from mooring.plugins.dynamic_resources.pruning import Pruning, may_prune
+from mooring.plugins.dynamic_resources.requests import NodeDevices, Slot
 from mooring.plugins.dynamic_resources.trial import Trial
 
 Moves = tuple[tuple[int, int, int, int], ...]
@@ -114,14 +115,15 @@ class Search:
     def __init__(
         self,
         claims: Sequence[Sequence[Sequence[Slot]]],
+        node: NodeDevices,
         trial: Trial,
-        pruning: Callable[[], Pruning] | None,
+        rules: KubernetesRules,
         budget: Budget,
     ) -> None:
-        """Make the search; `pruning` is None where every branch has to be tried."""
         self._claims = claims
+        self._node = node
         self._trial = trial
-        self._make_pruning = pruning
+        self._rules = rules
         self._pruning: Pruning | None = None
         self._budget = budget
         self._frames: list[_Frame] = []
@@ -269,20 +271,20 @@ class Search:
             return failure
         if not self._gave_back:
             self._gave_back = True
-            if self._make_pruning is not None:
-                return self._begin_anew(self._make_pruning)
+            if may_prune(self._node, self._rules):
+                return self._begin_anew()
         if self._pruning is not None and self._trial.untouched(frame.position):
             frame.failed.add(self._pruning.kinds[frame.position])
         frame.position += 1
         return self._next_candidate(frame)
 
-    def _begin_anew(self, make_pruning: Callable[[], Pruning]) -> _Next:
+    def _begin_anew(self) -> _Next:
         """Begin the search again, in which branches are left out from the first request on."""
         while self._trial.taken:
             self._trial.give_back()
         self._frames.clear()
         self._budget.spend(self._trial.size)
-        self._pruning = make_pruning()
+        self._pruning = Pruning(self._claims, self._node, self._trial, self._rules)
         return _Request(0, 0)
 
     def _after_alternative(self, frame: _Alternatives, failure: _Fail) -> _Next:
