@@ -9,6 +9,7 @@ from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.rebalancing.plan import Plan
 from mooring.engine.rebalancing.planner import make_plan, takes_of
 from mooring.engine.rebalancing.planning import Planning
+from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import PodRef
 from mooring.model.events import Kind
@@ -49,17 +50,19 @@ class Replanning(Deciding):
         for each in self.waiting:
             self.state.put_unscheduled(each)
 
-    def planning(self, budget: SearchBudget | None = None) -> Planning:
-        """Return what the searches of one plan share; all pods are of the profile."""
-        budget = budget or SearchBudget(MANY)
-        return Planning(
+    def trial(self, budget: SearchBudget | None = None, **arguments: Any) -> PlanTrial:
+        """Return a trial without any change; the arguments are its own."""
+        return PlanTrial(
             ResultCache(self.cluster),
             self.pipeline,
             self.section,
-            lambda _: True,
-            now=lambda: NOW,
-            budget=budget,
+            budget=budget or SearchBudget(MANY),
+            **{"now": lambda: NOW, **arguments},
         )
+
+    def planning(self, budget: SearchBudget | None = None) -> Planning:
+        """Return what the searches of one plan share; all pods are of the profile."""
+        return Planning(self.trial(budget), lambda _: True)
 
     def plan(
         self,
@@ -72,16 +75,13 @@ class Replanning(Deciding):
         """Return the plan; the other arguments are those of the trial."""
         profiles = self.scheduler.profiles
         (entry,) = profiles.in_force.values()
-        planning = Planning(
-            ResultCache(self.cluster),
-            self.pipeline,
-            self.section,
+        return make_plan(
+            self.trial(**arguments),
             takes_of(profiles, entry, self.cluster),
             pending=self.waiting if pending is None else pending,
             position=position,
-            **{"now": lambda: NOW, "budget": SearchBudget(MANY), **arguments},
+            only_for=only_for,
         )
-        return make_plan(planning, only_for=only_for)
 
     def carry_out(self, plan: Plan) -> None:
         """Have the pods of the plan on their targets, one after the other."""

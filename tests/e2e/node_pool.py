@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from controlplane import Access
 from controlplane.client import Client
@@ -12,6 +12,7 @@ from e2e.replicas import bound, create_pods, eventually, pod, pods
 
 Raw = dict[str, Any]
 
+GPU: Final = "example.com/gpu"
 """An extended resource."""
 
 
@@ -23,13 +24,15 @@ class NodePool:
     access: Access
     client: Client
 
-    def add_nodes(self, count: int = 1, *, cpu: str = "4", prefix: str = "n") -> list[str]:
+    def add_nodes(
+        self, count: int = 1, *, cpu: str = "4", prefix: str = "n", gpus: int = 0
+    ) -> list[str]:
         """Add nodes with these resources each; return their names."""
         return create_nodes(
             self.access,
             count,
             prefix=f"{self.name}-{prefix}",
-            capacity={"cpu": cpu, "memory": "8Gi", "pods": "110"},
+            capacity={"cpu": cpu, "memory": "8Gi", "pods": "110", GPU: str(gpus)},
             labels={"pool": self.name},
         )
 

@@ -314,6 +314,76 @@ async def test_an_unschedulable_pod_waits_until_a_node_comes(
     assert bindings.made == [("big", "large")]
 
 
+async def test_a_pod_whose_room_another_has_taken_is_not_tried_again(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a", cpu="2"))
+    state, queue = engine.scheduler_state.state, engine.scheduler_state.queue
+    first, second = (parse_pod(pod(name, cpu="2", node="a")) for name in ("first", "second"))
+    state.put(Kind.POD, first.uid, first)
+    engine.pending(pod("waits", cpu="2"))
+    with engine.running():
+        await until(lambda: queue.counts()["unschedulable"] == 1)
+        queued = queue.named("default/waits")
+        assert queued is not None
+        state.delete(Kind.POD, first.uid)
+        while queue.run_hints(engine.scheduler_state.clock()):
+            pass
+        assert queue.counts()["unschedulable"] == 0
+        state.put(Kind.POD, second.uid, second)
+        await until(lambda: queue.counts()["unschedulable"] == 1)
+        assert (queued.attempts, queued.unschedulable_count) == (1, 1)
+        state.delete(Kind.POD, second.uid)
+        await until(lambda: bindings.made)
+    assert bindings.made == [("waits", "a")]
+
+
+async def test_a_pod_that_another_plugin_rejects_by_now_is_tried_and_waits_for_that(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    engine = Engine(client, node("a", cpu="2"))
+    state, queue = engine.scheduler_state.state, engine.scheduler_state.queue
+    first = parse_pod(pod("first", cpu="2", node="a"))
+    state.put(Kind.POD, first.uid, first)
+    engine.pending(pod("waits", cpu="2"))
+    with engine.running():
+        await until(lambda: queue.counts()["unschedulable"] == 1)
+        tainted = node("a", cpu="2", taints=["key=value:NoSchedule"])
+        state.put(Kind.NODE, "a", parse_object(Kind.NODE, tainted))
+        state.delete(Kind.POD, first.uid)
+        queued = queue.named("default/waits")
+        assert queued is not None
+        await until(lambda: queued.attempts == 2 and queue.counts()["unschedulable"] == 1)
+        assert not bindings.made
+        state.put(Kind.NODE, "a", parse_object(Kind.NODE, node("a", cpu="2")))
+        await until(lambda: bindings.made)
+
+
+@pytest.mark.parametrize("change", ["spec", "victim", "flush"])
+async def test_a_pod_is_tried_again_though_its_room_is_taken(
+    client: ApiClient, change: str
+) -> None:
+    """It may be another pod by now, have victims, or wait for what no event has told."""
+    engine = Engine(client, node("a", cpu="2"))
+    state, queue = engine.scheduler_state.state, engine.scheduler_state.queue
+    first = parse_pod(pod("first", cpu="2", node="a"))
+    second = parse_pod(pod("second", cpu="2", node="a", priority=-1 if change == "victim" else 0))
+    state.put(Kind.POD, first.uid, first)
+    engine.pending(pod("waits", cpu="2"))
+    with engine.running():
+        await until(lambda: queue.counts()["unschedulable"] == 1)
+        queued = queue.named("default/waits")
+        assert queued is not None
+        state.delete(Kind.POD, first.uid)
+        while queue.run_hints(engine.scheduler_state.clock()):
+            pass
+        state.put(Kind.POD, second.uid, second)
+        if change == "spec":
+            engine.pending(pod("waits", cpu="1900m"))
+        queued.flushed = change == "flush"
+        await until(lambda: queued.attempts == 2)
+
+
 def only_in(zone: str) -> dict[str, object]:
     """Return the part of a PersistentVolume's spec that ties it to the zone."""
     expression = {"key": ZONE, "operator": "In", "values": [zone]}

@@ -128,7 +128,10 @@ def _name(item: dict[str, Any]) -> str:
 
 
 def why_unknown(kubeconfig: str | None, context: str | None, key: str) -> str:
-    """Return in one line why the leader keeps no decision about the pod, which may not exist."""
+    """Return in one line why the leading replica keeps no decision about the pod namespace/name.
+
+    The API server says whether there is such a pod.
+    """
     namespace, _, name = key.partition("/")
 
     async def look() -> str:

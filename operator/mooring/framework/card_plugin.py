@@ -66,7 +66,10 @@ def count_cards(cards: Cards, evaluations: Evaluations) -> None:
 
 
 class CardPlugin(AssignsInTrials):
-    """Reads requests, assigns cards at Reserve, writes them with the Binding; subclasses choose."""
+    """Reads the pod's request, assigns cards at Reserve, and writes them with the Binding.
+
+    A subclass filters and scores, and chooses the cards.
+    """
 
     name: ClassVar[str]
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(

@@ -48,7 +48,10 @@ def plugins_by_point(
     rules: Iterable[Rule] = (),
     kubernetes: KubernetesRules = NEWEST,
 ) -> dict[Point, tuple[PluginUse, ...]]:
-    """Return each point's plugins in their order, rules last, without names of no known plugin."""
+    """Return the plugins of every extension point in the order they run; rules run last.
+
+    Names that the catalog does not know are left out.
+    """
     multi = _merged(plugins.multi_point, catalog, default_weights(kubernetes))
     merged = {point: _expanded(point, plugins.at(point), multi, catalog) for point in Point}
     for rule in rules:

@@ -278,7 +278,10 @@ class NodeView:
 
 
 class NodeViewWithNominated(NodeView):
-    """Rows with additional pods; `more_pods` and `more_requested` are int64 over all rows."""
+    """Rows with additional pods; their pod slots and requests are counted.
+
+    `more_pods` and `more_requested` are int64 over all rows of the table.
+    """
 
     __slots__ = ("_more_pods", "_more_requested")
 

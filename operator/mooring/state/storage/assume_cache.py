@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from mooring.model.indexes import drop_item
-
 
 class Versioned(Protocol):
     """An object with a resource version."""
@@ -70,4 +68,6 @@ class AssumeCache(Generic[_Value]):
             return
         del self._assumed[key]
         for holder in assumption.holders:
-            drop_item(self._keys, holder, key)
+            del self._keys[holder][key]
+            if not self._keys[holder]:
+                del self._keys[holder]

@@ -8,7 +8,6 @@ everywhere gives the same result.
 from typing import Final
 
 from mooring.model.events import Kind
-from mooring.model.indexes import drop_item
 from mooring.model.migration import csi_source
 from mooring.model.pod import Pod
 from mooring.model.storage import (
@@ -125,7 +124,9 @@ class AttachableVolumes:
     def _bind(self, key: str, volume: str) -> None:
         before = self._volumes.pop(key, "")
         if before:
-            drop_item(self._claims_of, before, key)
+            self._claims_of[before].discard(key)
+            if not self._claims_of[before]:
+                del self._claims_of[before]
         if volume:
             self._volumes[key] = volume
             self._claims_of.setdefault(volume, set()).add(key)

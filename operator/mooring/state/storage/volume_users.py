@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
-from mooring.model.indexes import add_count, drop_item
 from mooring.model.pod import Pod
 from mooring.model.volumes import ClaimVolume, Disk, DiskKind, PodVolume, RbdVolume
 
@@ -48,12 +47,22 @@ class VolumeUsers:
     def remove(self, row: int, pod: Pod) -> None:
         """Undo `add` exactly."""
         for key in _named_claims(pod):
-            add_count(self._claims, key, -1)
+            self._claims[key] -= 1
+            if not self._claims[key]:
+                del self._claims[key]
         for volume in filter(is_restricted, pod.volumes):
-            users = self._disks[_name(volume)][row]
-            add_count(users, volume, -1)
-            if not users:
-                drop_item(self._disks, _name(volume), row)
+            self._forget_disk(row, volume)
+
+    def _forget_disk(self, row: int, volume: PodVolume) -> None:
+        name = _name(volume)
+        rows = self._disks[name]
+        rows[row][volume] -= 1
+        if not rows[row][volume]:
+            del rows[row][volume]
+        if not rows[row]:
+            del rows[row]
+        if not rows:
+            del self._disks[name]
 
 
 def _named_claims(pod: Pod) -> Iterable[str]:
