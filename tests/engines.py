@@ -165,18 +165,39 @@ class Engine:
 
 
 class Bindings:
-    """Answers bindings as told; remembers them, and the statuses that are written."""
+    """Answers bindings as told; remembers them, and the statuses that are written.
+
+    Attributes:
+        hold: The names of pods of which the next write is kept in `held` until `answer`.
+        sent: The name of the pod of each Binding, whatever became of it.
+    """
 
     def __init__(self) -> None:
         self.made: list[tuple[str, str]] = []
+        self.sent: list[str] = []
+        self.hold = set[str]()
+        self.held: dict[str, Request] = {}
         self.refuse: dict[str, int] = {}
         self.before_answer: Callable[[], object] = lambda: None
         self.statuses: list[dict[str, Any]] = []
         self.deleted: list[str] = []
 
     def __call__(self, request: Request) -> None:
-        """Answer one request."""
+        """Answer one request, or keep it."""
         name = request.path.split("/")[-2]
+        if request.path.endswith("/binding"):
+            self.sent.append(name)
+        if request.method != "GET" and name in self.hold and name not in self.held:
+            self.held[name] = request
+        else:
+            self._answer(request, name)
+
+    def answer(self, name: str) -> None:
+        """Answer the request about the pod, and those that follow."""
+        self.hold.discard(name)
+        self._answer(self.held.pop(name), name)
+
+    def _answer(self, request: Request, name: str) -> None:
         if request.method == "PATCH":
             self.statuses.append(request.body["status"])
             request.reply({})

@@ -9,7 +9,6 @@ from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.rebalancing.plan import Plan
 from mooring.engine.rebalancing.planner import make_plan, takes_of
 from mooring.engine.rebalancing.planning import Planning
-from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import PodRef
 from mooring.model.events import Kind
@@ -50,19 +49,17 @@ class Replanning(Deciding):
         for each in self.waiting:
             self.state.put_unscheduled(each)
 
-    def trial(self, budget: SearchBudget | None = None, **arguments: Any) -> PlanTrial:
-        """Return a trial without any change; the arguments are its own."""
-        return PlanTrial(
+    def planning(self, budget: SearchBudget | None = None) -> Planning:
+        """Return what the searches of one plan share; all pods are of the profile."""
+        budget = budget or SearchBudget(MANY)
+        return Planning(
             ResultCache(self.cluster),
             self.pipeline,
             self.section,
-            budget=budget or SearchBudget(MANY),
-            **{"now": lambda: NOW, **arguments},
+            lambda _: True,
+            now=lambda: NOW,
+            budget=budget,
         )
-
-    def planning(self, budget: SearchBudget | None = None) -> Planning:
-        """Return what the searches of one plan share; all pods are of the profile."""
-        return Planning(self.trial(budget), lambda _: True)
 
     def plan(
         self,
@@ -75,13 +72,16 @@ class Replanning(Deciding):
         """Return the plan; the other arguments are those of the trial."""
         profiles = self.scheduler.profiles
         (entry,) = profiles.in_force.values()
-        return make_plan(
-            self.trial(**arguments),
+        planning = Planning(
+            ResultCache(self.cluster),
+            self.pipeline,
+            self.section,
             takes_of(profiles, entry, self.cluster),
             pending=self.waiting if pending is None else pending,
             position=position,
-            only_for=only_for,
+            **{"now": lambda: NOW, "budget": SearchBudget(MANY), **arguments},
         )
+        return make_plan(planning, only_for=only_for)
 
     def carry_out(self, plan: Plan) -> None:
         """Have the pods of the plan on their targets, one after the other."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from controlplane import Access
 from controlplane.client import Client
@@ -12,7 +12,6 @@ from e2e.replicas import bound, create_pods, eventually, pod, pods
 
 Raw = dict[str, Any]
 
-GPU: Final = "example.com/gpu"
 """An extended resource."""
 
 
@@ -24,15 +23,13 @@ class NodePool:
     access: Access
     client: Client
 
-    def add_nodes(
-        self, count: int = 1, *, cpu: str = "4", prefix: str = "n", gpus: int = 0
-    ) -> list[str]:
+    def add_nodes(self, count: int = 1, *, cpu: str = "4", prefix: str = "n") -> list[str]:
         """Add nodes with these resources each; return their names."""
         return create_nodes(
             self.access,
             count,
             prefix=f"{self.name}-{prefix}",
-            capacity={"cpu": cpu, "memory": "8Gi", "pods": "110", GPU: str(gpus)},
+            capacity={"cpu": cpu, "memory": "8Gi", "pods": "110"},
             labels={"pool": self.name},
         )
 

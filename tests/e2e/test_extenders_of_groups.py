@@ -148,19 +148,6 @@ def test_both_place_a_gang_whole_on_the_nodes_that_the_extender_passes(
     assert set(found.values()) == nodes
 
 
-def test_a_gang_is_not_placed_if_the_extender_passes_too_few_nodes_and_says_so(
-    client: Client, namespace: str
-) -> None:
-    size = len(passed(client)) + 1
-    create(client, namespace, gang(namespace, size, "extended"))
-    said = eventually(
-        partial(message, client, namespace, "g-0"), lambda text: "extender" in text, "the reason"
-    )
-    assert f"the group of {size} does not fit: {size - 1} of {size} members fit" in said
-    assert " extender http://127.0.0.1:" in said
-    assert bound(client, namespace) == {}
-
-
 def test_no_other_pod_waits_while_an_extender_is_called_for_a_gang(
     client: Client, namespace: str, called: Event, answering: Event
 ) -> None:

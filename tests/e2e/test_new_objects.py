@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from controlplane import ControlPlane
 from controlplane.client import ApiError, Client
@@ -24,63 +26,15 @@ Raw = dict[str, Any]
 TYPES: dict[str, dict[str, str]] = json.loads(TABLE.read_text())
 SERVED = "--runtime-config=resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true"
 RULES = KUBERNETES_RULES[chosen_release().minor]
-LABELS = {"app": "web"}
-CONTAINER = {"name": "c", "image": "a"}
-TEMPLATE = {"metadata": {"labels": LABELS}, "spec": {"containers": [CONTAINER]}}
-SELECTING = {"replicas": 0, "selector": {"matchLabels": LABELS}, "template": TEMPLATE}
-MODES = {"accessModes": ["ReadWriteOnce"]}
-VOLUME = {**MODES, "capacity": {"storage": "1Gi"}}
-REQUESTS = [
-    {"name": "x", "exactly": {"deviceClassName": "a"}},
-    {"name": "y", "exactly": {"deviceClassName": "a", "allocationMode": "All"}},
-    {"name": "z", "firstAvailable": [{"name": "a", "deviceClassName": "a"}]},
-]
-SLICE = {
-    "driver": "a.example",
-    "nodeName": "n1",
-    "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
-    "devices": [{"name": "a", "taints": [{"key": "x", "effect": "NoSchedule"}]}],
-}
 COUNTED = {"uid", "resource_version", "created", "generation", "equal", "alike", "memory", "phase"}
+OBJECTS = yaml.safe_load(Path(__file__).with_name("new_objects.yaml").read_text())
 OF_V1BETA1: dict[str, list[Raw]] = {
-    "ResourceSlice": [
-        {
-            "driver": "gpu.example.com",
-            "nodeName": "n1",
-            "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
-            "devices": [
-                {
-                    "name": "gpu-0",
-                    "basic": {
-                        "attributes": {"model": {"string": "small"}},
-                        "capacity": {"memory": {"value": "40Gi"}},
-                    },
-                },
-                {"name": "gpu-1", "basic": {}},
-            ],
-        }
-    ],
-    "ResourceClaim": [
-        {
-            "devices": {
-                "requests": [
-                    {"name": "all", "deviceClassName": "a", "allocationMode": "All"},
-                    {"name": "two", "deviceClassName": "a", "count": 2, "selectors": []},
-                    {
-                        "name": "either",
-                        "firstAvailable": [
-                            {"name": "large", "deviceClassName": "a", "count": 1},
-                            {"name": "small", "deviceClassName": "b", "allocationMode": "All"},
-                        ],
-                    },
-                ],
-                "constraints": [{"requests": ["two"], "matchAttribute": "example.com/numa"}],
-            }
-        }
-    ],
-    "DeviceClass": [{"selectors": [{"cel": {"expression": "device.driver == 'a'"}}]}],
+    **OBJECTS["v1beta1"],
+    "ResourceClaimTemplate": [{"spec": spec} for spec in OBJECTS["v1beta1"]["ResourceClaim"]],
 }
-OF_V1BETA1["ResourceClaimTemplate"] = [{"spec": spec} for spec in OF_V1BETA1["ResourceClaim"]]
+STORED: dict[str, Resource] = {
+    each.kind: each for each in vars(resources).values() if isinstance(each, Resource)
+}
 
 
 @pytest.fixture(scope="module")
@@ -172,34 +126,6 @@ def test_objects_of_v1beta1_are_read_as_the_server_stores_them(client: Client, k
         assert with_defaults(read["spec"]) == with_defaults(stored["spec"])
 
 
-MINIMAL: list[tuple[Resource, Raw]] = [
-    (resources.NODE, {"status": {"capacity": {"cpu": "1.0005", "pods": "2"}}}),
-    (resources.NAMESPACE, {}),
-    (resources.SERVICE, {"spec": {"selector": LABELS, "ports": [{"port": 80}]}}),
-    (resources.PERSISTENT_VOLUME, {"spec": {**VOLUME, "hostPath": {"path": "/a"}}}),
-    (
-        resources.PERSISTENT_VOLUME,
-        {"spec": {**VOLUME, "rbd": {"image": "i", "monitors": ["m"]}}},
-    ),
-    (
-        resources.PERSISTENT_VOLUME_CLAIM,
-        {"spec": {**MODES, "resources": {"requests": {"storage": "1Gi"}}}},
-    ),
-    (resources.REPLICATION_CONTROLLER, {"spec": {"replicas": 0, "template": TEMPLATE}}),
-    (resources.REPLICA_SET, {"spec": SELECTING}),
-    (resources.STATEFUL_SET, {"spec": SELECTING}),
-    (resources.STORAGE_CLASS, {"provisioner": "a"}),
-    (resources.CSI_DRIVER, {"spec": {}}),
-    (resources.CSI_NODE, {"spec": {"drivers": [{"name": "a", "nodeID": "b"}]}}),
-    (resources.CSI_STORAGE_CAPACITY, {"storageClassName": "a"}),
-    (resources.POD_DISRUPTION_BUDGET, {"spec": {"minAvailable": 1, "selector": {}}}),
-    (resources.PRIORITY_CLASS, {"value": 7}),
-    (resources.DEVICE_CLASS, {"spec": {}}),
-    (resources.RESOURCE_CLAIM, {"spec": {"devices": {"requests": REQUESTS}}}),
-    (resources.RESOURCE_SLICE, {"spec": SLICE}),
-]
-
-
 def facts(value: Any) -> Any:
     """Return what is known of an object, without what the server counts and when it was made."""
     if is_dataclass(value):
@@ -212,10 +138,9 @@ def facts(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize(("resource", "body"), MINIMAL, ids=lambda each: getattr(each, "kind", ""))
-def test_an_object_has_the_defaults_of_the_server(
-    client: Client, resource: Resource, body: Raw
-) -> None:
+@pytest.mark.parametrize("body", OBJECTS["minimal"], ids=lambda body: body["kind"])
+def test_an_object_has_the_defaults_of_the_server(client: Client, body: Raw) -> None:
+    resource = STORED[body["kind"]]
     kind = KINDS[resource.group, resource.kind]
     namespace = "default" if resource.namespaced else None
     raw = {"metadata": {"name": "minimal"}, **body}
@@ -224,30 +149,7 @@ def test_an_object_has_the_defaults_of_the_server(
     assert facts(ours) == facts(parse_object(kind, stored))
 
 
-PODS: dict[str, Raw] = {
-    "limits": {"containers": [{**CONTAINER, "resources": {"limits": {"cpu": "0.0005"}}}]},
-    "ports": {
-        "hostNetwork": True,
-        "containers": [{**CONTAINER, "ports": [{"containerPort": 80}]}],
-        "initContainers": [{"name": "i", "image": "i", "ports": [{"containerPort": 81}]}],
-    },
-    "tolerations": {
-        "containers": [CONTAINER],
-        "tolerations": [{"key": "a", "value": "b"}, {"operator": "Exists"}],
-    },
-    "volumes": {
-        "containers": [CONTAINER],
-        "volumes": [{"name": "a"}, {"name": "b", "rbd": {"image": "i", "monitors": ["m"]}}],
-    },
-    "class": {"containers": [CONTAINER], "priorityClassName": "system-node-critical"},
-    "pod level": {
-        "containers": [CONTAINER],
-        "resources": {"limits": {"cpu": "2", "memory": "4Gi"}},
-    },
-}
-
-
-@pytest.mark.parametrize("spec", PODS.values(), ids=PODS)
+@pytest.mark.parametrize("spec", OBJECTS["pods"].values(), ids=OBJECTS["pods"])
 def test_a_pod_has_the_defaults_of_the_server(client: Client, spec: Raw) -> None:
     raw = {"metadata": {"name": "web", "namespace": "default"}, "spec": spec}
     stored = client.post("/api/v1/namespaces/default/pods?dryRun=All", raw)

@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from controlplane.client import ApiError
 from controlplane.nodes import create_nodes
 from e2e.conftest import Cluster
 from e2e.node_pool import NodePool
-from e2e.replicas import PROFILES, create_pods, eventually, pod, pods, profile, ready
+from e2e.replicas import PROFILES, create_pods, eventually, pod, profile, ready
 
 PACK = {
     "pluginConfig": [
@@ -232,83 +231,6 @@ def test_a_profile_that_was_never_valid_schedules_no_pods(tested: AppliedProfile
     assert ready(broken)[:2] == ("False", "Invalid")
     assert broken["status"]["inForceGeneration"] == 0
     assert "effective" not in broken["status"]
-
-
-def test_a_profile_nested_too_deeply_to_be_parsed_harms_no_other(
-    pool: NodePool, tested: AppliedProfile
-) -> None:
-    """Python's JSON parser fails at 1,000 levels; the API server stores up to 10,000."""
-    pool.add_nodes()
-    deep = f"{pool.name}-deep"
-    config = {"name": "NodeResourcesFit", "args": {"deep": "HERE"}}
-    made = json.dumps(profile(deep, pluginConfig=[config]))
-    body = made.replace('"HERE"', '{"a":' * 3000 + "1" + "}" * 3000).encode()
-    with suppress(RecursionError):  # of this test, which cannot parse the answer either
-        pool.client.post(PROFILES, body)
-    tested.apply()
-    assert place(pool, 1, scheduler=pool.name) == [1]
-    with suppress(RecursionError):
-        pool.client.delete(f"{PROFILES}/{deep}")
-    assert ready(tested.apply(**PACK))[:2] == ("True", "InForce")
-
-
-def unscheduled(pool: NodePool, name: str) -> Raw:
-    """Return the pod's PodScheduled condition; empty if it has none."""
-    conditions = pods(pool.client, pool.name)[name]["status"].get("conditions", ())
-    return next((dict(found) for found in conditions if found["type"] == "PodScheduled"), {})
-
-
-def wait_until_told(pool: NodePool, name: str) -> str:
-    """Return the message of the pod's condition once it says that no profile takes the pod."""
-    told = eventually(
-        lambda: unscheduled(pool, name), lambda found: found.get("reason") == "NoProfile", "words"
-    )
-    return str(told["message"])
-
-
-def test_a_pod_that_no_profile_takes_is_told_which_profiles_leave_it_out(
-    pool: NodePool, tested: AppliedProfile
-) -> None:
-    pool.add_nodes()
-    tested.apply(match={"namespaceSelector": {"matchLabels": {"team": "nobody"}}})
-    pool.add_pod("web", scheduler=pool.name)
-    assert f"({pool.name}) select other namespaces or pods" in wait_until_told(pool, "web")
-    (event,) = eventually(lambda: pool.events("FailedScheduling"), bool, "the event")
-    assert event["note"] == unscheduled(pool, "web")["message"]
-    tested.apply()
-    pool.wait_until_bound("web")
-
-
-def test_the_waiting_pods_of_a_deleted_profile_are_told_why_they_wait(pool: NodePool) -> None:
-    pool.add_nodes(cpu="1")
-    with profile_of(pool) as tested:
-        tested.apply()
-        pool.add_pod("big", cpu="2", scheduler=pool.name)
-        pool.wait_until_unschedulable("big")
-    assert f"SchedulingProfile {pool.name} was deleted" in wait_until_told(pool, "big")
-
-
-def test_two_profiles_that_may_match_the_same_pods_say_so_in_both_statuses_and_events(
-    pool: NodePool, tested: AppliedProfile
-) -> None:
-    client, other = pool.client, f"{pool.name}-other"
-    match = {"schedulerNames": [pool.name]}
-
-    def conflict(name: str) -> str:
-        return str(client.get(f"{PROFILES}/{name}").get("status", {}).get("conflict", ""))
-
-    def events(name: str) -> list[Raw]:
-        found = client.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
-        return [e for e in found if e["reason"] == "Conflicted" and e["regarding"]["name"] == name]
-
-    tested.apply(match=match)
-    client.post(PROFILES, profile(other, match=match))
-    for name, says in ((pool.name, f"outranks {other}"), (other, f"outranked by {pool.name}")):
-        assert eventually(partial(conflict, name), bool, "a conflict") == says
-        (event,) = eventually(partial(events, name), bool, "an event")
-        assert event["note"].startswith(f"{says}: both may match the same pods")
-    client.delete(f"{PROFILES}/{other}")
-    eventually(lambda: conflict(pool.name), lambda text: not text, "the end of the conflict")
 
 
 CHANGES = 100

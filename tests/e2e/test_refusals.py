@@ -82,18 +82,3 @@ def test_a_denied_binding_is_told_in_the_words_of_the_policy_and_asks_for_no_nod
         (event,) = eventually(lambda: pool.events("FailedScheduling"), bool, "the event")
         assert WORDS in event["note"]
     pool.wait_until_bound("web")
-
-
-def test_a_denied_eviction_is_told_to_the_preemptor_and_the_victim_stays(pool: NodePool) -> None:
-    pool.add_nodes(cpu="1")
-    pool.add_pod("low", cpu="800m", terminationGracePeriodSeconds=0)
-    pool.wait_until_bound("low")
-    path = f"/api/v1/namespaces/{pool.name}/pods/low?dryRun=All"
-    with denied(pool, "pods", "DELETE", path, {}):
-        pool.add_pod("high", cpu="800m", priorityClassName="system-cluster-critical")
-        (event,) = eventually(lambda: pool.events("FailedPreemption"), bool, "the event")
-        assert event["regarding"]["name"] == "high"
-        assert WORDS in event["note"]
-        assert scheduled_condition(pool, "high")["reason"] == "Unschedulable"
-        assert "low" in pool.bound()
-    pool.wait_until_bound("high")

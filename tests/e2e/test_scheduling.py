@@ -7,19 +7,8 @@ import pytest
 
 from controlplane.namespaces import create_namespace, delete_namespace
 from e2e.conftest import Cluster
-from e2e.node_pool import GPU, NodePool
-from e2e.replicas import create_pods, delete_now, eventually, pod, pods
-
-
-def test_a_gated_pod_waits_until_its_gates_are_removed(pool: NodePool) -> None:
-    pool.add_nodes()
-    pool.add_pod("gated", schedulingGates=[{"name": "example.com/quota"}])
-    pool.add_pod("free")
-    pool.wait_until_bound("free")
-    assert "gated" not in pool.bound()
-    assert pool.events("FailedScheduling") == []
-    pool.patch_pod("gated", {"spec": {"schedulingGates": None}})
-    pool.wait_until_bound("gated")
+from e2e.node_pool import NodePool
+from e2e.replicas import delete_now, eventually, pod, pods
 
 
 def test_an_unschedulable_pod_has_kube_schedulers_message(pool: NodePool) -> None:
@@ -81,18 +70,6 @@ def test_pods_of_a_deleted_node_count_when_the_node_is_added_again(
     assert set(pool.bound().values()) == {node}
 
 
-def test_extended_resources_are_counted(pool: NodePool) -> None:
-    pool.add_nodes(gpus=2)
-    gpu = {GPU: "1"}
-    for name in ("a", "b", "c"):
-        pool.add_pod(name, requests=gpu, limits=gpu)
-    eventually(pool.bound, lambda nodes: len(nodes) == 2, "two pods bound")
-    [left] = {"a", "b", "c"} - pool.bound().keys()
-    assert f"1 Insufficient {GPU}" in pool.wait_until_unschedulable(left)["message"]
-    delete_now(pool.client, pool.name, next(iter(pool.bound())))
-    pool.wait_until_bound(left)
-
-
 def test_the_condition_of_a_running_pod_is_not_overwritten_by_an_earlier_attempt(
     pool: NodePool,
 ) -> None:
@@ -105,14 +82,6 @@ def test_the_condition_of_a_running_pod_is_not_overwritten_by_an_earlier_attempt
     for raw in pods(pool.client, pool.name).values():
         [condition] = [c for c in raw["status"]["conditions"] if c["type"] == "PodScheduled"]
         assert condition["status"] == "True"
-
-
-def test_other_schedulers_pods_are_left_alone(pool: NodePool) -> None:
-    pool.add_nodes()
-    create_pods(pool.client, pool.name, pod("other", scheduler="default-scheduler"))
-    pool.add_pod("ours")
-    pool.wait_until_bound("ours")
-    assert "other" not in pool.bound()
 
 
 def test_the_endpoints_show_health_metrics_profiles_and_decisions(

@@ -1,7 +1,7 @@
 """Bind plugins of other distributions that bind through the handle, and end otherwise than told."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -9,13 +9,12 @@ from typing import Any, ClassVar
 import pytest
 
 from engines import Bindings, CountingMetrics, Engine, until
-from kube.api_server import ApiServer, Request
+from kube.api_server import Request
 from mooring.engine.build import Options
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, PluginError, Skip
 from mooring.kube.client import ApiClient
-from mooring.kube.config import Connection
 from mooring.model.pod import Pod
 from mooring.plugins import SHIPPED
 from mooring.testing.builders import node, pod, uid_of
@@ -38,7 +37,7 @@ class Acme:
     name: ClassVar[str] = "Acme"
     depends_on_node_only: ClassVar[bool] = False
     first: ClassVar[Callable[[Calls, Calls], Awaitable[None]]]
-    held: ClassVar[list[Request]]
+    held: ClassVar[dict[str, Request]]
     calls: ClassVar[int]
 
     def __init__(self, _args: NoArgs, handle: Handle) -> None:
@@ -54,25 +53,10 @@ class Acme:
         return None
 
 
-class HeldBindings(Bindings):
-    """Keeps the first Binding until it is answered."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.held: list[Request] = []
-
-    def __call__(self, request: Request) -> None:
-        """Answer any other request at once."""
-        if request.path.endswith("/binding") and not self.held:
-            self.held.append(request)
-        else:
-            super().__call__(request)
-
-
 class Stage:
     """An engine with one node that has room for one pod, which Acme binds."""
 
-    def __init__(self, client: ApiClient, bindings: HeldBindings, acme: type[Acme]) -> None:
+    def __init__(self, client: ApiClient, bindings: Bindings, acme: type[Acme]) -> None:
         entry: Any = SimpleNamespace(
             name="Acme", value="acme:Acme", dist=SimpleNamespace(name="acme"), load=lambda: acme
         )
@@ -101,12 +85,11 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+async def stage(client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setattr("mooring.engine.binding._TO_END_SECONDS", 0.01)
-    bindings = HeldBindings()
+    bindings.hold = {"web"}
     acme = type("Acme", (Acme,), {"calls": 0, "held": bindings.held})
-    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as client:
-        yield Stage(client, bindings, acme)
+    return Stage(client, bindings, acme)
 
 
 async def waits(send: Calls, _arrived: Calls) -> None:
@@ -140,7 +123,7 @@ async def test_a_binding_that_a_plugin_has_sent_is_waited_for_whatever_the_plugi
         await until(lambda: stage.held and stage.has_failed)
         assert stage.is_assumed
         assert stage.engine.loop.binding == 1
-        stage.held[0].reply({}, 201)
+        stage.held["web"].reply({}, 201)
         await until(lambda: not stage.engine.loop.binding)
     assert stage.is_assumed
     assert stage.bindings.made == []
@@ -153,7 +136,7 @@ async def test_a_pod_whose_binding_is_refused_after_its_plugin_was_cancelled_is_
     stage.acme.first = waits
     with stage.engine.running():
         await until(lambda: stage.held and stage.has_failed)
-        stage.held[0].refuse(403, "Forbidden", "quota")
+        stage.held["web"].refuse(403, "Forbidden", "quota")
         await until(lambda: stage.bindings.made)
     assert stage.bindings.made == [("web", "a")]
 

@@ -226,7 +226,7 @@ class FailsOnce(Bindings):
     def __init__(self, failure: int | str) -> None:
         super().__init__()
         self.failure = failure
-        self.sent: dict[str, list[dict[str, str]]] = {}
+        self.annotations: dict[str, list[dict[str, str]]] = {}
         self._lost: dict[str, dict[str, Any]] = {}
 
     def __call__(self, request: Request) -> None:
@@ -239,7 +239,7 @@ class FailsOnce(Bindings):
             super().__call__(request)
 
     def _bind(self, request: Request, metadata: dict[str, Any]) -> None:
-        sent = self.sent.setdefault(metadata["name"], [])
+        sent = self.annotations.setdefault(metadata["name"], [])
         sent.append(metadata.get("annotations", {}))
         if len(sent) > 1:
             super().__call__(request)
@@ -264,7 +264,9 @@ async def assert_nothing_is_kept(engine: Engine, bindings: FailsOnce, names: Ite
     for member in map(parse_pod, shares(names)):
         engine.scheduler_state.at_bind[member.uid] = AtBind("a", lambda: True)
         await engine.api.bind(member, "a")
-    assert {name: sent[-1] for name, sent in bindings.sent.items()} == {name: {} for name in names}
+    assert {name: sent[-1] for name, sent in bindings.annotations.items()} == {
+        name: {} for name in names
+    }
 
 
 @pytest.mark.parametrize(
@@ -286,10 +288,10 @@ async def test_every_binding_of_a_member_names_its_card_whatever_became_of_the_o
         engine.pending(*shares(names))
         with engine.running():
             await until(lambda: len(bindings.made) == 4 and not engine.loop.binding)
-        cards = {sent[-1][f"{GPUSHARE}_IDX"] for sent in bindings.sent.values()}
+        cards = {sent[-1][f"{GPUSHARE}_IDX"] for sent in bindings.annotations.values()}
         assert cards == {"0", "1", "2", "3"}
-        assert all(sent == [sent[0]] * len(sent) for sent in bindings.sent.values())
-        assert {len(sent) for sent in bindings.sent.values()} == (
+        assert all(sent == [sent[0]] * len(sent) for sent in bindings.annotations.values())
+        assert {len(sent) for sent in bindings.annotations.values()} == (
             {1} if failure == "lost answer" else {2}
         )
         await assert_nothing_is_kept(engine, bindings, names)
@@ -302,58 +304,29 @@ async def test_a_member_that_has_gone_is_not_bound_again_and_leaves_no_annotatio
         put_profile(engine.scheduler_state, plugins=SHARED)
         engine.pending(*shares(names))
         with engine.running():
-            await until(lambda: len(bindings.sent) == 2 and not engine.loop.binding)
-        assert {len(sent) for sent in bindings.sent.values()} == {1}
+            await until(lambda: len(bindings.annotations) == 2 and not engine.loop.binding)
+        assert {len(sent) for sent in bindings.annotations.values()} == {1}
         assert not engine.scheduler_state.state.pods.assumed
         await assert_nothing_is_kept(engine, bindings, names)
 
 
-class Held(Bindings):
-    """Keeps requests about some pods until `answer` is called; `held` has them by the pod's name.
-
-    `sent` has the name of the pod of each Binding.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.hold: set[str] = set()
-        self.held: dict[str, Request] = {}
-        self.sent: list[str] = []
-
-    def __call__(self, request: Request) -> None:
-        name = request.path.split("/")[-2]
-        if request.path.endswith("/binding"):
-            self.sent.append(name)
-        if request.method != "GET" and name in self.hold:
-            self.held[name] = request
-        else:
-            super().__call__(request)
-
-    def answer(self, name: str) -> None:
-        """Answer the request about the pod, and those that follow."""
-        self.hold.discard(name)
-        super().__call__(self.held.pop(name))
-
-
 async def test_a_binding_is_not_sent_again_when_its_group_is_called_off_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server was too busy for it; a part of the gang would be bound."""
     monkeypatch.setattr("mooring.engine.group_binding._PAUSES_SECONDS", ())
-    bindings = Held()
     bindings.hold, bindings.refuse = {"g-1"}, {"g-0": 403}
-    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as client:
-        engine = Engine(client, node("a", cpu="2"), pod_group("g", 2))
-        engine.pending(*(pod(name, cpu="1", group="g") for name in ("g-0", "g-1")))
-        with engine.running():
-            await until(lambda: "g-1" in bindings.held and bindings.statuses)
-            busy = bindings.held.pop("g-1")
-            bindings.hold = set()
-            busy.refuse(429, "TooManyRequests", "busy", **{"Retry-After": "0"})
-            await until(lambda: not engine.loop.binding)
-        assert (bindings.sent.count("g-1"), bindings.made) == (1, [])
-        assert "403" in str(path_of(engine, "g-1"))
-        await engine.close()
+    engine = Engine(client, node("a", cpu="2"), pod_group("g", 2))
+    engine.pending(*(pod(name, cpu="1", group="g") for name in ("g-0", "g-1")))
+    with engine.running():
+        await until(lambda: "g-1" in bindings.held and bindings.statuses)
+        busy = bindings.held.pop("g-1")
+        bindings.hold = set()
+        busy.refuse(429, "TooManyRequests", "busy", **{"Retry-After": "0"})
+        await until(lambda: not engine.loop.binding)
+    assert (bindings.sent.count("g-1"), bindings.made) == (1, [])
+    assert "403" in str(path_of(engine, "g-1"))
+    await engine.close()
 
 
 PLACES = AT_PERMIT, IN_PRE_BIND, AT_A_MEETING, IN_A_PAUSE = (
@@ -368,7 +341,7 @@ PLACES = AT_PERMIT, IN_PRE_BIND, AT_A_MEETING, IN_A_PAUSE = (
 class Stage:
     """An engine whose node has space for one gang of three, and a clock that stands still."""
 
-    def __init__(self, client: ApiClient, bindings: Held) -> None:
+    def __init__(self, client: ApiClient, bindings: Bindings) -> None:
         self.now = 1000.0
         self.bindings = bindings
         self.engine = Engine(client, node("a", cpu="3"), pod_group("g", 3), clock=lambda: self.now)
@@ -445,17 +418,17 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+async def stage(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Stage]:
     """Yield a stage on which pauses between two Bindings do not end by themselves."""
     monkeypatch.setattr("mooring.engine.group_binding._PAUSES_SECONDS", (3600.0,))
-    bindings = Held()
-    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as client:
-        made = Stage(client, bindings)
-        with made.engine.running():
-            yield made
-            # What is written about members arrives before the server ends.
-            made.engine.reports.error(parse_pod(pod("end")), "the end")
-            await until(lambda: any("the end" in str(status) for status in bindings.statuses))
+    made = Stage(client, bindings)
+    with made.engine.running():
+        yield made
+        # What is written about members arrives before the server ends.
+        made.engine.reports.error(parse_pod(pod("end")), "the end")
+        await until(lambda: any("the end" in str(status) for status in bindings.statuses))
 
 
 @pytest.mark.parametrize("why", ["deleted", "denied", "timed out"])
@@ -661,9 +634,9 @@ async def test_a_leader_that_loses_its_lease_in_a_pause_sends_no_further_binding
         engine = Engine(client, node("a"), pod_group("g", 1))
         engine.pending(pod("g-0", group="g"))
         with engine.running():
-            await until(lambda: bindings.sent)
+            await until(lambda: bindings.annotations)
             leading = False
             engine.loop.halt()
             await until(lambda: not engine.loop.binding)
-    assert bindings.sent == {"g-0": [{}]}
+    assert bindings.annotations == {"g-0": [{}]}
     assert not bindings.statuses

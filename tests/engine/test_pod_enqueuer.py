@@ -13,6 +13,7 @@ from device_builders import allocated, device_claim
 from driving import driven
 from holders import Holders
 from mooring.engine.pod_enqueuer import PodEnqueuer
+from mooring.engine.profiles import ActiveProfile
 from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.framework.registry import NoArgs, Registry
@@ -84,6 +85,8 @@ class Door:
         made = scheduler_state(*objects, registry=GATEKEEPER, clock=lambda: self.now)
         log = made.decisions if decisions is None else decisions
         self.scheduler_state = replace(made, decisions=log)
+        self.state = self.scheduler_state.state
+        self.without_profile = self.scheduler_state.without_profile
         self.left: list[str] = []
         self.heard = HeardReports()
         self.failed, self.gated = self.heard.errors, self.heard.gates
@@ -91,7 +94,7 @@ class Door:
         self.pod_enqueuer = PodEnqueuer(
             self.scheduler_state, self.heard, not_pending=self.left.append
         )
-        self.scheduler_state.state.on_events(self.pod_enqueuer.on_events)
+        self.state.on_events(self.pod_enqueuer.on_events)
 
     def woken(self) -> bool:
         """Return whether the loop was woken since this was last asked."""
@@ -134,10 +137,23 @@ class Door:
         )
         return queued
 
+    def gets_profile(
+        self, name: str = "default-scheduler", *, registry: Registry = GATEKEEPER, **spec: Any
+    ) -> ActiveProfile:
+        """Put the profile in force, also for the pods that wait."""
+        made = put_profile(self.scheduler_state, name, registry=registry, **spec)
+        self.pod_enqueuer.profiles_changed()
+        return made
+
+    def loses_profile(self) -> None:
+        """Have the default profile deleted."""
+        self.scheduler_state.profiles.remove("default-scheduler")
+        self.pod_enqueuer.profiles_changed()
+
     def put_group(self, name: str, minimum: int) -> None:
         """Put a pod group of Kubernetes' own kind."""
         group = parse_pod_group(pod_group(name, minimum))
-        self.scheduler_state.state.put(Kind.POD_GROUP, f"default/{name}", group)
+        self.state.put(Kind.POD_GROUP, f"default/{name}", group)
 
     def reports(self) -> None:
         """Let some seconds pass, and tell pods that wait why."""
@@ -147,7 +163,7 @@ class Door:
     def namespace_is(self, **labels: str) -> None:
         """Give the pods' namespace these labels from now on."""
         labelled = parse_namespace(namespace("default", labels))
-        self.scheduler_state.state.put(Kind.NAMESPACE, "default", labelled)
+        self.state.put(Kind.NAMESPACE, "default", labelled)
 
 
 @pytest.fixture
@@ -167,7 +183,7 @@ def open_door() -> Door:
 def test_a_pod_that_another_scheduler_binds_is_bound_and_not_gone(open_door: Door) -> None:
     open_door.comes()
     bound = parse_pod(pod("web", node="a"))
-    open_door.scheduler_state.state.put(Kind.POD, bound.uid, bound)
+    open_door.state.put(Kind.POD, bound.uid, bound)
     open_door.pod_enqueuer.gone(bound.uid)
     path = open_door.scheduler_state.decisions.path("default/web")
     assert path is not None
@@ -184,10 +200,9 @@ def test_a_pod_without_a_profile_is_queued_when_its_profile_comes(door: Door) ->
     without_profile = door.comes()
     assert door.queue() is None
     assert door.pod_enqueuer.known() == {without_profile.uid}
-    put_profile(door.scheduler_state)
-    door.pod_enqueuer.profiles_changed()
+    door.gets_profile()
     assert door.queue() is SubQueue.ACTIVE
-    assert door.scheduler_state.without_profile == {}
+    assert door.without_profile == {}
 
 
 def steps(door: Door, name: str = "web") -> list[str]:
@@ -201,8 +216,7 @@ def test_the_path_of_a_pod_begins_before_it_has_a_profile_and_goes_on_when_it_ha
 ) -> None:
     door.comes()
     door.now = 4.0
-    put_profile(door.scheduler_state)
-    door.pod_enqueuer.profiles_changed()
+    door.gets_profile()
     door.comes()
     assert steps(door) == ["seen", "noProfile", "queued"]
     path = plain(door.scheduler_state.decisions.path("default/web"))
@@ -229,14 +243,13 @@ def test_a_pod_without_a_profile_is_queued_when_its_namespace_gets_the_label(doo
     assert door.queue() is SubQueue.ACTIVE
     door.namespace_is(env="web")
     assert door.queue() is None
-    assert list(door.scheduler_state.without_profile) == [uid_of("web")]
+    assert list(door.without_profile) == [uid_of("web")]
 
 
 def test_pods_whose_profile_is_untouched_stay_where_they_are(open_door: Door) -> None:
     queued = open_door.rejected()
     open_door.now = 20.0
-    put_profile(open_door.scheduler_state, "other")
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.gets_profile("other")
     open_door.namespace_is(env="other")
     assert queued.queue is SubQueue.UNSCHEDULABLE
 
@@ -244,16 +257,14 @@ def test_pods_whose_profile_is_untouched_stay_where_they_are(open_door: Door) ->
 def test_an_unschedulable_pod_is_tried_again_with_its_profile_of_now(open_door: Door) -> None:
     queued = open_door.rejected()
     open_door.now = 20.0
-    renewed = put_profile(open_door.scheduler_state, percentageOfNodesToScore=50)
-    open_door.pod_enqueuer.profiles_changed()
+    renewed = open_door.gets_profile(percentageOfNodesToScore=50)
     assert (queued.queue, queued.pipeline) == (SubQueue.ACTIVE, renewed.pipeline)
 
 
 def test_labels_of_its_namespace_give_a_pod_another_profile(open_door: Door) -> None:
     queued = open_door.rejected()
     open_door.now = 20.0
-    batch = put_profile(open_door.scheduler_state, "batch", match=BATCH)
-    open_door.pod_enqueuer.profiles_changed()
+    batch = open_door.gets_profile("batch", match=BATCH)
     assert queued.queue is SubQueue.UNSCHEDULABLE
     open_door.namespace_is(env="batch")
     assert (queued.queue, queued.pipeline) == (SubQueue.ACTIVE, batch.pipeline)
@@ -262,8 +273,7 @@ def test_labels_of_its_namespace_give_a_pod_another_profile(open_door: Door) -> 
 def test_a_pod_in_flight_gets_its_new_profile_for_the_next_attempt(open_door: Door) -> None:
     open_door.comes()
     queued = open_door.popped()
-    renewed = put_profile(open_door.scheduler_state, percentageOfNodesToScore=50)
-    open_door.pod_enqueuer.profiles_changed()
+    renewed = open_door.gets_profile(percentageOfNodesToScore=50)
     assert queued.pipeline is renewed.pipeline
     open_door.scheduler_state.queue.add_unschedulable(queued, frozenset({"Fit"}), 0.0)
     assert queued.queue is SubQueue.BACKOFF
@@ -272,21 +282,19 @@ def test_a_pod_in_flight_gets_its_new_profile_for_the_next_attempt(open_door: Do
 def test_a_pod_that_loses_its_profile_in_flight_waits_for_another(open_door: Door) -> None:
     in_flight = open_door.comes()
     queued = open_door.popped()
-    open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.loses_profile()
     open_door.scheduler_state.queue.add_after_error(queued, 0.0)
     assert open_door.queue() is None
-    assert open_door.scheduler_state.without_profile == {in_flight.uid: in_flight}
+    assert open_door.without_profile == {in_flight.uid: in_flight}
 
 
 def bound_without_a_profile(door: Door) -> QueuedPod:
     """Return a pod that was assumed and is being bound when its profile goes."""
-    pod, state = door.comes(), door.scheduler_state.state
+    pod, state = door.comes(), door.state
     queued = door.popped()
     state.assume(pod, 0)
     state.announce(pod)
-    door.scheduler_state.profiles.remove("default-scheduler")
-    door.pod_enqueuer.profiles_changed()
+    door.loses_profile()
     return queued
 
 
@@ -294,44 +302,40 @@ def test_a_pod_whose_profile_came_back_while_it_was_bound_is_queued_if_that_fail
     open_door: Door,
 ) -> None:
     queued = bound_without_a_profile(open_door)
-    put_profile(open_door.scheduler_state)
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.gets_profile()
     assert open_door.queue() is None
-    open_door.scheduler_state.state.forget(queued.pod)
+    open_door.state.forget(queued.pod)
     open_door.scheduler_state.queue.add_after_error(queued, 0.0)
     assert open_door.queue() is SubQueue.ACTIVE
-    assert open_door.scheduler_state.without_profile == {}
+    assert open_door.without_profile == {}
 
 
 def test_so_is_one_that_no_event_was_delivered_about(open_door: Door) -> None:
     """The members of a group are assumed some time before they are announced."""
-    pod, state = open_door.comes(), open_door.scheduler_state.state
+    pod, state = open_door.comes(), open_door.state
     open_door.popped()
     state.assume(pod, 0)
-    open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.pod_enqueuer.profiles_changed()
-    put_profile(open_door.scheduler_state)
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.loses_profile()
+    open_door.gets_profile()
     open_door.reports()
     assert open_door.queue() is None
     state.forget(pod)
     assert open_door.queue() is None
     open_door.reports()
     assert open_door.queue() is SubQueue.ACTIVE
-    assert open_door.scheduler_state.without_profile == {}
+    assert open_door.without_profile == {}
 
 
 def test_a_pod_whose_profile_goes_waits_for_another(open_door: Door) -> None:
     left_alone = open_door.comes()
-    open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.loses_profile()
     assert open_door.queue() is None
-    assert open_door.scheduler_state.without_profile == {left_alone.uid: left_alone}
+    assert open_door.without_profile == {left_alone.uid: left_alone}
 
 
 def test_no_more_pods_are_nominated_to_a_node_than_it_has_pod_slots(open_door: Door) -> None:
     """Those of lower priority do not keep a pod from being nominated."""
-    state = open_door.scheduler_state.state
+    state = open_door.state
     slots = int(state.nodes.pod_slots.data[state.nodes.row_of["a"]])
     for number in range(slots + 1):
         open_door.comes(f"low-{number}", nominated="a")
@@ -345,7 +349,7 @@ def test_no_more_pods_are_nominated_to_a_node_than_it_has_pod_slots(open_door: D
 
 def test_a_new_leader_keeps_no_nodes_that_a_former_one_had_reserved(open_door: Door) -> None:
     """What preemption had made free stays the group's."""
-    state = open_door.scheduler_state.state
+    state = open_door.state
     for number, message in enumerate(("", "reserved for the group: a, until 2026-01-01T00:01:00Z")):
         reserved = {"type": NODES_RESERVED, "status": "True" if message else "False"}
         status = {"conditions": [{**reserved, "message": message}]}
@@ -357,11 +361,10 @@ def test_a_new_leader_keeps_no_nodes_that_a_former_one_had_reserved(open_door: D
 
 def test_a_pod_whose_profile_goes_is_nominated_no_more(open_door: Door) -> None:
     open_door.comes(nominated="a")
-    assert len(open_door.scheduler_state.state.nominations) == 1
-    open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.pod_enqueuer.profiles_changed()
-    assert len(open_door.scheduler_state.state.nominations) == 0
-    assert list(open_door.scheduler_state.without_profile) == [uid_of("web")]
+    assert len(open_door.state.nominations) == 1
+    open_door.loses_profile()
+    assert len(open_door.state.nominations) == 0
+    assert list(open_door.without_profile) == [uid_of("web")]
 
 
 def test_a_gated_pod_waits_until_its_gates_are_gone(open_door: Door) -> None:
@@ -374,13 +377,13 @@ def test_a_gated_pod_waits_until_its_gates_are_gone(open_door: Door) -> None:
 
 def test_an_older_version_of_a_bound_pod_is_ignored(open_door: Door) -> None:
     placed = parse_pod(pod("web"))
-    open_door.scheduler_state.state.assume(placed, 0)
+    open_door.state.assume(placed, 0)
     open_door.comes()
     assert (open_door.queue(), open_door.woken()) == (None, False)
 
 
 def test_an_older_version_of_a_bound_pod_that_has_ended_is_ignored(open_door: Door) -> None:
-    state, placed = open_door.scheduler_state.state, parse_pod(pod("web", node="a"))
+    state, placed = open_door.state, parse_pod(pod("web", node="a"))
     state.put(Kind.POD, placed.uid, placed)
     state.delete(Kind.POD, placed.uid)
     open_door.woken()
@@ -391,14 +394,14 @@ def test_an_older_version_of_a_bound_pod_that_has_ended_is_ignored(open_door: Do
 def test_a_successor_of_a_bound_pod_is_queued(open_door: Door) -> None:
     raw = pod("web")
     raw["metadata"]["uid"] = "predecessor"
-    open_door.scheduler_state.state.assume(parse_pod(raw), 0)
+    open_door.state.assume(parse_pod(raw), 0)
     open_door.comes()
     assert open_door.queue() is SubQueue.ACTIVE
 
 
 def test_a_nomination_made_before_the_pod_was_known_is_kept(open_door: Door) -> None:
     nominated = open_door.comes(nominated="a")
-    nominee = open_door.scheduler_state.state.nominations.get(nominated.uid)
+    nominee = open_door.state.nominations.get(nominated.uid)
     assert nominee is not None
     assert nominee.pod == nominated
 
@@ -406,7 +409,7 @@ def test_a_nomination_made_before_the_pod_was_known_is_kept(open_door: Door) -> 
 def test_a_nomination_that_another_component_writes_or_clears_is_taken_over(
     open_door: Door,
 ) -> None:
-    nominations = open_door.scheduler_state.state.nominations
+    nominations = open_door.state.nominations
     for gates in (["quota"], ()):
         open_door.comes(gates=gates)
         shown = open_door.comes(gates=gates, nominated="a")
@@ -421,7 +424,7 @@ def test_a_nomination_that_another_component_writes_or_clears_is_taken_over(
 def test_a_member_for_which_a_node_is_reserved_keeps_it_whatever_its_status_says(
     open_door: Door,
 ) -> None:
-    state = open_door.scheduler_state.state
+    state = open_door.state
     web = open_door.comes(group="train")
     key = GroupKey(GroupSource.KUBERNETES, "default", "train")
     state.nominate(web, "a", reservation=Reservation(key, 60.0, 0))
@@ -437,9 +440,9 @@ def test_a_version_that_changes_no_nomination_in_the_status_withdraws_none(
 ) -> None:
     """The status may be older than the preemption, or say nothing of a place that is kept."""
     web = open_door.comes()
-    open_door.scheduler_state.state.nominate(web, "a")
+    open_door.state.nominate(web, "a")
     open_door.comes(labels={"app": "web"})
-    assert open_door.scheduler_state.state.nominations.get(web.uid) is not None
+    assert open_door.state.nominations.get(web.uid) is not None
 
 
 def test_a_status_that_is_older_than_a_nomination_of_ours_changes_nothing(
@@ -448,11 +451,11 @@ def test_a_status_that_is_older_than_a_nomination_of_ours_changes_nothing(
     open_door.heard.is_newest = False
     web = open_door.comes(nominated="a")
     open_door.comes()
-    assert open_door.scheduler_state.state.nominations.get(web.uid) is not None
+    assert open_door.state.nominations.get(web.uid) is not None
 
 
 def test_a_pod_that_is_assumed_on_a_node_is_nominated_by_nobody(open_door: Door) -> None:
-    state = open_door.scheduler_state.state
+    state = open_door.state
     web = open_door.comes()
     open_door.scheduler_state.queue.pop(0.0)
     state.assume(web, state.nodes.row_of["a"])
@@ -462,7 +465,7 @@ def test_a_pod_that_is_assumed_on_a_node_is_nominated_by_nobody(open_door: Door)
 
 def test_a_nomination_that_stays_on_its_node_still_waits_for_its_victims(open_door: Door) -> None:
     """What the watch shows of our own nomination is no news."""
-    state, victim = open_door.scheduler_state.state, parse_pod(pod("victim", node="a"))
+    state, victim = open_door.state, parse_pod(pod("victim", node="a"))
     state.put(Kind.POD, victim.uid, victim)
     web = open_door.comes(priority=1)
     state.nominate(web, "a")
@@ -477,7 +480,7 @@ def test_a_deleted_pod_is_removed_everywhere(door: Door) -> None:
     for gone in (without_profile, queued):
         door.pod_enqueuer.gone(gone.uid)
     assert door.pod_enqueuer.known() == set()
-    assert door.scheduler_state.state.nominations.get(queued.uid) is None
+    assert door.state.nominations.get(queued.uid) is None
     assert door.left == [without_profile.uid, queued.uid]
 
 
@@ -485,7 +488,7 @@ def test_the_end_of_a_predecessor_leaves_its_successor_in_the_queue(open_door: D
     successor = open_door.comes(nominated="a")
     open_door.pod_enqueuer.gone(Uid("predecessor"))
     assert open_door.queue() is SubQueue.ACTIVE
-    assert open_door.scheduler_state.state.nominations.get(successor.uid) is not None
+    assert open_door.state.nominations.get(successor.uid) is not None
     assert open_door.left == ["predecessor"]
 
 
@@ -504,7 +507,7 @@ def test_late_news_of_a_pod_leave_the_next_one_of_its_name_alone(
     else:
         open_door.pod_enqueuer.pending(replace(predecessor, labels={**labels, "new": ""}))
         assert open_door.left == []
-    group = open_door.scheduler_state.state.pod_groups.of(successor)
+    group = open_door.state.pod_groups.of(successor)
     assert group is not None
     assert "successor" in group.unscheduled
     assert open_door.pod_enqueuer.knows(successor.uid)
@@ -514,9 +517,9 @@ def test_late_news_of_a_pod_leave_the_next_one_of_its_name_alone(
 def test_so_it_is_with_pods_that_no_profile_takes(door: Door) -> None:
     predecessor = door.comes()
     door.pod_enqueuer.pending(replace(predecessor, uid=Uid("successor")))
-    assert [*door.scheduler_state.without_profile] == [predecessor.uid, "successor"]
+    assert [*door.without_profile] == [predecessor.uid, "successor"]
     door.pod_enqueuer.gone(predecessor.uid)
-    assert [*door.scheduler_state.without_profile] == ["successor"]
+    assert [*door.without_profile] == ["successor"]
 
 
 def test_a_pod_gone_at_permit_is_rejected(open_door: Door) -> None:
@@ -546,7 +549,7 @@ def test_the_binding_of_a_pod_gone_in_pre_bind_is_called_off(open_door: Door) ->
 def test_an_event_wakes_the_loop_if_hints_of_an_unschedulable_pod_have_to_run(
     open_door: Door,
 ) -> None:
-    state, queue = open_door.scheduler_state.state, open_door.scheduler_state.queue
+    state, queue = open_door.state, open_door.scheduler_state.queue
     open_door.woken()
     state.put(Kind.NODE, "a", parse_node(node("a", cpu="4")))
     assert not open_door.woken()
@@ -565,8 +568,7 @@ def test_a_pre_enqueue_that_fails_gates_that_pod_alone_and_is_reported(
 ) -> None:
     for name, gate in (("first", "open"), ("broken", "fail"), ("last", "open")):
         door.comes(name, labels={"gate": gate})
-    put_profile(door.scheduler_state, registry=GATEKEEPER, **GATED)
-    door.pod_enqueuer.profiles_changed()
+    door.gets_profile(**GATED)
     assert [door.queue(name) for name in ("first", "broken", "last")] == [
         SubQueue.ACTIVE,
         SubQueue.GATED,
@@ -646,7 +648,7 @@ def test_a_member_that_another_scheduler_bound_completes_its_group(open_door: Do
     open_door.comes("first", group="g")
     assert open_door.queue("first") is SubQueue.GATED
     bound = parse_pod(pod("second", group="g", node="a"))
-    open_door.scheduler_state.state.put(Kind.POD, bound.uid, bound)
+    open_door.state.put(Kind.POD, bound.uid, bound)
     assert open_door.popped().pod.name == "first"
 
 
@@ -654,7 +656,7 @@ def test_a_member_that_another_scheduler_bound_completes_its_group(open_door: Do
 def test_a_member_that_comes_by_a_change_of_its_labels_completes_its_group(
     open_door: Door, before: dict[str, str]
 ) -> None:
-    state, kind = open_door.scheduler_state.state, Kind.COSCHEDULING_POD_GROUP
+    state, kind = open_door.state, Kind.COSCHEDULING_POD_GROUP
     state.put(kind, "default/g", parse_object(kind, coscheduling_pod_group("g", 2)))
     open_door.comes("first", labels={COSCHEDULING_LABEL: "g"})
     open_door.comes("second", labels=before, cpu="100")
@@ -667,8 +669,7 @@ def test_a_member_that_comes_by_a_change_of_its_labels_completes_its_group(
 def test_the_others_are_enough_when_the_member_that_declared_most_changes(
     open_door: Door, change: str
 ) -> None:
-    put_profile(open_door.scheduler_state, **BY_TEAM)
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.gets_profile(**BY_TEAM)
     for name, size in (("c", "5"), ("a", "2"), ("b", "2")):
         open_door.comes(name, labels={"team": "red", "size": size})
     assert open_door.scheduler_state.queue.counts()["gated"] == 3
@@ -697,8 +698,7 @@ def test_pods_are_counted_by_other_labels_before_any_of_them_is_tried(open_door:
         labels = {"team": "red", "size": "300" if number == 0 else "2"}
         open_door.comes(f"red-{number}", labels=labels)
     alone = open_door.comes("alone", priority=9)
-    put_profile(open_door.scheduler_state, **BY_TEAM)
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.gets_profile(**BY_TEAM)
     settle = open_door.pod_enqueuer.settle
     first, second = open_door.popped(), open_door.popped()
     assert (first.pod, settle(first)) == (alone, True)
@@ -856,7 +856,7 @@ def test_a_group_that_changes_is_tried_again(open_door: Door, change: str) -> No
         open_door.pod_enqueuer.gone(members[0].uid)
     elif change == "another binds one":
         bound = parse_pod(pod("g-x", group="g", node="a"))
-        open_door.scheduler_state.state.put(Kind.POD, bound.uid, bound)
+        open_door.state.put(Kind.POD, bound.uid, bound)
     else:
         open_door.put_group("g", 2)
     assert open_door.scheduler_state.queue.counts()[SubQueue.BACKOFF]
@@ -932,7 +932,7 @@ def test_a_pod_that_another_scheduler_has_bound_is_compared_until_that_is_told(
 ) -> None:
     """The watch of pods on nodes tells of it; the one of pending pods may miss it."""
     web = open_door.comes()
-    open_door.scheduler_state.state.put(Kind.POD, web.uid, parse_pod(pod("web", node="a")))
+    open_door.state.put(Kind.POD, web.uid, parse_pod(pod("web", node="a")))
     assert open_door.pod_enqueuer.known() == {web.uid}
     open_door.pod_enqueuer.gone(web.uid)
     assert open_door.pod_enqueuer.known() == set()
@@ -972,7 +972,7 @@ class TestPodsWithoutProfile:
         assert door.queue("web", "new") is None
         door.reports()
         assert "which has not been seen" in door.alone[0][1]
-        door.scheduler_state.state.put(Kind.NAMESPACE, "new", Namespace("new", labels))
+        door.state.put(Kind.NAMESPACE, "new", Namespace("new", labels))
         assert door.popped().pipeline.profile == takes
 
     def test_it_is_told_once_and_not_at_once(self, door: Door) -> None:
@@ -1025,7 +1025,7 @@ class TestPodsWithoutProfile:
         put_profile(door.scheduler_state, "mine", registry=GATEKEEPER)
         web = door.comes(spec=MINE)
         door.popped()
-        state = door.scheduler_state.state
+        state = door.state
         state.assume(web, state.nodes.row_of["a"])
         door.scheduler_state.profiles.remove("mine")
         door.pod_enqueuer.profiles_changed()
@@ -1081,21 +1081,21 @@ class TestLimits:
 
     def test_its_nomination_counts_against_nobody(self, open_door: Door) -> None:
         open_door.comes(labels={f"l-{i}": "x" for i in range(1001)}, nominated="a")
-        assert len(open_door.scheduler_state.state.nominations) == 0
+        assert len(open_door.state.nominations) == 0
 
 
 def test_a_pod_without_a_node_is_a_member_of_its_group_until_it_is_gone(door: Door) -> None:
     """Also while no profile takes it: its group must not be complete without it."""
     web = door.comes(group="train")
-    train = door.scheduler_state.state.pod_groups.of(web)
+    train = door.state.pod_groups.of(web)
     assert train is not None
     assert list(train.unscheduled) == [web.uid]
     door.pod_enqueuer.gone(web.uid)
-    assert len(door.scheduler_state.state.pod_groups) == 0
+    assert len(door.state.pod_groups) == 0
 
 
 def test_an_old_version_of_a_bound_pod_does_not_make_it_unscheduled(open_door: Door) -> None:
-    state = open_door.scheduler_state.state
+    state = open_door.state
     state.put(Kind.POD, uid_of("web"), parse_pod(pod("web", group="train", node="a")))
     web = open_door.comes(group="train")
     train = state.pod_groups.of(web)
@@ -1104,11 +1104,10 @@ def test_an_old_version_of_a_bound_pod_does_not_make_it_unscheduled(open_door: D
 
 
 def test_the_formats_of_groups_are_those_of_the_plugins_in_force(open_door: Door) -> None:
-    state = open_door.scheduler_state.state
+    state = open_door.state
     open_door.comes(labels={"team": "train", "size": "2"})
     assert len(state.pod_groups) == 0
-    put_profile(open_door.scheduler_state, "gated", registry=GATEKEEPER, **GATED)
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.gets_profile("gated", **GATED)
     (train,) = state.pod_groups
     assert (train.key.name, train.minimum, train.all_pods_count) == ("train", 2, 1)
     open_door.scheduler_state.profiles.remove("gated")
@@ -1129,13 +1128,12 @@ def many(door: Door, count: int = 250) -> list[str]:
 
 def settled(door: Door, names: list[str]) -> int:
     """Return how many of these pods wait without a profile by now."""
-    return sum(uid_of(name) in door.scheduler_state.without_profile for name in names)
+    return sum(uid_of(name) in door.without_profile for name in names)
 
 
 def test_the_profiles_of_many_pods_are_found_in_slices(open_door: Door) -> None:
     names = many(open_door)
-    open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.loses_profile()
     found = [settled(open_door, names)]
     open_door.find_profiles(lambda: found.append(settled(open_door, names)))
     assert found == [*range(100, 251)]
@@ -1145,11 +1143,10 @@ def test_a_pod_whose_profile_is_yet_to_be_found_is_not_tried_with_the_one_that_w
     open_door: Door,
 ) -> None:
     many(open_door)
-    open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.loses_profile()
     first = open_door.popped()
     assert not open_door.pod_enqueuer.settle(first)
-    assert first.pod.uid in open_door.scheduler_state.without_profile
+    assert first.pod.uid in open_door.without_profile
     assert open_door.queue(first.pod.name) is None
 
 
@@ -1160,8 +1157,7 @@ def test_a_pod_whose_profile_is_yet_to_be_found_is_tried_with_the_one_that_repla
     first = open_door.popped()
     former = first.pipeline
     open_door.scheduler_state.queue.put_back(first, 0.0)
-    put_profile(open_door.scheduler_state)
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.gets_profile()
     popped = open_door.popped()
     assert popped.pipeline is former
     assert open_door.pod_enqueuer.settle(popped)
@@ -1175,8 +1171,7 @@ def test_a_pod_whose_profile_is_yet_to_be_found_is_tried_with_the_one_that_repla
 def test_a_pod_that_the_new_profile_gates_is_not_tried(open_door: Door) -> None:
     for number in range(250):
         open_door.comes(f"web-{number}", labels={"gate": "close"})
-    put_profile(open_door.scheduler_state, registry=GATEKEEPER, **GATED)
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.gets_profile(**GATED)
     popped = open_door.popped()
     assert not open_door.pod_enqueuer.settle(popped)
     assert open_door.queue(popped.pod.name) is SubQueue.GATED
@@ -1186,8 +1181,7 @@ def test_members_of_a_group_get_their_new_profile_together(open_door: Door) -> N
     open_door.put_group("train", 3)
     members = [open_door.comes(f"train-{number}", group="train", priority=9) for number in range(3)]
     many(open_door)
-    put_profile(open_door.scheduler_state)
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.gets_profile()
     popped = open_door.popped()
     assert popped.pod in members
     assert open_door.pod_enqueuer.settle(popped)
@@ -1203,9 +1197,8 @@ def test_the_newest_version_of_a_pod_counts_when_its_binding_fails_without_a_pro
     queued = bound_without_a_profile(open_door)
     old = queued.pod
     open_door.comes(labels={"new": "yes"})
-    put_profile(open_door.scheduler_state)
-    open_door.pod_enqueuer.profiles_changed()
-    open_door.scheduler_state.state.forget(old)
+    open_door.gets_profile()
+    open_door.state.forget(old)
     open_door.scheduler_state.queue.add_after_error(queued, 0.0)
     found = open_door.scheduler_state.queue.get(old.uid)
     assert found is not None
@@ -1215,20 +1208,17 @@ def test_the_newest_version_of_a_pod_counts_when_its_binding_fails_without_a_pro
 def test_attempts_in_flight_do_not_go_on_before_their_profile_is_found(open_door: Door) -> None:
     many(open_door)
     in_flight = [open_door.popped() for _ in range(250)]
-    open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.loses_profile()
     queue = open_door.scheduler_state.queue
     assert all(each.outdated for each in in_flight if queue.get(each.pod.uid) is each)
 
 
 def test_a_second_change_while_profiles_are_found_has_the_last_word(open_door: Door) -> None:
     names = many(open_door)
-    open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.loses_profile()
     with Work(open_door.pod_enqueuer.find_profiles) as work:
         work.advance()
-    put_profile(open_door.scheduler_state)
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.gets_profile()
     assert open_door.find_profiles() > 0
     assert settled(open_door, names) == 0
     assert {open_door.queue(name) for name in names} == {SubQueue.ACTIVE}
@@ -1238,13 +1228,12 @@ def test_pods_that_come_change_or_go_while_profiles_are_found_end_where_they_bel
     open_door: Door,
 ) -> None:
     names = many(open_door)
-    open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.loses_profile()
     changed = open_door.comes(names[0], labels={"changed": "yes"})
     new, gone = open_door.comes("new"), uid_of(names[1])
     open_door.pod_enqueuer.gone(gone)
     assert open_door.find_profiles() > 0
-    left = open_door.scheduler_state.without_profile
+    left = open_door.without_profile
     assert left[changed.uid] is changed
     assert left[new.uid] is new
     assert gone not in left
@@ -1263,8 +1252,7 @@ def test_a_namespace_that_is_relabelled_has_its_pods_looked_at_in_slices_too(doo
 def test_no_pod_is_lost_while_profiles_are_found_and_the_log_of_decisions_is_full() -> None:
     door = Door(DecisionLog(limit=20_000))
     names = many(door)
-    put_profile(door.scheduler_state)
-    door.pod_enqueuer.profiles_changed()
+    door.gets_profile()
     door.find_profiles()
     assert {door.queue(name) for name in names} == {SubQueue.ACTIVE}
 
@@ -1278,18 +1266,15 @@ async def test_the_rest_is_found_while_the_pod_enqueuer_runs(open_door: Door) ->
     names = many(open_door)
     async with in_background(open_door.pod_enqueuer.run()):
         for _ in range(2):  # it waits for the next change each time
-            open_door.scheduler_state.profiles.remove("default-scheduler")
-            open_door.pod_enqueuer.profiles_changed()
+            open_door.loses_profile()
             await until(lambda: settled(open_door, names) == len(names))
-            put_profile(open_door.scheduler_state)
-            open_door.pod_enqueuer.profiles_changed()
+            open_door.gets_profile()
             await until(lambda: settled(open_door, names) == 0)
 
 
 async def test_profiles_of_the_rest_are_found_in_nobody_elses_turn(open_door: Door) -> None:
     names = many(open_door)
-    open_door.scheduler_state.profiles.remove("default-scheduler")
-    open_door.pod_enqueuer.profiles_changed()
+    open_door.loses_profile()
     async with in_background(open_door.pod_enqueuer.run()):
         async with open_door.scheduler_state.turn:
             before = settled(open_door, names)
@@ -1371,7 +1356,7 @@ CLAIMING: dict[str, Any] = {"resourceClaims": [{"name": "gpu", "resourceClaimNam
 
 def put_claim(door: Door, **fields: Any) -> None:
     claim = parse_resource_claim(device_claim(**fields))
-    door.scheduler_state.state.put(Kind.RESOURCE_CLAIM, claim.key, claim)
+    door.state.put(Kind.RESOURCE_CLAIM, claim.key, claim)
 
 
 def test_a_pod_is_gated_until_its_claim_comes(open_door: Door) -> None:
@@ -1389,7 +1374,7 @@ def test_the_claim_of_a_pod_is_forgotten_although_the_watch_shows_its_node_befor
     open_door: Door, entries: int, *, told: bool
 ) -> None:
     """Even if the pod names the claim twice, and if kopf never tells that it is not pending."""
-    state = open_door.scheduler_state.state
+    state = open_door.state
     (entry,) = CLAIMING["resourceClaims"]
     named = [{**entry, "name": f"gpu{number}"} for number in range(entries)]
     web = open_door.comes(spec={"resourceClaims": named})
@@ -1406,7 +1391,7 @@ def test_a_pod_whose_binding_fails_is_tried_after_its_claim_still(open_door: Doo
     put_claim(open_door)
     web = open_door.comes(spec=CLAIMING, nominated="a")
     queued = open_door.popped()
-    state = open_door.scheduler_state.state
+    state = open_door.state
     state.assume(web, 0)
     state.forget(web)
     rejected_by = frozenset({"DynamicResources"})
@@ -1485,7 +1470,7 @@ def test_a_claim_that_changes_all_the_time_costs_its_gated_pods_nothing(open_doo
         raw = device_claim(version=version)
         raw["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "uid": "first"}
         claim = parse_resource_claim(raw)
-        open_door.scheduler_state.state.put(Kind.RESOURCE_CLAIM, claim.key, claim)
+        open_door.state.put(Kind.RESOURCE_CLAIM, claim.key, claim)
         steps = open_door.find_profiles()
         assert steps == (200 if version == 1 else 0)
     assert {open_door.queue(name) for name in names} == {SubQueue.GATED}
@@ -1498,7 +1483,7 @@ def test_a_pod_is_tried_again_when_the_claim_for_its_extended_resources_is_gone(
     open_door: Door,
 ) -> None:
     """An equal pod, which the queue might ask instead, is not."""
-    state = open_door.scheduler_state.state
+    state = open_door.state
     raw = device_claim(owner="web")
     raw["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
     state.put(Kind.RESOURCE_CLAIM, "default/claim", parse_resource_claim(raw))
@@ -1525,7 +1510,7 @@ class TestDevicesThatAreNotKnown:
     WHY = "devices cannot be allocated: Mooring may not list them"
 
     def test_a_pod_with_a_claim_is_gated_and_told_so(self, open_door: Door) -> None:
-        open_door.scheduler_state.state.devices_known(self.WHY)
+        open_door.state.devices_known(self.WHY)
         open_door.comes(spec=CLAIMING)
         open_door.comes("plain")
         assert open_door.queue() is SubQueue.GATED
@@ -1535,7 +1520,7 @@ class TestDevicesThatAreNotKnown:
         assert open_door.gated == [("web", self.WHY)]
 
     def test_it_is_queued_when_they_are_known(self, open_door: Door) -> None:
-        state = open_door.scheduler_state.state
+        state = open_door.state
         state.devices_known(self.WHY)
         put_claim(open_door)
         for name in ("web", "db"):
@@ -1548,7 +1533,7 @@ class TestDevicesThatAreNotKnown:
 
     def test_one_that_was_rejected_for_it_is_tried_again(self, open_door: Door) -> None:
         """Such as one with extended resources, which has no claim yet."""
-        state = open_door.scheduler_state.state
+        state = open_door.state
         state.devices_known(self.WHY)
         for name, plugin in (("web", "DynamicResources"), ("db", "NodeResourcesFit")):
             open_door.comes(name, requests={"example.com/gpu": 1})

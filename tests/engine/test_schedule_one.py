@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import pytest
 
 from engines import PLUGINS, Bindings, Engine, Marked, until
-from kube.api_server import ApiServer, Request
 from mooring.engine.groups.pod_group_status_reporter import PodGroupStatusReporter
 from mooring.framework.handle import Handle
 from mooring.framework.placements import Placement
@@ -24,7 +23,6 @@ from mooring.framework.queued_pod import PodState, QueuedPod, SubQueue
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, Skip
 from mooring.kube.client import ApiClient
-from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
@@ -853,20 +851,6 @@ async def test_a_member_joins_those_whose_binding_has_begun_before_their_profile
         await until(lambda: len(bindings.made) == 2)
 
 
-class Answering(Bindings):
-    """Keeps the answer to the Binding of `old-1` back."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.held: list[Request] = []
-
-    def __call__(self, request: Request) -> None:
-        if request.path.endswith("old-1/binding"):
-            self.held.append(request)
-        else:
-            super().__call__(request)
-
-
 def is_gone(engine: Engine, *names: str) -> None:
     """Let the watches show these members of the gang g bound, and then deleted."""
     state = engine.scheduler_state.state
@@ -877,30 +861,29 @@ def is_gone(engine: Engine, *names: str) -> None:
 
 
 @pytest.mark.parametrize("status", [201, 404])
-async def test_a_new_gang_has_nothing_of_a_former_one_of_its_name(status: int) -> None:
+async def test_a_new_gang_has_nothing_of_a_former_one_of_its_name(
+    client: ApiClient, bindings: Bindings, status: int
+) -> None:
     """The watches are faster than the answer to the last Binding of the former gang."""
-    bindings = Answering()
-    async with ApiServer(bindings) as server, ApiClient(Connection(server.url)) as client:
-        engine = Engine(client, node("a"), pod_group("g", 2))
-        scheduler = engine.scheduler_state
-        engine.pending(pod("old-0", group="g"), pod("old-1", group="g"))
-        with engine.running():
-            await until(lambda: bindings.held and len(bindings.made) == 1)
-            is_gone(engine, "old-0", "old-1")
-            scheduler.state.delete(Kind.POD_GROUP, "default/g")
-            defined = parse_object(Kind.POD_GROUP, pod_group("g", 2))
-            scheduler.state.put(Kind.POD_GROUP, "default/g", defined)
-            engine.pending(
-                pod("new-0", group="g", labels={"does": "wait"}), pod("new-1", group="g")
-            )
-            await until(lambda: len(scheduler.waiting) == 1 and scheduler.in_pre_bind)
-            bindings.held[0].reply({}, status)
-            await until(lambda: engine.loop.binding == 2)
-            assert [name for name, _ in bindings.made] == ["old-0"]
-            (report,) = engine.group_reports.report("default", "g")
-            assert "old-1" not in str(report)
-            scheduler.waiting.allow(uid_of("new-0"), Marked.name)
-            await until(lambda: len(bindings.made) == 3)
+    bindings.hold = {"old-1"}
+    engine = Engine(client, node("a"), pod_group("g", 2))
+    scheduler = engine.scheduler_state
+    engine.pending(pod("old-0", group="g"), pod("old-1", group="g"))
+    with engine.running():
+        await until(lambda: bindings.held and len(bindings.made) == 1)
+        is_gone(engine, "old-0", "old-1")
+        scheduler.state.delete(Kind.POD_GROUP, "default/g")
+        defined = parse_object(Kind.POD_GROUP, pod_group("g", 2))
+        scheduler.state.put(Kind.POD_GROUP, "default/g", defined)
+        engine.pending(pod("new-0", group="g", labels={"does": "wait"}), pod("new-1", group="g"))
+        await until(lambda: len(scheduler.waiting) == 1 and scheduler.in_pre_bind)
+        bindings.held["old-1"].reply({}, status)
+        await until(lambda: engine.loop.binding == 2)
+        assert [name for name, _ in bindings.made] == ["old-0"]
+        (report,) = engine.group_reports.report("default", "g")
+        assert "old-1" not in str(report)
+        scheduler.waiting.allow(uid_of("new-0"), Marked.name)
+        await until(lambda: len(bindings.made) == 3)
 
 
 async def test_a_mistake_after_all_members_were_assumed_ends_neither_them_nor_the_loop(

@@ -13,7 +13,6 @@ from mooring.model.resource_slices import (
     DeviceCapacity,
     ResourceSlice,
     Version,
-    parse_device_taint_rule,
     parse_resource_slice,
 )
 from mooring.model.taints import Taint
@@ -139,20 +138,6 @@ def test_a_malformed_device_is_an_error_with_its_path(device: dict[str, Any], wh
     with pytest.raises(ManifestError) as caught:
         resource_slice(devices=[device])
     assert caught.value.where == f"ResourceSlice s spec.devices[0].{where}"
-
-
-def test_a_taint_rule_selects_devices_by_what_it_names() -> None:
-    spec = {
-        "deviceSelector": {"driver": "driver.example", "device": "gpu-0"},
-        "taint": {"key": "sick", "effect": "NoSchedule"},
-    }
-    rule = parse_device_taint_rule({"metadata": {"name": "r", "uid": "u"}, "spec": spec})
-    assert (rule.selects, rule.driver, rule.pool) == (True, "driver.example", None)
-    assert (rule.device, rule.taint) == ("gpu-0", Taint("sick", "", "NoSchedule"))
-
-
-def test_a_taint_rule_without_a_selector_selects_nothing() -> None:
-    assert not parse_device_taint_rule({"metadata": {"name": "r"}, "spec": {}}).selects
 
 
 def like(*uuids: str, model: str = "a", **spec: Any) -> ResourceSlice:

@@ -19,11 +19,6 @@ def test_a_profile_without_a_spec_has_kube_schedulers_defaults(manifest: Manifes
     assert profile.generation == 3
 
 
-def test_scheduler_names_replace_the_profiles_own(manifest: Manifest) -> None:
-    profile = read_profile(manifest("a", match={"schedulerNames": ["b", "c"]}))
-    assert profile.scheduler_names == ("b", "c")
-
-
 def test_a_profile_in_mode_shadow_has_no_extenders(manifest: Manifest, mistakes: Mistakes) -> None:
     extenders = [{"urlPrefix": "http://a"}]
     found = mistakes(lambda: read_profile(manifest("a", mode="Shadow", extenders=extenders)))

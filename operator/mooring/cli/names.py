@@ -128,10 +128,7 @@ def _name(item: dict[str, Any]) -> str:
 
 
 def why_unknown(kubeconfig: str | None, context: str | None, key: str) -> str:
-    """Return in one line why the leading replica keeps no decision about the pod namespace/name.
-
-    The API server says whether there is such a pod.
-    """
+    """Return in one line why the leader keeps no decision about the pod, which may not exist."""
     namespace, _, name = key.partition("/")
 
     async def look() -> str:

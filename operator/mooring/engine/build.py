@@ -23,10 +23,10 @@ from mooring.engine.pod_status_reporter import PodStatusReporter
 from mooring.engine.preemption_executor import PreemptionExecutor
 from mooring.engine.profiles import ActiveProfile, Profiles
 from mooring.engine.rebalancing.plan import Plan
+from mooring.engine.rebalancing.planning import Planning
 from mooring.engine.rebalancing.profile_rebalancing import MakePlan, Parts
 from mooring.engine.rebalancing.rebalancer import Rebalancer
 from mooring.engine.rebalancing.record import Rests
-from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.rebalancing.under_way import ExpectedReplacements
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.schedule_one import ScheduleOne
@@ -364,17 +364,18 @@ def _make_plan(
     )
 
     until = scheduler.clock() + TURN_SECONDS
-    trial = PlanTrial(
+    planning = Planning(
         ResultCache(scheduler.cluster),
         entry.pipeline,
         section,
+        takes_of(scheduler.profiles, entry, scheduler.cluster),
         now=scheduler.now,
         budget=SearchBudget(_MOST_DECISIONS, lambda: scheduler.clock() >= until),
+        pending=_unschedulable(scheduler, entry) if Goal.MAKE_ROOM in section.goals else (),
+        position=position,
         resting=resting,
     )
-    takes = takes_of(scheduler.profiles, entry, scheduler.cluster)
-    pending = _unschedulable(scheduler, entry) if Goal.MAKE_ROOM in section.goals else ()
-    return make_plan(trial, takes, pending=pending, position=position)
+    return make_plan(planning)
 
 
 def _unschedulable(scheduler: SchedulerState, entry: ActiveProfile) -> list[Pod]:

@@ -17,6 +17,7 @@ from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.framework.runtime import first_gate, status_of
 from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.indexes import drop_item
 from mooring.model.pod import Pod, Uid, claim_keys
 from mooring.model.pod_group import PodGroup
 from mooring.model.resource_claims import ResourceClaim
@@ -484,10 +485,7 @@ class PodEnqueuer:
 
     def _forget_claims(self, uid: Uid) -> None:
         for key in self._claims.pop(uid, ()):
-            pods = self._of_claim[key]
-            pods.pop(uid, None)
-            if not pods:
-                del self._of_claim[key]
+            drop_item(self._of_claim, key, uid)
 
     def _forget_claims_after(self, event: ClusterEvent) -> None:
         """Forget the names in a pod that no longer waits for a node: kopf may never tell."""

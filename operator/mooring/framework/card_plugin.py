@@ -66,10 +66,7 @@ def count_cards(cards: Cards, evaluations: Evaluations) -> None:
 
 
 class CardPlugin(AssignsInTrials):
-    """Reads the pod's request, assigns cards at Reserve, and writes them with the Binding.
-
-    A subclass filters and scores, and chooses the cards.
-    """
+    """Reads requests, assigns cards at Reserve, writes them with the Binding; subclasses choose."""
 
     name: ClassVar[str]
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(

@@ -16,6 +16,7 @@ from mooring.cel.errors import CompileError
 from mooring.framework.extended_resources import ClassesOfResources
 from mooring.framework.handle import Handle
 from mooring.model.device_classes import DeviceClass
+from mooring.model.indexes import drop_item
 from mooring.model.pod import Pod
 from mooring.model.resource_claims import DeviceId
 from mooring.model.resource_slices import Device, ResourceSlice
@@ -189,10 +190,7 @@ class _Counts:
             if sign > 0:
                 self._places.setdefault(device_id, {})[each.name] = place
                 continue
-            known = self._places.get(device_id, {})
-            known.pop(each.name, None)
-            if not known:
-                self._places.pop(device_id, None)
+            drop_item(self._places, device_id, each.name)
         for device in found.failed:
             place = found.places[device.name]
             if place is not None:

@@ -87,10 +87,7 @@ class Recorder(Protocol):
 
 
 class PluginMetrics:
-    """Measures the attempts between `begin_attempt` and `end_attempt`, one at a time.
-
-    Without a recorder nothing is measured. `clock` gives seconds, without those of pauses.
-    """
+    """Measures attempts, one at a time, if there is a recorder; `clock` leaves pauses out."""
 
     def __init__(
         self, recorder: Recorder | None = None, *, clock: Callable[[], float] = lambda: 0.0

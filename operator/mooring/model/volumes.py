@@ -38,10 +38,7 @@ These are the plugins that both NodeVolumeLimits and VolumeBinding treat as migr
 
 @dataclass(frozen=True, slots=True)
 class ClaimVolume:
-    """A PersistentVolumeClaim in the pod's namespace, by name.
-
-    `ephemeral`: the claim is created for this pod, which must be its controller.
-    """
+    """A pod's claim by name; an `ephemeral` one is made for the pod, which must control it."""
 
     claim: str
     ephemeral: bool

@@ -120,10 +120,7 @@ class CounterFamily(_Family[Count]):
 
 
 class HistogramFamily(_Family[Distribution]):
-    """A histogram and its series, one per combination of label values.
-
-    `bounds` are the finite upper bounds, rising; the bucket `+Inf` is added.
-    """
+    """A histogram's series by label values; `bounds` are finite and rising, `+Inf` is added."""
 
     def __init__(
         self, name: str, documentation: str, bounds: tuple[float, ...], labels: Sequence[str] = ()

@@ -30,6 +30,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mooring import __version__
 from mooring.model.access import NonResourceAttributes, events_list, pod_read
+from mooring.model.indexes import add_count
 from mooring.observe.http import json_answer, namespace_and_name
 from mooring.observe.viewer import Access, Viewer
 from mooring.page.nodes import Columns, Nodes
@@ -346,9 +347,7 @@ class Page:
         try:
             yield
         finally:
-            self._streams[user] -= 1
-            if not self._streams[user]:
-                del self._streams[user]
+            add_count(self._streams, user, -1)
 
     async def _events(
         self, viewer: Viewer, request: web.Request, shown: tuple[str, str | None] | None

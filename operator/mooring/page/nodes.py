@@ -78,10 +78,7 @@ class Columns:
 
 
 class Nodes:
-    """Reads the node table; everything is computed on the event loop, in a few milliseconds.
-
-    `clock` is monotonic, in seconds.
-    """
+    """Reads the node table, in some milliseconds; `clock` is monotonic, in seconds."""
 
     def __init__(
         self, scheduler: SchedulerState, clock: Callable[[], float] = time.monotonic

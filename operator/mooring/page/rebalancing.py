@@ -12,6 +12,7 @@ from typing import Any, Final
 from mooring.engine.groups.budget import TURN_SECONDS, SearchBudget
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.plan import Why
+from mooring.engine.rebalancing.planning import Planning
 from mooring.engine.rebalancing.report import (
     PlannedStep,
     PlanReport,
@@ -19,7 +20,6 @@ from mooring.engine.rebalancing.report import (
     plan_report,
     with_nodes,
 )
-from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.engine.result_cache import ResultCache
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.plugin import by_priority
@@ -133,19 +133,17 @@ class PlansView:
             if queued.pipeline is entry.pipeline and queued.times.state is PodState.UNSCHEDULABLE
         ]
         until = self._clock() + TURN_SECONDS
-        trial = PlanTrial(
+        planning = Planning(
             ResultCache(cluster),
             entry.pipeline,
             section,
+            takes_of(scheduler.profiles, entry, cluster),
             now=self._now,
             budget=SearchBudget(_MOST_DECISIONS, lambda: self._clock() >= until),
-        )
-        plan = make_plan(
-            trial,
-            takes_of(scheduler.profiles, entry, cluster),
             pending=[queued.pod for queued in sorted(waiting, key=by_priority)[:_MOST_PENDING]],
         )
-        return with_nodes(plan_report(entry.profile.name, section, plan), cluster)
+        report = plan_report(entry.profile.name, section, make_plan(planning))
+        return with_nodes(report, cluster)
 
 
 def _section(entry: ActiveProfile, goals: tuple[Goal, ...]) -> Rebalancing:

@@ -66,10 +66,7 @@ class PodSearch:
         return {namespace: _first(ranked) for namespace, ranked in found.items()}
 
     def _pods(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield namespace, name and node of all pods; of pending ones the node is None.
-
-        A pod that gets its node meanwhile comes twice.
-        """
+        """Yield namespace, name and node (None if pending); a pod bound meanwhile comes twice."""
         scheduler = self._scheduler
         for queued in scheduler.queue:
             yield queued.pod.namespace, queued.pod.name, None

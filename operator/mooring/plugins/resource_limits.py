@@ -1,7 +1,4 @@
-"""Prefers nodes that are as large as the pod's limits: ResourceLimitsPriority.
-
-(noderesources/resource_limits.go of Kubernetes 1.9 to 1.19)
-"""
+"""Prefers nodes as large as the pod's limits (resource_limits.go of Kubernetes 1.9 to 1.19)."""
 
 from typing import ClassVar
 

@@ -48,10 +48,7 @@ def plugins_by_point(
     rules: Iterable[Rule] = (),
     kubernetes: KubernetesRules = NEWEST,
 ) -> dict[Point, tuple[PluginUse, ...]]:
-    """Return the plugins of every extension point in the order they run; rules run last.
-
-    Names that the catalog does not know are left out.
-    """
+    """Return each point's plugins in their order, rules last, without names of no known plugin."""
     multi = _merged(plugins.multi_point, catalog, default_weights(kubernetes))
     merged = {point: _expanded(point, plugins.at(point), multi, catalog) for point in Point}
     for rule in rules:

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from mooring.framework.hints import freed_node
 from mooring.framework.queued_pod import QueuedPod
 from mooring.model.events import ClusterEvent, Kind
+from mooring.model.indexes import add_count, drop_item
 from mooring.model.pod import Pod, Uid
 from mooring.queueing.events import EventLog
 
@@ -145,18 +146,14 @@ class UnschedulablePods:
         self._missed.pop(uid, None)
         self._without_node.pop(uid, None)
         for rejected_by in entry.rejected_by:
-            self._counts[rejected_by] -= 1
-            if not self._counts[rejected_by]:
-                del self._counts[rejected_by]
+            add_count(self._counts, rejected_by, -1)
         group = self._groups[entry.signature]
         del group.pods[uid]
         if entry.node is None:
             del group.free[uid]
         else:
             for by_node in (group.nominated, self._nominated):
-                del by_node[entry.node][uid]
-                if not by_node[entry.node]:
-                    del by_node[entry.node]
+                drop_item(by_node, entry.node, uid)
         if not group.pods:
             del self._groups[entry.signature]
 

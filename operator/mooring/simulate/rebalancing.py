@@ -13,7 +13,7 @@ from mooring.engine.groups.members import group_of
 from mooring.engine.profiles import ActiveProfile
 from mooring.engine.rebalancing.plan import Plan
 from mooring.engine.rebalancing.planner import make_plan
-from mooring.engine.rebalancing.trial import PlanTrial
+from mooring.engine.rebalancing.planning import Planning
 from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import PodRef
 from mooring.framework.registry import Registry
@@ -162,21 +162,18 @@ class Rebalance:
         simulation = self._simulation
         is_shadow = entry.profile.spec.mode == "Shadow"
         of = simulation.shadow_of if is_shadow else simulation.profile_of
-        trial = PlanTrial(
+        planning = Planning(
             ResultCache(self.cluster),
             entry.pipeline,
             section,
-            now=lambda: self._now,
-            budget=SearchBudget(_MOST_STEPS),
-            salt=self._seed,
-        )
-        return make_plan(
-            trial,
             # Pods that were pending do not run, and nobody moves them.
             lambda pod: pod.uid not in self._attempts and of(pod) is entry,
+            now=lambda: self._now,
+            budget=SearchBudget(_MOST_STEPS),
             pending=[pod for pod in self._waiting if simulation.profile_of(pod) is entry],
-            only_for=only_for,
+            salt=self._seed,
         )
+        return make_plan(planning, only_for=only_for)
 
     def _plan_for_pod(self, wanted: Wanted) -> WantedPlan:
         pod = self._pod_named(wanted)

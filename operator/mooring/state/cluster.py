@@ -20,6 +20,7 @@ from typing import Any, Final
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.devices import Assignment, CardFormat
 from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.indexes import drop_item
 from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
 from mooring.model.node import REGION, ZONE, Node
 from mooring.model.pod import Pod, Uid
@@ -812,10 +813,7 @@ class ClusterState:
 
     def _leave_unknown_node(self, placed: PlacedPod) -> None:
         if self.nodes.is_unknown(placed.row):
-            on_same = self._on_unknown_nodes[placed.pod.node_name or ""]
-            del on_same[placed.pod.uid]
-            if not on_same:
-                del self._on_unknown_nodes[placed.pod.node_name or ""]
+            drop_item(self._on_unknown_nodes, placed.pod.node_name or "", placed.pod.uid)
 
 
 def _same_object(before: object | None, after: object) -> bool:

@@ -200,10 +200,7 @@ class ClusterView:
         return self._state.pods.get(uid)
 
     def pod_named(self, key: str) -> PlacedPod | None:
-        """Return the placed pod of this namespace/name, for people who ask by it.
-
-        If there are several, it is the one that was created last.
-        """
+        """Return the pod of this namespace/name that was created last, for people."""
         return self._state.pods.named(key)
 
     def is_placed(self, pod: Pod) -> bool:

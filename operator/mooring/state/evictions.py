@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from mooring.model.events import Kind
+from mooring.model.indexes import drop_item
 from mooring.model.pod import Pod, Uid
 from mooring.model.workloads import PodDisruptionBudget
 from mooring.state.objects import Objects
@@ -225,10 +226,7 @@ class Evictions:
     def stop_waiting(self, preemptor: Pod) -> None:
         """Stop the preemptor's waiting for its victims, whose evictions go on."""
         for victim in self._records.victims.pop(preemptor.uid, ()):
-            preemptors = self._records.awaited_by[victim]
-            del preemptors[preemptor.uid]
-            if not preemptors:
-                del self._records.awaited_by[victim]
+            drop_item(self._records.awaited_by, victim, preemptor.uid)
 
     def eviction_refused(self, victim: Pod, *, by_budget: bool) -> None:
         """Note that the Eviction API refused to evict the victim, for any reason.
@@ -256,7 +254,7 @@ class Evictions:
         ]
         for key, victim, charge in left:
             if charge.is_old:
-                self._drop_charge(key, victim)
+                drop_item(self._records.charges, key, victim)
             charge.is_old = True
 
     def budget_written(self, key: str, budget: PodDisruptionBudget | None) -> None:
@@ -296,26 +294,17 @@ class Evictions:
         charge.victim_left |= victim_left
         charge.status_written |= status_written
         if charge.victim_left and (charge.status_written or not charge.is_counted):
-            self._drop_charge(key, victim)
+            drop_item(self._records.charges, key, victim)
 
     def _drop_charges(self, victim: Pod, budgets: Iterable[PodDisruptionBudget]) -> None:
         for budget in budgets:
-            self._drop_charge(budget.key, victim.uid)
-
-    def _drop_charge(self, key: str, victim: str) -> None:
-        charges = self._records.charges.get(key, {})
-        charges.pop(victim, None)
-        if not charges:
-            self._records.charges.pop(key, None)
+            drop_item(self._records.charges, budget.key, victim.uid)
 
     def _awaited_no_more(self, victim: Pod) -> list[Pod]:
         """Let no preemptor wait for the victim any more; return those that did."""
         preemptors = self._records.awaited_by.pop(victim.uid, {})
         for preemptor in preemptors:
-            awaited = self._records.victims[preemptor]
-            awaited.discard(victim.uid)
-            if not awaited:
-                del self._records.victims[preemptor]
+            drop_item(self._records.victims, preemptor, victim.uid)
         return list(preemptors.values())
 
 

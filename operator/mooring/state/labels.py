@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
+from mooring.model.indexes import add_count
 from mooring.model.selectors import parse_int64
 from mooring.state.columns import Column, Columns, IntArray
 
@@ -23,10 +24,7 @@ EACH_NODE: Final = ""
 
 
 class Domains:
-    """Groups of rows: `codes` (int64 per row) index `values`, or are ABSENT.
-
-    `key` is the node label whose values they are, or EACH_NODE.
-    """
+    """Groups of rows by the node label `key` or EACH_NODE: int64 `codes` index `values`."""
 
     __slots__ = ("codes", "key", "values")
 
@@ -162,9 +160,7 @@ class LabelColumns:
     def put(self, row: int, before: Mapping[str, str], labels: Mapping[str, str]) -> None:
         """Update all columns with the row's labels, which were `before` until now."""
         for key in before.keys() - labels.keys():
-            self._carriers[key] -= 1
-            if not self._carriers[key]:
-                del self._carriers[key]
+            add_count(self._carriers, key, -1)
         self._carriers.update(labels.keys() - before.keys())
         for key in before.keys() | labels.keys():
             column = self._by_key.get(key) or self._unheld.get(key)

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from mooring.model.indexes import add_count, drop_item
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import HostPort
@@ -327,16 +328,10 @@ class NodeTable:
     def _free_ports(self, row: int, pod: Pod) -> None:
         for port in () if self.is_unknown(row) else pod.spec.host_ports:
             key = (port.protocol, port.port)
-            rows = self.host_ports[key]
-            users = rows[row]
-            users[port.ip] -= 1
-            if users[port.ip]:
-                continue
-            del users[port.ip]
+            users = self.host_ports[key][row]
+            add_count(users, port.ip, -1)
             if not users:
-                del rows[row]
-            if not rows:
-                del self.host_ports[key]
+                drop_item(self.host_ports, key, row)
 
     def _put_allocatable(self, row: int, node: Node, before: Node | None) -> None:
         if before is not None:
@@ -350,9 +345,7 @@ class NodeTable:
     ) -> None:
         known = before.avoids if before is not None else frozenset()
         for controller in known - avoided:
-            self.avoiding[controller].discard(row)
-            if not self.avoiding[controller]:
-                del self.avoiding[controller]
+            drop_item(self.avoiding, controller, row)
         for controller in avoided - known:
             self.avoiding.setdefault(controller, set()).add(row)
 

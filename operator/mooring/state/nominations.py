@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from mooring.model.indexes import drop_item
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import Reservation
 from mooring.state.pod_columns import PodColumns
@@ -36,10 +37,7 @@ class Nominee(NamedTuple):
 
 
 class Nominations:
-    """The nominated pods, each with one row; only ClusterState writes them.
-
-    Their requests are in the pod columns, marked as nominated.
-    """
+    """The nominated pods, each on one row, also in the pod columns; only ClusterState writes."""
 
     def __init__(self, columns: PodColumns) -> None:
         self._columns = columns
@@ -104,9 +102,6 @@ class Nominations:
         nominee = self._by_uid.pop(uid, None)
         if nominee is None:
             return None
-        on_row = self._by_row[nominee.row]
-        del on_row[uid]
-        if not on_row:
-            del self._by_row[nominee.row]
+        drop_item(self._by_row, nominee.row, uid)
         self._columns.withdraw(nominee.pod)
         return nominee

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
 from mooring.model.events import Kind
+from mooring.model.indexes import add_count
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import (
     COSCHEDULING_LABEL,
@@ -44,10 +45,7 @@ _Value = TypeVar("_Value", bound=Any)
 
 
 class _Largest(Generic[_Value]):
-    """The largest of values that come and go.
-
-    They are kept in order, because a tenant may have ten thousand pods with different values.
-    """
+    """The largest of values that come and go, kept in order: there may be ten thousand."""
 
     __slots__ = ("_counts", "_values")
 
@@ -219,9 +217,7 @@ class PodGroupState:
         if self._terminating.pop(pod.uid, None) is not None:
             return
         if self._unscheduled.pop(pod.uid, None) is not None:
-            self._unscheduled_specs[pod.spec] -= 1
-            if not self._unscheduled_specs[pod.spec]:
-                del self._unscheduled_specs[pod.spec]
+            add_count(self._unscheduled_specs, pod.spec, -1)
         self._assumed.pop(pod.uid, None)
         self._assigned.pop(pod.uid, None)
         self._priorities.remove(pod.spec.priority)

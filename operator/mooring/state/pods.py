@@ -96,10 +96,7 @@ class PodTable:
         return placed.assumption if placed is not None else None
 
     def named(self, key: str) -> PlacedPod | None:
-        """Return the placed pod of this namespace/name, for people who ask by it.
-
-        If there are several, it is the one that was created last.
-        """
+        """Return the pod of this namespace/name that was created last, for people."""
         found = [self._by_uid[uid] for uid in reversed(self._names.of(key))]
         return max(found, key=lambda placed: placed.pod.created, default=None)
 

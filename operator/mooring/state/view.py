@@ -278,10 +278,7 @@ class NodeView:
 
 
 class NodeViewWithNominated(NodeView):
-    """Rows with additional pods; their pod slots and requests are counted.
-
-    `more_pods` and `more_requested` are int64 over all rows of the table.
-    """
+    """Rows with additional pods; `more_pods` and `more_requested` are int64 over all rows."""
 
     __slots__ = ("_more_pods", "_more_requested")
 

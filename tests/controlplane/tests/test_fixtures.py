@@ -4,21 +4,13 @@ import pytest
 
 from controlplane import ApiError, ControlPlane
 from controlplane.namespaces import Baseline, create_namespace, delete_namespace
-from controlplane.nodes import create_nodes, delete_nodes
+from controlplane.nodes import create_nodes
 
 
 def _pod(name: str) -> dict[str, object]:
     container = {"name": "main", "image": "pause"}
     metadata = {"name": name, "finalizers": ["example.com/held"]}
     return {"metadata": metadata, "spec": {"containers": [container]}}
-
-
-def test_a_pod_can_be_created_in_the_namespace_of_the_shared_server(
-    control_plane: ControlPlane, namespace: str
-) -> None:
-    with control_plane.access.client() as client:
-        created = client.post(f"/api/v1/namespaces/{namespace}/pods", _pod("plain"))
-    assert created["metadata"]["namespace"] == namespace
 
 
 def test_a_deleted_namespace_is_gone_with_a_pod_that_a_finalizer_held(
@@ -49,14 +41,6 @@ def test_a_restored_server_holds_what_it_held_before(control_plane: ControlPlane
         assert "other" not in {item["metadata"]["name"] for item in left}
         assert client.get("/api/v1/pods")["items"] == client.get("/api/v1/nodes")["items"] == []
         client.delete("/api/v1/namespaces/default/configmaps/kept")
-
-
-def test_a_bare_node_on_the_shared_server_stays_without_taints(control_plane: ControlPlane) -> None:
-    create_nodes(control_plane.access, 2, zones=2)
-    with control_plane.access.client() as client:
-        nodes = client.get("/api/v1/nodes")["items"]
-    delete_nodes(control_plane.access)
-    assert [node["spec"].get("taints") for node in nodes] == [None, None]
 
 
 def test_a_fresh_control_plane_is_another_server(

@@ -12,7 +12,7 @@ from replanning import Replanning, owned
 def estimated(replanning: Replanning) -> list[Estimate] | None:
     """Return the estimates for all pods."""
     pods = [placed.pod for placed in replanning.state.pods]
-    return estimates(replanning.planning().trial, pods)
+    return estimates(replanning.planning(), pods)
 
 
 def test_estimates_by_nodes_alone_are_what_decisions_say() -> None:
@@ -24,11 +24,11 @@ def test_estimates_by_nodes_alone_are_what_decisions_say() -> None:
     found = estimated(replanning)
     assert found is not None
     assert sum(len(each.pods) for each in found) == 9
-    trial = replanning.planning().trial
+    planning = replanning.planning()
     for estimate in found:
         assert (estimate.exact, estimate.suspect) == (True, False)
         for each in estimate.pods:
-            better = compared(trial, each)
+            better = compared(planning, each)
             assert estimate.gain == (better.gain if better is not None else estimate.gain)
             assert (better is not None) == (estimate.gain > 0) or estimate.gain == 0
 

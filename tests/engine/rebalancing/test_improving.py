@@ -26,7 +26,7 @@ def found(replanning: Replanning) -> Compared | None:
     """Return the comparison of the pod "web"."""
     placed = replanning.cluster.pod(uid_of("web"))
     assert placed is not None
-    return compared(replanning.planning().trial, placed.pod)
+    return compared(replanning.planning(), placed.pod)
 
 
 def test_a_pod_on_the_best_node_is_not_compared() -> None:

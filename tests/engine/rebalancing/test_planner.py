@@ -291,7 +291,7 @@ def replayed(replanning: Replanning, *steps: tuple[str, str, str, int]) -> list[
     for name, source, target, gain in steps:
         moved = pod_of(replanning, name)
         planning.steps.append(Step(Goal.PACK, (Move(moved, source, target),), "because", gain))
-    with planning.trial.undone():
+    with planning.undone():
         return [step.moves[0].pod.name for step in in_final_order(planning)]
 
 

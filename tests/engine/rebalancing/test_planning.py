@@ -42,7 +42,7 @@ def test_each_pod_is_refused_for_one_reason_and_not_if_it_is_moved() -> None:
 def test_a_pod_that_waits_keeps_its_place_in_the_trial() -> None:
     replanning = Replanning(node("a"))
     planning, waits = replanning.planning(), parse_pod(pod("new"))
-    with planning.trial.undone():
+    with planning.undone():
         planning.place(waits, "a")
         assert replanning.cluster.is_placed(waits)
     assert planning.places == {waits.uid: (waits, "a")}

@@ -18,9 +18,9 @@ def room(
 ) -> Room | None:
     """Return the room that is found for the pod."""
     planning = replanning.planning()
-    with planning.trial.undone():
+    with planning.undone():
         found = RoomSearch(planning, **about).room(parse_pod(wanted), most)
-        assert len(planning.trial) == 0
+        assert len(planning) == 0
         return found
 
 
@@ -90,10 +90,10 @@ def test_room_is_made_where_a_pod_keeps_another_away() -> None:
 def test_moves_are_made_in_the_trial_and_kept_as_the_plan_has_them() -> None:
     replanning = Replanning(*FULL)
     planning = replanning.planning(SearchBudget(100))
-    with planning.trial.undone():
+    with planning.undone():
         found = RoomSearch(planning).room(parse_pod(pod("new", cpu="3")), 9)
         assert found is not None
-        planning.trial.make(found.moves)
+        planning.make(found.moves)
         placed = replanning.cluster.pod(uid_of("a-2"))
         assert placed is not None
         assert replanning.cluster.node_names[placed.row] == "c"

@@ -26,7 +26,7 @@ class Stage:
     def __init__(self) -> None:
         replanning = Replanning(node("a"), node("b"), owned("web", cpu="1", node="a"))
         self.cluster = replanning.cluster
-        self.trial = replanning.planning().trial
+        self.trial = replanning.planning()
 
     def move(self) -> None:
         """Move the pod from a to b."""
@@ -81,7 +81,7 @@ def test_a_pod_without_a_node_may_come_and_one_may_be_left_out_for_a_moment() ->
 
 
 def test_the_policy_decides_and_the_fullest_node_is_the_best_fit() -> None:
-    trial = Replanning(*CLUSTER).planning().trial
+    trial = Replanning(*CLUSTER).planning()
     new, all_nodes = parse_pod(pod("new", cpu="1", memory="1Gi")), {"a", "b", "c"}
     assert trial.decided(new) == "c"
     assert trial.best_fit(new, all_nodes) == "b"
@@ -91,7 +91,7 @@ def test_the_policy_decides_and_the_fullest_node_is_the_best_fit() -> None:
 
 
 def test_a_pod_that_fits_nowhere_has_no_node() -> None:
-    trial = Replanning(*CLUSTER).planning().trial
+    trial = Replanning(*CLUSTER).planning()
     new = parse_pod(pod("new", cpu="5"))
     assert trial.decided(new) is None
     assert trial.best_fit(new, {"a", "b", "c"}) is None
@@ -99,14 +99,14 @@ def test_a_pod_that_fits_nowhere_has_no_node() -> None:
 
 def test_filters_of_one_node_count_nominated_pods() -> None:
     replanning = Replanning(*CLUSTER)
-    trial, new = replanning.planning().trial, parse_pod(pod("new", cpu="2"))
+    trial, new = replanning.planning(), parse_pod(pod("new", cpu="2"))
     assert [trial.fits_on(new, name) for name in "abcd"] == [True, False, True, False]
     replanning.nominate(pod("first", cpu="3", priority=1), "c")
     assert not trial.fits_on(new, "c")
 
 
 def test_what_is_free_and_requested_is_counted_in_shares() -> None:
-    trial = Replanning(*CLUSTER).planning().trial
+    trial = Replanning(*CLUSTER).planning()
     assert trial.free_shares(np.array([0, 1, 2])).tolist() == [1.5, 1.0, 2.0]
     assert trial.share_of(parse_pod(pod("new", cpu="6"))) == pytest.approx(0.5)
     assert trial.share_of(parse_pod(pod("new"))) == 0.0
@@ -121,7 +121,7 @@ def test_members_get_the_nodes_that_moves_have_left() -> None:
         waiting=[pod(f"m{n}", cpu="3", group="train") for n in range(2)],
         plugins=GANGS,
     )
-    trial, (group,) = replanning.planning().trial, replanning.cluster.pod_groups
+    trial, (group,) = replanning.planning(), replanning.cluster.pod_groups
     members = [*group.unscheduled.values()]
     names = replanning.cluster.node_names
     rows = trial.group_decision(group, members).rows
@@ -144,7 +144,7 @@ def test_moves_that_belong_together_are_possible_together() -> None:
         owned("second", cpu="2", node="b"),
     )
     first, second = (placed.pod for placed in replanning.state.pods)
-    trial, moves = replanning.planning().trial, (Move(first, "a", "b"), Move(second, "b", "a"))
+    trial, moves = replanning.planning(), (Move(first, "a", "b"), Move(second, "b", "a"))
     with trial.undone():
         assert trial.why_impossible(moves) is None
     with trial.undone():

@@ -7,7 +7,7 @@ from mooring.plugins.default_preemption.candidates import (
     select_victims,
 )
 from mooring.plugins.default_preemption.victims import Victim
-from mooring.testing.builders import cluster, node, pdb, pod
+from mooring.testing.builders import cluster, pod
 
 
 def victim(name: str, priority: int = 0, day: int | None = None, app: str = "") -> Pod:
@@ -59,29 +59,3 @@ def test_the_most_important_pods_are_reprieved_while_they_fit() -> None:
     potential = [victim("a", 1), victim("b", 3), victim("c", 2)]
     candidate = select_victims(4, potential, reprieve, cluster().evictions)
     assert (candidate.row, names(candidate.pods), candidate.violations) == (4, ["a"], 0)
-
-
-def test_pods_whose_budget_would_be_violated_are_reprieved_first() -> None:
-    state = cluster(pdb("guard", {"app": "web"}, allowed=1))
-    potential = [victim("a", 3, 1, "web"), victim("b", 2, 1, "web"), victim("c", 9, 1)]
-    reprieve_order: list[str] = []
-
-    def reprieve(victim: Victim) -> bool:
-        assert isinstance(victim, Pod)
-        reprieve_order.append(victim.name)
-        return False
-
-    candidate = select_victims(0, potential, reprieve, state.evictions)
-    assert reprieve_order == ["b", "c", "a"], "only one disruption is allowed"
-    assert (names(candidate.pods), candidate.violations) == (["c", "a", "b"], 1)
-
-
-def test_pods_that_are_being_evicted_already_are_not_reprieved_and_cost_nothing() -> None:
-    state = cluster(node("n"), pod("a", node="n", priority=3), pod("b", node="n", priority=1))
-    evicting = [placed.pod for placed in state.pods if placed.pod.name == "a"]
-    state.begin_evictions(victim("earlier", 100), evicting)
-    pods = [placed.pod for placed in state.pods]
-    candidate = select_victims(0, pods, lambda _: False, state.evictions)
-    assert (names(candidate.pods), names(candidate.evicting)) == (["b"], ["a"])
-    assert names(candidate.all_pods) == ["a", "b"]
-    assert candidate.cost == Candidate(0, candidate.victims).cost

@@ -32,39 +32,9 @@ def two_nodes() -> ClusterState:
     )
 
 
-def test_only_pods_of_lower_priority_are_potential_victims() -> None:
-    potential = potential_victims(two_nodes(), 1000)
-    assert potential.counts.tolist() == [2, 0]
-    assert {*names_at(potential)} == {"a-mid", "a-low"}
-
-
 def test_the_pod_fits_where_the_potential_victims_free_enough() -> None:
     assert potential_victims(two_nodes(), 2000).fits.tolist() == [True, False]
     assert potential_victims(two_nodes(), 2001).fits.tolist() == [False, False]
-
-
-def test_what_is_insufficient_without_them_has_kube_schedulers_words() -> None:
-    insufficient = dict(potential_victims(two_nodes(), 1500).insufficient())
-    assert insufficient["Too many pods"].tolist() == [False, True]
-    assert insufficient["Insufficient cpu"].tolist() == [False, True]
-
-
-def test_the_least_important_pods_are_the_victims() -> None:
-    potential = potential_victims(two_nodes(), 1000)
-    victims = potential.victims()
-    assert [p.name for p in potential.candidate(0, victims).pods] == ["a-low"]
-
-
-def test_rows_are_ranked_by_the_cost_of_their_victims() -> None:
-    state = cluster(
-        *(node(name, cpu="1") for name in ("a", "b", "c")),
-        *(
-            pod(f"{name}-0", cpu="1", node=name, priority=priority)
-            for name, priority in (("a", 30), ("b", 10), ("c", 20))
-        ),
-    )
-    potential = potential_victims(state, 1000)
-    assert potential.ranked(potential.victims()).tolist() == [1, 2, 0]
 
 
 def test_of_equal_rows_the_one_whose_victim_started_last_is_cheapest() -> None:

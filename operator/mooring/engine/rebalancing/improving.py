@@ -13,7 +13,6 @@ from mooring.engine.rebalancing.estimates import Estimate, estimates
 from mooring.engine.rebalancing.movable import created_anew, labels_anew, left_to_others, owner_of
 from mooring.engine.rebalancing.plan import Move, Step
 from mooring.engine.rebalancing.planning import NOWHERE_ELSE, Planning
-from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.framework.evaluations import AttemptTooLongError
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.node import REGION, ZONE, Node
@@ -121,29 +120,34 @@ class Compared:
         return self.scores[0] - self.scores[1]
 
 
-def compared(trial: PlanTrial, pod: Pod) -> Compared | None:
+def compared(planning: Planning, pod: Pod) -> Compared | None:
     """Return where the pod would be placed today; None if on its node, or no better elsewhere.
 
-    Nodes that others take care of are not compared.
-
-    Raises:
-        PluginFailed: A plugin fails.
+    None as well if a plugin fails. Nodes that others take care of are not compared.
     """
-    node, target = trial.node_of(pod), ""
+    pause()
+    planning.budget.spend(1)
+    node, target = planning.node_of(pod), ""
     if node is None or left_to_others(node, pod):
         return None
-    with trial.undone():
-        trial.remove(pod)
-        outcome = trial.what_if.decide(created_anew(pod, node), trial.pipeline)
-        if isinstance(outcome, ScheduleResult):
-            target, row = outcome.node, trial.cluster.row(node.name)
-            if target == node.name or row is None:
-                return None
-            chosen, own = outcome.score_of(outcome.row), outcome.score_of(row)
-            if chosen is not None and own is not None:
-                move = Move(pod, node.name, target)
-                return Compared(move, scores=(chosen.total, own.total))
-    why = trial.violation(pod)
+    try:
+        with planning.undone():
+            planning.remove(pod)
+            outcome = planning.what_if.decide(created_anew(pod, node), planning.pipeline)
+            if isinstance(outcome, ScheduleResult):
+                target, row = outcome.node, planning.cluster.row(node.name)
+                if target == node.name or row is None:
+                    return None
+                chosen, own = outcome.score_of(outcome.row), outcome.score_of(row)
+                if chosen is not None and own is not None:
+                    move = Move(pod, node.name, target)
+                    return Compared(move, scores=(chosen.total, own.total))
+        why = planning.violation(pod)
+    except AttemptTooLongError:
+        return None
+    except PluginFailed:
+        planning.refuse(pod, _FAILED)
+        return None
     return Compared(Move(pod, node.name, target), why) if why else None
 
 
@@ -172,7 +176,7 @@ def find(planning: Planning, alike: AlikePods) -> list[Candidate]:
 
     For Violations they do gain, unless they fit nowhere else.
     """
-    movable, moved = planning.trial.movable, planning.moved
+    movable, moved = planning.movable, planning.moved
     pods = [pod for pod in alike.pods if not movable.stays(pod) and pod.uid not in moved]
     planning.looked_at.update({pod.uid for pod in alike.pods}.difference(pod.uid for pod in pods))
     estimated = _estimated(planning, pods) if len(pods) > _FEW else None
@@ -206,7 +210,7 @@ def improve(planning: Planning, candidates: list[Candidate]) -> None:
         if candidate.as_of != as_of and candidates and -step.gain > candidates[0].cost:
             heappush(candidates, Candidate.of(candidate.pod, step.gain, as_of))
             continue
-        planning.trial.make(step.moves)
+        planning.make(step.moves)
         planning.accept(step)
         pause()
 
@@ -216,7 +220,7 @@ def improvement(planning: Planning, pod: Pod) -> Step | None:
 
     None if the pod gains too little. A pod that fits on no other node is noted as refused.
     """
-    found, section = _compared(planning, pod), planning.section
+    found, section = compared(planning, pod), planning.section
     if found is None:
         return None
     if not found.violation:
@@ -234,19 +238,6 @@ def improvement(planning: Planning, pod: Pod) -> Step | None:
     return Step(Goal.VIOLATIONS, (found.move,), reason, VIOLATION_GAIN)
 
 
-def _compared(planning: Planning, pod: Pod) -> Compared | None:
-    planning.budget.spend(1)
-    try:
-        found = compared(planning.trial, pod)
-    except AttemptTooLongError:
-        return None
-    except PluginFailed:
-        planning.refuse(pod, _FAILED)
-        return None
-    pause()
-    return found
-
-
 def _one_by_one(planning: Planning, pods: Sequence[Pod]) -> list[Candidate]:
     """Return which pods gain, by a decision about each."""
     candidates = list[Candidate]()
@@ -262,7 +253,7 @@ def _one_by_one(planning: Planning, pods: Sequence[Pod]) -> list[Candidate]:
 def _estimated(planning: Planning, pods: Sequence[Pod]) -> list[Estimate] | None:
     planning.budget.spend(1)
     try:
-        found = estimates(planning.trial, pods)
+        found = estimates(planning, pods)
     except PluginFailed:
         return None
     pause()
@@ -277,7 +268,7 @@ def _by_estimates(planning: Planning, found: list[Estimate]) -> list[Candidate]:
     for number, estimate in enumerate(found):
         if estimate.suspect and Goal.VIOLATIONS in planning.section.goals:
             planning.budget.spend(number % _CHECKS_PER_STEP == 0)
-            if planning.trial.violates(estimate.pods[0]):
+            if planning.violates(estimate.pods[0]):
                 candidates += [Candidate.of(pod, VIOLATION_GAIN) for pod in estimate.pods]
                 continue
         on_good_nodes.append(estimate)
@@ -296,7 +287,7 @@ def _spread(planning: Planning, found: list[Estimate]) -> list[Candidate]:
         if estimate.gain < least and (estimate.exact or all(p.weight <= 0 for p in preferred)):
             break  # pods may gain more than estimated if their nodes attract them
         if not estimate.exact and estimate.place not in errors and len(errors) < _MOST_PLACES:
-            better = _compared(planning, estimate.pods[0])
+            better = compared(planning, estimate.pods[0])
             errors[estimate.place] = estimate.gain - (better.gain if better is not None else 0)
         gain = estimate.gain - errors.get(estimate.place, 0)
         if gain >= least:

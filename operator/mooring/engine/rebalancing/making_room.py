@@ -40,7 +40,7 @@ class MakingRoom:
         found = RoomSearch(planning).room(pod, planning.moves_left)
         if found is None:
             return False
-        planning.trial.make(found.moves)
+        planning.make(found.moves)
         planning.place(pod, found.node)
         if found.moves:
             planning.accept(_step(found.moves, {pod: found.node}, f"pod {pod.key} fits then"))
@@ -54,18 +54,18 @@ class MakingRoom:
         if group.incomplete is not None or len(members) < needed:
             self.said = group.incomplete or f"{len(members)} of {needed} members can be scheduled"
             return False
-        decision = planning.trial.group_decision(group, members)
+        decision = planning.group_decision(group, members)
         self.said = decision.message
         moves: tuple[Move, ...] | None = ()
         if not decision.rows:
             moves = self._fewest_for(group, members, needed)
             if moves is None:
                 return False
-            mark = len(planning.trial)
-            planning.trial.make(moves)
-            decision = planning.trial.group_decision(group, members)
+            mark = len(planning)
+            planning.make(moves)
+            decision = planning.group_decision(group, members)
             if not decision.rows:
-                planning.trial.back_to(mark)
+                planning.back_to(mark)
                 return False
         names = planning.cluster.node_names
         nodes = {uid: names[row] for uid, row in decision.rows.items()}
@@ -82,7 +82,7 @@ class MakingRoom:
     ) -> tuple[Move, ...] | None:
         """Return the fewest moves after which enough members fit in one placement of the group."""
         planning, best = self.planning, None
-        placements = placements_of(group, planning.trial.pipeline, planning.cluster)
+        placements = placements_of(group, planning.pipeline, planning.cluster)
         if isinstance(placements, Unschedulable):
             return None
         names = planning.cluster.node_names
@@ -102,26 +102,26 @@ class MakingRoom:
     ) -> tuple[Move, ...] | None:
         """Return moves, at most `most`, after which enough members fit on these nodes."""
         planning, moves = self.planning, list[Move]()
-        mark, fitting = len(planning.trial), 0
-        for pod in sorted(members, key=lambda pod: (-planning.trial.share_of(pod), pod.uid)):
+        mark, fitting = len(planning), 0
+        for pod in sorted(members, key=lambda pod: (-planning.share_of(pod), pod.uid)):
             found = RoomSearch(planning).room(pod, most - len(moves), nodes)
             if found is None:
                 continue
-            planning.trial.make(found.moves)
-            planning.trial.add(pod, found.node)
+            planning.make(found.moves)
+            planning.add(pod, found.node)
             moves += found.moves
             fitting += 1
             if fitting == needed:
                 break
-        planning.trial.back_to(mark)
+        planning.back_to(mark)
         return tuple(moves) if fitting == needed else None
 
 
 def why_not(planning: Planning, pod: Pod) -> str:
     """Return why no room is made for the pod, whether it fits or not; "" if there is no reason."""
-    if (why := held_back(pod, planning.trial.pipeline)) is not None:
+    if (why := held_back(pod, planning.pipeline)) is not None:
         return why
-    if interested(planning.trial.pipeline, pod):
+    if interested(planning.pipeline, pod):
         return "an extender is asked about it, and plans ask no extender"
     if planning.cluster.is_placed(pod):
         return "it is on a node"

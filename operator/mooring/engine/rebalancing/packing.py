@@ -75,14 +75,14 @@ class _Packing:
             for name, moves in before.items()
         }
         after[node.name] = [m for m in found if m.source == node.name]
-        trial = self.planning.trial
-        trial.back_to(self.mark)
+        planning = self.planning
+        planning.back_to(self.mark)
         if found and self._possible(after):
             for name, moves in after.items():
                 self._accept(name, moves)
         else:
-            trial.back_to(self.mark)
-            trial.make(chain.from_iterable(before.values()))
+            planning.back_to(self.mark)
+            planning.make(chain.from_iterable(before.values()))
 
     def _accept(self, name: str, moves: list[Move]) -> None:
         self.emptied[name] = moves
@@ -95,39 +95,39 @@ class _Packing:
         planning = self.planning
         came = {m.pod.uid for m in chain.from_iterable(self.emptied.values()) if m.target == name}
         pods = [pod for pod in _own_pods(planning, name) if pod.uid not in came]
-        return planning.trial.leaving(pods) if all(map(planning.may_move, pods)) else []
+        return planning.leaving(pods) if all(map(planning.may_move, pods)) else []
 
     def _places(self, name: str, own: Sequence[Move]) -> list[Move]:
         """Return where these pods fit, and those that move to the node; none if one does not.
 
         All other moves are made in the trial.
         """
-        trial, leaving = self.planning.trial, list(own)
-        trial.back_to(self.mark)
+        planning, leaving = self.planning, list(own)
+        planning.back_to(self.mark)
         for move in chain.from_iterable(self.emptied.values()):
             if move.target == name:
                 leaving.append(move)
             else:
-                trial.make([move])
+                planning.make([move])
         for move in leaving:
-            trial.remove(move.pod)
-        leaving.sort(key=lambda move: (-trial.share_of(move.pod), move.pod.uid))
+            planning.remove(move.pod)
+        leaving.sort(key=lambda move: (-planning.share_of(move.pod), move.pod.uid))
         others, last = self.left - {name}, self.emptiable - self.taken
         found = list[Move]()
         for move in leaving:
-            anew = trial.anew(move)
-            target = trial.best_fit(anew, others, last=last)
+            anew = planning.anew(move)
+            target = planning.best_fit(anew, others, last=last)
             if target is None:
                 return []
-            trial.add(anew, target)
+            planning.add(anew, target)
             found.append(replace(move, target=target))
         return found
 
     def _possible(self, emptied: Mapping[str, Sequence[Move]]) -> bool:
         """Make these moves in the trial; return whether each is possible at its turn."""
-        trial, moves = self.planning.trial, chain.from_iterable(emptied.values())
+        planning, moves = self.planning, chain.from_iterable(emptied.values())
         try:
-            return all(trial.why_impossible([move]) is None for move in moves)
+            return all(planning.why_impossible([move]) is None for move in moves)
         except PluginFailed:
             return False
 
@@ -142,7 +142,7 @@ def pack(planning: Planning) -> None:
     order = [each for each in in_use.values() if each.pods is not None]
     order.sort(key=lambda each: (len(each.pods or ()), -each.free, each.name))
     emptiable = {each.name for each in order}
-    packing = _Packing(planning, len(planning.trial), set(in_use), emptiable)
+    packing = _Packing(planning, len(planning), set(in_use), emptiable)
     for node in order:
         if not planning.done and node.name not in packing.taken:
             packing.empty(node)
@@ -166,16 +166,16 @@ def _emptied(
 
     To make room for one, pods of other nodes may move too.
     """
-    trial, moves = planning.trial, list[Move]()
-    mark = len(trial)
-    pods = sorted(node.pods or (), key=lambda pod: (-trial.share_of(pod), pod.uid))
+    moves = list[Move]()
+    mark = len(planning)
+    pods = sorted(node.pods or (), key=lambda pod: (-planning.share_of(pod), pod.uid))
     for number, pod in enumerate(pods, start=1):
         more = planning.moves_left - len(moves) - (len(pods) - number) - 1
         found = _elsewhere(planning, pod, others, last, min(more, _MOST_OTHERS))
         if found is None:
-            trial.back_to(mark)
+            planning.back_to(mark)
             return None
-        trial.make(found)
+        planning.make(found)
         moves += found
     return moves
 
@@ -186,12 +186,12 @@ def _elsewhere(
     """Return the move of the pod to one of these nodes, after moves that make room for it."""
     if more < 0 or planning.budget.spent:
         return None
-    trial, before = planning.trial, tuple[Move, ...]()
-    (move,) = trial.leaving([pod])
-    with trial.undone():
-        trial.remove(pod)
-        anew = trial.anew(move)
-        target = trial.best_fit(anew, others, last=last)
+    before = tuple[Move, ...]()
+    (move,) = planning.leaving([pod])
+    with planning.undone():
+        planning.remove(pod)
+        anew = planning.anew(move)
+        target = planning.best_fit(anew, others, last=last)
         if target is None and more > 0:
             room = RoomSearch(planning, others).room(anew, more, others)
             if room is not None:
@@ -202,7 +202,7 @@ def _elsewhere(
 def _own_pods(planning: Planning, name: str) -> list[Pod]:
     """Return the pods on the node that do not belong to it."""
     here = (placed.pod for placed in planning.cluster.pods_of(name))
-    return [pod for pod in here if not planning.trial.movable.stays(pod)]
+    return [pod for pod in here if not planning.movable.stays(pod)]
 
 
 def _in_use(planning: Planning) -> list[_InUse]:
@@ -210,12 +210,12 @@ def _in_use(planning: Planning) -> list[_InUse]:
     found, cluster = list[_InUse](), planning.cluster
     for name in cluster.node_names:
         pause()
-        row, node, pods = cluster.row(name), planning.trial.node(name), _own_pods(planning, name)
+        row, node, pods = cluster.row(name), planning.node(name), _own_pods(planning, name)
         if row is None or node is None or not pods:
             continue
         nobody_comes = not cluster.nominations.on(row)
         may_move = nobody_comes and all(planning.may_move(pod) for pod in pods)
         may_move &= not any(left_to_others(node, pod) for pod in pods)
-        (free,) = planning.trial.free_shares(np.array([row], np.int64)).tolist()
+        (free,) = planning.free_shares(np.array([row], np.int64)).tolist()
         found.append(_InUse(name, tuple(pods) if may_move else None, free))
     return found

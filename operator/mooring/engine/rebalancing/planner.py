@@ -26,7 +26,6 @@ from mooring.engine.rebalancing.making_room import MakingRoom, why_not
 from mooring.engine.rebalancing.packing import pack
 from mooring.engine.rebalancing.plan import Move, Plan, Step, Why
 from mooring.engine.rebalancing.planning import NOWHERE_ELSE, Planning
-from mooring.engine.rebalancing.trial import PlanTrial
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.pod import Pod
@@ -61,33 +60,19 @@ def takes_of(
     return takes
 
 
-def make_plan(
-    trial: PlanTrial,
-    takes: Callable[[Pod], bool],
-    *,
-    pending: Sequence[Pod] = (),
-    position: int = 0,
-    only_for: PodRef | GroupKey | None = None,
-) -> Plan:
+def make_plan(planning: Planning, *, only_for: PodRef | GroupKey | None = None) -> Plan:
     """Return the plan; with `only_for` the one with the fewest moves that makes this pod fit.
 
-    That is a pod or a group that waits. Nothing else is planned then, and nobody is preempted.
-
-    Args:
-        trial: A trial of the profile, without any change yet.
-        takes: Says whether a pod is of the profile.
-        pending: The unschedulable pods of the profile, those with the highest priority first.
-        position: Where the last plan has ended. Pods that were not looked at because the budget was
-            spent come first in a plan from `Plan.position`.
-        only_for: A pod or group of `pending`.
+    That is a pod or a group of `pending`. Nothing else is planned then, and nobody is preempted.
+    `planning` has no change yet. Pods that the last plan did not look at because its budget was
+    spent come first, if its `position` is the end of that plan.
     """
-    planning = Planning(trial, takes, pending, position)
     pods, examined, left_out = 0, None, False
-    with trial.undone():
+    with planning.undone():
         if only_for is not None:
             message = _room_for(planning, only_for)
         else:
-            classes = alike_pods(takes, trial.cluster)
+            classes = alike_pods(planning.takes, planning.cluster)
             _find_steps(planning, classes)
             pods, examined = sum(len(alike.pods) for alike in classes), _examined(planning, classes)
             left_out = examined is not None and examined < pods and planning.moves_left > 0
@@ -207,17 +192,17 @@ def in_final_order(planning: Planning) -> list[Step]:
 
 def _possible(planning: Planning, steps: Sequence[Step]) -> list[Step]:
     """Return those steps that are possible after the ones before them."""
-    trial, done = planning.trial, list[Step]()
-    trial.back_to(0)
+    done = list[Step]()
+    planning.back_to(0)
     planning.moved.clear()
     with_moves = {ref.uid for step in steps for ref in step.fits}
     for uid, (pod, node) in planning.places.items():
         if uid not in with_moves:
-            trial.add(pod, node)
+            planning.add(pod, node)
     for step in steps:
-        mark, again = len(trial), _made(planning, step)
+        mark, again = len(planning), _made(planning, step)
         if again is None:
-            trial.back_to(mark)
+            planning.back_to(mark)
         else:
             planning.moved.update(move.pod.uid for move in again.moves)
             done.append(again)
@@ -230,33 +215,32 @@ def _made(planning: Planning, step: Step) -> Step | None:
 
     A pod that moves alone for its own good goes where it would be placed now.
     """
-    trial = planning.trial
     if step.goal in (Goal.VIOLATIONS, Goal.SPREAD) and not step.group:
         pod = step.moves[0].pod
         again = improvement(planning, pod) if planning.may_move(pod) else None
-        trial.make(again.moves if again is not None else ())
+        planning.make(again.moves if again is not None else ())
         return again
     try:
         for moves in step.batches:
             is_refused = any(_is_refused(planning, step, move) for move in moves)
-            if is_refused or trial.why_impossible(moves) is not None:
+            if is_refused or planning.why_impossible(moves) is not None:
                 return None
     except PluginFailed:
         return None
     for ref in step.fits:
         pod, node = planning.places[ref.uid]
-        if not trial.fits_on(pod, node):
+        if not planning.fits_on(pod, node):
             return None
-        trial.add(pod, node)
+        planning.add(pod, node)
     return step
 
 
 def _is_refused(planning: Planning, step: Step, move: Move) -> bool:
     """Return whether the pod has left its node, or may not move any more."""
-    trial, node = planning.trial, planning.trial.node_of(move.pod)
+    node = planning.node_of(move.pod)
     if node is None or node.name != move.source:
         return True
-    return trial.movable.refusal(move.pod, with_group=bool(step.group)) is not None
+    return planning.movable.refusal(move.pod, with_group=bool(step.group)) is not None
 
 
 def _move_groups(planning: Planning) -> None:
@@ -274,7 +258,7 @@ def _move_groups(planning: Planning) -> None:
         for pod in members:
             planning.looked_at.add(pod.uid)
             planning.budget.spend(1)
-            if planning.trial.violates(pod):
+            if planning.violates(pod):
                 violating.append(pod)
         if violating:
             _move_group(planning, group, members, violating)
@@ -289,20 +273,19 @@ def _move_group(
         return
     if len(members) > planning.moves_left:
         return
-    trial = planning.trial
-    mark, leaving = len(trial), trial.leaving(members)
-    anew = [trial.anew(move) for move in leaving]
+    mark, leaving = len(planning), planning.leaving(members)
+    anew = [planning.anew(move) for move in leaving]
     for pod in members:
-        trial.remove(pod)
-    names, rows = planning.cluster.node_names, trial.group_decision(group, anew).rows
+        planning.remove(pod)
+    names, rows = planning.cluster.node_names, planning.group_decision(group, anew).rows
     targets = {uid: names[row] for uid, row in rows.items()}
     if len(targets) < len(members):
-        trial.back_to(mark)
+        planning.back_to(mark)
         for pod in violating:
             planning.refuse(pod, NOWHERE_ELSE)
         return
     for pod in anew:
-        trial.add(pod, targets[pod.uid])
+        planning.add(pod, targets[pod.uid])
     moves = tuple(replace(each, target=targets[each.pod.uid]) for each in leaving)
     planning.accept(_group_step(group, moves, len(violating)))
 
@@ -314,7 +297,7 @@ def _why_group_stays(
     if group.unscheduled or group.assumed or group.terminating:
         return _NOT_WHOLE
     for pod in members:
-        if (why := planning.trial.movable.refusal(pod, with_group=True)) is not None:
+        if (why := planning.movable.refusal(pod, with_group=True)) is not None:
             return why
     return _BUDGET if planning.cluster.evictions.exhausted_budget(members) else None
 

@@ -1,54 +1,58 @@
 """One plan while it is made: the data that its searches share."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.rebalancing.plan import Step
 from mooring.engine.rebalancing.trial import PlanTrial
+from mooring.engine.result_cache import ResultCache
+from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod, Uid
 from mooring.policy.rebalancing import Rebalancing
-from mooring.state.cluster_view import ClusterView
 
 NOWHERE_ELSE: Final = "fits on no other node"
 
 
-@dataclass(slots=True)
-class Planning:
-    """One plan while it is made; `trial` has the moves of `steps` carried out."""
+class Planning(PlanTrial):
+    """One plan while it is made: a trial in which the moves of `steps` are carried out.
 
-    trial: PlanTrial
-    takes: Callable[[Pod], bool]
-    """Whether a pod is of the profile."""
-    pending: Sequence[Pod] = ()
-    """The unschedulable pods of the profile, those with the highest priority first."""
-    position: int = 0
-    """Where the last plan has ended, and then this one."""
-    steps: list[Step] = field(default_factory=list)
-    moved: set[Uid] = field(default_factory=set)
-    """The pods that are moved, which are moved once only."""
-    places: dict[Uid, tuple[Pod, str]] = field(default_factory=dict)
-    """The nodes of the pods that wait and fit, with moves or without; they keep their places."""
-    looked_at: set[Uid] = field(default_factory=set)
-    """The pods on nodes that were looked at for Violations and Spread."""
-    _refused: dict[Uid, str] = field(default_factory=dict)
+    Args, beside those of `PlanTrial`:
+        takes: Says whether a pod is of the profile.
+        pending: The unschedulable pods of the profile, those with the highest priority first.
+        position: Where the last plan has ended, and then this one.
+    """
 
-    @property
-    def section(self) -> Rebalancing:
-        """The profile's section about moves."""
-        return self.trial.movable.section
-
-    @property
-    def cluster(self) -> ClusterView:
-        """The state."""
-        return self.trial.cluster
-
-    @property
-    def budget(self) -> SearchBudget:
-        """The rest of the decisions that the plan may cost."""
-        return self.trial.budget
+    def __init__(
+        self,
+        cache: ResultCache,
+        pipeline: Pipeline,
+        section: Rebalancing,
+        takes: Callable[[Pod], bool],
+        *,
+        now: Callable[[], float],
+        budget: SearchBudget,
+        pending: Sequence[Pod] = (),
+        position: int = 0,
+        resting: Collection[str] = frozenset(),
+        salt: int = 0,
+    ) -> None:
+        super().__init__(
+            cache, pipeline, section, now=now, budget=budget, resting=resting, salt=salt
+        )
+        self.section = section
+        self.takes = takes
+        self.pending = pending
+        self.position = position
+        self.steps: list[Step] = []
+        self.moved: set[Uid] = set()
+        """The pods that are moved, which are moved once only."""
+        self.places: dict[Uid, tuple[Pod, str]] = {}
+        """The nodes of pods that wait and fit, with moves or without; they keep their places."""
+        self.looked_at: set[Uid] = set()
+        """The pods on nodes that were looked at for Violations and Spread."""
+        self._refused: dict[Uid, str] = {}
 
     @property
     def moves_left(self) -> int:
@@ -64,7 +68,7 @@ class Planning:
         """Return whether the plan may move the pod, by itself."""
         if pod.uid in self.moved or not self.takes(pod):
             return False
-        return self.trial.movable.refusal(pod) is None
+        return self.movable.refusal(pod) is None
 
     def accept(self, step: Step) -> None:
         """Add a step whose moves have been made in the trial."""
@@ -73,7 +77,7 @@ class Planning:
 
     def place(self, pod: Pod, node: str) -> None:
         """Give a pod that waits its place on the node in the trial."""
-        self.trial.add(pod, node)
+        self.add(pod, node)
         self.places[pod.uid] = pod, node
 
     def refuse(self, pod: Pod, why: str) -> None:

@@ -121,6 +121,7 @@ class ProfileRebalancing:
         self._section = section
         self._limits = section.limits
         self._parts = parts
+        self._turn = parts.scheduler.turn
         self._write_status = write_status
         self._name = entry.profile.name
         self._steps: list[RunningStep] = []
@@ -169,7 +170,7 @@ class ProfileRebalancing:
         known = set(parts.rests.resting())  # replacements of moves that have ended before
         while former:
             state, now = parts.scheduler.state, parts.scheduler.clock()
-            for uid in await self._in_turn(partial(take_ended, former, known, state, now)):
+            for uid in await self._turn.run(partial(take_ended, former, known, state, now)):
                 parts.rests.rest(uid, self._limits.rest_seconds)
             if former:
                 await parts.sleep(_FORMER_SECONDS)
@@ -183,7 +184,7 @@ class ProfileRebalancing:
                 await parts.sleep(LOOK_SECONDS)
             resting, position = parts.rests.resting(), record.position
             make_plan = partial(parts.make_plan, self.entry, section, resting, position)
-            plan = await self._in_turn(make_plan)
+            plan = await self._turn.run(make_plan)
         record.position = plan.position
         record.publish(self._name, section, plan)
         return plan
@@ -193,9 +194,17 @@ class ProfileRebalancing:
         section, record = self._section, self.record
         if section.mode != "Apply" or self.entry.profile.spec.mode != "Active" or not plan.steps:
             return
+        self._stopped = self._passed_over = None
+        lasts = max(section.interval_seconds, _SHORTEST_LIFE)
+        begin_by = self._parts.scheduler.clock() + lasts
         try:
-            await self._take_all(plan.steps)
-            while not await self._in_turn(self._settled):
+            try:
+                for step in plan.steps:
+                    await self._take(step, begin_by)
+            except Stopped as why:
+                await self._turn.run(self._settled)  # an ended move may have stopped it before
+                self._stopped = self._stopped or why
+            while not await self._turn.run(self._settled):
                 await self._parts.sleep(LOOK_SECONDS)
         finally:
             for running in self._steps:
@@ -205,19 +214,6 @@ class ProfileRebalancing:
         record.message = stopped.why if stopped else "all moves of the last plan were carried out"
         if stopped and stopped.warns:
             self._warn(stopped.why)
-
-    async def _take_all(self, steps: Sequence[Step]) -> None:
-        """Take the steps one after the other, until the plan is stopped."""
-        self._stopped = self._passed_over = None
-        begin_by = self._parts.scheduler.clock() + max(
-            self._section.interval_seconds, _SHORTEST_LIFE
-        )
-        try:
-            for step in steps:
-                await self._take(step, begin_by)
-        except Stopped as stopped:
-            await self._in_turn(self._settled)  # an ended move may have stopped it before
-            self._stopped = self._stopped or stopped
 
     async def _take(self, step: Step, begin_by: float) -> None:
         """Begin all moves of a step, the first one by that time, or pass the step over."""
@@ -249,9 +245,12 @@ class ProfileRebalancing:
         begun = [UnderWay(move, running.step, self._name, now) for move in moves]
         expected.moves += begun
         try:
-            await self._write_down()
-            while not await self._in_turn(partial(self._begins, running, begun)):
+            await self._write_status()  # for the leader that may come next
+            while not await self._turn.run(partial(self._begins, running, begun)):
                 await parts.sleep(LOOK_SECONDS)
+        except ApiError as error:
+            why = f"the profile's status is not written: {explain(error)}"
+            raise Stopped(why, warns=True) from error
         finally:
             for each in begun:
                 if each.place is None:
@@ -286,7 +285,7 @@ class ProfileRebalancing:
         parts, limits = self._parts, self._limits
         until = parts.scheduler.clock() + BUDGET_SECONDS
         while True:
-            await self._in_turn(self._check_going_on)
+            await self._turn.run(self._check_going_on)
             if self.record.used_of_hour + len(moves) > limits.moves_per_hour:
                 most = plural(limits.moves_per_hour, "pod")
                 raise Stopped(f"at most {most} an hour may be moved")
@@ -315,14 +314,6 @@ class ProfileRebalancing:
         """Whether moves of this plan have begun and not ended."""
         return any(running.under_way for running in self._steps)
 
-    async def _write_down(self) -> None:
-        """Write the coming moves into the status, for the leader that may come next."""
-        try:
-            await self._write_status()
-        except ApiError as error:
-            why = f"the profile's status is not written: {explain(error)}"
-            raise Stopped(why, warns=True) from error
-
     def _begins(self, running: RunningStep, begun: Sequence[UnderWay]) -> bool:
         """Begin the moves if they are possible now, and return whether they are.
 
@@ -349,10 +340,6 @@ class ProfileRebalancing:
                 running.begun += 1
                 _in_task(parts.scheduler.turn.between(self._move, each, running), parts.moves)
         return why is None
-
-    async def _in_turn(self, call: Callable[[], _T]) -> _T:
-        """Return the result of a call that uses the state and may pause."""
-        return await self._parts.scheduler.turn.run(call)
 
     def _check_going_on(self) -> None:
         """Raise the error that has stopped the plan, or the step that is being begun."""

@@ -71,8 +71,8 @@ class RoomSearch:
 
         With `nodes` it is one of these. The trial is unchanged afterwards.
         """
-        planning, trial, best = self.planning, self.planning.trial, None
-        name = trial.decided(pod) if nodes is None else trial.best_fit(pod, nodes)
+        planning, best = self.planning, None
+        name = planning.decided(pod) if nodes is None else planning.best_fit(pod, nodes)
         if name is not None:
             return Room(name, ())
         if most <= 0 or depth < 0:
@@ -89,9 +89,9 @@ class RoomSearch:
 
     def _is_kept_by_others(self, pod: Pod) -> bool:
         """Return whether the filters reject the pod that look at pods of other nodes."""
-        trial = self.planning.trial
+        planning = self.planning
         try:
-            outcome = trial.what_if.decide(pod, trial.pipeline)
+            outcome = planning.what_if.decide(pod, planning.pipeline)
         except PluginFailed:
             return False
         if not isinstance(outcome, FitError):
@@ -102,17 +102,17 @@ class RoomSearch:
         self, pod: Pod, most: int, nodes: Collection[str] | None, depth: int
     ) -> Room | None:
         """Return moves of pods on any nodes that are in the way together, the fewest first."""
-        planning, trial = self.planning, self.planning.trial
+        planning = self.planning
         among = frozenset(planning.cluster.node_names if nodes is None else nodes)
         for leaving in self._in_the_way(pod):
             if len(leaving) > min(most, _MOST_TOGETHER) or planning.budget.spent:
                 return None
             if not all(map(planning.may_move, leaving)):
                 continue
-            with trial.undone():
+            with planning.undone():
                 for each in leaving:
-                    trial.remove(each)
-                node = trial.best_fit(pod, among)
+                    planning.remove(each)
+                node = planning.best_fit(pod, among)
             if node is None:
                 continue
             for within in self._domains(pod, node):
@@ -124,9 +124,9 @@ class RoomSearch:
 
     def _domains(self, pod: Pod, name: str) -> list[Collection[str]]:
         """Return where pods in the way may go: anywhere, where the pod goes, and not there."""
-        trial, keys = self.planning.trial, {each.topology_key for each in pod.spec.spread}
+        planning, keys = self.planning, {each.topology_key for each in pod.spec.spread}
         keys |= {term.topology_key for term in pod.spec.affinity.required}
-        nodes = {each: trial.node(each) for each in trial.cluster.node_names}
+        nodes = {each: planning.node(each) for each in planning.cluster.node_names}
         values = {
             each: [node.labels.get(key) if node is not None else None for key in keys]
             for each, node in nodes.items()
@@ -137,10 +137,10 @@ class RoomSearch:
 
     def _fits_after(self, pod: Pod, room: Room) -> bool:
         """Return whether the pod fits once the moves are made, which are made before it comes."""
-        trial = self.planning.trial
-        with trial.undone():
-            trial.make(room.moves)
-            return trial.fits_on(pod, room.node)
+        planning = self.planning
+        with planning.undone():
+            planning.make(room.moves)
+            return planning.fits_on(pod, room.node)
 
     def _in_the_way(self, pod: Pod) -> list[tuple[Pod, ...]]:
         """Return sets of pods without which another domain may take the pod, small ones first.
@@ -152,7 +152,7 @@ class RoomSearch:
         for number, name in enumerate(planning.cluster.node_names):
             planning.budget.spend(number % _ROWS_PER_STEP == 0)
             pause()
-            if (node := planning.trial.node(name)) is None:
+            if (node := planning.node(name)) is None:
                 continue
             for placed in planning.cluster.pods_of(name):
                 if not left_to_others(node, placed.pod):
@@ -182,9 +182,9 @@ class RoomSearch:
 
     def _nodes_for(self, pod: Pod, nodes: Collection[str] | None) -> list[tuple[str, int]]:
         """Return nodes on which pods that leave may help, and how many have to leave at least."""
-        planning, trial = self.planning, self.planning.trial
+        planning = self.planning
         try:
-            outcome = trial.what_if.decide(pod, trial.pipeline)
+            outcome = planning.what_if.decide(pod, planning.pipeline)
         except PluginFailed:
             return []
         if isinstance(outcome, FitError):
@@ -246,13 +246,13 @@ class RoomSearch:
                 found.append(
                     tuple(each for spec, n in counts.items() for each in by_spec[spec][:n])
                 )
-        found.sort(key=lambda pods: sum(map(self.planning.trial.share_of, pods)))
+        found.sort(key=lambda pods: sum(map(self.planning.share_of, pods)))
         return found[:_MOST_SETS]
 
     def _movable_on(self, name: str) -> dict[PodSpec, list[Pod]]:
         """Return the pods of the node that may move, by spec, in a stable order."""
         planning, by_spec = self.planning, dict[PodSpec, list[Pod]]()
-        node = planning.trial.node(name)
+        node = planning.node(name)
         pods = sorted((each.pod for each in planning.cluster.pods_of(name)), key=lambda p: p.uid)
         for pod in pods:
             if node is not None and planning.may_move(pod) and not left_to_others(node, pod):
@@ -267,16 +267,16 @@ class RoomSearch:
         None if the pod fits not even then. Their own moves are where the policy places them, else
         where they fit best.
         """
-        trial, more = self.planning.trial, most - len(leaving)
-        moves = trial.leaving(leaving)
-        with trial.undone():
+        planning, more = self.planning, most - len(leaving)
+        moves = planning.leaving(leaving)
+        with planning.undone():
             for each in leaving:
-                trial.remove(each)
-            if not trial.fits_on(pod, node):
+                planning.remove(each)
+            if not planning.fits_on(pod, node):
                 return None
-            trial.add(pod, node)
+            planning.add(pod, node)
             for by_policy in (True, False):
-                with trial.undone():
+                with planning.undone():
                     found = self._placed(moves, more, depth, by_policy=by_policy)
                 if found is not None:
                     return Room(node, tuple(found))
@@ -286,23 +286,23 @@ class RoomSearch:
         self, leaving: Sequence[Move], more: int, depth: int, *, by_policy: bool
     ) -> list[Move] | None:
         """Return the moves of pods that have left their nodes, with at most `most` others."""
-        trial, moves = self.planning.trial, list[Move]()
-        within = trial.cluster.node_names if self.within is None else self.within
-        for each in sorted(leaving, key=lambda each: -trial.share_of(each.pod)):
-            anew, others = trial.anew(each), frozenset(within) - {each.source}
-            target = trial.decided(anew) if by_policy else None
+        planning, moves = self.planning, list[Move]()
+        within = planning.cluster.node_names if self.within is None else self.within
+        for each in sorted(leaving, key=lambda each: -planning.share_of(each.pod)):
+            anew, others = planning.anew(each), frozenset(within) - {each.source}
+            target = planning.decided(anew) if by_policy else None
             if target not in others:
-                target = trial.best_fit(anew, others)
+                target = planning.best_fit(anew, others)
             if target is None and not by_policy and depth > 0 and more > 0:
                 room = self.room(anew, more, others, depth=depth - 1)
                 if room is not None:
-                    trial.make(room.moves)
+                    planning.make(room.moves)
                     moves += room.moves
                     more -= len(room.moves)
                     target = room.node
             if target is None:
                 return None
-            trial.add(anew, target)
+            planning.add(anew, target)
             moves.append(replace(each, target=target))
         return moves
 

@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 
 from mooring.framework.evaluations import AttemptTooLongError, Evaluations
+from mooring.model.indexes import drop_item
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.node import Node
 from mooring.model.resource_claims import Allocation, DeviceId, ResourceClaim
@@ -625,10 +626,7 @@ class EquivalentNodes:
             after = _Row(node, slices.keys(), pools, shared, own)
         self._rows[row] = after
         for key in before.keys if before is not None else ():
-            rows = self._rows_of[key]
-            rows.discard(row)
-            if not rows:
-                del self._rows_of[key]
+            drop_item(self._rows_of, key, row)
         for key in after.keys if after is not None else ():
             self._rows_of.setdefault(key, set()).add(row)
 

@@ -5,10 +5,11 @@ them are there. The order of the pools, and in them of the slices, is that of th
 set priorities by names.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
+from mooring.model.indexes import drop_item
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.resource_slices import CounterSet, Device, ResourceSlice
 from mooring.model.selectors import NodeSelector
@@ -111,24 +112,15 @@ class Inventory:
 
     def _remove(self, each: ResourceSlice) -> None:
         del self._by_name[each.name]
-        _drop(self._by_pool, (each.driver, each.pool), each.name)
+        drop_item(self._by_pool, (each.driver, each.pool), each.name)
         if self.is_on_node(each):
-            _drop(self._on_node, each.node_name, each.name)
+            drop_item(self._on_node, each.node_name, each.name)
         else:
             del self._anywhere[each.name]
 
 
 _FEWEST_TO_SORT: Final = 2
 _NO_SLICES: Final[Mapping[str, ResourceSlice]] = {}
-_Key = TypeVar("_Key", bound=Hashable)
-
-
-def _drop(slices: dict[_Key, dict[str, ResourceSlice]], key: _Key, name: str) -> None:
-    """Remove the slice of this name from a key's, and the entry with its last one."""
-    of_key = slices[key]
-    del of_key[name]
-    if not of_key:
-        del slices[key]
 
 
 def _is_on_node(each: ResourceSlice, rules: KubernetesRules) -> bool:

@@ -55,10 +55,7 @@ class CountedNodes:
 
 
 class NodeInclusion:
-    """Finds the nodes that a constraint counts.
-
-    What was found is kept until a node's labels or taints change, in a bounded number of bytes.
-    """
+    """Finds the nodes that a constraint counts; keeps them until labels or taints change."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._kept: BoundedCache[_Key, tuple[int, CountedNodes]]

@@ -49,10 +49,7 @@ class Choice:
 
 
 class _Taken:
-    """The available volumes of a class that claims of a pod have taken already, on some nodes.
-
-    The claims come in the order of their sizes.
-    """
+    """The available volumes that a pod's claims, the smallest first, have taken on some nodes."""
 
     def __init__(self, available: BestFitIndex[PersistentVolume], nodes: NodeView) -> None:
         self.available = available

@@ -30,6 +30,7 @@ from mooring.model.devices import (
     card_request,
     node_cards,
 )
+from mooring.model.indexes import add_count
 from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
 from mooring.state.columns import IntArray
@@ -49,10 +50,7 @@ _WIDTH: Final = 3 * MAX_CARDS + 4
 
 
 class Demand(NamedTuple):
-    """A class of requests: so many cards, with this much memory on each, or whole ones (0).
-
-    `cpu` is its pods' request for cpu, in millicores.
-    """
+    """A class of requests: cards, memory on each (0: whole ones), and cpu in millicores."""
 
     cards: int
     memory: int
@@ -240,33 +238,28 @@ class Cards:
 
     def free(self, rows: IntArray) -> IntArray:
         """Return the free memory of each card; -1 if it does not exist or must not be used."""
-        self._reach(rows)
-        part: IntArray = self._columns[rows, _FREE]
-        return part
+        return self._read_columns(rows, _FREE)
 
     def free_cards(self, rows: IntArray) -> IntArray:
         """Return per row an int64 whose bit i says that card i is usable and without a pod."""
-        self._reach(rows)
-        part: IntArray = self._columns[rows, _FREE_CARDS]
-        return part
+        return self._read_columns(rows, _FREE_CARDS)
 
     def largest_free(self, rows: IntArray) -> IntArray:
         """Return per row the most free memory of any card; -1 where no card can be used."""
-        self._reach(rows)
-        part: IntArray = self._columns[rows, _LARGEST]
-        return part
+        return self._read_columns(rows, _LARGEST)
 
     def sums(self, rows: IntArray) -> IntArray:
         """Return int64[row, 2]: memory and free memory of all cards that can be used."""
-        self._reach(rows)
-        part: IntArray = self._columns[rows, _SUMS]
-        return part
+        return self._read_columns(rows, _SUMS)
 
     def total(self, rows: IntArray) -> IntArray:
         """Return the memory of each card, 0 where it is unknown or there is no card."""
+        return self._read_columns(rows, _TOTAL)
+
+    def _read_columns(self, rows: IntArray, part: int | slice) -> IntArray:
         self._reach(rows)
-        part: IntArray = self._columns[rows, _TOTAL]
-        return part
+        found: IntArray = self._columns[rows, part]
+        return found
 
     def suitable(self, request: CardRequest, rows: IntArray) -> npt.NDArray[np.bool_] | None:
         """Return which cards have the requested product and least memory; None if all have."""
@@ -341,10 +334,10 @@ class Cards:
         if before is not None:
             if before.request == request and before.known == known:
                 return False
-            self._count(there.remove(pod.uid).demand, -1)
+            add_count(self._demand, there.remove(pod.uid).demand, -1)
         demand = _class_of(request, pod)
         there.add(pod.uid, _Held(pod.key, request, known, demand))
-        self._count(demand, 1)
+        add_count(self._demand, demand, 1)
         return True
 
     def drop_pod(self, row: int, uid: Uid) -> None:
@@ -356,7 +349,7 @@ class Cards:
         there = self._rows.get(row)
         if there is None or uid not in there.held:
             return False
-        self._count(there.remove(uid).demand, -1)
+        add_count(self._demand, there.remove(uid).demand, -1)
         return True
 
     def publish(self, row: int, uid: Uid) -> bool:
@@ -380,11 +373,6 @@ class Cards:
         self.followed = True
         self._since_published = 0
         self._typical = dict(sorted(self._demand.items(), key=_frequency)[:_MOST_CLASSES])
-
-    def _count(self, demand: Demand, times: int) -> None:
-        self._demand[demand] += times
-        if not self._demand[demand]:
-            del self._demand[demand]
 
     def _row(self, row: int) -> _Row:
         if row in self._uncounted:

@@ -7,8 +7,9 @@ counted, unlike in kube-scheduler, which keeps sets.
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final
 
+from mooring.model.indexes import add_count, drop_item
 from mooring.model.quantity import Quantity
 from mooring.model.resource_claims import DeviceId, DeviceResult
 
@@ -16,7 +17,6 @@ _KEPT: Final = 16_384
 """Changes of devices that readers can catch up with."""
 
 _NOTHING: Final[Mapping[str, Hashable]] = {}
-_Counted = TypeVar("_Counted", DeviceId, str)
 
 
 class AllocatedDevices:
@@ -94,23 +94,21 @@ class AllocatedDevices:
         self._changed.append((self.version, device))
         if sign > 0:
             self._holders[device][claim] = None
-        elif device in self._holders:
-            self._holders[device].pop(claim, None)
-            if not self._holders[device]:
-                del self._holders[device]
+        else:
+            drop_item(self._holders, device, claim)
         if result.admin_access:
             return
         was_in_use = device in self._dedicated or device in self._shares
-        _add(self._shares if result.share_id else self._dedicated, device, sign)
+        add_count(self._shares if result.share_id else self._dedicated, device, sign)
         if result.share_id and result.consumed is not None:
             self._count_consumed(device, result.consumed, sign)
         is_in_use = device in self._dedicated or device in self._shares
         if is_in_use != was_in_use:
-            _add(self._of_driver, device.driver, sign)
+            add_count(self._of_driver, device.driver, sign)
         self._note_in_pool(device, is_in_use=is_in_use)
 
     def _count_consumed(self, device: DeviceId, amounts: Mapping[str, Quantity], sign: int) -> None:
-        _add(self._consuming, device, sign)
+        add_count(self._consuming, device, sign)
         if device not in self._consuming:
             self._consumed.pop(device, None)
             return
@@ -119,13 +117,11 @@ class AllocatedDevices:
             consumed[name] = consumed.get(name, 0) + sign * amount.nano
 
     def _note_in_pool(self, device: DeviceId, *, is_in_use: bool) -> None:
-        of_pool = self._of_pool.setdefault((device.driver, device.pool), {})
+        pool = device.driver, device.pool
         if is_in_use:
-            of_pool[device.device] = self._use(device)
-            return
-        of_pool.pop(device.device, None)
-        if not of_pool:
-            del self._of_pool[device.driver, device.pool]
+            self._of_pool.setdefault(pool, {})[device.device] = self._use(device)
+        else:
+            drop_item(self._of_pool, pool, device.device)
 
     def _use(self, device: DeviceId) -> Hashable:
         if device not in self._shares:
@@ -133,9 +129,3 @@ class AllocatedDevices:
         consumed = self._consumed.get(device)
         amounts = None if consumed is None else tuple(sorted(consumed.items()))
         return device in self._dedicated, amounts
-
-
-def _add(counts: Counter[_Counted], what: _Counted, amount: int) -> None:
-    counts[what] += amount
-    if not counts[what]:
-        del counts[what]

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from mooring.model.events import Kind
+from mooring.model.indexes import drop_item
 from mooring.model.pod import Pod, Uid, claim_keys
 from mooring.model.resource_claims import (
     Allocation,
@@ -233,9 +234,9 @@ class ResourceClaims:
 
     def _unindex(self, claim: ResourceClaim) -> None:
         for consumer in claim.reserved_for:
-            _drop(self._of_consumer, consumer.uid, claim.uid)
+            drop_item(self._of_consumer, consumer.uid, claim.uid)
         if claim.for_extended_resources:
-            _drop(self._of_pod, claim.controller_uid, claim.uid)
+            drop_item(self._of_pod, claim.controller_uid, claim.uid)
 
     def _recount(self, uid: str) -> None:
         self.allocated.put(uid, self._results(uid))
@@ -246,14 +247,6 @@ class ResourceClaims:
             yield from claim.allocation.results
         if pending is not None:
             yield from pending.allocation.results
-
-
-def _drop(claims: dict[str, dict[str, None]], of: str, uid: str) -> None:
-    """Remove the claim of this uid from those of a pod, and the entry with its last claim."""
-    left = claims.get(of, {})
-    left.pop(uid, None)
-    if not left:
-        claims.pop(of, None)
 
 
 def _is_newer(claim: ResourceClaim, than: ResourceClaim) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 
 from mooring.model.device_classes import DeviceClass
 from mooring.model.events import Kind
+from mooring.model.indexes import drop_item
 from mooring.state.objects import Objects
 
 CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
@@ -46,9 +47,6 @@ class DeviceClasses:
             return
         self.version += 1
         if before is not None and before.extended_resource:
-            classes = self._by_resource[before.extended_resource]
-            classes.pop(before.name, None)
-            if not classes:
-                del self._by_resource[before.extended_resource]
+            drop_item(self._by_resource, before.extended_resource, before.name)
         if after is not None and after.extended_resource:
             self._by_resource[after.extended_resource][after.name] = after

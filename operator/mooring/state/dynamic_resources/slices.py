@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from mooring.model.events import Kind
+from mooring.model.indexes import add_count
 from mooring.model.resource_slices import Device, DeviceTaintRule, ResourceSlice
 from mooring.model.taints import Taint
 from mooring.pausing import pause
@@ -66,9 +67,7 @@ class ResourceSlices:
         self.version += 1
         self._changes.append(name)
         if before is not None:
-            self.of_driver[before.driver] -= len(before.devices)
-            if not self.of_driver[before.driver]:
-                del self.of_driver[before.driver]
+            add_count(self.of_driver, before.driver, -len(before.devices))
         if after is not None and after.devices:
             self.of_driver[after.driver] += len(after.devices)
 

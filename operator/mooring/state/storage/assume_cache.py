@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from mooring.model.indexes import drop_item
+
 
 class Versioned(Protocol):
     """An object with a resource version."""
@@ -68,6 +70,4 @@ class AssumeCache(Generic[_Value]):
             return
         del self._assumed[key]
         for holder in assumption.holders:
-            del self._keys[holder][key]
-            if not self._keys[holder]:
-                del self._keys[holder]
+            drop_item(self._keys, holder, key)

@@ -8,6 +8,7 @@ everywhere gives the same result.
 from typing import Final
 
 from mooring.model.events import Kind
+from mooring.model.indexes import drop_item
 from mooring.model.migration import csi_source
 from mooring.model.pod import Pod
 from mooring.model.storage import (
@@ -124,9 +125,7 @@ class AttachableVolumes:
     def _bind(self, key: str, volume: str) -> None:
         before = self._volumes.pop(key, "")
         if before:
-            self._claims_of[before].discard(key)
-            if not self._claims_of[before]:
-                del self._claims_of[before]
+            drop_item(self._claims_of, before, key)
         if volume:
             self._volumes[key] = volume
             self._claims_of.setdefault(volume, set()).add(key)

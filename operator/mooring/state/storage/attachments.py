@@ -12,6 +12,7 @@ import numpy as np
 
 from mooring.model.csi import VolumeAttachment
 from mooring.model.events import Kind
+from mooring.model.indexes import add_count, drop_item
 from mooring.model.storage import CSISource, PersistentVolume
 from mooring.state.columns import Column, IntArray
 from mooring.state.nodes import NodeTable
@@ -51,17 +52,12 @@ class Attachments:
 
     def _add(self, counters: _Uses, others: _Uses, source: CSISource, row: int, times: int) -> None:
         """Add to one of the counters; the volume is on the row once, if either has it there."""
-        rows = counters.get(source)
-        if rows is None:
-            rows = counters[source] = Counter()
+        rows = counters.setdefault(source, Counter())
         before = rows[row]
-        after = before + times
-        if after:
-            rows[row] = after
-        else:
-            del rows[row]
-            if not rows:
-                del counters[source]
+        add_count(rows, row, times)
+        after = rows[row]
+        if not rows:
+            del counters[source]
         if bool(before) != bool(after) and row not in others.get(source, _NONE):
             self._count(source.driver, row, 1 if after else -1)
 
@@ -92,8 +88,8 @@ class ObservedAttachments:
         if before == after:
             return
         if before is not None:
-            _discard(self._by_node, before.node_name, before.name)
-            _discard(self._by_volume, before.volume_name, before.name)
+            drop_item(self._by_node, before.node_name, before.name)
+            drop_item(self._by_volume, before.volume_name, before.name)
             self._refresh(before.name)
         if after is not None:
             self._by_node.setdefault(after.node_name, set()).add(after.name)
@@ -131,10 +127,3 @@ class ObservedAttachments:
         if not isinstance(volume.source, CSISource) or not attachment.attacher:
             return None
         return CSISource(attachment.attacher, volume.source.handle), row
-
-
-def _discard(sets: dict[str, set[str]], key: str, item: str) -> None:
-    """Remove the item from the key's set, and the set from the dictionary if it is empty."""
-    sets[key].discard(item)
-    if not sets[key]:
-        del sets[key]

@@ -7,6 +7,7 @@ import numpy as np
 
 from mooring.model.csi import CSINode
 from mooring.model.events import Kind
+from mooring.model.indexes import drop_item
 from mooring.model.storage import CSISource
 from mooring.state.columns import IntArray
 from mooring.state.nodes import NodeTable
@@ -73,7 +74,4 @@ class CSINodes:
         for driver in csi_node.limits:
             self._limits.put(driver, row, 0)
         for plugin in csi_node.migrated_plugins:
-            rows = self._migrated[plugin]
-            rows.discard(row)
-            if not rows:
-                del self._migrated[plugin]
+            drop_item(self._migrated, plugin, row)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
+from mooring.model.indexes import add_count, drop_item
 from mooring.model.pod import Pod
 from mooring.model.volumes import ClaimVolume, Disk, DiskKind, PodVolume, RbdVolume
 
@@ -47,22 +48,12 @@ class VolumeUsers:
     def remove(self, row: int, pod: Pod) -> None:
         """Undo `add` exactly."""
         for key in _named_claims(pod):
-            self._claims[key] -= 1
-            if not self._claims[key]:
-                del self._claims[key]
+            add_count(self._claims, key, -1)
         for volume in filter(is_restricted, pod.volumes):
-            self._forget_disk(row, volume)
-
-    def _forget_disk(self, row: int, volume: PodVolume) -> None:
-        name = _name(volume)
-        rows = self._disks[name]
-        rows[row][volume] -= 1
-        if not rows[row][volume]:
-            del rows[row][volume]
-        if not rows[row]:
-            del rows[row]
-        if not rows:
-            del self._disks[name]
+            users = self._disks[_name(volume)][row]
+            add_count(users, volume, -1)
+            if not users:
+                drop_item(self._disks, _name(volume), row)
 
 
 def _named_claims(pod: Pod) -> Iterable[str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 
 from mooring.model.events import Kind
+from mooring.model.indexes import drop_item
 from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.nodes import NodeTable
 from mooring.state.objects import Objects
@@ -112,10 +113,7 @@ class Volumes:
     def _remove(self, volume: PersistentVolume) -> None:
         if volume.claim is not None:
             key = f"{volume.claim.namespace}/{volume.claim.name}"
-            volumes = self._by_claim_ref[key]
-            del volumes[volume.name]
-            if not volumes:
-                del self._by_claim_ref[key]
+            drop_item(self._by_claim_ref, key, volume.name)
         elif _is_available(volume):
             available = self._available[volume.storage_class]
             available.remove(volume.capacity, volume.name)

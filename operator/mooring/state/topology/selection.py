@@ -7,6 +7,7 @@ from weakref import WeakValueDictionary
 
 from mooring.model.affinity import AffinityTerm
 from mooring.model.bounded_cache import bytes_of
+from mooring.model.indexes import drop_item
 from mooring.model.selectors import LabelSelector
 
 _Item = TypeVar("_Item")
@@ -116,9 +117,7 @@ class SelectionIndex(Generic[_Item]):
         """Remove the item, which was added with this selection."""
         for namespace, pair in lookup_keys(pods):
             by_label = self._items[namespace]
-            del by_label[pair][item]
-            if not by_label[pair]:
-                del by_label[pair]
+            drop_item(by_label, pair, item)
             if not by_label:
                 del self._items[namespace]
 

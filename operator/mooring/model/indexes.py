@@ -1,0 +1,27 @@
+"""Counts and sets by key in which nothing empty stays: names come and go for months."""
+
+from collections.abc import Hashable, MutableMapping
+from typing import Any, TypeVar
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+def add_count(counts: MutableMapping[_Key, int], key: _Key, amount: int) -> None:
+    """Add the amount, which may be negative, to the count of the key; 0 is not kept."""
+    if total := counts.get(key, 0) + amount:
+        counts[key] = total
+    else:
+        counts.pop(key, None)
+
+
+def drop_item(items_of: MutableMapping[_Key, Any], key: _Key, item: Hashable) -> None:
+    """Remove the item, if it is there, from the set or dict of the key; none is kept empty."""
+    items = items_of.get(key)
+    if items is None:
+        return
+    if isinstance(items, set):
+        items.discard(item)
+    else:
+        items.pop(item, None)
+    if not items:
+        del items_of[key]
