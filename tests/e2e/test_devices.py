@@ -12,7 +12,7 @@ import pytest
 import replica
 from controlplane import Access, ControlPlane
 from controlplane.namespaces import create_namespace
-from controlplane.nodes import create_nodes, node_object
+from controlplane.nodes import create_nodes
 from controlplane.releases import chosen_release
 from device_builders import (
     device,
@@ -21,7 +21,7 @@ from device_builders import (
     request,
     resource_slice,
 )
-from e2e.replicas import QUICK_LEASE, Replicas, bound, eventually, messages_of
+from e2e.replicas import QUICK_LEASE, Replicas, eventually
 from mooring.model.resource_claims import FINALIZER
 from mooring.testing import builders
 
@@ -261,46 +261,6 @@ def test_devices_of_a_class_back_an_extended_resource(cluster: Cluster) -> None:
     assert "2 cannot allocate all claims." in cluster.rejection("late")
     cluster.delete_pod("web")
     assert cluster.runs_on("late") == "node-1"
-
-
-@pytest.fixture
-def large_node(cluster: Cluster) -> Iterator[str]:
-    """Add a node with room for 400 pods, while the test runs; yield its name."""
-    room = {"cpu": "64", "memory": "256Gi", "pods": "400"}
-    with cluster.access.client() as client:
-        client.post("/api/v1/nodes", node_object("large", "zone-1", room, {}))
-        yield "large"
-        client.delete(f"/api/v1/namespaces/{cluster.namespace}/pods")
-        client.delete("/api/v1/nodes/large")
-
-
-def test_of_300_pods_on_one_claim_256_run_and_each_other_one_says_why(
-    cluster: Cluster, large_node: str
-) -> None:
-    """The API server takes no more; a pod that waits follows one that ends."""
-    cluster.add_devices(large_node, "a0")
-    cluster.post("resourceclaims", device_claim("crowded", cluster.request()))
-    names = [f"p{number}" for number in range(300)]
-    for name in names:
-        cluster.add_pod(name, claim="crowded")
-    with cluster.access.client() as client:
-        first = eventually(
-            lambda: bound(client, cluster.namespace), lambda pods: len(pods) == 256, "256 pods"
-        )
-        waiting = sorted(set(names) - first.keys())
-        assert all("must have at most 256 items" in cluster.rejection(name) for name in waiting)
-        assert len(messages_of(client, cluster.namespace) - {""}) == 1
-        assert len(consumers_of(cluster.claims()["crowded"])) == 256
-        cluster.add_pod("free", claim="other")
-        cluster.add_devices("node-2", "b0")
-        cluster.post("resourceclaims", device_claim("other", cluster.request()))
-        assert cluster.runs_on("free") == "node-2"
-        cluster.delete_pod(next(iter(first)))
-        eventually(
-            lambda: bound(client, cluster.namespace),
-            lambda pods: any(name in pods for name in waiting),
-            "one of those that wait",
-        )
 
 
 @pytest.mark.parametrize("scheduler_is", ["left alone", "killed", "terminated"])

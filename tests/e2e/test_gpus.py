@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-import replica
 from controlplane import ControlPlane
 from controlplane.client import Client
 from controlplane.nodes import node_object
-from controlplane.processes import ProcessGroup
 from devices.objects import COUNT, MEMORY, WHOLE
 from e2e.replicas import (
     PROFILES,
@@ -27,8 +25,6 @@ from e2e.replicas import (
     profile,
     ready,
 )
-from faults.control import FaultProxy
-from faults.rules import Kind, Rule
 
 PREFIX = "ALIYUN_COM_GPU_MEM"
 CARDS = "scheduling.mooring.dev/gpu-cards"
@@ -283,24 +279,3 @@ def test_a_group_is_placed_within_one_nvlink_domain_on_linked_cards(
     here = {bound(client, "default")[f"preferred-{i}"] for i in range(5)}
     assert {name[:5] for name in here} == {"small", "large"}
     assert leader.terminate() == 0
-
-
-def test_members_of_a_group_whose_first_bindings_all_fail_are_bound_with_their_cards(
-    plane: ControlPlane, client: Client, replicas: Replicas, tmp_path: Path
-) -> None:
-    members = [share(f"repeated-{i}", CARD, "repeated") for i in range(16)]
-    names = [raw["metadata"]["name"] for raw in members]
-    for raw in members:
-        raw["metadata"] |= {"labels": {GROUP: "repeated"}, "annotations": {MINIMUM: "16"}}
-    account = plane.access.kubeconfig_for_service_account(*replica.SERVICE_ACCOUNT)
-    with ProcessGroup() as group:
-        proxy = FaultProxy.start(plane.access, tmp_path, group, "proxy")
-        leader = started(client, replicas, proxy.kubeconfig(account))
-        for name in names:
-            proxy.inject(Rule(Kind.INTERNAL, "POST", f"/pods/{name}/binding"))
-        create_pods(client, "default", *members)
-        placed(client, *names)
-        assert {strike["path"].split("/")[-2] for strike in proxy.injected()} == {*names}
-        assert leader.terminate() == 0
-    nodes = [f"repeated-{i}" for i in range(4)]
-    assert used(client, *nodes) == {(node, card): CARD for node in nodes for card in range(4)}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,6 @@ from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes
 from controlplane.releases import chosen_release
 from e2e.replicas import (
-    PROFILES,
     Replica,
     Replicas,
     bound,
@@ -35,7 +33,7 @@ from e2e.replicas import (
 )
 from mooring.kube.resources import POD_GROUP
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
-from mooring.model.pod_group import COSCHEDULING_LABEL, NODES_RESERVED
+from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group, pod_group
 
 ROOT: Final = Path(__file__).parents[2]
@@ -353,44 +351,3 @@ def test_an_urgent_pod_preempts_a_group_that_is_disrupted_as_a_whole_on_all_its_
         assert {*bound(client, namespace)} == {"m0", "m1"}
     for name in {"urgent", *bound(client, namespace)}:  # the nodes are for the next test, too
         delete_now(client, namespace, name)
-
-
-@pytest.mark.pod_groups
-@pytest.mark.usefixtures("scheduler")
-def test_a_pod_that_reserved_nodes_keep_out_and_the_group_say_so_until_it_gets_a_node(
-    client: Client, namespace: str, high: str
-) -> None:
-    args = {"reserveAfter": "15s", "reservedNodesPercent": 100}
-    config = {"pluginConfig": [{"name": "GangScheduling", "args": args}]}
-    client.patch(f"{PROFILES}/mooring", {"spec": config})
-    urgent: Raw = {"priorityClassName": high, "terminationGracePeriodSeconds": 0}
-    create_pods(client, namespace, *(pod(f"old{i}", cpu="3", **urgent) for i in range(2)))
-    eventually(lambda: bound(client, namespace), lambda found: len(found) == 2, "full nodes")
-    collection = RELEASE.pod_groups(namespace)
-    raw = versioned_pod_group("large", 2, namespace=namespace)
-    raw["spec"]["priorityClassName"] = high
-    client.post(collection, raw)
-    fields = OF_KUBERNETES.fields("large")
-    create_pods(client, namespace, *(pod(f"m{i}", cpu="3", **urgent, **fields) for i in range(2)))
-    says_why = partial(condition, client, f"{collection}/large")
-    eventually(says_why, lambda found: "0 of 2 members fit" in found[1], "the cause")
-    time.sleep(15)  # what the group must have waited
-    delete_now(client, namespace, "old0")
-
-    def reserved() -> str:
-        known = client.get(f"{collection}/large")["status"]["conditions"]
-        return next((c["status"] for c in known if c["type"] == NODES_RESERVED), "")
-
-    eventually(reserved, lambda status: status == "True", "nodes reserved")
-    create_pods(client, namespace, pod("small", cpu="2"))
-    told = partial(messages_of, client, namespace)
-    why = "1 node(s) reserved for podgroup/large until"
-    eventually(told, lambda found: any(why in text for text in found), "the reason")
-    eventually(
-        lambda: notes(client, namespace, "large"),
-        lambda found: any(n.startswith("NodesReserved: reserved for the group") for n in found),
-        "the event",
-    )
-    eventually(lambda: bound(client, namespace), lambda found: "small" in found, "its end")
-    eventually(reserved, lambda status: status == "False", "the condition")
-    client.patch(f"{PROFILES}/mooring", {"spec": {"pluginConfig": None}})

@@ -337,18 +337,6 @@ def test_in_mode_plan_nothing_is_moved_and_the_plan_is_shown(
     assert scene.name in text
 
 
-def test_twelve_half_empty_nodes_become_seven(scene: Scene) -> None:
-    scene.add_nodes(12)
-    scene.put_profile()
-    scene.deploy(26, cpu="1")
-    assert len(scene.per_node()) == 12
-    at_once = {"movesAtATime": 5, "movesAtATimePerWorkload": 5, "movesPerHour": 50}
-    scene.put_profile(goals=["Pack"], limits=at_once)
-    status = scene.wait_until_balanced()
-    assert len(scene.per_node()) == 7
-    check_moved_once(scene, status)
-
-
 def test_a_gang_that_fitted_nowhere_fits_after_three_moves_and_no_preemption(
     scene: Scene,
 ) -> None:
