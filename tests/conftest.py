@@ -162,11 +162,17 @@ def _note_opening(event: str, _: object) -> None:
         _opened.append(event)
 
 
+def pytest_collectstart() -> None:
+    """Do not look for garbage while tests are collected: there is none."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Take what exists before the first test out of the collector's work, which is then short."""
     sys.addaudithook(_note_opening)
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,3 @@
-import copy
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -248,12 +247,11 @@ def paths(value: Any, at: Path = ()) -> Iterator[Path]:
             yield from paths(inner, (*at, key))
 
 
-def replaced(raw: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
-    changed = copy.deepcopy(raw)
-    inner: Any = changed
-    for step in path[:-1]:
-        inner = inner[step]
-    inner[path[-1]] = value
+def replaced(raw: Any, path: Path, value: Any) -> Any:
+    """Return a copy with the value at the path; what is beside the path is shared."""
+    key, *rest = path
+    changed = raw.copy()
+    changed[key] = replaced(raw[key], tuple(rest), value) if rest else value
     return changed
 
 
