@@ -8,6 +8,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from typing import Final, TypeVar
 
@@ -23,6 +24,7 @@ _SLICES_PER_COLLECTION: Final = 10
 _slices_ended = count(1)
 
 
+@dataclass(eq=False, repr=False)
 class TimeSlices:
     """Divide long work into slices: `pause` after each small step, or `run` a call that pauses.
 
@@ -33,22 +35,17 @@ class TimeSlices:
         clock: The time in seconds.
     """
 
-    def __init__(
-        self,
-        seconds: float = 0.002,
-        *,
-        rest: float = 0.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._seconds = seconds
-        self._rest = rest
-        self.clock = clock
-        self._began = clock()
+    seconds: float = 0.002
+    rest: float = 0.0
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._began = self.clock()
 
     @property
     def end(self) -> float:
         """When the present slice may end."""
-        return self._began + self._seconds
+        return self._began + self.seconds
 
     def begin(self) -> None:
         """Begin a slice now, because the task has just waited and other tasks have run."""
@@ -57,7 +54,7 @@ class TimeSlices:
     @property
     def is_over(self) -> bool:
         """Whether the present slice has lasted long enough."""
-        return self.clock() - self._began >= self._seconds
+        return self.clock() - self._began >= self.seconds
 
     async def pause(self) -> None:
         """Let other tasks run if the present slice is over."""
@@ -80,7 +77,7 @@ class TimeSlices:
 
     async def _let_others_run(self) -> None:
         _collect_at_times()
-        await asyncio.sleep(self._rest * (self.clock() - self._began))
+        await asyncio.sleep(self.rest * (self.clock() - self._began))
         self.begin()
 
 

@@ -111,6 +111,7 @@ def _most_bytes_of(_blamed: Blamed, _told: _Told) -> int:
     return (_MOST_MESSAGES + 2) * 2 * _MOST_CHARACTERS
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PluginFailures:
     """Logs and counts the failures of all plugins.
 
@@ -122,18 +123,12 @@ class PluginFailures:
             calls of the shipped plugins have time-outs of their own.
     """
 
-    def __init__(
-        self,
-        *,
-        count: Callable[[str, str, str], None] = lambda _plugin, _point, _kind: None,
-        clock: Callable[[], float] = lambda: 0.0,
-        slow_seconds: float = 1.0,
-        timeout_seconds: float = 900.0,
-    ) -> None:
-        self._count = count
-        self.clock = clock
-        self.slow_seconds = slow_seconds
-        self.timeout_seconds = timeout_seconds
+    count: Callable[[str, str, str], None] = lambda _plugin, _point, _kind: None
+    clock: Callable[[], float] = lambda: 0.0
+    slow_seconds: float = 1.0
+    timeout_seconds: float = 900.0
+
+    def __post_init__(self) -> None:
         self._told: BoundedCache[Blamed, _Told] = BoundedCache(_MOST_BYTES, _most_bytes_of)
 
     def error(self, blamed: Blamed, error: BaseException) -> PluginFailed:
@@ -187,7 +182,7 @@ class PluginFailures:
         error: BaseException | None = None,
         seconds: float | None = None,
     ) -> None:
-        self._count(blamed.plugin, blamed.point, kind)
+        self.count(blamed.plugin, blamed.point, kind)
         if not self._is_new(blamed, f"{kind} {problem}"):
             return
         fields: dict[str, object] = {} if seconds is None else {"seconds": round(seconds, 3)}

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,18 +19,15 @@ _MOST_HELD: Final = 16 * 2**20
 _PAUSE_SECONDS: Final = 1.0
 
 
+@dataclass(eq=False, repr=False)
 class DecisionFile:
     """Appends lines to the file at `path`, which has at most `limit` bytes, while `run` runs."""
 
-    def __init__(
-        self,
-        path: Path,
-        limit: int,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._path = path
-        self._limit = limit
-        self._sleep = sleep
+    path: Path
+    limit: int
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
         self._lines: list[bytes] = []
         self._held = 0
         self._lost = 0
@@ -48,7 +46,7 @@ class DecisionFile:
         writing: asyncio.Task[None] | None = None
         try:
             while True:
-                await self._sleep(_PAUSE_SECONDS)
+                await self.sleep(_PAUSE_SECONDS)
                 writing = asyncio.create_task(asyncio.to_thread(self._write, self._taken()))
                 await asyncio.shield(writing)  # what waits for a thread is not given up
         finally:
@@ -73,13 +71,13 @@ class DecisionFile:
             trouble = f"{trouble or 'too many at once'}; lines are lost"
             self._lost = 0
         if trouble and trouble != self._trouble:
-            logger.warning("--decision-log %s: %s", self._path, trouble)
+            logger.warning("--decision-log %s: %s", self.path, trouble)
         if lines:
             self._trouble = trouble
 
     def _write_some(self, lines: Sequence[bytes]) -> int:
         """Write as many lines as the file has space for, one at least; return how many."""
-        with self._path.open("ab+") as file:
+        with self.path.open("ab+") as file:
             before = size = file.tell()
             number = 0
             if before:  # a full disk, or the end of the process, may have left half a line
@@ -88,10 +86,10 @@ class DecisionFile:
                     file.write(b"\n")
             for line in lines:
                 size += len(line) + 1
-                if size > self._limit and (number or before):
+                if size > self.limit and (number or before):
                     break
                 number += 1
             file.writelines(line + b"\n" for line in lines[:number])
         if number < len(lines):
-            self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+            self.path.replace(self.path.with_name(f"{self.path.name}.1"))
         return number

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass
 from typing import Any, Final
 
 logger = logging.getLogger(__name__)
@@ -21,6 +22,7 @@ _LONG_SECONDS: Final = 1.0
 _Steps = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
 
 
+@dataclass(eq=False, repr=False)
 class HoldTimer:
     """A task factory: each step of a task of a millisecond or longer is told to `held`.
 
@@ -28,14 +30,8 @@ class HoldTimer:
     thread's CPU time leaves out what other processes take.
     """
 
-    def __init__(
-        self,
-        held: Callable[[float, str], object],
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._held = held
-        self._clock = clock
+    held: Callable[[float, str], object]
+    clock: Callable[[], float] = time.monotonic
 
     def __call__(
         self,
@@ -44,7 +40,7 @@ class HoldTimer:
         **options: Any,
     ) -> "asyncio.Task[Any]":
         """Return a task of the coroutine whose steps are timed."""
-        return asyncio.Task(_Timed(coro, self._held, self._clock), loop=loop, **options)
+        return asyncio.Task(_Timed(coro, self.held, self.clock), loop=loop, **options)
 
 
 class _Timed(Coroutine[Any, Any, Any]):

@@ -21,6 +21,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
@@ -111,6 +112,7 @@ class ListenError(Exception):
     """The endpoints cannot be served at this address or with this certificate, in one line."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Endpoints:
     """Serves /livez, /readyz, /healthz, /metrics, /configz, /debug and /ui once started.
 
@@ -135,49 +137,33 @@ class Endpoints:
         dump_seconds: A client that has not read /debug/cache in this time is cut off.
     """
 
-    def __init__(
-        self,
-        *,
-        live: Mapping[str, Check],
-        ready: Mapping[str, Check],
-        metrics: Metrics,
-        decisions: DecisionLog,
-        pod_report: Callable[[str], Awaitable[object]],
-        pod_groups: Callable[[str, str], Awaitable[Sequence[Mapping[str, Any]]]],
-        queue: PendingQueue,
-        shadow: Callable[[str], Mapping[str, Any]],
-        rebalancing: Callable[[], Sequence[object]],
-        cache_dump: Callable[[], Iterator[Mapping[str, Any]]],
-        configuration: Callable[[], Mapping[str, Any]],
-        tls: ServingTls,
-        reviews: Reviews,
-        always_allow_paths: Collection[str],
-        page: Page | None = None,
-        turn: Turn | None = None,
-        dump_seconds: float = 120.0,
-    ) -> None:
-        self._health = {"livez": live, "healthz": live, "readyz": ready}
-        self._metrics = metrics
-        self._decisions = decisions
-        self._pod_report = pod_report
-        self._pod_groups = pod_groups
-        self._queue = queue
-        self._shadow = shadow
-        self._rebalancing = rebalancing
-        self._cache_dump = cache_dump
-        self._dump_seconds = dump_seconds
+    live: Mapping[str, Check]
+    ready: Mapping[str, Check]
+    metrics: Metrics
+    decisions: DecisionLog
+    pod_report: Callable[[str], Awaitable[object]]
+    pod_groups: Callable[[str, str], Awaitable[Sequence[Mapping[str, Any]]]]
+    queue: PendingQueue
+    shadow: Callable[[str], Mapping[str, Any]]
+    rebalancing: Callable[[], Sequence[object]]
+    cache_dump: Callable[[], Iterator[Mapping[str, Any]]]
+    configuration: Callable[[], Mapping[str, Any]]
+    tls: ServingTls
+    reviews: Reviews
+    always_allow_paths: Collection[str]
+    page: Page | None = None
+    turn: Turn = field(default_factory=Turn)
+    dump_seconds: float = 120.0
+
+    def __post_init__(self) -> None:
+        self._health = {"livez": self.live, "healthz": self.live, "readyz": self.ready}
         self._dumping = False
-        self._configuration = configuration
-        self._tls = tls
-        self._reviews = reviews
         self._always_allowed = frozenset(
-            path for path in always_allow_paths if not path.endswith("*")
+            path for path in self.always_allow_paths if not path.endswith("*")
         )
         self._always_allowed_below = tuple(
-            path[:-1] for path in always_allow_paths if path.endswith("*")
+            path[:-1] for path in self.always_allow_paths if path.endswith("*")
         )
-        self._page = page
-        self._turn = turn if turn is not None else Turn()
         self._listener: _Listener | None = None
         self._reloading: asyncio.Task[None] | None = None
         self._trouble = ""
@@ -186,7 +172,7 @@ class Endpoints:
     @property
     def certificate(self) -> str:
         """The served certificate without its chain, PEM; "" if nothing is served yet."""
-        return self._tls.certificate
+        return self.tls.certificate
 
     async def start(self, address: str, port: int) -> int:
         """Serve on `port` of the IP address `address`; port 0 takes a free one.
@@ -198,10 +184,10 @@ class Endpoints:
             ListenError: The address cannot be listened on, or a certificate cannot be used.
         """
         try:
-            context = await self._tls.context()
+            context = await self.tls.context()
         except TlsError as error:
             raise ListenError(str(error)) from error
-        self._complain(self._tls.trouble)
+        self._complain(self.tls.trouble)
         app = web.Application(middlewares=[_unless_gone, self._authorized])
         app.router.add_get("/{page:livez|readyz|healthz}", self._show_health)
         app.router.add_get("/metrics", self._show_metrics)
@@ -211,8 +197,8 @@ class Endpoints:
         app.router.add_get("/debug/shadow", self._show_shadow)
         app.router.add_get("/debug/rebalancing", self._show_rebalancing)
         app.router.add_get("/debug/cache", self._show_cache, allow_head=False)
-        if self._page is not None:
-            app.router.add_routes(self._page.start(self))
+        if self.page is not None:
+            app.router.add_routes(self.page.start(self))
             app.on_response_prepare.append(self._add_headers)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
@@ -234,8 +220,8 @@ class Endpoints:
             await asyncio.wait([self._reloading])
             self._reloading = None
         if self._listener is not None:
-            if self._page is not None:
-                await self._page.stop()
+            if self.page is not None:
+                await self.page.stop()
             await self._listener.close()
             self._listener = None
 
@@ -247,12 +233,12 @@ class Endpoints:
         have too many open files then, such as connections.
         """
         try:
-            context = await self._tls.context()
+            context = await self.tls.context()
             changed = self._listener is not None and await self._listener.serve_with(context)
         except (OSError, TlsError) as error:
             self._complain(str(error))
             return
-        self._complain(self._tls.trouble)
+        self._complain(self.tls.trouble)
         if changed:
             logger.info("serving with changed certificates")
 
@@ -271,12 +257,12 @@ class Endpoints:
         """Return the handler's answer to those who may have it, one line to others."""
         path = request.path
         always = path in self._always_allowed or path.startswith(self._always_allowed_below)
-        always |= self._page is not None and self._page.is_public(path)
+        always |= self.page is not None and self.page.is_public(path)
         if not always and request.match_info.http_exception is None:
             await self._require(request, NonResourceAttributes(request.method.lower(), path))
         if path.removeprefix("/") in self._health:
             return await handler(request)
-        return await self._turn.between(_answer, handler, request)
+        return await self.turn.between(_answer, handler, request)
 
     async def _require(self, request: web.Request, attributes: Attributes) -> None:
         """Raise an HTTP error unless the user of the request may do this.
@@ -290,7 +276,7 @@ class Endpoints:
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
         """Return whether the user may do this; HTTPServiceUnavailable if no server says it."""
-        return await self._answered(self._reviews.allows(user, attributes))
+        return await self._answered(self.reviews.allows(user, attributes))
 
     async def user_of(self, request: web.Request) -> User:
         """Return the user of the client certificate, else of the bearer token, else the anonymous.
@@ -306,7 +292,7 @@ class Endpoints:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return ANONYMOUS
-        user = await self._answered(self._reviews.user_of(token.strip()))
+        user = await self._answered(self.reviews.user_of(token.strip()))
         if user is None:
             raise web.HTTPUnauthorized(
                 text="Unauthorized: the API server does not accept the token\n",
@@ -331,8 +317,8 @@ class Endpoints:
         return answer
 
     async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
-        if self._page is not None:
-            response.headers.update(self._page.headers(request.path))
+        if self.page is not None:
+            response.headers.update(self.page.headers(request.path))
 
     async def _show_health(self, request: web.Request) -> web.Response:
         page = request.match_info["page"]
@@ -348,16 +334,16 @@ class Endpoints:
         return web.Response(text="\n".join(lines), status=500 if failed else 200)
 
     async def _show_metrics(self, request: web.Request) -> web.Response:
-        page, content_type = self._metrics.exposition(request.headers.get("Accept", ""))
+        page, content_type = self.metrics.exposition(request.headers.get("Accept", ""))
         return web.Response(body=page, headers={"Content-Type": content_type})
 
     async def _show_configuration(self, _: web.Request) -> web.Response:
-        return web.json_response(self._configuration())
+        return web.json_response(self.configuration())
 
     async def _show_pod_groups(self, request: web.Request, group: str) -> web.Response:
         namespace, name = namespace_and_name("podgroup", group, request.path)
         await self._require(request, pod_read(namespace))
-        found = await self._pod_groups(namespace, name)
+        found = await self.pod_groups(namespace, name)
         if not found:
             raise web.HTTPNotFound(text=f"no pod group {group} is known to this replica\n")
         viewer = await Viewer.of(self, request)
@@ -379,12 +365,12 @@ class Endpoints:
             if request.query.get("summary") == "true":
                 return await self._show_summaries(namespace, request.query.get("limit", "1000"))
             viewer = await Viewer.of(self, request)
-            latest = {"decisions": self._decisions.latest(namespace)}
+            latest = {"decisions": self.decisions.latest(namespace)}
             return json_answer(await viewer.shown(latest, lambda p: namespace in ("", p.namespace)))
         found_namespace, name = namespace_and_name("pod", pod, request.path)
         await self._require(request, pod_read(found_namespace, name))
-        report, path = await self._pod_report(pod), self._decisions.path(pod)
-        records = self._decisions.of(pod)
+        report, path = await self.pod_report(pod), self.decisions.path(pod)
+        records = self.decisions.of(pod)
         if report is None and path is None:
             raise web.HTTPNotFound(
                 text=f"no recent decision about pod {pod} is kept by this replica;"
@@ -398,12 +384,12 @@ class Endpoints:
         """Return short records of this many pods, made in slices so that the event loop goes on."""
         if not (limit.isdecimal() and len(limit) < 10) or not 0 < int(limit) <= MOST_SUMMARIES:
             raise web.HTTPBadRequest(text=f"limit must be between 1 and {MOST_SUMMARIES}\n")
-        found = self._decisions.summaries(namespace, int(limit))
+        found = self.decisions.summaries(namespace, int(limit))
         parts, slices = list[bytes](), TimeSlices()
         for record in found:
             parts.append(dumps(record))  # of pods that the user may get all
             await slices.pause()
-        counts = {"bytes": self._decisions.bytes, "limitBytes": self._decisions.limit}
+        counts = {"bytes": self.decisions.bytes, "limitBytes": self.decisions.limit}
         page = b'{"decisions":[%b],%b' % (b",".join(parts), orjson.dumps(counts)[1:])
         return json_answer(page)
 
@@ -421,9 +407,9 @@ class Endpoints:
             kind, _, name = workload.partition("/")
             if not (namespace and kind and name):
                 raise web.HTTPBadRequest(text="workload must be KIND/NAME, with a namespace\n")
-            return json_answer(orjson.dumps(await self._queue.workload(namespace, kind, name)))
+            return json_answer(orjson.dumps(await self.queue.workload(namespace, kind, name)))
         viewer = await Viewer.of(self, request)
-        pending = await self._queue.pending()
+        pending = await self.queue.pending()
         names = [namespace] if namespace else pending.largest_namespaces()
         return json_answer(orjson.dumps(pending.groups(await viewer.visible(names), namespace)))
 
@@ -431,12 +417,12 @@ class Endpoints:
         """Return the comparisons of shadow profiles: of ?namespace=NAMESPACE, or of all pods."""
         namespace = request.query.get("namespace", "")
         await self._require(request, pod_read(namespace))
-        return json_answer(orjson.dumps(self._shadow(namespace)))
+        return json_answer(orjson.dumps(self.shadow(namespace)))
 
     async def _show_rebalancing(self, request: web.Request) -> web.Response:
         """Return the last plan of each profile, and the moves under way; pods as the user may."""
         viewer = await Viewer.of(self, request)
-        return json_answer(await viewer.shown({"profiles": self._rebalancing()}))
+        return json_answer(await viewer.shown({"profiles": self.rebalancing()}))
 
     async def _show_cache(self, request: web.Request) -> web.StreamResponse:
         """Send the cache as lines of JSON in slices, to one client at a time.
@@ -450,7 +436,7 @@ class Endpoints:
         self._dumping = True
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         try:
-            async with asyncio.timeout(self._dump_seconds):
+            async with asyncio.timeout(self.dump_seconds):
                 await response.prepare(request)
                 await self._send_cache(response)
         except TimeoutError:
@@ -462,7 +448,7 @@ class Endpoints:
 
     async def _send_cache(self, response: web.StreamResponse) -> None:
         """Send the records, and wait for the client after each slice, so that few are in memory."""
-        lines = (orjson.dumps(record) + b"\n" for record in self._cache_dump())
+        lines = (orjson.dumps(record) + b"\n" for record in self.cache_dump())
         while True:
             slices = TimeSlices(0.0, rest=REST)
             if not (part := b"".join(islice(lines, _SLICE))):

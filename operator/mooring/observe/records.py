@@ -305,6 +305,7 @@ def _document(line: bytes, wall: _WallTime) -> PathStep:
     return PathStep(step=Step(name), time=wall(first), until=wall(last), count=count, **fields)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DecisionLog:
     """The paths of pods, with the last decisions about them, in a bounded number of bytes.
 
@@ -326,26 +327,17 @@ class DecisionLog:
         trace: Gets every step as it is, for the long term.
     """
 
-    def __init__(
-        self,
-        *,
-        limit: int = DEFAULT_LIMIT,
-        decisions_per_pod: int = 5,
-        nodes: int = 10,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-        append: Callable[[bytes], None] | None = None,
-        trace: Callable[[NotedStep], None] | None = None,
-    ) -> None:
-        self.limit: Final = limit
+    limit: int = DEFAULT_LIMIT
+    decisions_per_pod: int = 5
+    nodes: int = 10
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    append: Callable[[bytes], None] | None = None
+    trace: Callable[[NotedStep], None] | None = None
+
+    def __post_init__(self) -> None:
         self.bytes = 0
         """How much memory is used, about."""
-        self._decisions_per_pod = decisions_per_pod
-        self._nodes = nodes
-        self._clock = clock
-        self._wall = wall
-        self._append = append
-        self._trace = trace
         self._texts: dict[bytes, _Text] = {}
         # In each of these the path that has changed last is the last one.
         self._live: OrderedDict[Uid, _Path] = OrderedDict()
@@ -424,11 +416,11 @@ class DecisionLog:
             scored = len(decision.scores or ())
         if rejected is None:
             rejected = len(decision.rejections)
-        if scored > self._nodes or len(decision.rejections) > self._nodes:
+        if scored > self.nodes or len(decision.rejections) > self.nodes:
             decision = replace(
                 decision,
-                scores=_best(decision.scores, decision.node, self._nodes),
-                rejections=_witnesses(decision.rejections, self._nodes),
+                scores=_best(decision.scores, decision.node, self.nodes),
+                rejections=_witnesses(decision.rejections, self.nodes),
             )
         truncated, uid = {}, decision.pod.uid
         if decision.scores is not None and scored > len(decision.scores):
@@ -505,7 +497,7 @@ class DecisionLog:
         if path is None:
             return None
         wall, times = self._wall_time(), path.times
-        seconds = times.seconds(self._clock()).items() if times is not None else ()
+        seconds = times.seconds(self.clock()).items() if times is not None else ()
         return PodPath(
             path.uid,
             *_state(path.times, wall),
@@ -557,7 +549,7 @@ class DecisionLog:
         return merge(*wanted, key=lambda path: -path.changed)
 
     def _wall_time(self) -> "_WallTime":
-        offset = self._wall() - self._clock()
+        offset = self.wall() - self.clock()
         return lambda seconds: datetime.fromtimestamp(seconds + offset, UTC).isoformat(
             timespec="milliseconds"
         )
@@ -596,16 +588,16 @@ class DecisionLog:
             path = self._made_live(uid, step)
             if path is None:
                 return
-        if self._append is not None:
-            self._append(self._file_line(path, step, now, fields, decided))
+        if self.append is not None:
+            self.append(self._file_line(path, step, now, fields, decided))
         self._add(path, step, now, {name: _plain(fields[name]) for name in fields})
         packed = _packed(*decided) if decided is not None else None
         if packed is not None:
             self._attach(path, packed)
-        if self._trace is not None:
+        if self.trace is not None:
             since = path.times.since if path.times is not None else now
             about = since, fields, packed, path.attempts, path.times
-            self._trace(NotedStep(path.pod, uid, step, now, *about))
+            self.trace(NotedStep(path.pod, uid, step, now, *about))
         if ends:
             self._end(path)
         else:
@@ -671,7 +663,7 @@ class DecisionLog:
         self._release(path.decisions[-1])
         path.decisions[-1] = self._text(packed)
         kept = [n for n, text in enumerate(path.decisions) if text is not None]
-        if len(kept) > self._decisions_per_pod:
+        if len(kept) > self.decisions_per_pod:
             self._release(path.decisions[kept[0]])
             path.decisions[kept[0]] = None
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -33,6 +34,7 @@ class _Material(NamedTuple):
     client_ca: bytes
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ServingTls:
     """Gives the TLS context, a new one whenever the files have changed.
 
@@ -45,22 +47,14 @@ class ServingTls:
         now: Tells when the self-signed certificate is to be replaced.
     """
 
-    def __init__(
-        self,
-        *,
-        cert_file: str | None = None,
-        key_file: str | None = None,
-        client_ca_file: str | None = None,
-        client_ca: Callable[[], Awaitable[str | None]] | None = None,
-        names: tuple[str, ...] = ("localhost",),
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._cert_file = cert_file
-        self._key_file = key_file
-        self._client_ca_file = client_ca_file
-        self._client_ca = client_ca
-        self._names = names
-        self._now = now
+    cert_file: str | None = None
+    key_file: str | None = None
+    client_ca_file: str | None = None
+    client_ca: Callable[[], Awaitable[str | None]] | None = None
+    names: tuple[str, ...] = ("localhost",)
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def __post_init__(self) -> None:
         self._served: _Material | None = None
         self._context: ssl.SSLContext | None = None
         self._made: tuple[datetime, bytes, bytes] | None = None
@@ -95,7 +89,7 @@ class ServingTls:
                 context.load_cert_chain(path, password=_no_password)
         except (ssl.SSLError, ValueError) as error:
             raise TlsError(
-                f"the certificate {self._cert_file} and the key {self._key_file} cannot be used: "
+                f"the certificate {self.cert_file} and the key {self.key_file} cannot be used: "
                 f"{_reason(error)}; check that both are PEM and belong together"
             ) from error
         if material.client_ca:
@@ -112,22 +106,22 @@ class ServingTls:
 
     @property
     def _client_ca_source(self) -> str:
-        return self._client_ca_file or "ConfigMap kube-system/extension-apiserver-authentication"
+        return self.client_ca_file or "ConfigMap kube-system/extension-apiserver-authentication"
 
     def _certificate(self) -> tuple[bytes, bytes]:
-        if self._cert_file is not None and self._key_file is not None:
-            return _read(self._cert_file), _read(self._key_file)
-        if self._made is None or self._now() - self._made[0] > _RENEW:
-            self._made = (self._now(), *self_signed(self._names, self._now()))
+        if self.cert_file is not None and self.key_file is not None:
+            return _read(self.cert_file), _read(self.key_file)
+        if self._made is None or self.now() - self._made[0] > _RENEW:
+            self._made = (self.now(), *self_signed(self.names, self.now()))
         return self._made[1], self._made[2]
 
     async def _client_cas(self) -> bytes:
-        if self._client_ca_file is not None:
-            return _read(self._client_ca_file)
-        if self._client_ca is None:
+        if self.client_ca_file is not None:
+            return _read(self.client_ca_file)
+        if self.client_ca is None:
             return b""
         try:
-            found = await self._client_ca()
+            found = await self.client_ca()
         except ReviewError as error:
             self.trouble = f"{self._client_ca_source} cannot be read: {error}"
             return self._served.client_ca if self._served is not None else b""

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from threading import Thread, local
 from typing import Any, Final
 from uuid import UUID
@@ -121,6 +122,7 @@ logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter").addFi
 logging.getLogger("opentelemetry.util.re").addFilter(_WithoutHeaders())
 
 
+@dataclass(eq=False, repr=False)
 class Traces:
     """Sends the traces of pods to the OTLP endpoint while `run` runs.
 
@@ -139,29 +141,23 @@ class Traces:
         flush_seconds: How long spans may take to be sent when `run` is cancelled.
     """
 
-    def __init__(
-        self,
-        endpoint: str,
-        *,
-        version: str,
-        instance: str,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        flush_seconds: float = _FLUSH_SECONDS,
-    ) -> None:
-        self._endpoint = endpoint.rstrip("/").removesuffix("/v1/traces")
+    endpoint: str
+    version: str
+    instance: str
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    flush_seconds: float = _FLUSH_SECONDS
+
+    def __post_init__(self) -> None:
+        self._endpoint = self.endpoint.rstrip("/").removesuffix("/v1/traces")
         self._exporter = OTLPSpanExporter(f"{self._endpoint}/v1/traces", session=_session())
-        self._clock = clock
-        self._wall = wall
-        self._sleep = sleep
-        self._flush_seconds = flush_seconds
         self._waiting = deque[NotedStep]()
         self.most_bytes = _MOST_BYTES
         self.bytes = 0
         """About how many bytes the steps take that wait."""
         self._finished = _Finished()
-        self._spans = _PodSpans(self._finished, version, instance, self._lose)
+        self._spans = _PodSpans(self._finished, self.version, self.instance, self._lose)
         self._exporting: asyncio.Future[bool] | None = None
         self._in_flight = 0
         """Spans that the endpoint has not answered for."""
@@ -188,11 +184,11 @@ class Traces:
         """Send spans until cancelled, and then the rest, for a bounded time."""
         try:
             while True:
-                await self._sleep(_PAUSE_SECONDS)
+                await self.sleep(_PAUSE_SECONDS)
                 await self._round()
         finally:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._flush_seconds):
+                async with asyncio.timeout(self.flush_seconds):
                     if self._exporting is not None:
                         await asyncio.wait([self._exporting])
                     await self._round()
@@ -213,8 +209,8 @@ class Traces:
 
     async def _make_spans(self) -> None:
         """Make spans until there is a batch of them, or no step is left."""
-        offset = self._wall() - self._clock()
-        slices = TimeSlices(_SLICE_SECONDS, clock=self._clock)
+        offset = self.wall() - self.clock()
+        slices = TimeSlices(_SLICE_SECONDS, clock=self.clock)
         while self._waiting and len(self._finished.spans) < _BATCH:
             noted = self._waiting.popleft()
             self.bytes -= _size(noted)

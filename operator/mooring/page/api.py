@@ -21,6 +21,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -86,6 +87,7 @@ _Request = TypeVar("_Request")
 _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Page:
     """Implements `mooring.observe.http.Page`.
 
@@ -94,30 +96,18 @@ class Page:
     leads: only then the queue and the decisions are its own.
     """
 
-    def __init__(
-        self,
-        *,
-        nodes: Nodes,
-        queue: Queue,
-        pods: Pods,
-        pod_groups: Callable[[str, str], Awaitable[Sequence[Mapping[str, Any]]]],
-        policy: Policy,
-        trials: Callable[[], "WhatIfRunner"],
-        plans: PlansView,
-        search: PodSearch,
-        objects: PodObjects,
-        leading: Callable[[], bool],
-    ) -> None:
-        self._nodes = nodes
-        self._queue = queue
-        self._pods = pods
-        self._pod_groups = pod_groups
-        self._policy = policy
-        self._trials = trials
-        self._plans = plans
-        self._search = search
-        self._objects = objects
-        self._leading = leading
+    nodes: Nodes
+    queue: Queue
+    pods: Pods
+    pod_groups: Callable[[str, str], Awaitable[Sequence[Mapping[str, Any]]]]
+    policy: Policy
+    trials: Callable[[], "WhatIfRunner"]
+    plans: PlansView
+    search: PodSearch
+    objects: PodObjects
+    leading: Callable[[], bool]
+
+    def __post_init__(self) -> None:
         self._files = dict(_bundle())
         self._access: Access | None = None
         self._stopping = asyncio.Event()
@@ -140,7 +130,7 @@ class Page:
         """Return the routes; begin to note the counts of the queue for the trend."""
         self._access = access
         self._stopping = asyncio.Event()
-        self._sampling = asyncio.create_task(self._queue.sample_for_ever())
+        self._sampling = asyncio.create_task(self.queue.sample_for_ever())
         return (
             web.get("/ui", _to_the_page),
             web.get("/ui/{file:[a-z_]*[.]?[a-z]*}", self._show_file),
@@ -192,7 +182,7 @@ class Page:
             {
                 "user": viewer.user.name,
                 "version": __version__,
-                "leading": self._leading(),
+                "leading": self.leading(),
                 "mayTry": await viewer.may(NonResourceAttributes("post", "/ui/api/try")),
                 "seesAllPods": await viewer.sees_all_pods(),
             }
@@ -201,18 +191,18 @@ class Page:
     async def _show_node(self, request: web.Request) -> web.Response:
         name = _parameter(request, "name")
         viewer = await self._viewer(request)
-        namespaces = self._nodes.namespaces_on(name)
+        namespaces = self.nodes.namespaces_on(name)
         visible = await viewer.visible(sorted(namespaces or ()))
-        details = self._nodes.details(name, visible)
+        details = self.nodes.details(name, visible)
         if details is None:
             raise web.HTTPNotFound(text="there is no node of this name\n")
         return _json(details)
 
     async def _show_queue(self, request: web.Request) -> web.Response:
         viewer = await self._viewer(request)
-        pending = await self._queue.pending()
+        pending = await self.queue.pending()
         visible = await viewer.visible(pending.largest_namespaces())
-        return _json({**pending.groups(visible), "leading": self._leading()})
+        return _json({**pending.groups(visible), "leading": self.leading()})
 
     async def _show_pods(self, request: web.Request) -> web.Response:
         """Show some of the pending pods: `limit` of those that the fields of `Selected` select."""
@@ -220,7 +210,7 @@ class Page:
         fields = ("state", "cause", "namespace", "owner", "search")
         selected = Selected(**{field: _parameter(request, field) for field in fields})
         offset, limit = _number(request, "offset", 0), _number(request, "limit", 100)
-        pending = await self._queue.pending()
+        pending = await self.queue.pending()
         wanted = [selected.namespace] if selected.namespace else pending.largest_namespaces()
         visible = await viewer.visible(wanted)
         return _json(pending.page(selected, visible, offset, min(limit, _MOST_PODS)))
@@ -228,17 +218,17 @@ class Page:
     async def _find_pods(self, request: web.Request) -> web.Response:
         text = _parameter(request, "text").strip()
         viewer = await self._viewer(request)
-        return _json(await self._search.find(text, viewer.visible))
+        return _json(await self.search.find(text, viewer.visible))
 
     async def _show_trend(self, _: web.Request) -> web.Response:
-        return _json(self._queue.trend())
+        return _json(self.queue.trend())
 
     async def _show_pod(self, request: web.Request) -> web.Response:
         """Show one pod, ?pod=NAMESPACE/NAME, to those who may get it."""
         key, namespace, name = _named(request, "pod")
         viewer = await self._viewer(request)
         await viewer.require(pod_read(namespace, name))
-        found = await self._pods.of(key)
+        found = await self.pods.of(key)
         if found is None:
             text = f"pod {key} is not known to this replica; only the leading replica decides\n"
             raise web.HTTPNotFound(text=text)
@@ -249,7 +239,7 @@ class Page:
         key, namespace, name = _named(request, "podgroup")
         viewer = await self._viewer(request)
         await viewer.require(pod_read(namespace))
-        found = await self._pod_groups(namespace, name)
+        found = await self.pod_groups(namespace, name)
         if not found:
             raise web.HTTPNotFound(text=f"no pod group {key} is known to this replica\n")
         document = {"podGroup": key, "podGroups": found}
@@ -260,7 +250,7 @@ class Page:
         _, namespace, name = _named(request, "pod")
         viewer = await self._viewer(request)
         await viewer.require(pod_read(namespace, name))
-        return await _read(self._objects.pod(namespace, name))
+        return await _read(self.objects.pod(namespace, name))
 
     async def _show_events(self, request: web.Request) -> web.Response:
         """Show the events about a pod to those who may get it and list events there."""
@@ -268,25 +258,25 @@ class Page:
         viewer = await self._viewer(request)
         await viewer.require(pod_read(namespace, name))
         await viewer.require(events_list(namespace))
-        return await _read(self._objects.events(namespace, name))
+        return await _read(self.objects.events(namespace, name))
 
     async def _show_policy(self, request: web.Request) -> web.Response:
         """Show the profiles, their history, and how shadow profiles differ."""
         viewer = await self._viewer(request)
-        visible = await viewer.visible(self._policy.namespaces())
-        return _json(self._policy.document(visible))
+        visible = await viewer.visible(self.policy.namespaces())
+        return _json(self.policy.document(visible))
 
     async def _show_plans(self, request: web.Request) -> web.Response:
         """Show the last plan of each profile; moves of pods that the user may not get as such."""
         viewer = await self._viewer(request)
-        return json_answer(await viewer.shown(self._plans.document()))
+        return json_answer(await viewer.shown(self.plans.document()))
 
     async def _plan(self, request: web.Request) -> web.Response:
         """Plan moves; see `mooring.page.rebalancing.PlanRequest` for the fields."""
         viewer = await self._viewer(request)
         wanted = await _body(request, PlanRequest)
         with _answering():
-            found = await self._plans.planned(wanted)
+            found = await self.plans.planned(wanted)
         return json_answer(await viewer.shown(found))
 
     async def _try(self, request: web.Request) -> web.Response:
@@ -296,7 +286,7 @@ class Page:
         viewer = await self._viewer(request)
         wanted = await _body(request, TryRequest)
         with _answering():
-            found = await self._trials().tried(wanted, viewer.visible)
+            found = await self.trials().tried(wanted, viewer.visible)
         return json_answer(await viewer.shown(found))
 
     async def _compare(self, request: web.Request) -> web.Response:
@@ -306,7 +296,7 @@ class Page:
         viewer = await self._viewer(request)
         wanted = await _body(request, CompareRequest)
         with _answering():
-            found = await self._trials().compared(wanted, viewer.visible)
+            found = await self.trials().compared(wanted, viewer.visible)
         return json_answer(await viewer.shown(found))
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
@@ -368,18 +358,18 @@ class Page:
                     return
             if shown is not None:
                 resource, label = shown
-                current = self._nodes.columns(resource)
+                current = self.nodes.columns(resource)
                 if columns is None or current.version != columns.version:
                     if columns is None or now() - snapshot_at >= _SNAPSHOT_SECONDS:
                         columns, snapshot_at = current, now()
                         yield (
                             "snapshot",
-                            await self._nodes.snapshot(columns, resource, label),
+                            await self.nodes.snapshot(columns, resource, label),
                         )
                 elif (changes := current.changes(columns)) is not None:
                     columns = current
                     yield "nodes", changes
-            queue = {**self._queue.counts(), "leading": self._leading()}
+            queue = {**self.queue.counts(), "leading": self.leading()}
             if queue != counts or now() - counts_at >= _BEAT_SECONDS:
                 counts, counts_at = queue, now()
                 yield "queue", counts

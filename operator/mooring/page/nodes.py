@@ -77,24 +77,22 @@ class Columns:
         }
 
 
+@dataclass(eq=False, repr=False)
 class Nodes:
     """Reads the node table, in some milliseconds; `clock` is monotonic, in seconds."""
 
-    def __init__(
-        self, scheduler: SchedulerState, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._scheduler = scheduler
-        self._clock = clock
-        self._labels: tuple[float, int, list[str]] | None = None
+    scheduler: SchedulerState
+    clock: Callable[[], float] = time.monotonic
+    _labels: tuple[float, int, list[str]] | None = None
 
     def version(self) -> tuple[int, int]:
         """Return the part that changes when nodes come or go, or their labels or taints change."""
-        table = self._scheduler.state.nodes
+        table = self.scheduler.state.nodes
         return table.set_version, table.topology_version
 
     def columns(self, resource: str) -> Columns:
         """Return the present values of a resource, or of `PODS`."""
-        cluster = self._scheduler.cluster
+        cluster = self.scheduler.cluster
         rows = np.flatnonzero(cluster.nodes.present)
         nodes = cluster.nodes.take(rows)
         counts = nodes.pod_count
@@ -106,7 +104,7 @@ class Nodes:
 
     def resources(self) -> list[str]:
         """Return the resources that nodes have, cpu and memory first; at most 100."""
-        found = sorted(set(self._scheduler.state.nodes.allocatable) - {CPU, MEMORY})
+        found = sorted(set(self.scheduler.state.nodes.allocatable) - {CPU, MEMORY})
         return [CPU, MEMORY, PODS, *found][:_MOST_RESOURCES]
 
     async def snapshot(self, columns: Columns, resource: str, label: str | None) -> dict[str, Any]:
@@ -116,7 +114,7 @@ class Nodes:
         node without the label. If no label is chosen (None), it is that of the zone or rack.
         """
         # As they are now, because a row may be another node's after a pause.
-        nodes = [self._scheduler.state.nodes.nodes[row] for row in columns.rows.tolist()]
+        nodes = [self.scheduler.state.nodes.nodes[row] for row in columns.rows.tolist()]
         labels = await self._label_keys()
         if label is None:
             label = next((key for key in labels if key in _FIRST_LABELS), "")
@@ -130,7 +128,7 @@ class Nodes:
                 value = node.labels.get(label) if node is not None else None
                 codes.append(-1 if value is None else values.setdefault(value, len(values)))
 
-        await TimeSlices(rest=REST, clock=self._clock).run(steps)
+        await TimeSlices(rest=REST, clock=self.clock).run(steps)
         return {
             "resource": resource,
             "resources": self.resources(),
@@ -143,7 +141,7 @@ class Nodes:
 
     async def _label_keys(self) -> list[str]:
         """Return the labels to group nodes by: those with several values, zone and rack first."""
-        table, now = self._scheduler.state.nodes, self._clock()
+        table, now = self.scheduler.state.nodes, self.clock()
         known = self._labels
         if known is not None and (known[1] == table.topology_version or known[0] > now):
             return known[2]
@@ -157,7 +155,7 @@ class Nodes:
                     if len(distinct) <= _MOST_VALUES:
                         distinct.add(value)
 
-        await TimeSlices(rest=REST, clock=self._clock).run(steps)
+        await TimeSlices(rest=REST, clock=self.clock).run(steps)
         keys = [key for key, distinct in values.items() if len(distinct) <= _MOST_VALUES]
         keys.sort(key=lambda key: (_rank(key), len(values[key]) == 1, key))
         self._labels = (now + _LABEL_SECONDS, version, keys[:_MOST_LABELS])
@@ -179,10 +177,10 @@ class Nodes:
     def details(self, name: str, visible: frozenset[str]) -> dict[str, Any] | None:
         """Return the node with its pods of the visible namespaces; None if there is no node."""
         row = self._row(name)
-        node = self._scheduler.cluster.node(row) if row is not None else None
+        node = self.scheduler.cluster.node(row) if row is not None else None
         if row is None or node is None:
             return None
-        cluster = self._scheduler.cluster
+        cluster = self.scheduler.cluster
         one = cluster.nodes.take(np.array([row], np.int64))
         names = sorted({*node.allocatable, *self._requested_on(row)})
         resources = [_resource(one, resource) for resource in names]
@@ -210,7 +208,7 @@ class Nodes:
             "otherNominated": len(cluster.nominations.on(row)) - len(nominated),
             "gpus": [
                 _gpus(name, row, books, visible)
-                for books in self._scheduler.state.devices.tracked
+                for books in self.scheduler.state.devices.tracked
                 if len(books.known(row))
             ],
             **self._devices_document(row, visible),
@@ -218,7 +216,7 @@ class Nodes:
 
     def _devices(self, row: int) -> tuple[list[NodeDevice], int]:
         """Return the devices that the node can use, its own first, at most 200, and how many."""
-        found = Devices(self._scheduler.cluster, classes=False)
+        found = Devices(self.scheduler.cluster, classes=False)
         devices = islice(chain(found.of_node(row), found.of_several(row)), _MOST_DEVICES)
         return [*devices], found.count(row)
 
@@ -234,20 +232,20 @@ class Nodes:
         return {"devices": documents, "otherDevices": count - len(devices)}
 
     def _state(self, pod: Pod) -> str | None:
-        return "terminating" if pod.terminating else pod_state(self._scheduler, pod.uid)
+        return "terminating" if pod.terminating else pod_state(self.scheduler, pod.uid)
 
     def _row(self, name: str) -> int | None:
-        table = self._scheduler.state.nodes
+        table = self.scheduler.state.nodes
         row = table.row_of.get(name)
         return row if row is not None and table.nodes[row] is not None else None
 
     def _all_pods(self, row: int) -> Iterator[Pod]:
-        cluster = self._scheduler.cluster
+        cluster = self.scheduler.cluster
         yield from (placed.pod for placed in cluster.pods_on(row))
         yield from cluster.nominations.on(row)
 
     def _requested_on(self, row: int) -> Iterable[str]:
-        for placed in self._scheduler.cluster.pods_on(row):
+        for placed in self.scheduler.cluster.pods_on(row):
             yield from placed.pod.spec.demand.resources
 
 

@@ -6,6 +6,7 @@ They are read with Mooring's rights, so the caller first asks whether the user h
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import orjson
@@ -65,18 +66,20 @@ class ObjectClient(Protocol):
         """Yield a collection page by page."""
 
 
+@dataclass(eq=False, repr=False)
 class PodObjects:
     """Reads with `client`; `uid_of` is `SchedulerState.uid_of`."""
 
-    def __init__(self, client: ObjectClient, uid_of: Callable[[str], Uid | None]) -> None:
-        self._client = client
-        self._uid_of = uid_of
+    client: ObjectClient
+    uid_of: Callable[[str], Uid | None]
+
+    def __post_init__(self) -> None:
         self._turns = Turns(_SECONDS, most=_MOST_AT_ONCE)
 
     async def pod(self, namespace: str, name: str) -> dict[str, Any]:
         """Return the pod without its managed fields; NotReadError if it is absent or too large."""
         async with self._turn(namespace, name):
-            raw = await self._client.get(POD, name, namespace)
+            raw = await self.client.get(POD, name, namespace)
         metadata = {k: v for k, v in mapping(raw, "metadata").items() if k != "managedFields"}
         found = {"apiVersion": "v1", "kind": "Pod", **raw, "metadata": metadata}
         if len(orjson.dumps(found)) > _MOST_BYTES:
@@ -89,7 +92,7 @@ class PodObjects:
 
         Raises NotReadError as `pod`, and if the pod is not known here.
         """
-        uid = self._uid_of(f"{namespace}/{name}")
+        uid = self.uid_of(f"{namespace}/{name}")
         if uid is None:
             raise NotReadError(404, f"pod {namespace}/{name} is not known to this replica")
         about = f"involvedObject.kind=Pod,involvedObject.name={name},involvedObject.uid={uid}"
@@ -97,7 +100,7 @@ class PodObjects:
         async with self._turn(namespace, name):
             found, more = list[dict[str, Any]](), False
             size = 0
-            pages = self._client.list_pages(_EVENT, namespace, selectors, limit=_EVENTS_PER_PAGE)
+            pages = self.client.list_pages(_EVENT, namespace, selectors, limit=_EVENTS_PER_PAGE)
             async with aclosing(pages):
                 async for page in pages:
                     found += map(_event, page.items)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from mooring.page.decisions import DecisionInFull, decision_in_full
 from mooring.time_slices import REST, TimeSlices
 
 
+@dataclass(eq=False, repr=False)
 class Pods:
     """Reads the facts about a pod; `report` is `mooring.engine.pod_report.PodReportBuilder.of`.
 
@@ -27,20 +28,12 @@ class Pods:
     viewers. `now` is the time since the epoch, `clock` is monotonic, both in seconds.
     """
 
-    def __init__(
-        self,
-        scheduler: SchedulerState,
-        decisions: DecisionLog,
-        report: Callable[[str], Awaitable[PodReport | None]],
-        now: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._scheduler = scheduler
-        self._decisions = decisions
-        self._report = report
-        self._now = now
-        self._clock = clock
-        self._one_at_a_time = asyncio.Lock()
+    scheduler: SchedulerState
+    decisions: DecisionLog
+    report: Callable[[str], Awaitable[PodReport | None]]
+    now: Callable[[], float] = time.time
+    clock: Callable[[], float] = time.monotonic
+    _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def of(self, key: str) -> dict[str, Any] | None:
         """Return the document about the pod "namespace/name"; None if it is not known.
@@ -49,8 +42,8 @@ class Pods:
         made as if the pod were not there. It is None if no profile takes the pod, if the pod is
         gated, and for a member of a group, which is decided about as a whole.
         """
-        report, decisions = await self._report(key), self._decisions.of(key)
-        path = self._decisions.path(key)
+        report, decisions = await self.report(key), self.decisions.of(key)
+        path = self.decisions.path(key)
         if report is None and path is None:
             return None
         return {
@@ -63,21 +56,21 @@ class Pods:
 
     async def _decided_in_turn(self, key: str) -> DecisionInFull | None:
         async with self._one_at_a_time:
-            slices = TimeSlices(0.0, rest=REST, clock=self._clock)
-            decision = await self._scheduler.turn.run(partial(self._decided_now, key))
+            slices = TimeSlices(0.0, rest=REST, clock=self.clock)
+            decision = await self.scheduler.turn.run(partial(self._decided_now, key))
             await slices.pause()
         return decision
 
     def _decided_now(self, key: str) -> DecisionInFull | None:
         """Return the decision; None for a pod that is not decided about, or if a plugin fails."""
-        scheduler = self._scheduler
+        scheduler = self.scheduler
         uid = scheduler.uid_of(key)
         decided = self._decided_alone(uid) if uid is not None else None
         if uid is None or decided is None:
             return None
         pod, pipeline = decided
         # The arrays of a cache are large, so it is not kept.
-        what_if = WhatIf(ResultCache(scheduler.cluster), now=self._now)
+        what_if = WhatIf(ResultCache(scheduler.cluster), now=self.now)
         try:
             with what_if.trial() as trial:
                 trial.remove(uid)
@@ -87,7 +80,7 @@ class Pods:
 
     def _decided_alone(self, uid: Uid) -> tuple[Pod, Pipeline] | None:
         """Return the pod without its node, and its pipeline; None if it is not decided alone."""
-        scheduler = self._scheduler
+        scheduler = self.scheduler
         queued, placed = scheduler.queue.get(uid), scheduler.cluster.pod(uid)
         if queued is not None:
             pod, pipeline = queued.pod, queued.pipeline

@@ -1,6 +1,7 @@
 """The profiles as the view Policy shows them: in force, their history, and shadow profiles."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -13,33 +14,28 @@ _MOST_PODS: Final = 200
 """Comparisons of shadow profiles in one answer."""
 
 
+@dataclass(eq=False, repr=False)
 class Policy:
     """Reads the profiles; `shadow` is `mooring.engine.shadow.Shadow.report`."""
 
-    def __init__(
-        self,
-        profiles: Profiles,
-        handler: ProfileHandler,
-        shadow: Callable[[str], Mapping[str, Any]],
-    ) -> None:
-        self._profiles = profiles
-        self._handler = handler
-        self._shadow = shadow
+    profiles: Profiles
+    handler: ProfileHandler
+    shadow: Callable[[str], Mapping[str, Any]]
 
     def namespaces(self) -> list[str]:
         """Return the namespaces of the pods that shadow profiles decided about, the last first."""
-        return [*dict.fromkeys(_namespace(record) for record in self._shadow("")["pods"])]
+        return [*dict.fromkeys(_namespace(record) for record in self.shadow("")["pods"])]
 
     def document(self, visible: frozenset[str]) -> dict[str, Any]:
         """Return all profiles as JSON values; comparisons of pods of visible namespaces only."""
-        verdicts, shadow = self._handler.verdicts(), self._shadow("")
-        names = sorted({*verdicts, *self._profiles.in_force})
+        verdicts, shadow = self.handler.verdicts(), self.shadow("")
+        names = sorted({*verdicts, *self.profiles.in_force})
         seen = (record for record in shadow["pods"] if _namespace(record) in visible)
         return {
             "profiles": [{**self._profile(name), "status": verdicts.get(name)} for name in names],
             "history": [
                 {**entry, "spec": _without_secrets(entry["spec"])}
-                for entry in self._handler.history()
+                for entry in self.handler.history()
             ],
             "shadow": shadow["profiles"],
             "compared": [*islice(seen, _MOST_PODS)],
@@ -47,10 +43,10 @@ class Policy:
 
     def _profile(self, name: str) -> dict[str, Any]:
         """Return the part of the profile that is in force; `generation` is 0 if nothing is."""
-        entry = self._profiles.in_force.get(name)
+        entry = self.profiles.in_force.get(name)
         if entry is None:
             return {"name": name, "generation": 0, "mode": None, "effective": None, "spec": None}
-        effective, conflicts = entry.effective.policy(entry.profile), self._profiles.conflicts(name)
+        effective, conflicts = entry.effective.policy(entry.profile), self.profiles.conflicts(name)
         return {
             "name": name,
             "generation": entry.profile.generation,

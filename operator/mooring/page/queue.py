@@ -262,6 +262,7 @@ class _Rows:
         )
 
 
+@dataclass(eq=False, repr=False)
 class Queue:
     """Reads the scheduling queue.
 
@@ -269,25 +270,19 @@ class Queue:
     both in seconds.
     """
 
-    def __init__(
-        self,
-        scheduler: SchedulerState,
-        *,
-        bound: Callable[[], int],
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self._scheduler = scheduler
-        self._bound = bound
-        self._clock = clock
-        self._now = now
+    scheduler: SchedulerState
+    bound: Callable[[], int]
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
         self._pending: PendingPods | None = None
         self._reading = asyncio.Lock()
         self._samples: deque[tuple[int, ...]] = deque(maxlen=_SAMPLES)
 
     def counts(self) -> dict[str, int]:
         """Count the pods in each queue, those that wait at Permit, and those without a profile."""
-        scheduler = self._scheduler
+        scheduler = self.scheduler
         return {
             **scheduler.queue.counts(),
             PodState.PERMIT.value: len(scheduler.waiting),
@@ -298,7 +293,7 @@ class Queue:
         """Return the pending pods, at most two seconds old."""
         async with self._reading:
             known = self._pending
-            if known is None or self._clock() - known.taken >= _KEPT_SECONDS:
+            if known is None or self.clock() - known.taken >= _KEPT_SECONDS:
                 known = self._pending = await self._read()
             return known
 
@@ -310,8 +305,8 @@ class Queue:
             for pending in self._pending_pods():
                 rows.add(pending)
 
-        await TimeSlices(rest=REST, clock=self._clock).run(steps)
-        return rows.pending_pods(self._clock())
+        await TimeSlices(rest=REST, clock=self.clock).run(steps)
+        return rows.pending_pods(self.clock())
 
     async def workload(self, namespace: str, kind: str, name: str) -> dict[str, Any]:
         """Return of a workload how many of its pods are on nodes, and its pending pods.
@@ -325,12 +320,12 @@ class Queue:
 
         def steps() -> None:
             nonlocal placed
-            for one in tuple(self._scheduler.state.pods):
+            for one in tuple(self.scheduler.state.pods):
                 pause()
                 placed += one.pod.node_name is not None and is_meant(one.pod)
             found.extend(self._pending_pods(is_meant))
 
-        await TimeSlices(rest=REST, clock=self._clock).run(steps)
+        await TimeSlices(rest=REST, clock=self.clock).run(steps)
         found.sort(key=lambda pending: -pending.seconds)
         pods = [pending.row() for pending in found[:_MOST_OF_WORKLOAD]]
         return {"placed": placed, "total": len(found), "pods": pods}
@@ -339,7 +334,7 @@ class Queue:
         self, is_meant: Callable[[Pod], bool] = lambda _: True
     ) -> "Iterator[_PendingPod]":
         """Yield each pending pod that is meant; pause between them."""
-        scheduler, now, wall = self._scheduler, self._clock(), self._now()
+        scheduler, now, wall = self.scheduler, self.clock(), self.now()
         for queued in scheduler.queue:
             pause()
             pod, state = queued.pod, queued.times.state
@@ -356,7 +351,7 @@ class Queue:
 
     def _owner(self, pod: Pod) -> tuple[str, str]:
         """Return kind and name of the group that the pod is decided with, else of its workload."""
-        group = self._scheduler.cluster.pod_groups.of(pod)
+        group = self.scheduler.cluster.pod_groups.of(pod)
         return ("PodGroup", group.key.name) if group is not None else workload_of(pod)
 
     async def sample_for_ever(self) -> None:
@@ -367,7 +362,7 @@ class Queue:
 
     def sample(self) -> None:
         """Note the counts of this moment."""
-        self._samples.append((int(self._now()), self._bound(), *self.counts().values()))
+        self._samples.append((int(self.now()), self.bound(), *self.counts().values()))
 
     def trend(self) -> Mapping[str, list[int]]:
         """Return the counts noted in the last hour by name, and their `time`, since the epoch.

@@ -5,7 +5,7 @@ Nothing is written and no pod is moved: a plan is made in trials on the live sta
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -62,30 +62,23 @@ class ShownProfile:
     latest: PlanReport | None
 
 
+@dataclass(eq=False, repr=False)
 class PlansView:
     """Reads the plans of the leader, which `reports` returns by profile.
 
     `clock` is monotonic, `now` the time since the epoch, both in seconds.
     """
 
-    def __init__(
-        self,
-        scheduler: SchedulerState,
-        reports: Callable[[], Iterable[RebalancingReport]],
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self._scheduler = scheduler
-        self._reports = reports
-        self._clock = clock
-        self._now = now
-        self._turns = Turns()
+    scheduler: SchedulerState
+    reports: Callable[[], Iterable[RebalancingReport]]
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    _turns: Turns = field(default_factory=Turns, init=False)
 
     def document(self) -> Mapping[str, Any]:
         """Return the profiles with their plans, as a document."""
-        reports = {report.profile: report for report in self._reports()}
-        in_force = sorted(self._scheduler.profiles.in_force.items())
+        reports = {report.profile: report for report in self.reports()}
+        in_force = sorted(self.scheduler.profiles.in_force.items())
         return {"profiles": [self._profile(*each, reports.get(each[0])) for each in in_force]}
 
     def _profile(
@@ -95,7 +88,7 @@ class PlansView:
         mode, goals = (section.mode, tuple(section.goals)) if section is not None else (None, ())
         if report is None or section is None:
             return ShownProfile(name, mode, goals, 0, "", (), None)
-        cluster, plan = self._scheduler.cluster, report.plan
+        cluster, plan = self.scheduler.cluster, report.plan
         latest = with_nodes(plan, cluster) if plan is not None else None
         return ShownProfile(
             name, mode, goals, report.done, report.message, report.under_way, latest
@@ -108,17 +101,17 @@ class PlansView:
         TrialsBusy if other requests are worked on, or this takes too long.
         """
         async with self._turns.turn("choose fewer goals"):
-            entry = self._scheduler.profiles.in_force.get(wanted.profile)
+            entry = self.scheduler.profiles.in_force.get(wanted.profile)
             if entry is None:
                 raise InputError(f'there is no profile "{wanted.profile}" in force')
             section = _section(entry, wanted.goals)
-            rest = TimeSlices(0.0, rest=REST, clock=self._clock)
+            rest = TimeSlices(0.0, rest=REST, clock=self.clock)
             try:
-                report = await self._scheduler.turn.run(partial(self._report, entry, section))
+                report = await self.scheduler.turn.run(partial(self._report, entry, section))
             except PluginError as error:
                 raise InputError(str(error)) from None
             await rest.pause()
-            return replace(report, time=rfc3339(self._now()))
+            return replace(report, time=rfc3339(self.now()))
 
     def _report(self, entry: ActiveProfile, section: Rebalancing) -> PlanReport:
         from mooring.engine.rebalancing.planner import (  # noqa: PLC0415 - few ask for plans
@@ -126,20 +119,20 @@ class PlansView:
             takes_of,
         )
 
-        scheduler, cluster = self._scheduler, self._scheduler.cluster
+        scheduler, cluster = self.scheduler, self.scheduler.cluster
         waiting = [
             queued
             for queued in scheduler.queue
             if queued.pipeline is entry.pipeline and queued.times.state is PodState.UNSCHEDULABLE
         ]
-        until = self._clock() + TURN_SECONDS
+        until = self.clock() + TURN_SECONDS
         planning = Planning(
             ResultCache(cluster),
             entry.pipeline,
             section,
             takes_of(scheduler.profiles, entry, cluster),
-            now=self._now,
-            budget=SearchBudget(_MOST_DECISIONS, lambda: self._clock() >= until),
+            now=self.now,
+            budget=SearchBudget(_MOST_DECISIONS, lambda: self.clock() >= until),
             pending=[queued.pod for queued in sorted(waiting, key=by_priority)[:_MOST_PENDING]],
         )
         report = plan_report(entry.profile.name, section, make_plan(planning))

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
@@ -16,15 +17,13 @@ _Ranked = dict[tuple[bool, str], str | None]
 """Nodes of pods by their order: whether the text is only inside of the name, and the pod."""
 
 
+@dataclass(eq=False, repr=False)
 class PodSearch:
     """Looks for pods, one search at a time; `clock` is monotonic, in seconds."""
 
-    def __init__(
-        self, scheduler: SchedulerState, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._scheduler = scheduler
-        self._clock = clock
-        self._one_at_a_time = asyncio.Lock()
+    scheduler: SchedulerState
+    clock: Callable[[], float] = time.monotonic
+    _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def find(
         self, text: str, may_see: Callable[[Iterable[str]], Awaitable[frozenset[str]]]
@@ -62,12 +61,12 @@ class PodSearch:
                     if len(ranked) > 20 * MOST_FOUND:
                         found[namespace] = _first(ranked)
 
-        await TimeSlices(rest=REST, clock=self._clock).run(steps)
+        await TimeSlices(rest=REST, clock=self.clock).run(steps)
         return {namespace: _first(ranked) for namespace, ranked in found.items()}
 
     def _pods(self) -> Iterator[tuple[str, str, str | None]]:
         """Yield namespace, name and node (None if pending); a pod bound meanwhile comes twice."""
-        scheduler = self._scheduler
+        scheduler = self.scheduler
         for queued in scheduler.queue:
             yield queued.pod.namespace, queued.pod.name, None
         for pod in tuple(scheduler.without_profile.values()):

@@ -120,22 +120,15 @@ class _Objects:
     more: bool = False
 
 
+@dataclass(eq=False, repr=False)
 class WhatIfRunner:
     """Works on one request at a time; `now` is the time since the epoch, in seconds."""
 
-    def __init__(
-        self,
-        scheduler: SchedulerState,
-        registry: Registry,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self._scheduler = scheduler
-        self._registry = registry
-        self._clock = clock
-        self._now = now
-        self._turns = Turns()
+    scheduler: SchedulerState
+    registry: Registry
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    _turns: Turns = field(default_factory=Turns, init=False)
 
     async def tried(
         self, wanted: TryRequest, may_see: Callable[[Iterable[str]], Any]
@@ -202,7 +195,7 @@ class WhatIfRunner:
                     side += [_short(document) for document in documents]
                 sides.append(side)
             nodes = await compared_nodes(
-                self._scheduler, pods, sides, self._clock, running=wanted.running
+                self.scheduler, pods, sides, self.clock, running=wanted.running
             )
         results = [
             {
@@ -229,16 +222,16 @@ class WhatIfRunner:
         try:
             read = manifests_in(text, "the profile", limits=_PROFILE_LIMITS)
             manifests = await asyncio.to_thread(list, read)
-            slices = TimeSlices(0.0, rest=REST, clock=self._clock)
+            slices = TimeSlices(0.0, rest=REST, clock=self.clock)
             for manifest in manifests:
                 await slices.run(partial(plan_one_by_one, manifest.raw))
-            server = self._scheduler.cluster.kubernetes
-            found = read_profiles(manifests, self._registry, server=server)
+            server = self.scheduler.cluster.kubernetes
+            found = read_profiles(manifests, self.registry, server=server)
             if len(found) != 1:
                 raise InputError(f"the profile: holds {len(found)} profiles; write one")
             profiles = Profiles(
-                self._registry,
-                offline_handle(self._scheduler.state),
+                self.registry,
+                offline_handle(self.scheduler.state),
                 most_per_attempt=MOST_PER_ATTEMPT,
             )
             return profiles.build(found[0].profile, found[0].effective).pipeline
@@ -247,7 +240,7 @@ class WhatIfRunner:
             raise InputError("\n".join(mistakes)) from None
 
     def _named(self, name: str) -> Pipeline:
-        in_force = self._scheduler.profiles.in_force
+        in_force = self.scheduler.profiles.in_force
         if name not in in_force:
             raise InputError(f'there is no profile "{name}" in force')
         return in_force[name].pipeline
@@ -256,8 +249,8 @@ class WhatIfRunner:
         self, removed: Iterable[Uid], selecting: Iterable[tuple[Kind, str, Any]] = ()
     ) -> WhatIf:
         """Return a decider on the live state without these pods and with these objects."""
-        scheduler = self._scheduler
-        what_if = WhatIf(ResultCache(scheduler.cluster), now=self._now)
+        scheduler = self.scheduler
+        what_if = WhatIf(ResultCache(scheduler.cluster), now=self.now)
         for uid in removed:
             what_if.remove(uid)
         for each in selecting:
@@ -266,7 +259,7 @@ class WhatIfRunner:
 
     async def _objects(self, manifests: Sequence[Manifest]) -> _Objects:
         """Return the pods that the API server and the controllers would make of the objects."""
-        new_objects, found = NewObjects(self._scheduler.state), _Objects()
+        new_objects, found = NewObjects(self.scheduler.state), _Objects()
         for manifest in manifests:
             with manifest.locating_errors():
                 kind = KINDS.get((manifest.group, manifest.kind))
@@ -280,7 +273,7 @@ class WhatIfRunner:
                 # One more than are tried shows that there are more; a ReplicaSet may come first.
                 fitting = islice(_made_of(manifest, new_objects, found.notes), MOST_PODS + 2)
                 # In a thread: a DaemonSet's terms are compared with all nodes.
-                async with self._scheduler.turn:
+                async with self.scheduler.turn:
                     made_of_it = await asyncio.to_thread(list, fitting)
             for made in made_of_it:
                 if made.kind != "Pod":
@@ -289,7 +282,7 @@ class WhatIfRunner:
                 if len(found.pods) + len(found.rejected) >= MOST_PODS:
                     found.more = True
                     break
-                slices = TimeSlices(0.0, rest=REST, clock=self._clock)
+                slices = TimeSlices(0.0, rest=REST, clock=self.clock)
                 with made.locating_errors():
                     _add_pod(made, new_objects, found)
                 await slices.pause()
@@ -297,7 +290,7 @@ class WhatIfRunner:
 
     def _units(self, objects: _Objects, pipeline: Pipeline | None) -> "list[_Unit]":
         """Return the pods in the order in which they are decided; members of a group together."""
-        scheduler = self._scheduler
+        scheduler = self.scheduler
         chosen: dict[str, Pipeline | None] = {}
         for pod in objects.pods.values():
             profile = None if pipeline else scheduler.profiles.of(pod, scheduler.cluster)
@@ -324,7 +317,7 @@ class WhatIfRunner:
 
         The group's definition in the text counts, if it has one.
         """
-        live = self._scheduler.cluster.pod_groups.get(group.key)
+        live = self.scheduler.cluster.pod_groups.get(group.key)
         if live is None:
             return group
         pods = group.unscheduled.values()
@@ -341,7 +334,7 @@ class WhatIfRunner:
         """Yield the decisions about each unit; a pod with a node is on it for the next ones."""
         nodes = 100 if detailed else 0
         for unit in units:
-            slices = TimeSlices(0.0, rest=REST, clock=self._clock)
+            slices = TimeSlices(0.0, rest=REST, clock=self.clock)
             try:
                 documents = await self._of_unit(unit, what_if, nodes)
             except PluginError as error:
@@ -356,26 +349,26 @@ class WhatIfRunner:
         An edited profile has no results yet, and evaluating it may take more turns than one. Raises
         PluginError if a plugin fails.
         """
-        slices = TimeSlices(0.0, rest=REST, clock=self._clock)
+        slices = TimeSlices(0.0, rest=REST, clock=self.clock)
         while True:
             try:
                 if unit.group is not None and unit.pipeline is not None:
                     return await self._group(unit, unit.pipeline, unit.group, what_if)
-                return [await self._scheduler.turn.run(partial(self._decide, unit, what_if, nodes))]
+                return [await self.scheduler.turn.run(partial(self._decide, unit, what_if, nodes))]
             except AttemptTooLongError:
                 await slices.pause()
 
     def _replaced(self, keys: Iterable[str]) -> Iterator[Uid]:
         """Yield the uids of the cluster's pods of these names."""
         for key in keys:
-            if (queued := self._scheduler.queue.named(key)) is not None:
+            if (queued := self.scheduler.queue.named(key)) is not None:
                 yield queued.pod.uid
-            if (placed := self._scheduler.cluster.pod_named(key)) is not None:
+            if (placed := self.scheduler.cluster.pod_named(key)) is not None:
                 yield placed.pod.uid
 
     def _no_profile(self, pod: Pod) -> str:
         name = pod.spec.scheduler_name
-        meant = self._scheduler.profiles.did_you_mean(name)
+        meant = self.scheduler.profiles.did_you_mean(name)
         return f'no profile in force takes the pod (schedulerName "{name}"{meant}); choose one'
 
     def _decide(self, unit: "_Unit", what_if: WhatIf, nodes: int) -> DecisionInFull:
@@ -407,7 +400,7 @@ class WhatIfRunner:
             decision = what_if.decide_group(group, unit.pods, pipeline, SearchBudget())
             return [_member(pod, pipeline, decision, what_if) for pod in unit.pods]
 
-        return await self._scheduler.turn.run(decide)
+        return await self.scheduler.turn.run(decide)
 
     async def _suggestions(
         self, unit: "_Unit", decision: DecisionInFull, what_if: WhatIf
@@ -415,8 +408,8 @@ class WhatIfRunner:
         """Return what would make the pod fit, if it was decided alone and has no node."""
         if decision.node is not None or not decision.nodes or unit.pipeline is None:
             return []
-        turn = self._scheduler.turn
-        return await smallest_suggestions(unit.pods, unit.pipeline, what_if, self._clock, turn)
+        turn = self.scheduler.turn
+        return await smallest_suggestions(unit.pods, unit.pipeline, what_if, self.clock, turn)
 
     async def _pods(
         self, wanted: CompareRequest, may_see: Callable[[Iterable[str]], Any]
@@ -434,7 +427,7 @@ class WhatIfRunner:
                     namespaces[pod.namespace] += 1
                 pause()
 
-        await TimeSlices(rest=REST, clock=self._clock).run(looked_for)
+        await TimeSlices(rest=REST, clock=self.clock).run(looked_for)
         visible = await may_see([namespace for namespace, _ in namespaces.most_common()])
         first: list[tuple[Any, Pod]] = []
         total = 0
@@ -451,7 +444,7 @@ class WhatIfRunner:
                 first = sorted(first + part, key=itemgetter(0))[:MOST_PODS]
                 pause()
 
-        await TimeSlices(rest=REST, clock=self._clock).run(chosen)
+        await TimeSlices(rest=REST, clock=self.clock).run(chosen)
         if not first:
             raise InputError("there is no such pod that you may get")
         return [replace(pod, node_name=None) for _, pod in first], total
@@ -459,15 +452,15 @@ class WhatIfRunner:
     def _comparable(self, wanted: CompareRequest) -> Iterator[tuple[Any, Pod]]:
         """Yield the pending pods, or those that run, of all namespaces; each with its sort key."""
         if not wanted.running:
-            yield from ((by_priority(queued), queued.pod) for queued in self._scheduler.queue)
+            yield from ((by_priority(queued), queued.pod) for queued in self.scheduler.queue)
             return
-        for placed in tuple(self._scheduler.state.pods):
+        for placed in tuple(self.scheduler.state.pods):
             pod = placed.pod
             if not (pod.terminating or stays_on_its_node(pod)):
                 yield (-pod.spec.priority, pod.created, pod.key), pod
 
     def _node_of(self, key: str) -> str | None:
-        placed = self._scheduler.cluster.pod_named(key)
+        placed = self.scheduler.cluster.pod_named(key)
         return placed.pod.node_name if placed is not None else None
 
 

@@ -294,6 +294,7 @@ def pool_of(labels: Mapping[str, str], label: str | None = None) -> str:
     return next((labels[key] for key in keys if key in labels), _NO_POOL)
 
 
+@dataclass(eq=False, repr=False)
 class NodeUse:
     """The free and used resources of nodes.
 
@@ -305,19 +306,11 @@ class NodeUse:
         large: The requests of a large pod, see `large_requests`.
     """
 
-    def __init__(
-        self,
-        allocatable: Mapping[str, IntArray],
-        requested: Mapping[str, IntArray],
-        slots: IntArray,
-        empty: BoolArray,
-        large: Mapping[str, int],
-    ) -> None:
-        self._allocatable = allocatable
-        self._requested = requested
-        self._slots = slots
-        self._empty = empty
-        self._large = large
+    allocatable: Mapping[str, IntArray]
+    requested: Mapping[str, IntArray]
+    slots: IntArray
+    empty: BoolArray
+    large: Mapping[str, int]
 
     def by_pool(self, pools: Iterable[str]) -> dict[str, PoolUse]:
         """Return the use of each pool; `pools` has the pool of each node."""
@@ -329,23 +322,23 @@ class NodeUse:
     def _of(self, index: IntArray) -> PoolUse:
         """Return the use of the nodes at these positions."""
         shares = {}
-        fits, together = self._slots[index], int(self._slots[index].sum())
+        fits, together = self.slots[index], int(self.slots[index].sum())
         for name in COMPARED:
-            allocatable = self._allocatable[name][index]
-            requested = self._requested[name][index]
+            allocatable = self.allocatable[name][index]
+            requested = self.requested[name][index]
             shares[name] = _share(int(requested.sum()), int(allocatable.sum()))
-            if self._large[name]:
+            if self.large[name]:
                 free = np.maximum(allocatable - requested, 0)
-                fits = np.minimum(fits, free // self._large[name])
-                together = min(together, int(free.sum()) // self._large[name])
+                fits = np.minimum(fits, free // self.large[name])
+                together = min(together, int(free.sum()) // self.large[name])
         lost = 1 - _share(int(fits.sum()), together) if together else 0.0
-        empty = int(self._empty[index].sum())
+        empty = int(self.empty[index].sum())
         return PoolUse(len(index), empty, shares[CPU], shares[MEMORY], lost)
 
     def histogram(self) -> tuple[int, ...]:
         """Return the number of nodes by tenth of their requested cpu."""
-        allocatable = np.maximum(self._allocatable[CPU], 1)
-        tenths = np.minimum(self._requested[CPU] * 10 // allocatable, 9)
+        allocatable = np.maximum(self.allocatable[CPU], 1)
+        tenths = np.minimum(self.requested[CPU] * 10 // allocatable, 9)
         return tuple(np.bincount(tenths, minlength=10).tolist())
 
 

@@ -8,6 +8,7 @@ import sys
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -50,6 +51,7 @@ _Source = Selection | OwnedTerm
 """The pods that are counted: those selected, or those that have a term in their spec."""
 
 
+@dataclass(eq=False, repr=False)
 class TopologyCounts:
     """The counts that inter-pod affinity and topology spread read.
 
@@ -58,20 +60,13 @@ class TopologyCounts:
     dropped first, and counted again when it is needed again.
     """
 
-    def __init__(
-        self,
-        nodes: NodeTable,
-        objects: Objects,
-        *,
-        most_kept: int = 2048,
-        most_bytes: int = _MOST_BYTES,
-        per_slice: int = _SLICE,
-    ) -> None:
-        self._nodes = nodes
-        self._objects = objects
-        self._most_kept = most_kept
-        self.most_bytes = most_bytes
-        self._per_slice = per_slice
+    nodes: NodeTable
+    objects: Objects
+    most_kept: int = 2048
+    most_bytes: int = _MOST_BYTES
+    per_slice: int = _SLICE
+
+    def __post_init__(self) -> None:
         self._taken = TakenBytes()
         self._table = EquivalenceTable()
         self._counts: OrderedDict[tuple[_Source, str], DomainCounts] = OrderedDict()
@@ -162,7 +157,7 @@ class TopologyCounts:
         uncounted = self._uncounted.get((pods, key), [])
         before = len(uncounted)
         fraction = max(pods.requirements, _FEW_REQUIREMENTS) / _FEW_REQUIREMENTS
-        most = max(int(self._per_slice / fraction), 1)
+        most = max(int(self.per_slice / fraction), 1)
         some = (uncounted.pop() for _ in range(min(most, before)))
         self._count(self._counts[pods, key], some, pods, _SLICE_ROWS)
         looked = before - len(uncounted)
@@ -181,21 +176,21 @@ class TopologyCounts:
         terms, found = self._table.terms[role], dict[Domains, IntArray | CountArray]()
         if not terms:
             return found
-        keeps_all = self._table.term_count <= self._most_kept // 2
+        keeps_all = self._table.term_count <= self.most_kept // 2
         few: defaultdict[str, Counter[int]] = defaultdict(Counter)
         """By topology key and row, the weights of terms that are not worth a count."""
-        labels = self._objects.namespace_labels(pod.namespace)
+        labels = self.objects.namespace_labels(pod.namespace)
         for term in terms.selecting(pod.namespace, labels, pod.labels):
             key = term.term.topology_key
             if keeps_all or (term, key) in self._counts or not _has_few_owners(term):
                 counts = self._counts_of(term, key)
                 if counts.total:
                     _sum_up(found, counts.domains, _weighed(counts.by_code, term.weight))
-            elif key in self._nodes.label_keys:
+            elif key in self.nodes.label_keys:
                 for row, number in _rows_of_owners(term):
                     few[key][row] += number * term.weight
         for key, weights in few.items():
-            domains = self._nodes.domains(key)
+            domains = self.nodes.domains(key)
             codes = domains.codes.data[np.array([*weights], np.int64)]
             inside = codes != ABSENT
             if inside.any():
@@ -206,7 +201,7 @@ class TopologyCounts:
 
     def selects(self, pods: Selection, pod: Pod) -> bool:
         """Return whether the selection includes a pod, which need not be placed."""
-        labels = self._objects.known_namespace_labels(pod.namespace)
+        labels = self.objects.known_namespace_labels(pod.namespace)
         return pods.selects(pod.namespace, labels, pod.labels)
 
     def _counts_of(self, source: _Source, key: str) -> DomainCounts:
@@ -225,7 +220,7 @@ class TopologyCounts:
 
     def _begin(self, source: _Source, key: str) -> DomainCounts:
         """Begin a count; new pods are counted from now on, present ones are `_uncounted`."""
-        counts = DomainCounts(self._nodes.domains(key), self._taken)
+        counts = DomainCounts(self.nodes.domains(key), self._taken)
         self._counts[source, key] = counts
         self._taken.bytes += _BYTES_PER_COUNT
         if source not in self._by_source and isinstance(source, Selection):
@@ -254,7 +249,7 @@ class TopologyCounts:
 
     def _drop_excess(self) -> None:
         while len(self._counts) > 1 and (
-            len(self._counts) > self._most_kept or self._taken.bytes > self.most_bytes
+            len(self._counts) > self.most_kept or self._taken.bytes > self.most_bytes
         ):
             self._drop(*next(iter(self._counts)))
 
@@ -277,7 +272,7 @@ class TopologyCounts:
         return [*self._table.candidates(source)]
 
     def _counts_including(self, equivalent: EquivalentPods) -> list[DomainCounts]:
-        labels = self._objects.known_namespace_labels(equivalent.namespace)
+        labels = self.objects.known_namespace_labels(equivalent.namespace)
         selecting = self._selections.selecting(equivalent.namespace, labels, equivalent.labels)
         sources: list[_Source] = [
             pods for pods in selecting if pods.terminating or not equivalent.terminating
@@ -292,7 +287,7 @@ class TopologyCounts:
     def _selected(
         self, selected: Selection, pods: Iterable[EquivalentPods]
     ) -> Iterator[EquivalentPods]:
-        selects, labels_of = selected.selects, self._objects.known_namespace_labels
+        selects, labels_of = selected.selects, self.objects.known_namespace_labels
         for equivalent in pods:
             namespace, labels, terminating, _ = equivalent.key
             if terminating and not selected.terminating:
