@@ -1,7 +1,8 @@
 """The state that the parts of the engine share, without a loop that works on it."""
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from mooring.engine.build import Options, build_scheduler_state
@@ -29,6 +30,7 @@ def scheduler_state(
     most_per_attempt: int | None = None,
     clock: Callable[[], float] = lambda: 0.0,
     now: Callable[[], float] = time.time,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> SchedulerState:
     """Return a scheduler over these objects, in which no profile is in force and no pod waits.
 
@@ -42,6 +44,7 @@ def scheduler_state(
         turn=Turn(),
         clock=clock,
         now=now,
+        sleep=sleep,
     )
 
 

@@ -191,7 +191,7 @@ async def test_a_member_of_a_group_that_is_called_off_is_free_whatever_its_plugi
     group = PodGroupState(GroupKey(GroupSource.KUBERNETES, "default", "g"))
     group.definition = parse_pod_group(pod_group("g", 2))
     attempted.together = together = GroupBinding(group, 2)
-    other = asyncio.create_task(together.all_permitted())
+    other = asyncio.create_task(together.all_at(together.permitted))
     binding = asyncio.create_task(stage.bind(attempted))
     await begun.wait()
     await other

@@ -46,13 +46,13 @@ def binding(members: int, *, needed: int) -> GroupBinding:
 async def permitted(group: GroupBinding) -> None:
     """Meet the others before PreBind, as a member does."""
     with group.may_call_off():
-        await group.all_permitted()
+        await group.all_at(group.permitted)
 
 
 async def ready(group: GroupBinding) -> None:
     """Meet the others before Bind, as a member does."""
     with group.may_call_off():
-        await group.all_ready()
+        await group.all_at(group.ready)
 
 
 async def arrived(*tasks: "asyncio.Task[None]") -> int:

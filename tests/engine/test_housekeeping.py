@@ -52,7 +52,9 @@ class House:
     def __init__(self, client: ApiClient) -> None:
         self.clock = VirtualClock()
         registry = Registry((*SHIPPED, Keeper), {})
-        self.scheduler_state = scheduler_state(node("a"), registry=registry, clock=self.clock)
+        self.scheduler_state = scheduler_state(
+            node("a"), registry=registry, clock=self.clock, sleep=self.clock.sleep
+        )
         uses = {"multiPoint": {"enabled": [{"name": Keeper.name}]}}
         put_profile(self.scheduler_state, registry=registry, plugins=uses)
         self.undone = Keeper.undone
@@ -68,7 +70,6 @@ class House:
             client,
             periodic={self._call: OFTEN, self._call_seldom: SELDOM},
             unbound=lambda found: self.unbound.append(found.key),
-            sleep=self.clock.sleep,
         )
 
     def _call(self) -> None:

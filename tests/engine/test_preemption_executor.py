@@ -41,12 +41,10 @@ class Stage:
         writer = PodWriter(client)
         self.recorder = EventRecorder(client, "mooring", "test")
         self.reports = PodStatusReporter(writer, self.recorder)
-        self.ended: list[tuple[str, str, float]] = []
         self.preemptions = PreemptionExecutor(
             self.scheduler,
             writer,
             self.reports,
-            ended=lambda *how: self.ended.append(how),
         )
         self.preemptor = parse_pod(pod("high", cpu="2", priority=HIGH))
         self.queued = self.rejected(self.preemptor)
@@ -59,6 +57,12 @@ class Stage:
         assert popped is not None
         queue.add_unschedulable(popped, frozenset({"NodeResourcesFit"}), 0.0)
         return popped
+
+    def ended(self, result: str) -> float | None:
+        """Return how many preemptions of pods have ended so; None if none has."""
+        name = "scheduler_preemption_execution_duration_seconds_count"
+        labels = {"preemptor": "pod", "result": result}
+        return self.scheduler.metrics.registry.get_sample_value(name, labels)
 
     def victims(self, *numbers: int) -> tuple[Pod, ...]:
         found = (self.scheduler.state.pods.get(uid_of(f"low-{i}")) for i in numbers)
@@ -142,7 +146,7 @@ async def test_how_the_evictions_of_a_preemption_ended_is_told(
     await stage.carry_out(0)
     answers.refuse["DELETE", "low-1"] = (500, "InternalError")
     await stage.carry_out(1)
-    assert stage.ended == [("pod", "success", 0.0), ("pod", "error", 0.0)]
+    assert (stage.ended("success"), stage.ended("error")) == (1, 1)
 
 
 async def test_the_preemptor_is_nominated_before_anything_is_written(
@@ -224,7 +228,7 @@ async def test_a_deletion_that_was_carried_out_without_an_answer_keeps_the_preem
     terminating = {"uid": uid_of("low-0"), "deletionTimestamp": "2026-01-01T00:00:00Z"}
     answers.bodies_of["GET", "low-0"] = {"metadata": terminating}
     await stage.carry_out(0)
-    assert stage.ended == [("pod", "success", 0.0)]
+    assert (stage.ended("success"), stage.ended("error")) == (1, None)
     assert stage.scheduler.state.nominations.get(uid_of("high")) is not None
     assert stage.scheduler.state.evictions.awaits_victims(stage.preemptor)
 

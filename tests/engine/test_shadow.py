@@ -25,7 +25,6 @@ from mooring.framework.verdicts import Explanation, PluginError
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.pod_group import GroupKey, GroupSource, Reservation
-from mooring.observe.metrics import Metrics
 from mooring.plugins import SHIPPED
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
@@ -74,8 +73,7 @@ class Beside:
             clock=lambda: self.clock,
             now=lambda: NOW + self.clock,
         )
-        self.metrics = Metrics()
-        self.shadow = Shadow(self.scheduler, self.metrics)
+        self.shadow = Shadow(self.scheduler)
         self.scheduler.state.on_events(self.shadow.on_events)
         self.put("candidate", **spec)
 
@@ -458,7 +456,7 @@ def test_metrics_count_results_and_observe_the_nodes_of_both() -> None:
     beside = Beside(*TWO)
     beside.bind(pod(cpu="2", memory="2Gi"), "small")
     beside.compare()
-    page = beside.metrics.exposition("")[0].decode()
+    page = beside.scheduler.metrics.exposition("")[0].decode()
     assert 'mooring_shadow_pods_total{profile="candidate",result="different"} 1.0' in page
     assert 'mooring_shadow_node_utilization_sum{choice="bound",profile="candidate"} 0.375' in page
     assert 'mooring_shadow_node_balance_sum{choice="shadow",profile="candidate"} 0.9375' in page

@@ -78,12 +78,12 @@ async def bind(
         with may_be_called_off():
             await reported(assumed.pod)
             if together is not None:
-                await together.all_permitted()
+                await together.all_at(together.permitted)
             with _measured(assumed, ExtensionPoint.PRE_BIND):
                 for plugin in assumed.attempt.pipeline.pre_bind:
                     await _run(assumed, plugin, ExtensionPoint.PRE_BIND, plugin.pre_bind)
             if together is not None:
-                await together.all_ready()
+                await together.all_at(together.ready)
         if together is None:
             await _bind_once(assumed, scheduler, extenders)
         else:

@@ -153,10 +153,11 @@ class Engine:
             turn=turn,
             clock=clock,
             now=now,
+            sleep=sleep,
         )
-        self._make_reports(client, writer, identity, served, sleep)
+        self._make_reports(client, writer, identity, served)
         self._make_loop(client, extender_client or client, writer)
-        self._make_rest(client, writer, make_plan or partial(_make_plan, self.scheduler), sleep)
+        self._make_rest(client, writer, make_plan or partial(_make_plan, self.scheduler))
         state.on_events(self.on_events)
 
     def _make_reports(
@@ -165,9 +166,8 @@ class Engine:
         writer: PodWriter,
         identity: str,
         served: Callable[[], Mapping[Kind, Resource]],
-        sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        scheduler = self.scheduler
+        scheduler, sleep = self.scheduler, self.scheduler.sleep
         self.recorder = self.api.recorder = EventRecorder(
             client,
             "mooring",
@@ -187,17 +187,13 @@ class Engine:
             PodGroupWriter(client),
             self.recorder,
             served=served,
-            placed=self.metrics.pod_group_placed,
             busy=self.is_busy,
-            sleep=sleep,
         )
 
     def _make_loop(self, client: ApiClient, extender_client: ApiClient, writer: PodWriter) -> None:
         scheduler, metrics = self.scheduler, self.metrics
-        self.preemptions = PreemptionExecutor(
-            scheduler, writer, self.reports, metrics.preemption_ended
-        )
-        self.shadow = Shadow(scheduler, metrics)
+        self.preemptions = PreemptionExecutor(scheduler, writer, self.reports)
+        self.shadow = Shadow(scheduler)
         self.extender_objects = ApiObjects(extender_client, wanted=self._has_extenders)
         self.extenders = Extenders(
             self.extender_objects,
@@ -221,7 +217,6 @@ class Engine:
             preemptions=self.preemptions,
             reports=self.reports,
             group_reports=self.group_reports,
-            metrics=metrics,
         )
         self.loop = SchedulingLoop(scheduler, schedule_one, self.shadow)
 
@@ -230,7 +225,6 @@ class Engine:
         client: ApiClient,
         writer: PodWriter,
         make_plan: MakePlan,
-        sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         periodic: dict[Callable[[], object], float] = {
             self.pod_enqueuer.flush: _FLUSH_SECONDS,
@@ -238,9 +232,7 @@ class Engine:
             self.loop.schedule_one.expire_nominations: _NOMINATION_SECONDS,
         }
         unbound = self.pod_enqueuer.pending
-        self.housekeeping = Housekeeping(
-            self.scheduler, client, periodic=periodic, unbound=unbound, sleep=sleep
-        )
+        self.housekeeping = Housekeeping(self.scheduler, client, periodic=periodic, unbound=unbound)
         parts = Parts(
             self.scheduler,
             self.expected,
@@ -249,10 +241,8 @@ class Engine:
             preemptions=self.preemptions,
             profiles=self.profile_writer,
             recorder=self.recorder,
-            metrics=self.metrics,
             rests=Rests(self.scheduler.clock),
             busy=self.is_busy,
-            sleep=sleep,
         )
         self.rebalancer = Rebalancer(parts)
 
@@ -305,10 +295,11 @@ def build_scheduler_state(
     turn: Turn | None = None,
     clock: Callable[[], float] = time.monotonic,
     now: Callable[[], float] = time.time,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> SchedulerState:
     """Return the shared parts of an engine: no profile is in force and no pod waits.
 
-    Without `metrics` nothing is counted. The `api` asks `at_bind`, if it asks at all.
+    Without `metrics` nothing is counted of plugins. The `api` asks `at_bind`, if it asks at all.
     """
     cluster, waiting = ClusterView(state), WaitingPods()
     device_metrics = metrics if metrics is not None else DeviceMetrics()
@@ -345,8 +336,10 @@ def build_scheduler_state(
         at_bind=at_bind if at_bind is not None else {},
         decisions=log,
         turn=turn if turn is not None else Turn(clock),
+        metrics=metrics if metrics is not None else Metrics(),
         clock=clock,
         now=now,
+        sleep=sleep,
     )
 
 

@@ -47,8 +47,10 @@ class GroupBinding:
         self._needed = group.minimum - self._others
         self._tasks = set[asyncio.Task[object]]()
         """Tasks of members that can be called off; one that is called off is removed."""
-        self._permitted = _Meeting()
-        self._ready = _Meeting()
+        self.permitted = Meeting()
+        """Over when every member is permitted, or has failed and is not needed."""
+        self.ready = Meeting()
+        """Over when PreBind of every member has succeeded, or has failed and is not needed."""
         self._requests = asyncio.Semaphore(_MOST_REQUESTS)
         self.called_off: str | None = None
         """Why the members that are not bound are called off; None if they are not."""
@@ -89,15 +91,8 @@ class GroupBinding:
             if called_off and task.uncancel() <= before:
                 raise CalledOff(self.called_off) from None
 
-    async def all_permitted(self) -> None:
-        """Return when every member is permitted, or has failed and is not needed."""
-        await self._meet(self._permitted)
-
-    async def all_ready(self) -> None:
-        """Return when PreBind of every member has succeeded, or has failed and is not needed."""
-        await self._meet(self._ready)
-
-    async def _meet(self, meeting: "_Meeting") -> None:
+    async def all_at(self, meeting: "Meeting") -> None:
+        """Come to the meeting, and return when it is over."""
         meeting.came += 1
         self._call_off_if_too_few(f"the minimum of the group is {self.group.minimum} now")
         self._look()
@@ -152,7 +147,7 @@ class GroupBinding:
         self._look()
 
     def _call_off_if_too_few(self, reason: str) -> None:
-        if not self._ready.over:
+        if not self.ready.over:
             self._needed = max(self._needed, self.group.minimum - self._others)
         if self._left < self._needed and self.called_off is None:
             self.called_off = reason
@@ -168,7 +163,7 @@ class GroupBinding:
 
     def _look(self) -> None:
         """End each meeting to which all members that are left have come."""
-        for meeting in (self._permitted, self._ready):
+        for meeting in (self.permitted, self.ready):
             if self.called_off is None and meeting.came >= self._left:
                 meeting.end()
 
@@ -177,7 +172,7 @@ class GroupBinding:
             raise CalledOff(self.called_off)
 
 
-class _Meeting:
+class Meeting:
     """A point that members pass when enough have come.
 
     They pass a few at a time, because the next steps of thousands of members would hold up

@@ -6,7 +6,7 @@ it: the API server also binds a pod that has just ended, and neither watch of po
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from mooring.engine.assumed import unreserve
@@ -43,14 +43,12 @@ class Housekeeping:
         *,
         periodic: Mapping[Callable[[], object], float],
         unbound: Callable[[Pod], None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._scheduler = scheduler
         self._client = client
         self.periodic = periodic
         self._unbound = unbound
         self._clock = scheduler.clock
-        self._sleep = sleep
 
     async def run(self) -> None:
         """Work until cancelled; a long call does not make other work wait."""
@@ -68,7 +66,7 @@ class Housekeeping:
         self, seconds: float, work: Callable[..., Coroutine[Any, Any, None]], *args: Any
     ) -> None:
         while True:
-            await self._sleep(seconds)
+            await self._scheduler.sleep(seconds)
             await self._scheduler.turn.between(work, *args)
 
     async def _run(self, work: Callable[[], object]) -> None:

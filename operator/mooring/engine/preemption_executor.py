@@ -40,8 +40,7 @@ class PreemptionExecutor:
     """Carries out nominations: clears lower ones, and evicts the victims.
 
     The loop is woken when the evictions of a preemption have ended, well or not: the queue may then
-    have a pod that is due earlier than the loop knows. `ended` is called with who preempts, pod or
-    podgroup, with how the evictions ended, success or error, and the seconds that they took.
+    have a pod that is due earlier than the loop knows.
     """
 
     def __init__(
@@ -49,13 +48,11 @@ class PreemptionExecutor:
         scheduler: SchedulerState,
         writer: PodWriter,
         reports: PodStatusReporter,
-        ended: Callable[[str, str, float], None] = lambda _preemptor, _result, _seconds: None,
     ) -> None:
         self._scheduler = scheduler
         self._writer = writer
         self._reports = reports
         self._clock = scheduler.clock
-        self._ended = ended
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, members: Sequence[QueuedPod], nomination: Nomination | GroupNomination) -> int:
@@ -161,7 +158,8 @@ class PreemptionExecutor:
             else:
                 result = "success"
         finally:
-            self._ended(preemptor, result, self._clock() - began)
+            seconds = self._clock() - began
+            self._scheduler.metrics.preemption_ended(preemptor, result, seconds)
 
     def _failed(
         self, nominated: Sequence[Pod], victims: Mapping[Uid, Pod], failures: Sequence[Exception]

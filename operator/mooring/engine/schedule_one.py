@@ -59,7 +59,6 @@ from mooring.framework.queued_pod import PodState, QueuedPod
 from mooring.framework.slow_decisions import SlowDecisions
 from mooring.framework.verdicts import Unschedulable
 from mooring.model.pod import Pod, Uid
-from mooring.observe.metrics import Metrics
 from mooring.observe.records import Step
 from mooring.pausing import pause, timed, worked
 from mooring.state.pod_groups import PodGroupState
@@ -93,7 +92,6 @@ class ScheduleOne:
         preemptions: PreemptionExecutor,
         reports: PodStatusReporter,
         group_reports: PodGroupStatusReporter,
-        metrics: Metrics,
     ) -> None:
         self._scheduler = scheduler
         self._pod_enqueuer = pod_enqueuer
@@ -101,9 +99,9 @@ class ScheduleOne:
         self._preemptions = preemptions
         self._reports = reports
         self._group_reports = group_reports
-        self._metrics = metrics
+        self._metrics = scheduler.metrics
         self._clock, self._now = scheduler.clock, scheduler.now
-        self.attempts = Attempts(scheduler, reports, metrics)
+        self.attempts = Attempts(scheduler, reports, scheduler.metrics)
         self.extender_attempts = ExtenderAttempts(extenders, scheduler)
         self.waits = False
         """Whether the loop waits for the end of a binding."""
@@ -313,52 +311,40 @@ class ScheduleOne:
 
     def _schedule_group(self, attempt: Attempt, group: PodGroupState) -> Sequence[Needed]:
         """Choose nodes for the members and assume them there, or have them wait for space."""
-        pipeline, metrics = attempt.pipeline, attempt.pipeline.metrics
+        pipeline, result, obstacle = attempt.pipeline, "unschedulable", group.incomplete
         together = self._binding_of(group)
         called_off = together.called_off if together is not None else None
-        differs = disagreement(group, attempt.pods, pipeline.kubernetes)
-        if failure := called_off or differs:
+        if failure := called_off or disagreement(group, attempt.pods, pipeline.kubernetes):
             self._fail(attempt, failure)
             return ()
-        metrics.begin_decision()
+        asked = partial(needed_about, attempt.pods, pipeline, self._cache, attempt.answers)
+        pipeline.metrics.begin_decision()
         pipeline.evaluations.begin_attempt(len(attempt.members))
         try:
-            return self._place_or_wait(attempt, group)
-        finally:
-            metrics.end_decision(pipeline.profile, of="podgroup")
-
-    def _place_or_wait(self, attempt: Attempt, group: PodGroupState) -> Sequence[Needed]:
-        """Place the members, or have them wait until there is space; see `_schedule_group`."""
-        result, obstacle = "unschedulable", group.incomplete
-        if obstacle is not None:
-            for pod in self._reservation.withdraw(group):
-                self._reports.nomination_cleared(pod)
-            decision = GroupDecision({}, message=obstacle, plugins=_GANG)
-        elif needed := self._needed(attempt):
-            return needed
-        else:
-            decision = self._place(attempt, group)
-        if decision.rows:
-            result = "scheduled"
-        elif obstacle is None:
-            if needed := self._needed(attempt, again=True):
+            if obstacle is not None:
+                for pod in self._reservation.withdraw(group):
+                    self._reports.nomination_cleared(pod)
+                decision = GroupDecision({}, message=obstacle, plugins=_GANG)
+            elif needed := asked():
                 return needed
-            if decision.tries:
-                decision, waits = self._preempt(attempt, group, decision)
-                result = "waiting_on_preemption" if waits else result
-            self._reserve_nodes(attempt, group)
-        self._group_reports.decided(group, decision)
-        self._group_unschedulable(attempt, group, decision)
-        seconds = self._clock() - attempt.began
-        self._metrics.pod_group_attempted(result, attempt.pipeline.profile, seconds)
+            else:
+                decision = self._place(attempt, group)
+            if decision.rows:
+                result = "scheduled"
+            elif obstacle is None:
+                if needed := asked(again=True):
+                    return needed
+                if decision.tries:
+                    decision, waits = self._preempt(attempt, group, decision)
+                    result = "waiting_on_preemption" if waits else result
+                self._reserve_nodes(attempt, group)
+            self._group_reports.decided(group, decision)
+            self._group_unschedulable(attempt, group, decision)
+            seconds = self._clock() - attempt.began
+            self._metrics.pod_group_attempted(result, pipeline.profile, seconds)
+        finally:
+            pipeline.metrics.end_decision(pipeline.profile, of="podgroup")
         return ()
-
-    def _needed(self, attempt: Attempt, *, again: bool = False) -> Sequence[Needed]:
-        """Return the answers needed from extenders; `again` if the nodes they passed were taken."""
-        if attempt.answers is None:
-            return ()
-        about = attempt.pipeline, self._cache, attempt.answers
-        return needed_about(attempt.pods, *about, again=again)
 
     def _place(self, attempt: Attempt, group: PodGroupState) -> GroupDecision:
         """Choose nodes for members of the group, and assume them there."""

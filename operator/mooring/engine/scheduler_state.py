@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod, Uid
 from mooring.model.pod_group import PodGroup
+from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.queueing.queue import SchedulingQueue
 from mooring.state.cluster import ClusterState
@@ -135,10 +136,14 @@ class SchedulerState:
     """Whose turn it is to use all this."""
     work: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the loop may have new work: a pod to pop, or a decision of a shadow profile."""
+    metrics: Metrics = field(default_factory=Metrics)
+    """Where everything is counted."""
     clock: Callable[[], float] = time.monotonic
     """Returns the time that backoffs and the like are counted in, in seconds."""
     now: Callable[[], float] = time.time
     """Returns the time of day, in seconds since the epoch."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    """Waits for a number of seconds of the clock."""
 
     def nominated_node(self, pod: Pod) -> str | None:
         """Return the name of the node that the pod is nominated to; None without one."""

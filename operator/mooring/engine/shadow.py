@@ -28,7 +28,6 @@ from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin_failures import PluginFailed, text_of
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
-from mooring.observe.metrics import Metrics
 from mooring.policy.status import COMPARED
 
 logger = logging.getLogger(__name__)
@@ -99,9 +98,9 @@ class _Summary:
 class Shadow:
     """Compares the decisions of profiles in mode Shadow with the nodes that pods were bound to."""
 
-    def __init__(self, scheduler: SchedulerState, metrics: Metrics) -> None:
+    def __init__(self, scheduler: SchedulerState) -> None:
         self._scheduler = scheduler
-        self._metrics = metrics
+        self._metrics = scheduler.metrics
         self._clock, self._now = scheduler.clock, scheduler.now
         self._what_if = WhatIf(ResultCache(scheduler.cluster), now=self._now)
         self._bound: deque[_BoundPod] = deque()

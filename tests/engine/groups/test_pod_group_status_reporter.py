@@ -60,13 +60,14 @@ class Groups:
     """
 
     def __init__(self, objects: list[dict[str, Any]], client: ApiClient, server: "Server") -> None:
-        self.scheduler = scheduler_state(*objects, clock=lambda: self.now, now=lambda: self.now)
+        self._clock = VirtualClock()
+        self.scheduler = scheduler_state(
+            *objects, clock=lambda: self.now, now=lambda: self.now, sleep=self._clock.sleep
+        )
         self.state = self.scheduler.state
         self.server = server
         self.now = 1_767_225_600.0
-        self.placed: list[float] = []
         self.served = dict(SERVED)
-        self._clock = VirtualClock()
         self.recorder = EventRecorder(client, "mooring", "test")
         self.events: list[tuple[str, str]] = []
         self.reports = PodGroupStatusReporter(
@@ -74,11 +75,15 @@ class Groups:
             PodGroupWriter(client),
             self.recorder,
             served=lambda: self.served,
-            placed=self.placed.append,
-            sleep=self._clock.sleep,
         )
         self.state.on_events(self.reports.on_events)
         self.own()
+
+    def placed(self) -> tuple[float | None, float | None]:
+        """Return how many groups were placed, and after how many seconds together."""
+        name = "mooring_pod_group_scheduling_duration_seconds"
+        sample = self.scheduler.metrics.registry.get_sample_value
+        return sample(f"{name}_count"), sample(f"{name}_sum")
 
     def own(self, *, owned: bool = True) -> None:
         """Have the profile of the members in force, or not."""
@@ -282,7 +287,7 @@ async def test_a_group_that_is_placed_gets_an_event_with_its_domain(groups: Grou
     groups.now += 5.0
     rows = {member.uid: 0 for member in members}
     groups.reports.decided(groups.group(), GroupDecision(rows=rows, domain=("rack", "r1")))
-    assert groups.placed == [5.0]
+    assert groups.placed() == (1, 5.0)
     for member in members:
         groups.state.assume(member, 0)
     await groups.round()
@@ -300,7 +305,7 @@ async def test_a_group_that_is_placed_gets_an_event_with_its_domain(groups: Grou
         "3 members are bound in rack=r1",
     )
     groups.reports.decided(groups.group(), GroupDecision(rows=rows))
-    assert groups.placed == [5.0]
+    assert groups.placed() == (1, 5.0)
 
 
 async def test_a_group_that_is_placed_at_once_is_written_once(groups: Groups) -> None:

@@ -27,15 +27,17 @@ def needed_about(
     members: Sequence[Pod],
     pipeline: Pipeline,
     cache: ResultCache,
-    answers: Answers,
+    answers: Answers | None,
     *,
     again: bool = False,
 ) -> Sequence[Needed]:
     """Return the need for answers about the next members whose nodes extenders filter or score.
 
     With `again`, answers are forgotten first if a node that passed fits no more. That is done a few
-    times in one attempt.
+    times in one attempt. Without `answers`, no extender is asked.
     """
+    if answers is None:
+        return ()
     cluster = cache.cluster
     for pod in members if again else ():
         known = answers.about(pod)

@@ -6,7 +6,7 @@ whose 10,000 members are bound one after the other is written a few times and no
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from types import MappingProxyType
@@ -127,7 +127,6 @@ class PodGroupStatusReporter:
 
     Args:
         served: The resources that are served, by kind.
-        placed: Called with the seconds from a group's completion to a decision that places it.
         busy: Whether there is more important work than writing a status.
     """
 
@@ -138,24 +137,21 @@ class PodGroupStatusReporter:
         recorder: EventRecorder,
         *,
         served: Callable[[], Mapping[Kind, Resource]],
-        placed: Callable[[float], None],
         busy: Callable[[], bool] = lambda: False,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._scheduler = scheduler
         self._state = scheduler.state
         self._writer = writer
         self._recorder = recorder
         self._served = served
-        self._placed = placed
         self._busy = busy
         self._clock, self._now = scheduler.clock, scheduler.now
-        self._sleep = sleep
+        self._sleep = scheduler.sleep
         self._records: dict[GroupKey, _Record] = {}
         self._phases: Counter[str] = Counter()
         self._dirty: dict[GroupKey, None] = {}
         self._statuses = StatusWriter[GroupKey](
-            "pod groups", self._write, lanes=_LANES, turn=scheduler.turn, sleep=sleep
+            "pod groups", self._write, lanes=_LANES, turn=scheduler.turn, sleep=scheduler.sleep
         )
         self._slices = TimeSlices(clock=scheduler.clock)
         self._running = False
@@ -191,7 +187,8 @@ class PodGroupStatusReporter:
         if decision.rows and not record.placed and placed >= group.minimum:
             record.placed = True
             if record.complete_since is not None:
-                self._placed(self._clock() - record.complete_since)
+                seconds = self._clock() - record.complete_since
+                self._scheduler.metrics.pod_group_placed(seconds)
 
     def failed(self, group: PodGroupState, message: str) -> None:
         """Note that an attempt to place the group has ended in an error."""

@@ -37,7 +37,6 @@ from mooring.kube.recorder import EventRecorder, ObjectRef
 from mooring.kube.writes import PodWriter, ProfileWriter
 from mooring.model.errors import ManifestError
 from mooring.model.wording import plural
-from mooring.observe.metrics import Metrics
 from mooring.policy.errors import ProfileInvalid
 from mooring.policy.profile import API_VERSION, KIND
 from mooring.policy.rebalancing import Rebalancing
@@ -90,10 +89,8 @@ class Parts:
     preemptions: PreemptionExecutor
     profiles: ProfileWriter
     recorder: EventRecorder
-    metrics: Metrics
     rests: Rests
     busy: Callable[[], bool]
-    sleep: Callable[[float], Awaitable[None]]
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a plan is made: they are made one after the other."""
     moves: set[asyncio.Task[None]] = field(default_factory=set)
@@ -135,7 +132,7 @@ class ProfileRebalancing:
         """Make a plan in each interval, and carry it out, until cancelled."""
         self._take_over()
         parts, record = self._parts, self.record
-        await parts.sleep(FIRST_SECONDS)
+        await parts.scheduler.sleep(FIRST_SECONDS)
         while True:
             began = parts.scheduler.clock()
             try:
@@ -147,7 +144,7 @@ class ProfileRebalancing:
                 logger.exception("rebalancing for profile %s failed", self._name)
                 record.message = f"no plan: {text_of(error)}"
             next_at = began + self._section.interval_seconds
-            await parts.sleep(max(0.0, next_at - parts.scheduler.clock()))
+            await parts.scheduler.sleep(max(0.0, next_at - parts.scheduler.clock()))
 
     def _take_over(self) -> None:
         """Take over the moves of a former leader from the profile's status."""
@@ -173,7 +170,7 @@ class ProfileRebalancing:
             for uid in await self._turn.run(partial(take_ended, former, known, state, now)):
                 parts.rests.rest(uid, self._limits.rest_seconds)
             if former:
-                await parts.sleep(_FORMER_SECONDS)
+                await parts.scheduler.sleep(_FORMER_SECONDS)
 
     async def _new_plan(self) -> Plan:
         """Make a plan in slices when nothing else is to be done, and show it."""
@@ -181,7 +178,7 @@ class ProfileRebalancing:
         async with parts.planning:
             until = parts.scheduler.clock() + _PATIENCE_SECONDS
             while parts.busy() and parts.scheduler.clock() < until:
-                await parts.sleep(LOOK_SECONDS)
+                await parts.scheduler.sleep(LOOK_SECONDS)
             resting, position = parts.rests.resting(), record.position
             make_plan = partial(parts.make_plan, self.entry, section, resting, position)
             plan = await self._turn.run(make_plan)
@@ -205,7 +202,7 @@ class ProfileRebalancing:
                 await self._turn.run(self._settled)  # an ended move may have stopped it before
                 self._stopped = self._stopped or why
             while not await self._turn.run(self._settled):
-                await self._parts.sleep(LOOK_SECONDS)
+                await self._parts.scheduler.sleep(LOOK_SECONDS)
         finally:
             for running in self._steps:
                 running.give_room(to_pods=False)
@@ -247,7 +244,7 @@ class ProfileRebalancing:
         try:
             await self._write_status()  # for the leader that may come next
             while not await self._turn.run(partial(self._begins, running, begun)):
-                await parts.sleep(LOOK_SECONDS)
+                await parts.scheduler.sleep(LOOK_SECONDS)
         except ApiError as error:
             why = f"the profile's status is not written: {explain(error)}"
             raise Stopped(why, warns=True) from error
@@ -299,7 +296,7 @@ class ProfileRebalancing:
                 why = "allows no eviction"
                 named = f"disruption budget {budget} {why}"
                 raise PassedOver(_about(moves, named, f"a disruption budget {why}"))
-            await parts.sleep(LOOK_SECONDS)
+            await parts.scheduler.sleep(LOOK_SECONDS)
 
     def _may_begin(self, moves: Sequence[Move]) -> bool:
         """Return whether so few moves are under way that these may begin."""
@@ -395,7 +392,7 @@ class ProfileRebalancing:
             running.why = running.why or PassedOver(under_way.why, warns=warns)
         elif under_way.result is not Result.MOVED and running in self._steps:
             self._stopped = self._stopped or Stopped(under_way.why, warns=warns)
-        parts.metrics.rebalanced(self._name, str(under_way.result))
+        parts.scheduler.metrics.rebalanced(self._name, str(under_way.result))
         if under_way.evicted:
             record.note(under_way)
             parts.rests.rest(under_way.rests, self._limits.rest_seconds)
@@ -454,7 +451,7 @@ class ProfileRebalancing:
             if clock() >= until:
                 ended = Result.LATE, _why_late(under_way, seconds)
                 break
-            await self._parts.sleep(LOOK_SECONDS)
+            await self._parts.scheduler.sleep(LOOK_SECONDS)
         under_way.end(*ended)
 
     def _ended(self, under_way: UnderWay) -> tuple[Result, Why] | None:

@@ -29,7 +29,7 @@ class Rebalancer:
             self._works.keys,
             self._status,
             turn=parts.scheduler.turn,
-            sleep=parts.sleep,
+            sleep=parts.scheduler.sleep,
         )
 
     async def run(self) -> None:
@@ -85,7 +85,7 @@ class Rebalancer:
         """Plan for the profiles as they are in force, and for no others."""
         while True:
             self._follow()
-            await self._parts.sleep(LOOK_SECONDS)
+            await self._parts.scheduler.sleep(LOOK_SECONDS)
 
     def _follow(self) -> None:
         in_force = self._parts.scheduler.profiles.in_force
