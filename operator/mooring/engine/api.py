@@ -169,10 +169,8 @@ class PluginApi:
         """Bind the pod with its annotations.
 
         The Binding outlives the caller: callers that wait for the attempt wait for its answer.
-
-        Raises:
-            PluginError: no attempt of the pod is at Bind for this node.
-            KubeError: see `PodWriter.bind`.
+        Raises PluginError if no attempt of the pod is at Bind for this node. For KubeError see
+        `PodWriter.bind`.
         """
         attempt = self._at_bind.get(pod.uid)
         if attempt is None or attempt.node != node or not attempt.is_wanted():

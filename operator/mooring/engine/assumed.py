@@ -36,11 +36,9 @@ def assume_reserve_and_permit(
     """Assume these members of an attempt on their rows, reserve them, and run Permit.
 
     That is done for all of them or for none, in this order: one may fit only beside another that
-    comes before it. Permit may have a pod wait. No event about them is delivered.
-
-    Raises:
-        PodRejected: by a Reserve or Permit plugin; all are forgotten and unreserved again.
-        PluginFailed: if one of them fails; the same.
+    comes before it. Permit may have a pod wait. No event about them is delivered. Raises
+    PodRejected by a Reserve or Permit plugin; all are forgotten and unreserved again. Raises
+    PluginFailed if one of them fails; the same.
     """
     pipeline, state, found = attempt.pipeline, scheduler.state, list[AssumedPod]()
     with ExitStack() as undo:
@@ -60,9 +58,8 @@ def assume_reserve_and_permit(
 def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterState) -> ExitStack:
     """Assume the pod on the row and reserve it; closing the stack undoes both.
 
-    Raises:
-        PodRejected: by a Reserve plugin; the pod is forgotten and unreserved again.
-        PluginFailed: if a Reserve plugin fails; the same.
+    Raises PodRejected by a Reserve plugin; the pod is forgotten and unreserved again. Raises
+    PluginFailed if a Reserve plugin fails; the same.
     """
     node = state.nodes.names[row]
     with ExitStack() as undo:

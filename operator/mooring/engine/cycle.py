@@ -57,10 +57,8 @@ def decide(
     `seed` chooses among nodes with the same total score. `start` is the position in the node order
     at which a search that samples nodes begins. `now` is in seconds since the epoch. `answers` are
     those of the extenders that care for the pod; if one is missing, the result is the `Needed` that
-    names it. A decision may pause; the cluster must not change meanwhile.
-
-    Raises:
-        ExtenderError: nodes that the extenders passed were taken too often.
+    names it. A decision may pause; the cluster must not change meanwhile. Raises ExtenderError if
+    nodes that the extenders passed were taken too often.
     """
     pipeline.evaluations.begin_attempt()
     cluster, results = cache.cluster, cache.of(pod, pipeline)

@@ -86,8 +86,7 @@ class SchedulingLoop:
     def _work_once(self, now: float, slices: TimeSlices) -> bool:
         """Make one attempt, or do less urgent work; return whether there was anything to do.
 
-        Raises:
-            Interrupted: in a pause in which the loop was halted.
+        Raises Interrupted in a pause in which the loop was halted.
         """
         more_hints = self._run_hints(now)
         if goes_on := self.schedule_one.extender_attempts.ready and self._may_bind():

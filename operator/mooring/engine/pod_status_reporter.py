@@ -175,10 +175,9 @@ class PodStatusReporter:
     ) -> None:
         """Write into the victim's status, at once, that it is about to be deleted, and why.
 
-        Raises:
-            NotWantedError: if it was not sent because `wanted` returned False then.
-            ApiError: if the API server does not accept it. A mark that lost a race of writers is no
-                error, and if the victim is gone or another pod by now, its deletion says so too.
+        Raises NotWantedError if it was not sent because `wanted` returned False then. Raises
+        ApiError if the API server does not accept it. A mark that lost a race of writers is no
+        error, and if the victim is gone or another pod by now, its deletion says so too.
         """
         condition = {
             "type": "DisruptionTarget",

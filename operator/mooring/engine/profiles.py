@@ -123,20 +123,17 @@ class Profiles:
         """Read a SchedulingProfile object and build its plugins, without putting it in force.
 
         It alone decides whether a profile is valid: in the operator, in `mooring simulate` and in
-        `mooring profile check`.
-
-        Raises:
-            ProfileInvalid: with every mistake in the document; or, where there is none, with every
-                plugin that cannot be built, and certificates of extenders that cannot be used.
+        `mooring profile check`. Raises ProfileInvalid with every mistake in the document; or, where
+        there is none, with every plugin that cannot be built, and certificates of extenders that
+        cannot be used.
         """
         return self.build(*load_profile(document, self._registry, self._handle.cluster.kubernetes))
 
     def build(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
         """Build the plugins of a profile that is read and resolved, without putting it in force.
 
-        Raises:
-            CertificatesInvalid: if certificates of extenders cannot be used.
-            ProfileInvalid: with every plugin that cannot be built.
+        Raises CertificatesInvalid if certificates of extenders cannot be used. Raises
+        ProfileInvalid with every plugin that cannot be built.
         """
         extenders = profile.spec.extenders
         if mistakes := self.certificate_mistakes(extenders):
@@ -163,16 +160,14 @@ class Profiles:
     def apply(self, document: object) -> ActiveProfile:
         """Check the document as `check` does, and put the profile in force.
 
-        Raises:
-            ProfileInvalid: as `check`; what was in force stays.
+        Raises ProfileInvalid as `check`; what was in force stays.
         """
         return self._put_in_force(self.check(document))
 
     def put(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
         """Build the plugins of a profile as `build` does, and put it in force.
 
-        Raises:
-            ProfileInvalid: as `build`; what was in force stays.
+        Raises ProfileInvalid as `build`; what was in force stays.
         """
         return self._put_in_force(self.build(profile, effective))
 

@@ -105,10 +105,8 @@ class WhatIf:
         """Change the state as `remove`, `add` and so on have said, and undo it all at the end.
 
         Await nothing inside. More pods may be removed and added for this trial alone, and those of
-        `without` are. A pod that is removed frees its devices, as if it was deleted.
-
-        Raises:
-            PluginFailed: a plugin fails to reserve something for an added pod.
+        `without` are. A pod that is removed frees its devices, as if it was deleted. Raises
+        PluginFailed if a plugin fails to reserve something for an added pod.
         """
         with self.cluster.trial(frees_claims=True) as trial:
             for pod in without:
@@ -200,10 +198,7 @@ def held_back(pod: Pod, pipeline: Pipeline, *, only: str = "") -> str | None:
     """Return why the pod would not be queued; None if it would be.
 
     It exceeds a limit, or a PreEnqueue plugin holds it back; with `only`, no plugin of another name
-    is asked.
-
-    Raises:
-        PluginFailed: if a plugin fails.
+    is asked. Raises PluginFailed if a plugin fails.
     """
     if pod.limit_exceeded is not None:
         return pod.limit_exceeded

@@ -186,8 +186,7 @@ class KopfSessions:
     ) -> aiohttp.ClientResponse:
         """Return the head of the answer; try once more with renewed credentials after a 401.
 
-        Raises:
-            ClientConnectionError: if the server refuses these too, or the proxy the connection.
+        Raises ClientConnectionError if the server refuses these too, or the proxy the connection.
         """
         credentials = self._connection.credentials
         for _ in range(2):
@@ -445,8 +444,7 @@ class _Watch(_Content):
     def _event(self, line: bytes) -> tuple[WatchEvent, dict[str, Any]]:
         """Return the event.
 
-        Raises:
-            ClientPayloadError: if it is malformed.
+        Raises ClientPayloadError if it is malformed.
         """
         self._garbage.received(len(line))
         try:

@@ -23,8 +23,7 @@ _VERSION: Final = "resourceVersion"
 def items_of(page: Any) -> list[Any]:
     """Return the objects of one page of a list, an empty list for null.
 
-    Raises:
-        ManifestError: if it is no page of a list, or one of its objects cannot be identified.
+    Raises ManifestError if it is no page of a list, or one of its objects cannot be identified.
     """
     _check_mapping(page)
     for field in ("kind", "apiVersion"):
@@ -44,8 +43,7 @@ def items_of(page: Any) -> list[Any]:
 def event_of(line: bytes) -> tuple[WatchEvent, dict[str, Any]]:
     """Return the type and the object of one event of a watch.
 
-    Raises:
-        ManifestError: if it is no event, or its object cannot be identified.
+    Raises ManifestError if it is no event, or its object cannot be identified.
     """
     event = parsed(line)
     _check_mapping(event)
@@ -72,8 +70,7 @@ def event_of(line: bytes) -> tuple[WatchEvent, dict[str, Any]]:
 def parsed(text: bytes) -> Any:
     """Return the value of the JSON text, see `mooring.kube.nesting.parsed`.
 
-    Raises:
-        ManifestError: if it is none.
+    Raises ManifestError if it is none.
     """
     try:
         return nesting.parsed(text)

@@ -106,10 +106,8 @@ class ApiClient(Transport):
 
         A page has `limit` objects at most; without a limit one page has all. `selectors` are the
         query's `fieldSelector` and `labelSelector`. With `metadata_only` the server sends only the
-        metadata of each object, if it can.
-
-        Raises:
-            GoneError: if the pages take longer than the server keeps a version.
+        metadata of each object, if it can. Raises GoneError if the pages take longer than the
+        server keeps a version.
         """
         path = resource.path(namespace)
         accept = METADATA_ONLY if metadata_only else JSON

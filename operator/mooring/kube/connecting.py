@@ -9,10 +9,8 @@ def client_context(
 ) -> ssl.SSLContext:
     """Return a TLS context that trusts these CAs alone, or the system's without any.
 
-    `ca_data` is PEM. If not `verified`, every certificate is accepted.
-
-    Raises:
-        OSError, ValueError: the CAs cannot be read or used.
+    `ca_data` is PEM. If not `verified`, every certificate is accepted. Raises OSError, ValueError
+    if the CAs cannot be read or used.
     """
     context = ssl.create_default_context(cafile=ca_file, cadata=ca_data)
     # Python 3.13 demands extensions that cluster CAs often lack and Go's clients do not ask for.

@@ -193,12 +193,9 @@ class Exchange:
 
         It must come within `seconds` of the sending; None: the caller sees to that. `may_send` is
         called when there is a connection, immediately before the request is sent. An answer of more
-        than `most` bytes, its head included, breaks the exchange.
-
-        Raises:
-            NoConnectionError: nothing was sent.
-            NotSentError: nothing was sent, because `may_send` returned False.
-            BrokenExchangeError: it was sent, and its result is not known.
+        than `most` bytes, its head included, breaks the exchange. Raises NoConnectionError if
+        nothing was sent. Raises NotSentError if nothing was sent, because `may_send` returned
+        False. Raises BrokenExchangeError if it was sent, and its result is not known.
         """
         fields = f"{self._fixed}{_lines(headers)}"
         if body is not None:

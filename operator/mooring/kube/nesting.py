@@ -62,8 +62,7 @@ def _cut(text: bytes) -> bytes:
 def parsed(text: bytes) -> Any:
     """Return the value of a JSON text, cut below the 1,024 levels that orjson can follow.
 
-    Raises:
-        orjson.JSONDecodeError: if the text is not JSON.
+    Raises orjson.JSONDecodeError if the text is not JSON.
     """
     try:
         return orjson.loads(text)

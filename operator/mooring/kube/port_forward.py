@@ -31,10 +31,8 @@ async def port_forward(
 ) -> str:
     """Connect the streams to `port` of the pod, as the user of `connection`, until a side ends.
 
-    Return what the kubelet says about the pod's port; the empty text if nothing is wrong.
-
-    Raises:
-        ApiError: The API server does not open it.
+    Return what the kubelet says about the pod's port; the empty text if nothing is wrong. Raises
+    ApiError if the API server does not open it.
     """
     path = f"{POD.path(namespace, pod, 'portforward')}?ports={port}"
     call = Call("create", "pods/portforward", "", namespace, pod)

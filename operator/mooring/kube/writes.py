@@ -115,10 +115,8 @@ class PodWriter:
     async def _read(self, namespace: str, name: str, uid: str) -> dict[str, Any] | None:
         """Return the pod of this uid; None if it may not be read.
 
-        Waits until the server answers.
-
-        Raises:
-            NotFoundError: it is gone; another pod may have its name.
+        Waits until the server answers. Raises NotFoundError if it is gone; another pod may have its
+        name.
         """
         backoff = Backoff(self._random)
         while True:
@@ -299,8 +297,7 @@ class ProfileWriter:
     async def patch_status(self, name: str, status: Mapping[str, Any]) -> None:
         """Merge `status`, which is about the profile that has the name now, into its status.
 
-        Raises:
-            NotFoundError: the profile is gone; another one may have its name.
+        Raises NotFoundError if the profile is gone; another one may have its name.
         """
         known = self._known.get(name)
         lock = self._writing.setdefault(name, asyncio.Lock())

@@ -203,8 +203,7 @@ class Answers:
     ) -> None:
         """Keep which nodes passed, with their scores (int64, in the same order), or why not.
 
-        Raises:
-            ExtenderError: the answers differ in too many ways to place the members of a group.
+        Raises ExtenderError if the answers differ in too many ways to place the members of a group.
         """
         codes = np.zeros(len(asked.nodes), np.int16)
         if failed or passed is not asked.nodes:

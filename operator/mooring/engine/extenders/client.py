@@ -75,13 +75,10 @@ class ExtenderClient:
     ) -> _Result:
         """Return the decoded answer to one POST; `what` is the verb's purpose, such as filter.
 
-        One attempt, as kube-scheduler makes it. The time limit counts from the sending.
-        `may_send` is called immediately before that. `decode` may raise AnswerError.
-
-        Raises:
-            ExtenderError: without an answer in time, for a status other than 200, or for an answer
-                that is too large or wrong.
-            NotLeading: nothing was sent, because `may_send` returned False.
+        One attempt, as kube-scheduler makes it. The time limit counts from the sending. `may_send`
+        is called immediately before that. `decode` may raise AnswerError. Raises ExtenderError
+        without an answer in time, for a status other than 200, or for an answer that is too large
+        or wrong. Raises NotLeading if nothing was sent, because `may_send` returned False.
         """
         result, blamed = "error", f'extender "{self._extender.name}" failed to {what}'
         await self._places.acquire()
@@ -196,10 +193,8 @@ def tls_context(extender: Extender) -> ssl.SSLContext | bool:
     """Return the TLS context of an https URL; True means Python's defaults.
 
     Without trusted certificates, `enableHTTPS` turns verification off, as in kube-scheduler
-    (makeTransport in extender.go).
-
-    Raises:
-        ValueError: if a certificate or key cannot be read or used; the text says which.
+    (makeTransport in extender.go). Raises ValueError if a certificate or key cannot be read or
+    used; the text says which.
     """
     tls = extender.tls_config
     if not extender.url_prefix.lower().startswith("https:"):

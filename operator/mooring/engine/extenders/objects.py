@@ -70,8 +70,7 @@ class ApiObjects:
     async def pod(self, pod: Pod) -> Json | None:
         """Return the pod as it was seen last, or as the API server has it now; None if it is gone.
 
-        Raises:
-            ExtenderError: if the API server cannot be asked.
+        Raises ExtenderError if the API server cannot be asked.
         """
         if (seen := self._pods.get(pod.uid)) is not None:
             return seen
@@ -87,8 +86,7 @@ class ApiObjects:
     async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
         """Return these nodes by name; the first call waits until all nodes have been listed.
 
-        Raises:
-            ExtenderError: if they have not been within 30 seconds.
+        Raises ExtenderError if they have not been within 30 seconds.
         """
         if self._reflector is None:
             self._reflector = Reflector(self._client, NODE, self._nodes)

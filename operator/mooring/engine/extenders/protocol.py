@@ -80,8 +80,7 @@ def decode_filter(
 ) -> tuple[tuple[str, ...], dict[str, NodeFailure]]:
     """Return the nodes of an ExtenderFilterResult that passed, and why the others did not.
 
-    Raises:
-        AnswerError: for an answer of the wrong form, with an `Error`, or with an unknown node.
+    Raises AnswerError for an answer of the wrong form, with an `Error`, or with an unknown node.
     """
     result = _read(_loaded(body), dict, "the answer")
     _raise_reported(result)
@@ -116,10 +115,7 @@ def decode_priorities(body: bytes, nodes: tuple[str, ...]) -> list[int] | None:
     """Return the scores of the nodes in a HostPriorityList, in the order of `nodes`.
 
     A node that is listed twice gets the sum, one that is not listed 0. Other nodes are left out.
-    None for an empty list.
-
-    Raises:
-        AnswerError: for an answer of the wrong form.
+    None for an empty list. Raises AnswerError for an answer of the wrong form.
     """
     scores: dict[str, int] = {}
     for item in _read(_loaded(body), list, "the answer"):
@@ -135,10 +131,8 @@ def decode_priorities(body: bytes, nodes: tuple[str, ...]) -> list[int] | None:
 def decode_preemption(body: bytes) -> dict[str, tuple[list[str], int]]:
     """Return an ExtenderPreemptionResult: by node the uids of the victims, and the violations.
 
-    These count the victims whose eviction violates a disruption budget.
-
-    Raises:
-        AnswerError: for an answer of the wrong form.
+    These count the victims whose eviction violates a disruption budget. Raises AnswerError for an
+    answer of the wrong form.
     """
     key, found = "NodeNameToMetaVictims", dict[str, tuple[list[str], int]]()
     by_node = _read(_get(_read(_loaded(body), dict, "the answer"), key), dict, key)
@@ -154,8 +148,7 @@ def decode_preemption(body: bytes) -> dict[str, tuple[list[str], int]]:
 def decode_binding(body: bytes) -> None:
     """Return if the ExtenderBindingResult reports success.
 
-    Raises:
-        AnswerError: for an answer of the wrong form, or with an `Error`.
+    Raises AnswerError for an answer of the wrong form, or with an `Error`.
     """
     _raise_reported(_read(_loaded(body), dict, "the answer"))
 

@@ -259,8 +259,7 @@ class Record:
     def restore(self, raw: object, section: Rebalancing, rests: Rests) -> None:
         """Take over the moves of a former leader from the status.
 
-        Raises:
-            ProfileInvalid, ManifestError: The status is malformed.
+        Raises ProfileInvalid, ManifestError if the status is malformed.
         """
         status = read(RebalancingStatus, raw, "status.rebalancing")
         limits, since = section.limits, self._seconds_since(status.observed_time)

@@ -79,8 +79,7 @@ class RunningStep:
     def check_unchanged(self, moves: Sequence[Move]) -> None:
         """Check that these moves are as they were planned.
 
-        Raises:
-            PassedOver: A pod that is moved has changed, or no pod waits for the room any more.
+        Raises PassedOver if a pod that is moved has changed, or no pod waits for the room any more.
         """
         fits = self.step.fits
         if fits and not any(ref.uid in self.scheduler.state.unscheduled for ref in fits):
@@ -104,10 +103,8 @@ class RunningStep:
     def why_not(self, moves: Sequence[Move], resting: Collection[str]) -> Why | None:
         """Return why these moves, the next ones, are not to be made now; None if they are.
 
-        Pods and controllers of the uids in `resting` are left alone.
-
-        Raises:
-            AttemptTooLongError: the next call goes on.
+        Pods and controllers of the uids in `resting` are left alone. Raises AttemptTooLongError;
+        the next call goes on.
         """
         trial = self._trial(resting)
         for move in moves:

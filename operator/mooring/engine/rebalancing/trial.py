@@ -148,8 +148,7 @@ class PlanTrial:
     def fits(self, pod: Pod, node: str) -> bool:
         """Return whether the node passes all filters, also beside the pods nominated to it.
 
-        Raises:
-            PluginFailed: A plugin fails.
+        Raises PluginFailed if a plugin fails.
         """
         row = self.cluster.row(node)
         if row is None or self.cluster.node(row) is None:
@@ -161,10 +160,8 @@ class PlanTrial:
     def why_impossible(self, moves: Sequence[Move]) -> Why | None:
         """Make these moves together; return why that is impossible, None if it is not.
 
-        All pods leave their nodes before the first one comes to its target.
-
-        Raises:
-            PluginFailed: A plugin fails.
+        All pods leave their nodes before the first one comes to its target. Raises PluginFailed if
+        a plugin fails.
         """
         for move in moves:
             self.remove(move.pod)
@@ -181,10 +178,8 @@ class PlanTrial:
     def violation(self, pod: Pod) -> str:
         """Return which filter of its own node rejects the pod by now, and why; "" if none does.
 
-        Room for nominated pods there does not count: these come and go.
-
-        Raises:
-            PluginFailed: A plugin fails.
+        Room for nominated pods there does not count: these come and go. Raises PluginFailed if a
+        plugin fails.
         """
         placed, node = self.cluster.pod(pod.uid), self.node_of(pod)
         if placed is None or node is None:

@@ -80,11 +80,9 @@ class Allocator:
     ) -> list[Allocation] | None:
         """Return an allocation for each claim on this node; None if there are too few devices.
 
-        `share_id` makes a new id for each share of a device. `pools` are those of the node.
-
-        Raises:
-            AllocationError: with kube-scheduler's text, if the claims or the devices are at fault.
-            PluginFailed: the attempt has done enough.
+        `share_id` makes a new id for each share of a device. `pools` are those of the node. Raises
+        AllocationError with kube-scheduler's text, if the claims or the devices are at fault.
+        Raises PluginFailed if the attempt has done enough.
         """
         self.moves = None
         begun = self._begin(node_name, node_labels, pools)
@@ -109,8 +107,7 @@ class Allocator:
     ) -> list[Allocation]:
         """Return the result of `allocate`, without a search; `moves` are of a node that is alike.
 
-        Raises:
-            AllocationError: as `allocate`.
+        Raises AllocationError as `allocate`.
         """
         begun = self._begin(node_name, node_labels, pools)
         for claim, request, alternative, position in moves:
@@ -125,8 +122,7 @@ class Allocator:
     ) -> list[ExplainedRequest]:
         """Return for each request and sub-request why it cannot have the node's devices.
 
-        Raises:
-            AllocationError: if a request cannot be understood or asks for too many devices.
+        Raises AllocationError if a request cannot be understood or asks for too many devices.
         """
         begun = self._begin(node_name, node_labels, pools)
         slots = begun.requests.slots

@@ -49,19 +49,14 @@ class Budget:
             self._evaluations.spend(units)
 
     def pause(self) -> None:
-        """Let other tasks run, if that is due; end the attempt if its budget is used up.
-
-        Raises:
-            PluginFailed: it has.
-        """
+        """Let other tasks run, if that is due; PluginFailed ends the attempt without a budget."""
         if self._evaluations is not None:
             self._evaluations.pause("searching for devices for the pod's claims")
 
     def spend(self, steps: int) -> None:
         """Count the steps.
 
-        Raises:
-            AllocationError: if there were more than allowed on the node.
+        Raises AllocationError if there were more than allowed on the node.
         """
         self.work(_UNITS_PER_STEP * steps)
         self._left -= steps

@@ -68,8 +68,7 @@ def consumed_capacity(
 ) -> dict[str, Quantity]:
     """Return what the request consumes of each capacity of the device.
 
-    Raises:
-        CapacityError: if an amount cannot be computed.
+    Raises CapacityError if an amount cannot be computed.
     """
     consumed = {}
     for name in sorted(device.capacity):

@@ -50,8 +50,7 @@ class ClaimWriter:
     ) -> None:
         """Reserve the claim for the pod, and write the allocation before if it `is_new`.
 
-        Raises:
-            PluginError: if the claim has changed since the decision about the pod.
+        Raises PluginError if the claim has changed since the decision about the pod.
         """
         async with self._api.alone(claim.uid):
             known = self._claims.of_uid(claim.uid) or claim
@@ -66,8 +65,7 @@ class ClaimWriter:
     async def until_known(self, claim: ResourceClaim) -> None:
         """Wait until the watch shows a claim that was created.
 
-        Raises:
-            PluginError: if it does not.
+        Raises PluginError if it does not.
         """
         try:
             await self._api.until(
@@ -90,10 +88,7 @@ class ClaimWriter:
         """Remove the pod from the claims' reservations, unless it is on a node again.
 
         The claim that was created for its extended resources is deleted instead. Then `holder`
-        holds them no longer, also if something fails.
-
-        Raises:
-            Exception: the first error, after all claims.
+        holds them no longer, also if something fails. Raises the first error, after all claims.
         """
         failed: Exception | None = None
         for claim in claims:

@@ -159,8 +159,7 @@ class NodeClasses:
     def update(self, nodes: "EquivalentNodes") -> None:
         """Make the classes anew of all rows that have changed.
 
-        Raises:
-            PluginFailed: the attempt has done enough; the next call goes on.
+        Raises PluginFailed if the attempt has done enough; the next call goes on.
         """
         self._row_keys = _resized(self._row_keys, len(nodes.versions))
         self._row_versions = _resized(self._row_versions, len(nodes.versions))
@@ -393,8 +392,7 @@ class EquivalentNodes:
     def spend(self, units: int) -> None:
         """Charge the attempt with the work done for rows.
 
-        Raises:
-            PluginFailed: the attempt has done enough.
+        Raises PluginFailed if the attempt has done enough.
         """
         self._evaluations.spend(units)
         self._evaluations.pause("reading the devices of the nodes")
@@ -402,8 +400,7 @@ class EquivalentNodes:
     def classes(self, cluster: ClusterView, claims: Sequence[ResourceClaim]) -> NodeClasses:
         """Return the classes of all rows for these claims.
 
-        Raises:
-            PluginFailed: the attempt has done enough; the next call goes on.
+        Raises PluginFailed if the attempt has done enough; the next call goes on.
         """
         found = self._classes(cluster, reads_of(claims, cluster.dynamic_resources.classes.get))
         self._bound(found)
@@ -417,9 +414,8 @@ class EquivalentNodes:
     ) -> ResultsOnNodes:
         """Return what the claims get on the nodes.
 
-        Raises:
-            AllocationError: that of the first node with one that is about more than the node.
-            PluginFailed: the attempt has done enough; the pod's next one goes on.
+        Raises the AllocationError of the first node with one that is about more than the node.
+        Raises PluginFailed if the attempt has done enough; the pod's next one goes on.
         """
         devices = cluster.dynamic_resources
         key = (*(claim.spec.asked for claim in claims), devices.classes.version)
@@ -587,8 +583,7 @@ class EquivalentNodes:
     def _take_rows(self) -> None:
         """Find the pools and the signatures of rows that have changed.
 
-        Raises:
-            PluginFailed: the attempt has done enough; the next call goes on.
+        Raises PluginFailed if the attempt has done enough; the next call goes on.
         """
         while self._moved:
             row = self._moved.pop()

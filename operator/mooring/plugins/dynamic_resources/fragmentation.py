@@ -99,8 +99,7 @@ class DeviceFragmentation:
     def score(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> IntArray:
         """Return int64[nodes]: 100 where no place is lost, 50 where one of the pod's own size is.
 
-        Raises:
-            PluginFailed: there are too many places to count for one attempt.
+        Raises PluginFailed if there are too many places to count for one attempt.
         """
         scores = np.full(len(nodes), _MAX, np.int64)
         typical = self._typical.most_common(self._cluster, _MOST_KINDS)
@@ -189,9 +188,7 @@ class DeviceFragmentation:
         """Return how many places the claims have on the node, beside other ones if these are given.
 
         `key` is under what this is remembered; with `unused`, no device of the node is in use.
-
-        Raises:
-            PluginFailed: the attempt has done enough; the next one counts again.
+        Raises PluginFailed if the attempt has done enough; the next one counts again.
         """
         known = self._places.get(key)
         if known is not None:

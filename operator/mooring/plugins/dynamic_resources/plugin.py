@@ -282,10 +282,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
         """Have the devices of the row in flight for the pod, which is on it, in a trial.
 
-        Nothing is searched for a pod that holds devices already.
-
-        Raises:
-            PluginFailed: the attempt has done enough.
+        Nothing is searched for a pod that holds devices already. Raises PluginFailed if the attempt
+        has done enough.
         """
         if self._cluster.dynamic_resources.claims.held(pod.uid):
             return None
@@ -318,8 +316,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     async def pre_bind(self, pod: Pod, node: str) -> None:
         """Write the devices to the pod's claims, and wait until they are bound.
 
-        Raises:
-            PluginError: if a claim has changed, or its devices cannot be bound.
+        Raises PluginError if a claim has changed, or its devices cannot be bound.
         """
         new = self._new.get(pod.uid)
         if not pod.spec.resource_claims and new is None:
@@ -464,8 +461,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     async def _created(self, pod: Pod, new: NewClaim, allocation: Allocation) -> ResourceClaim:
         """Return the claim for the pod's extended resources when it is written.
 
-        Raises:
-            PluginError: if the watch does not show it, or if somebody has changed it.
+        Raises PluginError if the watch does not show it, or if somebody has changed it.
         """
         try:
             claim = await self._writer.create(pod, new)
@@ -484,8 +480,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def _results(self, nodes: NodeView, waiting: Sequence[ResourceClaim]) -> ResultsOnNodes:
         """Return the devices that claims without an allocation can get on the nodes.
 
-        Raises:
-            ObjectError: if something is wrong with the claims, their classes or their selectors.
+        Raises ObjectError if something is wrong with the claims, their classes or their selectors.
         """
         try:
             return self._nodes.results(nodes, waiting, self._cluster)
@@ -495,10 +490,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     def _allocated(self, nodes: NodeView, waiting: Sequence[ResourceClaim]) -> Result:
         """Return the devices of the only node for the claims without any.
 
-        Nothing is searched that Filter has found, if the node's class is still the same.
-
-        Raises:
-            ObjectError: as `_results`.
+        Nothing is searched that Filter has found, if the node's class is still the same. Raises
+        ObjectError as `_results`.
         """
         found, node = self._results(nodes, waiting), nodes.node(0)
         result, moves = found.of(0), found.moves_of(0)
@@ -511,8 +504,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     async def _until_bound(self, pod: Pod, node: str, uids: list[str]) -> None:
         """Wait until all binding conditions of the claims are true.
 
-        Raises:
-            PluginError: if one of the devices cannot be bound, or is not in time.
+        Raises PluginError if one of the devices cannot be bound, or is not in time.
         """
         since, status = self._api.unix_nanoseconds(), "error"
         try:

@@ -251,8 +251,7 @@ def _is_of_group(pod: Pod, claim: ResourceClaim, cluster: ClusterView) -> bool:
 def _missing_class(claim: ResourceClaim, cluster: ClusterView) -> Unschedulable | None:
     """Return which class of a request does not exist, if any.
 
-    Raises:
-        ObjectError: for a request without a class.
+    Raises ObjectError for a request without a class.
     """
     for request in claim.spec.requests:
         for name, device_class in _classes(request):

@@ -117,9 +117,8 @@ class Requests:
     ) -> None:
         """Check all requests; `consumed` has what is consumed of the capacities of devices.
 
-        Raises:
-            AllocationError: as kube-scheduler, if a request cannot be understood or asks for more
-                devices than a claim can have.
+        Raises AllocationError as kube-scheduler, if a request cannot be understood or asks for more
+        devices than a claim can have.
         """
         self._claims = claims
         self._node = node
@@ -157,8 +156,7 @@ class Requests:
     def selectable(self, slot: Slot, position: int) -> bool:
         """Return whether selectors and, where devices have nodes of their own, the node allow it.
 
-        Raises:
-            AllocationError: if a selector fails.
+        Raises AllocationError if a selector fails.
         """
         known = slot.selectable.get(position)
         if known is None:
@@ -242,8 +240,7 @@ class Requests:
     def why_not_selected(self, slot: Slot, candidate: Candidate) -> str:
         """Return which selector is against the device, or that it is elsewhere; "" if none is.
 
-        Raises:
-            AllocationError: if a selector fails.
+        Raises AllocationError if a selector fails.
         """
         of_class, claim = slot.device_class, self._claims[slot.claim]
         device, device_id, first = candidate.device, candidate.id, self._selectors.first_against

@@ -134,9 +134,8 @@ class Search:
     def run(self) -> bool:
         """Return whether there is a solution, which then is in the trial.
 
-        Raises:
-            AllocationError: if the search ends in an error, or the budget does.
-            PluginFailed: the attempt has done enough.
+        Raises AllocationError if the search ends in an error, or the budget does. Raises
+        PluginFailed if the attempt has done enough.
         """
         while True:
             match step := self._step:

@@ -35,8 +35,7 @@ class Selector(Protocol):
     def matches(self, device: DeviceView) -> bool:
         """Return whether it selects the device.
 
-        Raises:
-            SelectorError: if it fails for this device.
+        Raises SelectorError if it fails for this device.
         """
 
 
@@ -68,10 +67,9 @@ class Selectors:
     ) -> bool:
         """Return whether all expressions select the device; `owner` is the class or the claim.
 
-        Raises:
-            AllocationError: if one cannot be compiled or fails; those behind one that does not
-                select the device are not looked at.
-            PluginFailed: the attempt has done enough; the answers are kept.
+        Raises AllocationError if one cannot be compiled or fails; those behind one that does not
+        select the device are not looked at. Raises PluginFailed if the attempt has done enough; the
+        answers are kept.
         """
         return self.first_against(expressions, device, device_id, owner) is None
 
@@ -80,8 +78,7 @@ class Selectors:
     ) -> int | None:
         """Return the index of the first expression that does not select the device, if any.
 
-        Raises:
-            AllocationError: as `match`.
+        Raises AllocationError as `match`.
         """
         for index, expression in enumerate(expressions):
             where = f"{owner}: selector #{index}"

@@ -85,8 +85,7 @@ class Trial:
     def may_take(self, slot: Slot, position: int) -> bool:
         """Return whether the device is free, selected and large enough.
 
-        Raises:
-            AllocationError: if a selector fails, or the capacity cannot be computed.
+        Raises AllocationError if a selector fails, or the capacity cannot be computed.
         """
         return (
             self._free(slot, position)
@@ -97,8 +96,7 @@ class Trial:
     def take(self, slot: Slot, position: int, *, must: bool = False) -> bool:
         """Take a device that is selected, or return False if something is in the way.
 
-        Raises:
-            AllocationError: if it `must` be taken but a constraint does not admit it.
+        Raises AllocationError if it `must` be taken but a constraint does not admit it.
         """
         candidate = self._candidates[position]
         device = candidate.device
@@ -148,18 +146,15 @@ class Trial:
     def could_take(self, slot: Slot, position: int) -> bool:
         """Return whether the device could be taken now; False means that it never will be.
 
-        Raises:
-            AllocationError: if a selector fails, or the capacity cannot be computed.
+        Raises AllocationError if a selector fails, or the capacity cannot be computed.
         """
         return self.may_take(slot, position) and not self._obstacle(slot, position)
 
     def why_not(self, slot: Slot, position: int) -> str:
         """Return the first reason why the device cannot be taken now; "" if there is none.
 
-        What would keep it from the request if it was not in use comes before that.
-
-        Raises:
-            AllocationError: if a selector fails, or the capacity cannot be computed.
+        What would keep it from the request if it was not in use comes before that. Raises
+        AllocationError if a selector fails, or the capacity cannot be computed.
         """
         candidate = self._candidates[position]
         taint = slot.first_untolerated(candidate.device)
@@ -217,10 +212,8 @@ class Trial:
     def suits(self, slot: Slot, position: int) -> bool:
         """Return whether the device could be taken if this pod had no other.
 
-        Constraints and counters are left out.
-
-        Raises:
-            AllocationError: if a selector fails, or the capacity cannot be computed.
+        Constraints and counters are left out. Raises AllocationError if a selector fails, or the
+        capacity cannot be computed.
         """
         candidate = self._candidates[position]
         return (
