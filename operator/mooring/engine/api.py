@@ -114,6 +114,7 @@ _ALONE_IN: ContextVar[_Turns | None] = ContextVar("alone_in", default=None)
 """The context of `alone` that the caller is in."""
 
 
+@dataclass(eq=False, repr=False)
 class PluginApi:
     """Implements `mooring.framework.handle.Api` over one client.
 
@@ -121,26 +122,18 @@ class PluginApi:
     whether the present decision is only a trial.
     """
 
-    def __init__(
-        self,
-        client: ApiClient,
-        writer: PodWriter,
-        at_bind: Mapping[Uid, AtBind],
-        *,
-        turn: Turn | None = None,
-        now: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        random: Random | None = None,
-        is_tried: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._client = client
-        self._writer = writer
-        self._at_bind = at_bind
-        self._turn = turn if turn is not None else Turn()
-        self._is_tried = is_tried
-        self._now = now
-        self._sleep = sleep
-        self._random = random or Random()  # noqa: S311 - spreads load, hides nothing
+    client: ApiClient
+    writer: PodWriter
+    at_bind: Mapping[Uid, AtBind]
+    turn: Turn | None = None
+    now: Callable[[], float] = time.time
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    random: Random | None = None
+    is_tried: Callable[[], bool] = lambda: False
+
+    def __post_init__(self) -> None:
+        self._turn = self.turn if self.turn is not None else Turn()
+        self._random = self.random or Random()  # noqa: S311 - spreads load, hides nothing
         self.recorder: EventRecorder | None = None
         """Writes the events that plugins record."""
         self._turns: dict[str, _Turns] = {}
@@ -163,7 +156,7 @@ class PluginApi:
 
     def unix_nanoseconds(self) -> int:
         """Return the time of day for writes of plugins."""
-        return int(self._now() * 1e9)
+        return int(self.now() * 1e9)
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind the pod with its annotations.
@@ -172,14 +165,14 @@ class PluginApi:
         Raises PluginError if no attempt of the pod is at Bind for this node. For KubeError see
         `PodWriter.bind`.
         """
-        attempt = self._at_bind.get(pod.uid)
+        attempt = self.at_bind.get(pod.uid)
         if attempt is None or attempt.node != node or not attempt.is_wanted():
             raise PluginError(f"no attempt binds pod {pod.key} to node {node} at this moment")
         # Not removed here: a Binding that fails may be repeated. The engine takes them back.
         annotations = self._annotations.get(pod.uid)
         await attempt.send(
             partial(
-                self._writer.bind,
+                self.writer.bind,
                 pod.namespace,
                 pod.name,
                 pod.uid,
@@ -193,7 +186,7 @@ class PluginApi:
         self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]
     ) -> dict[str, Any]:
         """Apply a merge patch and return the object; KeyError if plugins may not patch it."""
-        return await self._client.patch(_PATCHABLE[resource], name, patch, namespace=namespace)
+        return await self.client.patch(_PATCHABLE[resource], name, patch, namespace=namespace)
 
     def record(self, pod: Pod, reason: str, note: str) -> None:
         """Record a Normal event about the pod, once there is a recorder."""
@@ -206,15 +199,15 @@ class PluginApi:
         backoff = Backoff(self._random)
         while True:
             try:
-                return await self._client.get(_UPDATABLE[resource], name, namespace)
+                return await self.client.get(_UPDATABLE[resource], name, namespace)
             except NotFoundError:
                 return None
             except (UnreachableError, ServerError, TooManyRequestsError):
-                await self._sleep(backoff.pause())
+                await self.sleep(backoff.pause())
 
     async def create(self, resource: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Create the object and return it."""
-        return await self._client.create(_UPDATABLE[resource], body)
+        return await self.client.create(_UPDATABLE[resource], body)
 
     async def delete(self, resource: str, namespace: str, name: str, uid: str) -> None:
         """Begin to delete the object of this uid; waits until the API server answers.
@@ -224,19 +217,19 @@ class PluginApi:
         backoff = Backoff(self._random)
         while True:
             try:
-                await self._client.delete(_UPDATABLE[resource], name, namespace, uid=uid)
+                await self.client.delete(_UPDATABLE[resource], name, namespace, uid=uid)
             except (NotFoundError, ConflictError):
                 return
             except NotLeadingError:
                 raise
             except (UnreachableError, ServerError, TooManyRequestsError):
-                await self._sleep(backoff.pause())
+                await self.sleep(backoff.pause())
             else:
                 return
 
     async def set_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
         """Add the fields to the pod's status; see `PodWriter.patch_pod_status` for the errors."""
-        await self._writer.patch_pod_status(pod.namespace, pod.name, pod.uid, status)
+        await self.writer.patch_pod_status(pod.namespace, pod.name, pod.uid, status)
 
     async def update(
         self,
@@ -249,7 +242,7 @@ class PluginApi:
     ) -> dict[str, Any]:
         """Apply a merge patch to a version of the object; see `framework.handle.Api`."""
         write = partial(
-            self._client.patch,
+            self.client.patch,
             _UPDATABLE[resource],
             name,
             patch,
@@ -319,7 +312,7 @@ class PluginApi:
 
         It is left out in a trial.
         """
-        if self._stopped or self._is_tried():
+        if self._stopped or self.is_tried():
             return
         task = asyncio.get_running_loop().create_task(self._turn.between(_logged, write))
         self._later.add(task)
@@ -371,7 +364,7 @@ class PluginApi:
                     changed.clear()
                     await changed.wait()
                     if len(self._waiting) > _FEW_WAITS:
-                        await self._sleep(_SECONDS_PER_WAIT * len(self._waiting))
+                        await self.sleep(_SECONDS_PER_WAIT * len(self._waiting))
         finally:
             del self._waiting[changed]
 

@@ -50,6 +50,7 @@ class CertificatesInvalid(ProfileInvalid):
         self.extenders = extenders
 
 
+@dataclass(eq=False, repr=False)
 class Profiles:
     """The profiles in force, by name.
 
@@ -60,22 +61,14 @@ class Profiles:
     extender's certificates cannot be used; by default they are not read.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        handle: Handle,
-        failures: PluginFailures | None = None,
-        *,
-        metrics: PluginMetrics | None = None,
-        most_per_attempt: int | None = None,
-        tls_problem: Callable[[Extender], str | None] = lambda _extender: None,
-    ) -> None:
-        self._registry = registry
-        self._handle = handle
-        self._failures = failures
-        self._metrics = metrics
-        self._most_per_attempt = most_per_attempt
-        self._tls_problem = tls_problem
+    registry: Registry
+    handle: Handle
+    failures: PluginFailures | None = None
+    metrics: PluginMetrics | None = None
+    most_per_attempt: int | None = None
+    tls_problem: Callable[[Extender], str | None] = lambda _extender: None
+
+    def __post_init__(self) -> None:
         self._in_force: dict[str, ActiveProfile] = {}
         self._not_in_force: dict[str, frozenset[str]] = {}
         self._former: BoundedCache[str, str] = BoundedCache(_MOST_BYTES)
@@ -104,7 +97,7 @@ class Profiles:
 
         None is given while there is no node.
         """
-        in_force, cluster = self._in_force.get(name), self._handle.cluster
+        in_force, cluster = self._in_force.get(name), self.handle.cluster
         if in_force is None or not in_force.profile.spec.rules or not cluster.node_count:
             return []
         found = missing_on_nodes(
@@ -117,7 +110,7 @@ class Profiles:
         in_force = self._in_force.get(name)
         if in_force is None or in_force.profile.spec.kubernetes_version is not None:
             return None
-        return unknown_server(self._handle.cluster.server_version)
+        return unknown_server(self.handle.cluster.server_version)
 
     def check(self, document: object) -> ActiveProfile:
         """Read a SchedulingProfile object and build its plugins, without putting it in force.
@@ -127,7 +120,7 @@ class Profiles:
         there is none, with every plugin that cannot be built, and certificates of extenders that
         cannot be used.
         """
-        return self.build(*load_profile(document, self._registry, self._handle.cluster.kubernetes))
+        return self.build(*load_profile(document, self.registry, self.handle.cluster.kubernetes))
 
     def build(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
         """Build the plugins of a profile that is read and resolved, without putting it in force.
@@ -141,11 +134,11 @@ class Profiles:
         pipeline = build_pipeline(
             profile,
             effective,
-            self._registry,
-            self._handle,
-            self._failures,
-            self._metrics,
-            self._most_per_attempt,
+            self.registry,
+            self.handle,
+            self.failures,
+            self.metrics,
+            self.most_per_attempt,
         )
         return ActiveProfile(profile, effective, pipeline)
 
@@ -154,7 +147,7 @@ class Profiles:
         return tuple(
             FieldError(f"spec.extenders[{number}].tlsConfig", problem)
             for number, extender in enumerate(extenders)
-            if (problem := self._tls_problem(extender)) is not None
+            if (problem := self.tls_problem(extender)) is not None
         )
 
     def apply(self, document: object) -> ActiveProfile:
@@ -288,8 +281,8 @@ class Profiles:
     def _rematch(self) -> None:
         self.version += 1
         self._meant = BoundedCache(_MOST_BYTES)
-        if self._metrics is not None:
-            self._metrics.keep_profiles(self._in_force.keys())
+        if self.metrics is not None:
+            self.metrics.keep_profiles(self._in_force.keys())
         profiles = [entry.profile for entry in self._in_force.values()]
         shadows = [profile for profile in profiles if profile.spec.mode == "Shadow"]
         self._matcher = ProfileMatcher(p for p in profiles if p.spec.mode == "Active")

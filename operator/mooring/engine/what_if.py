@@ -7,7 +7,7 @@ the live state decisions are made in trials, which are undone before anything el
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ _FIRST_ATTEMPT: Final = 1
 """The number of an attempt is part of the seed of its decision."""
 
 
+@dataclass(eq=False, repr=False)
 class WhatIf:
     """Decides about pods in a state without some of its pods and with others.
 
@@ -44,17 +45,12 @@ class WhatIf:
         salt: Chooses among nodes of equal score, together with the pod's uid.
     """
 
-    def __init__(
-        self,
-        cache: ResultCache,
-        *,
-        now: Callable[[], float] = lambda: 0.0,
-        salt: int = 0,
-    ) -> None:
-        self.cluster = cache.cluster
-        self.cache = cache
-        self._now = now
-        self._salt = salt
+    cache: ResultCache
+    now: Callable[[], float] = lambda: 0.0
+    salt: int = 0
+
+    def __post_init__(self) -> None:
+        self.cluster = self.cache.cluster
         self._start = 0
         self._changes: list[Callable[[Trial], None]] = []
         """What is changed in all trials, in this order."""
@@ -124,7 +120,7 @@ class WhatIf:
 
     def seed_of(self, pod: Pod) -> int:
         """Return the seed of the first attempt of the pod, or of the group whose first it is."""
-        return tie_break_seed(pod.uid, _FIRST_ATTEMPT, self._salt)
+        return tie_break_seed(pod.uid, _FIRST_ATTEMPT, self.salt)
 
     def decide(self, pod: Pod, pipeline: Pipeline) -> Outcome:
         """Return the decision about the pod's first attempt; no extender is asked."""
@@ -146,7 +142,7 @@ class WhatIf:
             self.cache,
             seed=self.seed_of(pod),
             start=self._start,
-            now=self._now(),
+            now=self.now(),
             answers=answers,
         )
         if isinstance(outcome, ScheduleResult):

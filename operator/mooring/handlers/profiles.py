@@ -73,6 +73,7 @@ class _Surroundings(NamedTuple):
     outranked: str | None
 
 
+@dataclass(eq=False, repr=False)
 class ProfileHandler:
     """Puts profiles in force as the API server has them; invalid specs never replace valid ones.
 
@@ -80,18 +81,12 @@ class ProfileHandler:
     `found` is called with name, uid and status of a profile before its spec is put in force.
     """
 
-    def __init__(
-        self,
-        profiles: Profiles,
-        pod_enqueuer: PodEnqueuer,
-        *,
-        found: Callable[[str, str, Mapping[str, Any]], object] = lambda _name, _uid, _status: None,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self._profiles = profiles
-        self._found = found
-        self._pod_enqueuer = pod_enqueuer
-        self._now = now
+    profiles: Profiles
+    pod_enqueuer: PodEnqueuer
+    found: Callable[[str, str, Mapping[str, Any]], object] = lambda _name, _uid, _status: None
+    now: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
         self._verdicts: dict[str, _Verdict] = {}
         self._shown: dict[str, Mapping[str, Any]] = {}
         self._shown_versions: dict[str, str] = {}
@@ -121,7 +116,7 @@ class ProfileHandler:
             self.gone(metadata["name"], verdict.uid)
             verdict = None
         if verdict is None or verdict.generation != metadata["generation"]:
-            self._found(metadata["name"], metadata["uid"], raw.get("status") or {})
+            self.found(metadata["name"], metadata["uid"], raw.get("status") or {})
             verdict = self._take_up(raw)
         self._shown[metadata["name"]] = before
         self._shown_versions[metadata["name"]] = metadata.get("resourceVersion", "")
@@ -142,7 +137,7 @@ class ProfileHandler:
         """
         outdated = set[str]()
         for name, (raw, error) in tuple(self._uncertified.items()):
-            if self._profiles.certificate_mistakes(error.extenders) != error.errors:
+            if self.profiles.certificate_mistakes(error.extenders) != error.errors:
                 self._take_up(raw)
                 outdated.add(name)
         told = self._told.items()
@@ -228,11 +223,11 @@ class ProfileHandler:
             del self._shown[name], self._shown_versions[name]
             del self._told[name]
             self._uncertified.pop(name, None)
-            self._unsettled.update(self._profiles.conflicts(name))
+            self._unsettled.update(self.profiles.conflicts(name))
             self._unsettled.discard(name)
             self._just_changed = True
-            self._profiles.remove(name)
-            self._pod_enqueuer.profiles_changed()
+            self.profiles.remove(name)
+            self.pod_enqueuer.profiles_changed()
 
     def _take_up(self, raw: Mapping[str, Any]) -> _Verdict:
         """Put the profile in force if it is valid, and remember the verdict."""
@@ -240,7 +235,7 @@ class ProfileHandler:
         verdict = self._verdicts[name] = self._judge(raw)
         if (why := self._over_budget(name)) is not None:
             logger.warning("profile %s: %s", name, why)
-        in_force = self._profiles.in_force.get(name)
+        in_force = self.profiles.in_force.get(name)
         spec = in_force.profile.manifest()["spec"] if in_force is not None else None
         self._remember(name, verdict, spec)
         return verdict
@@ -254,18 +249,18 @@ class ProfileHandler:
         except ProfileInvalid as error:
             logger.warning("profile %s is invalid: %s", name, error)
             self._note_certificates(raw, error)
-            if name not in self._profiles.in_force:
+            if name not in self.profiles.in_force:
                 self._restore(raw)
-            if name not in self._profiles.in_force:
-                self._profiles.not_in_force(name, _scheduler_names(raw))
+            if name not in self.profiles.in_force:
+                self.profiles.not_in_force(name, _scheduler_names(raw))
             only_plugins = all(mistake.plugin for mistake in error.errors)
             reason = "PluginFailed" if only_plugins else "Invalid"
-            former = self._profiles.in_force.get(name)
+            former = self.profiles.in_force.get(name)
             stays = f"generation {former.profile.generation} stays in force: " if former else ""
             message = f"{stays}{error}"[:LONGEST_MESSAGE]
             return _Verdict(uid, generation, ready=False, reason=reason, message=message)
         logger.info("profile %s is in force", name, extra={"generation": generation})
-        profile = self._profiles.in_force[name].profile
+        profile = self.profiles.in_force[name].profile
         pods = f"pods with schedulerName {', '.join(profile.scheduler_names)}"
         reason, message = "InForce", f"in force for {pods}"
         if profile.spec.mode == "Shadow":
@@ -279,7 +274,7 @@ class ProfileHandler:
 
     def _remember(self, name: str, verdict: _Verdict, spec: dict[str, Any] | None) -> None:
         change = {
-            "time": rfc3339(self._now()),
+            "time": rfc3339(self.now()),
             "profile": name,
             "generation": verdict.generation,
             "ready": verdict.ready,
@@ -293,13 +288,13 @@ class ProfileHandler:
 
     def _put(self, raw: Mapping[str, Any]) -> None:
         name = raw["metadata"]["name"]
-        is_new, before = name not in self._profiles.in_force, self._profiles.conflicts(name)
-        self._profiles.apply(raw)
-        after = self._profiles.conflicts(name)
+        is_new, before = name not in self.profiles.in_force, self.profiles.conflicts(name)
+        self.profiles.apply(raw)
+        after = self.profiles.conflicts(name)
         if is_new or after != before:
             self._unsettled.update((name,), before, after)
             self._just_changed = True
-        self._pod_enqueuer.profiles_changed()
+        self.pod_enqueuer.profiles_changed()
 
     def _restore(self, raw: Mapping[str, Any]) -> None:
         """Put the spec in force that the status says was in force."""
@@ -318,7 +313,7 @@ class ProfileHandler:
             logger.info("profile %s stays at generation %s", metadata["name"], generation)
 
     def _status(self, name: str, verdict: _Verdict, before: Mapping[str, Any]) -> dict[str, Any]:
-        in_force = self._profiles.in_force.get(name)
+        in_force = self.profiles.in_force.get(name)
         conflict = self._conflict(name, before)
         spec = in_force.profile.manifest()["spec"] if in_force else None
         size = len(orjson.dumps(spec))
@@ -353,7 +348,7 @@ class ProfileHandler:
                 type=kind,
                 status=holds,
                 observed_generation=verdict.generation,
-                last_transition_time=_transition_time(kind, holds, before, self._now()),
+                last_transition_time=_transition_time(kind, holds, before, self.now()),
                 reason=reason,
                 message=message,
             )
@@ -391,10 +386,10 @@ class ProfileHandler:
 
     def _outranked(self, name: str) -> str | None:
         """Return that the profile takes no pods, and who takes them; None if it may take some."""
-        others = self._profiles.outranked_by(name)
+        others = self.profiles.outranked_by(name)
         if not others:
             return None
-        names = self._profiles.in_force[name].profile.scheduler_names
+        names = self.profiles.in_force[name].profile.scheduler_names
         return (
             f"{_OUTRANKED}{listed(others, _MOST_NAMED)}, and takes no pods: all with "
             f"schedulerName {', '.join(names)} that it selects go there"
@@ -402,14 +397,14 @@ class ProfileHandler:
 
     def _warning(self, name: str) -> tuple[str, str | None]:
         """Return reason and message of Warning; the message is None without a warning."""
-        unknown, missing = self._profiles.unknown_server(name), self._missing(name)
+        unknown, missing = self.profiles.unknown_server(name), self._missing(name)
         if unknown is None:
             return "NotOnAnyNode", missing
         return "UnknownServer", "; ".join(filter(None, (unknown, missing)))
 
     def _missing(self, name: str) -> str | None:
         """Return which labels and resources its rules read that no node has; None if all exist."""
-        warnings = self._profiles.missing_on_nodes(name)
+        warnings = self.profiles.missing_on_nodes(name)
         if not warnings:
             return None
         more = len(warnings) - _MOST_NAMED
@@ -431,12 +426,12 @@ class ProfileHandler:
             told = (c["message"] for c in conditions if c["type"] == "Conflicted")
             message = next(told, None)
             return (before.get("conflict") or "", message) if message is not None else None
-        others = self._profiles.conflicts(name)
+        others = self.profiles.conflicts(name)
         return (conflict_in_short(name, others), conflict_text(name, others)) if others else None
 
     def _over_budget(self, name: str) -> str | None:
         """Return which of its rules are too expensive for the present nodes; None if none is."""
-        in_force = self._profiles.in_force.get(name)
+        in_force = self.profiles.in_force.get(name)
         left_out = in_force.pipeline.evaluations.left_out() if in_force is not None else []
         if not left_out:
             return None

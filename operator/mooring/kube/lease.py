@@ -29,6 +29,7 @@ import math
 import random as random_module
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -81,6 +82,7 @@ class Leadership:
         self._until = -math.inf
 
 
+@dataclass(eq=False, repr=False)
 class LeaderElector:
     """One replica's part in the election; `identity` must differ between replicas.
 
@@ -89,45 +91,34 @@ class LeaderElector:
     defaults, in seconds.
     """
 
-    def __init__(
-        self,
-        client: "ApiClient",
-        *,
-        name: str,
-        namespace: str,
-        identity: str,
-        leadership: Leadership | None = None,
-        lease_duration: int = 15,
-        renew_deadline: float = 10.0,
-        retry_period: float = 2.0,
-        look_period: float = LOOK_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        random: random_module.Random | None = None,
-    ) -> None:
-        if not lease_duration > renew_deadline > JITTER * retry_period > 0:
+    client: "ApiClient"
+    name: str
+    namespace: str
+    identity: str
+    leadership: Leadership | None = None
+    lease_duration: int = 15
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+    look_period: float = LOOK_SECONDS
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    random: random_module.Random | None = None
+
+    def __post_init__(self) -> None:
+        if not self.lease_duration > self.renew_deadline > JITTER * self.retry_period > 0:
             raise ValueError(
                 f"leader election needs lease duration > renew deadline > {JITTER} x retry period "
-                f"> 0, not {lease_duration:g}, {renew_deadline:g} and {retry_period:g} seconds"
+                f"> 0, not {self.lease_duration:g}, {self.renew_deadline:g} and "
+                f"{self.retry_period:g} seconds"
             )
         self.is_leader = False
-        self.identity = identity
-        self._client = client
-        self._leadership = leadership or Leadership(clock)
-        self._name = name
-        self._namespace = namespace
-        self._lease_duration = lease_duration
-        self._renew_deadline = renew_deadline
-        self._retry_period = retry_period
-        self._look_period = min(look_period, retry_period)
-        self._clock = clock
-        self._sleep = sleep
-        self._now = now
-        self._random = random or random_module.Random()  # noqa: S311 - spreads load, hides nothing
+        self._leadership = self.leadership or Leadership(self.clock)
+        self._look_period = min(self.look_period, self.retry_period)
+        self._random = self.random or random_module.Random()  # noqa: S311 - spreads load, hides nothing
         self._lease: dict[str, Any] = {}
-        self._observed_at = clock()
-        self._renewed_at = clock()
+        self._observed_at = self.clock()
+        self._renewed_at = self.clock()
         self._trouble = ""
         self._published: Callable[[], Mapping[str, str]] = dict
         self._has_written = False
@@ -143,8 +134,8 @@ class LeaderElector:
 
         Its lease expired long ago and it has not noticed, see HealthzAdaptor of client-go.
         """
-        silent = self._clock() - self._renewed_at
-        if not self.is_leader or silent <= self._lease_duration + TOLERATED_SECONDS:
+        silent = self.clock() - self._renewed_at
+        if not self.is_leader or silent <= self.lease_duration + TOLERATED_SECONDS:
             return None
         return f"the lease has not been renewed for {silent:.0f} seconds"
 
@@ -165,38 +156,38 @@ class LeaderElector:
         self._published = published
         try:
             while not (able() and await self._within(self._try_seconds, self._try())):
-                await self._sleep(self._until_next_look())
+                await self.sleep(self._until_next_look())
             self.is_leader = True
-            logger.info("leading: this replica holds lease %s/%s", self._namespace, self._name)
+            logger.info("leading: this replica holds lease %s/%s", self.namespace, self.name)
             on_started()
             await self._keep()
         except asyncio.CancelledError:
             self._leadership.end()
             if self._has_written:
-                await self._within(self._retry_period, self._release())
+                await self._within(self.retry_period, self._release())
             raise
         finally:
             self._leadership.end()
             self.is_leader = False
         how = "was not renewed in time" if self.holder == self.identity else "is another's now"
-        logger.error("lease %s/%s %s", self._namespace, self._name, how)
+        logger.error("lease %s/%s %s", self.namespace, self.name, how)
         on_lost()
 
     def _until_next_look(self) -> float:
         """Return the look period with some jitter, at most as long as the known lease lives."""
         pause = self._look_period * (1 + JITTER * self._random.random())
-        left = self._expires_at() - self._clock()
+        left = self._expires_at() - self.clock()
         return min(pause, left) if left > 0 else pause
 
     @property
     def _try_seconds(self) -> float:
-        return self._renew_deadline / 2
+        return self.renew_deadline / 2
 
     async def _keep(self) -> None:
         """Renew until that fails for too long, or another replica holds the lease."""
         held = True
         while held:
-            await self._sleep(self._retry_period)
+            await self.sleep(self.retry_period)
             held = await self._renew()
 
     async def _renew(self) -> bool:
@@ -204,22 +195,22 @@ class LeaderElector:
 
         Where the deadline has passed in a stall of this process, it begins anew.
         """
-        deadline = self._renewed_at + self._renew_deadline
-        if self._clock() >= deadline:
-            deadline = self._clock() + self._renew_deadline
+        deadline = self._renewed_at + self.renew_deadline
+        if self.clock() >= deadline:
+            deadline = self.clock() + self.renew_deadline
         while True:
-            due = min(self._clock() + self._try_seconds, deadline)
-            if await self._within(due - self._clock(), self._try()):
+            due = min(self.clock() + self._try_seconds, deadline)
+            if await self._within(due - self.clock(), self._try()):
                 return True
             if self.holder not in {self.identity, ""}:
                 return False
-            if self._clock() < deadline:
-                due = min(self._clock() + self._retry_period, deadline)
-                await self._sleep(due - self._clock())
-            if self._clock() >= deadline:
-                if self._clock() - due <= self._retry_period:  # this process has not stalled
+            if self.clock() < deadline:
+                due = min(self.clock() + self.retry_period, deadline)
+                await self.sleep(due - self.clock())
+            if self.clock() >= deadline:
+                if self.clock() - due <= self.retry_period:  # this process has not stalled
                     return False
-                deadline = self._clock() + self._renew_deadline
+                deadline = self.clock() + self.renew_deadline
 
     async def _try(self) -> bool:
         """Take or renew the lease; return True if it is held now."""
@@ -228,7 +219,7 @@ class LeaderElector:
         except ApiError as error:
             text = explain(error)
             if text != self._trouble:
-                logger.warning("lease %s/%s: %s", self._namespace, self._name, text)
+                logger.warning("lease %s/%s: %s", self.namespace, self.name, text)
             self._trouble = text
             return False
         self._trouble = ""
@@ -246,12 +237,12 @@ class LeaderElector:
 
     async def _take_or_create(self) -> bool:
         try:
-            lease = await self._client.get(LEASE, self._name, self._namespace)
+            lease = await self.client.get(LEASE, self.name, self.namespace)
         except NotFoundError:
             await self._write({})
             return True
         self._observe(lease)
-        if self.holder not in {self.identity, ""} and self._clock() < self._expires_at():
+        if self.holder not in {self.identity, ""} and self.clock() < self._expires_at():
             return False
         await self._write(lease)
         return True
@@ -263,16 +254,16 @@ class LeaderElector:
 
     def _observe(self, lease: dict[str, Any]) -> None:
         if lease.get("spec") != self._lease.get("spec"):
-            self._observed_at = self._clock()
+            self._observed_at = self.clock()
         self._lease = lease
 
     async def _write(self, lease: dict[str, Any]) -> None:
         """Take `lease` as it was read, or create it if it is empty."""
         old = lease.get("spec") or {}
-        now = micro_time(self._now())
+        now = micro_time(self.now())
         spec = {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": self._lease_duration,
+            "leaseDurationSeconds": self.lease_duration,
             "renewTime": now,
         }
         if old.get("holderIdentity") == self.identity:
@@ -281,19 +272,19 @@ class LeaderElector:
         else:
             spec["acquireTime"] = now
             spec["leaseTransitions"] = old.get("leaseTransitions", 0) + 1 if lease else 0
-        sent_at = self._clock()
+        sent_at = self.clock()
         self._has_written = True
         metadata = _annotated(lease.get("metadata") or {}, self._published())
         if lease:
             body = {**lease, "metadata": metadata, "spec": spec}
-            written = await self._client.update(LEASE, body)
+            written = await self.client.update(LEASE, body)
         else:
-            metadata = {**metadata, "name": self._name, "namespace": self._namespace}
+            metadata = {**metadata, "name": self.name, "namespace": self.namespace}
             body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata}
-            written = await self._client.create(LEASE, {**body, "spec": spec})
+            written = await self.client.create(LEASE, {**body, "spec": spec})
         self._observe(written)
         self._renewed_at = sent_at
-        self._leadership.extend(sent_at + self._renew_deadline)
+        self._leadership.extend(sent_at + self.renew_deadline)
 
     async def _release(self) -> bool:
         """Let the next replica take over at once instead of after the lease's duration."""
@@ -312,11 +303,11 @@ class LeaderElector:
         A write that was cancelled may have reached the server all the same, and may reach it even
         after it was asked for the lease.
         """
-        lease = await self._client.get(LEASE, self._name, self._namespace)
+        lease = await self.client.get(LEASE, self.name, self.namespace)
         self._observe(lease)
         if self.holder != self.identity:
             return False
-        now = micro_time(self._now())
+        now = micro_time(self.now())
         spec = {
             "holderIdentity": "",
             "leaseDurationSeconds": 1,
@@ -326,7 +317,7 @@ class LeaderElector:
         }
         metadata = _annotated(lease["metadata"], {})
         try:
-            await self._client.update(LEASE, {**lease, "metadata": metadata, "spec": spec})
+            await self.client.update(LEASE, {**lease, "metadata": metadata, "spec": spec})
         except ConflictError:
             return False
         return True
@@ -334,7 +325,7 @@ class LeaderElector:
     async def _within(self, seconds: float, attempt: Coroutine[Any, Any, bool]) -> bool:
         """Return what `attempt` returns, or False if that takes longer than `seconds`."""
         task = asyncio.create_task(attempt)
-        alarm = asyncio.ensure_future(self._sleep(seconds))
+        alarm = asyncio.ensure_future(self.sleep(seconds))
         try:
             await asyncio.wait({task, alarm}, return_when=asyncio.FIRST_COMPLETED)
             return task.done() and task.result()

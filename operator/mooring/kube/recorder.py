@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
@@ -76,6 +77,7 @@ class _Series:
         self.pending = False  # in the queue or in a worker's hands: nowhere twice
 
 
+@dataclass(eq=False, repr=False)
 class EventRecorder:
     """Writes events while `run` runs; `record` may be called at any time.
 
@@ -86,31 +88,26 @@ class EventRecorder:
     `dropped` and `refused` count events that were lost to a full queue and to the server.
     """
 
-    def __init__(
-        self,
-        client: ApiClient,
-        controller: str,
-        instance: str,
-        *,
-        capacity: int = 16_384,
-        remembered: int = 16 * 2**20,
-        lanes: int = 2,
-        gives_way: Callable[[], bool] = lambda: False,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
+    client: ApiClient
+    controller: str
+    instance: str
+    capacity: int = 16_384
+    remembered: int = 16 * 2**20
+    lanes: int = 2
+    gives_way: Callable[[], bool] = lambda: False
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
         self.dropped = 0
         self.refused = 0
-        self._client = client
-        self._reporter = {"reportingController": controller, "reportingInstance": instance}
-        self._lanes = lanes
-        self._gives_way = gives_way
-        self._now = now
-        self._clock = clock
-        self._sleep = sleep
-        self._queue: asyncio.Queue[_Series] = asyncio.Queue(capacity)
-        self._series: BoundedCache[_Key, _Series] = BoundedCache(remembered, _memory)
+        self._reporter = {
+            "reportingController": self.controller,
+            "reportingInstance": self.instance,
+        }
+        self._queue: asyncio.Queue[_Series] = asyncio.Queue(self.capacity)
+        self._series: BoundedCache[_Key, _Series] = BoundedCache(self.remembered, _memory)
         self._draining = False
         self._last_stamp = 0
         self._last_refusal = ""
@@ -127,7 +124,7 @@ class EventRecorder:
     ) -> None:
         """Write the event soon, or count it in `dropped`."""
         key = (regarding, type, reason, action, _cut(note), related)
-        at = self._now()
+        at = self.now()
         series = self._series.get(key)
         if series is None:
             series = _Series(key, self._event(key, at), at)
@@ -141,7 +138,7 @@ class EventRecorder:
     async def run(self) -> NoReturn:
         """Write events until cancelled."""
         async with asyncio.TaskGroup() as lanes:
-            for _ in range(self._lanes):
+            for _ in range(self.lanes):
                 lanes.create_task(self._write_events())
         raise AssertionError("the lanes end only by cancellation")
 
@@ -201,7 +198,7 @@ class EventRecorder:
                 logger.warning(
                     "events are recorded faster than written: %d dropped so far", self.dropped
                 )
-        series.pending, series.since = True, self._clock()
+        series.pending, series.since = True, self.clock()
         self._queue.put_nowait(series)
 
     async def _write_events(self) -> None:
@@ -209,7 +206,7 @@ class EventRecorder:
             series = await self._queue.get()
             try:
                 while self._must_wait(series):
-                    await self._sleep(PAUSE_SECONDS)
+                    await self.sleep(PAUSE_SECONDS)
                 await self._write(series)
             except ApiError as error:
                 self._forget(series, error)
@@ -220,9 +217,9 @@ class EventRecorder:
                 self._queue.task_done()
 
     def _must_wait(self, series: _Series) -> bool:
-        if self._draining or self._clock() - series.since >= PATIENCE_SECONDS:
+        if self._draining or self.clock() - series.since >= PATIENCE_SECONDS:
             return False
-        return self._gives_way()
+        return self.gives_way()
 
     async def _write(self, series: _Series) -> None:
         """Create the Event, or patch the series of one that exists."""
@@ -241,11 +238,11 @@ class EventRecorder:
     async def _create(self, body: dict[str, Any]) -> None:
         """Send the event; the answer is not parsed, because no one reads it."""
         path = EVENT.path(body["metadata"]["namespace"])
-        await self._client.request("POST", path, body=orjson.dumps(body))
+        await self.client.request("POST", path, body=orjson.dumps(body))
 
     async def _patch(self, body: dict[str, Any]) -> None:
         metadata = body["metadata"]
-        await self._client.patch(
+        await self.client.patch(
             EVENT, metadata["name"], {"series": body["series"]}, namespace=metadata["namespace"]
         )
 

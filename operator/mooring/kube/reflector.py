@@ -23,6 +23,7 @@ import random as random_module
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, NoReturn, Protocol
 
@@ -107,6 +108,7 @@ class Sink(Protocol):
         """
 
 
+@dataclass(eq=False, repr=False)
 class Reflector:
     """Keeps `sink` up to date with one resource until cancelled.
 
@@ -116,37 +118,26 @@ class Reflector:
     one.
     """
 
-    def __init__(
-        self,
-        client: ApiClient,
-        resource: Resource,
-        sink: Sink,
-        *,
-        selectors: dict[str, str] | None = None,
-        on_trouble: Callable[[Resource, ApiError | None], None] = lambda _resource, _error: None,
-        on_synced: Callable[[], None] = lambda: None,
-        on_relist: Callable[[Resource], None] = lambda _resource: None,
-        silence: float = SILENCE_SECONDS,
-        turn: Turn | None = None,
-        random: random_module.Random | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
+    client: ApiClient
+    resource: Resource
+    sink: Sink
+    selectors: dict[str, str] | None = None
+    on_trouble: Callable[[Resource, ApiError | None], None] = lambda _resource, _error: None
+    on_synced: Callable[[], None] = lambda: None
+    on_relist: Callable[[Resource], None] = lambda _resource: None
+    silence: float = SILENCE_SECONDS
+    turn: Turn | None = None
+    random: random_module.Random | None = None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
         self.synced = asyncio.Event()
-        self._client = client
-        self._resource = resource
-        self._call = Call.parse("GET", resource.path(), watch=True)
-        self._sink = sink
-        self._selectors = selectors or {}
-        self._on_trouble = on_trouble
-        self._on_synced = on_synced
-        self._on_relist = on_relist
-        self._silence = silence
-        self._random = random or random_module.Random()  # noqa: S311 - spreads load, hides nothing
-        self._clock = clock
-        self._sleep = sleep
-        self._slices = TimeSlices(clock=clock)
-        self._turn = turn if turn is not None else Turn(clock)
+        self._call = Call.parse("GET", self.resource.path(), watch=True)
+        self._selectors = self.selectors or {}
+        self._random = self.random or random_module.Random()  # noqa: S311 - spreads load, hides nothing
+        self._slices = TimeSlices(clock=self.clock)
+        self._turn = self.turn if self.turn is not None else Turn(self.clock)
         self._backoff = Backoff(self._random)
         self._version: str | None = None
         self._initial: Relist | None = None
@@ -170,36 +161,36 @@ class Reflector:
 
     async def _recover_from(self, error: ApiError) -> None:
         if isinstance(error, InvalidError) and self._version is None and self._watch_list:
-            logger.info("%s: the server has no WatchList, listing by page", self._resource)
+            logger.info("%s: the server has no WatchList, listing by page", self.resource)
             self._watch_list = False
             return
         if isinstance(error, GoneError):
             self._version = None
         self._log(error)
         self._is_troubled = True
-        self._on_trouble(self._resource, error)
+        self.on_trouble(self.resource, error)
         wish = min(error.retry_after or 0.0, LONGEST_RETRY_AFTER)
-        await self._sleep(max(self._backoff.pause(), wish))
+        await self.sleep(max(self._backoff.pause(), wish))
 
     def _log(self, error: ApiError) -> None:
         """Log the error, if it is another one than before; not the end of a watch that worked."""
         text = explain(error)
         is_cut = isinstance(error, UnansweredError) and self._version is not None
         if not (is_cut and self._has_lasted) and text != self._logged:
-            logger.warning("%s: %s", self._resource, text)
+            logger.warning("%s: %s", self.resource, text)
             self._logged = text
 
     def _works(self) -> None:
         if self._is_troubled:
             if self._logged:
-                logger.info("%s: the watch works again", self._resource)
+                logger.info("%s: the watch works again", self.resource)
             self._is_troubled, self._logged = False, ""
-            self._on_trouble(self._resource, None)
+            self.on_trouble(self.resource, None)
 
     async def _list(self) -> None:
         relist, version = await self._begin_list(), None
-        pages = self._client.list_pages(
-            self._resource, selectors=self._selectors, limit=SMALL_PAGE_SIZE
+        pages = self.client.list_pages(
+            self.resource, selectors=self._selectors, limit=SMALL_PAGE_SIZE
         )
         async with aclosing(pages):
             async for page in pages:
@@ -212,11 +203,11 @@ class Reflector:
 
     async def _watch(self) -> None:
         """Hand the events of one connection to the sink until the server ends it."""
-        started, accepted = self._clock(), False
+        started, accepted = self.clock(), False
         self._initial = await self._begin_list() if self._version is None else None
         idle = True
-        stream = self._client.watch_lines(
-            self._resource.path(), self._watch_params(), silence=self._silence
+        stream = self.client.watch_lines(
+            self.resource.path(), self._watch_params(), silence=self.silence
         )
         try:
             async with aclosing(stream):
@@ -228,12 +219,12 @@ class Reflector:
                         accepted = True
                         self._works()
         finally:
-            self._has_lasted = accepted and self._clock() - started >= GOOD_SECONDS
+            self._has_lasted = accepted and self.clock() - started >= GOOD_SECONDS
             if self._has_lasted:
                 self._backoff.reset()
         if self._version is None:
             raise self._broken("the watch ended before the set was complete")
-        if idle and self._clock() - started < TOO_SHORT:
+        if idle and self.clock() - started < TOO_SHORT:
             raise self._broken("the watch ended at once, without an event")
 
     def _watch_params(self) -> dict[str, str]:
@@ -258,7 +249,7 @@ class Reflector:
                 raise self._broken(f"unreadable event: {error}") from error
             await self._slices.pause()  # to read the JSON of a large object takes long by itself
             if kind == "ERROR":
-                raise error_from_status(self._call, obj, server=self._client.url)
+                raise error_from_status(self._call, obj, server=self.client.url)
             version = obj["metadata"]["resourceVersion"]
             if kind == "BOOKMARK":
                 await self._end_initial_if_marked(obj)
@@ -280,7 +271,7 @@ class Reflector:
             self._initial = None
 
     async def _begin_list(self) -> Relist:
-        return await self._turn.run(partial(self._sink.relist, self._resource))
+        return await self._turn.run(partial(self.sink.relist, self.resource))
 
     async def _replace(self, relist: Relist) -> None:
         try:
@@ -290,10 +281,10 @@ class Reflector:
             self._version = None
             raise self._broken(f"the mirror refused the objects: {error!r}") from error
         if self.synced.is_set():
-            self._on_relist(self._resource)
+            self.on_relist(self.resource)
             return
         self.synced.set()
-        self._on_synced()
+        self.on_synced()
 
     async def _add(self, relist: Relist, obj: dict[str, Any]) -> None:
         try:
@@ -304,15 +295,15 @@ class Reflector:
 
     def _apply(self, kind: EventType, obj: dict[str, Any]) -> None:
         try:
-            self._sink.apply(self._resource, kind, obj)
+            self.sink.apply(self.resource, kind, obj)
         except Exception as error:  # noqa: BLE001 - the stream outlives whatever the sink does
             self._log_refusal(error)
 
     def _log_refusal(self, error: Exception) -> None:
         if not self._sink_failed:
             text = "%s: the mirror refused an object; said once"
-            logger.error(text, self._resource, exc_info=error)
+            logger.error(text, self.resource, exc_info=error)
             self._sink_failed = True
 
     def _broken(self, words: str) -> UnansweredError:
-        return UnansweredError(self._call, words, server=self._client.url)
+        return UnansweredError(self._call, words, server=self.client.url)

@@ -56,6 +56,7 @@ class WatchedResource:
     in_flight: Callable[[], Iterable[str]] = tuple
 
 
+@dataclass(eq=False, repr=False)
 class CacheComparer:
     """Compares every few minutes and soon after each hint.
 
@@ -63,18 +64,12 @@ class CacheComparer:
     `MOST_FETCHED` of a resource per round, and handed over.
     """
 
-    def __init__(
-        self,
-        client: ApiClient,
-        compared: Sequence[WatchedResource],
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._client = client
-        self._compared = compared
-        self._clock = clock
-        self._sleep = sleep
+    client: ApiClient
+    compared: Sequence[WatchedResource]
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
         self._hint = asyncio.Event()
         self._unusable: dict[Resource, dict[str, str]] = {}
         """Versions, by uid, of objects that were handed over and are not known all the same."""
@@ -91,9 +86,9 @@ class CacheComparer:
         """Compare until cancelled."""
         while True:
             await self._until_due()
-            await self._sleep(PAUSE_SECONDS)
+            await self.sleep(PAUSE_SECONDS)
             self._hint.clear()
-            for compared in self._compared:
+            for compared in self.compared:
                 try:
                     await self._compare(compared)
                 except ApiError as error:
@@ -104,14 +99,14 @@ class CacheComparer:
         left = EVERY_SECONDS
         while left > 0:
             pause = min(left, PAUSE_SECONDS) if any(self._in_doubt.values()) else left
-            alarm = asyncio.ensure_future(self._sleep(pause))
+            alarm = asyncio.ensure_future(self.sleep(pause))
             hint = asyncio.ensure_future(self._hint.wait())
             try:
                 await asyncio.wait({alarm, hint}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 alarm.cancel()
                 hint.cancel()
-            known_again = any(self._is_known_again(compared) for compared in self._compared)
+            known_again = any(self._is_known_again(compared) for compared in self.compared)
             if self._hint.is_set() or known_again:
                 return
             left -= pause
@@ -127,10 +122,10 @@ class CacheComparer:
     async def _compare(self, compared: WatchedResource) -> None:
         known = compared.known()  # of what comes during the request the list may say nothing
         in_flight = {*compared.in_flight()}
-        listing = await self._client.list_all(
+        listing = await self.client.list_all(
             compared.resource, selectors=compared.selectors, metadata_only=True
         )
-        slices = TimeSlices(clock=self._clock)  # there may be 100,000 of them
+        slices = TimeSlices(clock=self.clock)  # there may be 100,000 of them
         listed = dict[str, Mapping[str, Any]]()
         for item in listing.items:
             listed[item["metadata"]["uid"]] = item["metadata"]
@@ -148,7 +143,7 @@ class CacheComparer:
         versions = self._unusable.get(compared.resource, {})
         self._unusable[compared.resource] = {u: v for u, v in versions.items() if u in listed}
         if unknown := await self._unknown(compared, listed):
-            await self._sleep(PAUSE_SECONDS)
+            await self.sleep(PAUSE_SECONDS)
             if unknown := await self._unknown(compared, unknown):
                 await self._hand_over(compared, [*unknown.values()])
 
@@ -156,7 +151,7 @@ class CacheComparer:
         self, compared: WatchedResource, listed: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Mapping[str, Any]]:
         """Return the metadata, by uid, of objects that are not known and may be of use."""
-        unusable, slices = self._unusable[compared.resource], TimeSlices(clock=self._clock)
+        unusable, slices = self._unusable[compared.resource], TimeSlices(clock=self.clock)
         found = dict[str, Mapping[str, Any]]()
         for uid, metadata in listed.items():
             known = compared.knows(_key(compared.resource, metadata), uid)
@@ -173,7 +168,7 @@ class CacheComparer:
         Otherwise objects that become unknown again each time would keep the others from their turn.
         """
         found, last = 0, self._last_read.get(compared.resource, "")
-        slices, by_key = TimeSlices(clock=self._clock), dict[str, Mapping[str, Any]]()
+        slices, by_key = TimeSlices(clock=self.clock), dict[str, Mapping[str, Any]]()
         for metadata in unknown:
             by_key[_key(compared.resource, metadata)] = metadata
             await slices.pause()
@@ -209,7 +204,7 @@ class CacheComparer:
         name, namespace, uid = metadata["name"], metadata.get("namespace"), metadata["uid"]
         with compared.gone_meanwhile() as gone:
             try:
-                raw = await self._client.get(compared.resource, name, namespace)
+                raw = await self.client.get(compared.resource, name, namespace)
             except NotFoundError:
                 return None
             return raw if raw["metadata"]["uid"] == uid and uid not in gone else None

@@ -79,6 +79,7 @@ class _Served:
         return self.is_expected or self.is_listed or not self.troubled.is_set()
 
 
+@dataclass(eq=False, repr=False)
 class Reflectors:
     """Keep `sink` up to date while `run` runs.
 
@@ -93,29 +94,19 @@ class Reflectors:
     server's version, `outdated` with the reason why a replica has to begin anew.
     """
 
-    def __init__(
-        self,
-        client: ApiClient,
-        sink: Sink,
-        *,
-        relisted: Callable[[str], None],
-        versioned: Callable[[str], None] = lambda _version: None,
-        outdated: Callable[[str], None] = lambda _why: None,
-        devices_known: Callable[[str | None], None] = lambda _why_not: None,
-        turn: Turn | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        random: Random | None = None,
-        look_seconds: float = LOOK_SECONDS,
-    ) -> None:
-        self._client = client
-        self._sink = sink
-        self._relisted = relisted
-        self._clock = clock
-        self._random = random
-        self._look_seconds = look_seconds
-        self._turn = turn if turn is not None else Turn(clock)
-        self._outdated = outdated
-        self._devices_known = devices_known
+    client: ApiClient
+    sink: Sink
+    relisted: Callable[[str], None]
+    versioned: Callable[[str], None] = lambda _version: None
+    outdated: Callable[[str], None] = lambda _why: None
+    devices_known: Callable[[str | None], None] = lambda _why_not: None
+    turn: Turn | None = None
+    clock: Callable[[], float] = time.monotonic
+    random: Random | None = None
+    look_seconds: float = LOOK_SECONDS
+
+    def __post_init__(self) -> None:
+        self._turn = self.turn if self.turn is not None else Turn(self.clock)
         self._devices_logged = set[tuple[str, str]]()
         """Why which kinds are not known, as far as that was logged."""
         self._troubles: dict[Resource, _Trouble] = {}
@@ -124,7 +115,7 @@ class Reflectors:
         }
         self._served: dict[Kind, _Served] = {}
         self._discovery = Discovery(
-            client, versioned=lambda version: self._turn.post(partial(versioned, version))
+            self.client, versioned=lambda version: self._turn.post(partial(self.versioned, version))
         )
         self._looked = asyncio.Event()
 
@@ -140,7 +131,7 @@ class Reflectors:
                     await self._follow(kind, resource, group)
                 self._looked.set()
                 self._tell_of_devices()
-                await asyncio.sleep(self._look_seconds)
+                await asyncio.sleep(self.look_seconds)
                 await self._discovery.look()
 
     async def synced(self) -> None:
@@ -245,7 +236,7 @@ class Reflectors:
         unknown = self._unknown_devices()
         texts = [reason.format(_listing(kinds)) for reason, kinds in unknown.items()]
         problem = f"devices cannot be allocated: {'; '.join(texts)}" if texts else None
-        self._turn.post(partial(self._devices_known, problem))
+        self._turn.post(partial(self.devices_known, problem))
         fails = {(why, kind) for why in (_FORBIDDEN, _FAILING) for kind in unknown.get(why, ())}
         if not fails <= self._devices_logged and _UNLISTED not in unknown:
             logger.warning("pods with claims for devices wait: %s", problem)
@@ -261,7 +252,7 @@ class Reflectors:
         served = self._served.get(kind)
         if served is not None and resource not in (None, served.resource):
             before = served.resource.version
-            self._outdated(f"{resource} ({resource.version}) is served instead of {before}")
+            self.outdated(f"{resource} ({resource.version}) is served instead of {before}")
         elif served is not None and resource is None:
             served.task.cancel()
             await asyncio.wait([served.task])
@@ -270,7 +261,7 @@ class Reflectors:
             del self._served[kind]
             self._troubles.pop(served.resource, None)
             self._tell_of_devices()  # before claims are forgotten, and with them what is in use
-            await self._turn.run(lambda: self._sink.relist(served.resource).apply())
+            await self._turn.run(lambda: self.sink.relist(served.resource).apply())
         elif served is None and resource is not None:
             reflector = self._reflector(resource)
             self._served[kind] = _Served(
@@ -284,16 +275,16 @@ class Reflectors:
 
     def _reflector(self, resource: Resource) -> Reflector:
         return Reflector(
-            self._client,
+            self.client,
             resource,
-            self._sink,
+            self.sink,
             selectors={"fieldSelector": ASSIGNED_PODS} if resource is POD else None,
             on_trouble=self._on_trouble,
             on_synced=self._tell_of_devices,
-            on_relist=lambda resource: self._relisted(str(resource)),
+            on_relist=lambda resource: self.relisted(str(resource)),
             turn=self._turn,
-            clock=self._clock,
-            random=self._random,
+            clock=self.clock,
+            random=self.random,
         )
 
     def _described(self, resource: Resource) -> str:
@@ -302,7 +293,7 @@ class Reflectors:
 
     def _lag(self, resource: Resource) -> float:
         trouble = self._troubles.get(resource)
-        return 0.0 if trouble is None else self._clock() - trouble.since
+        return 0.0 if trouble is None else self.clock() - trouble.since
 
     def _on_trouble(self, resource: Resource, error: ApiError | None) -> None:
         if error is None:
@@ -313,7 +304,7 @@ class Reflectors:
             if served.resource == resource:
                 served.troubled.set()
         known = self._troubles.get(resource)
-        since = known.since if known is not None else self._clock()
+        since = known.since if known is not None else self.clock()
         is_forbidden = isinstance(error, ForbiddenError)
         self._troubles[resource] = _Trouble(since, explain(error), is_forbidden)
         self._tell_of_devices()

@@ -7,6 +7,7 @@ import time
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -45,19 +46,15 @@ class NotLeading(ExtenderError):  # noqa: N818 - says why nothing was sent
     """The call was not made, because this replica must not write any more."""
 
 
+@dataclass(eq=False, repr=False)
 class ExtenderClient:
     """Calls one extender. Connections are made when they are needed, and kept for a while."""
 
-    def __init__(
-        self,
-        extender: Extender,
-        observe: Observe,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._extender = extender
-        self._observe = observe
-        self._clock = clock
+    extender: Extender
+    observe: Observe
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._exchange: Exchange | None = None
         self._places = asyncio.Semaphore(MOST_CALLS)
         self._bound = MOST_CALLS
@@ -80,15 +77,15 @@ class ExtenderClient:
         without an answer in time, for a status other than 200, or for an answer that is too large
         or wrong. Raises NotLeading if nothing was sent, because `may_send` returned False.
         """
-        result, blamed = "error", f'extender "{self._extender.name}" failed to {what}'
+        result, blamed = "error", f'extender "{self.extender.name}" failed to {what}'
         await self._places.acquire()
-        began = self._clock()
+        began = self.clock()
         try:
             answer = await self._post(verb, body, may_send)
             result = "success"
         except TimeoutError:
             result = "timeout"
-            seconds = self._extender.timeout.total_seconds()
+            seconds = self.extender.timeout.total_seconds()
             raise ExtenderError(f"{blamed}: no answer within {seconds:g} seconds") from None
         except NotSentError:
             result = ""
@@ -104,11 +101,11 @@ class ExtenderClient:
         finally:
             self._leave(result)
             if result:
-                self._observe(self._extender.name, what, result, self._clock() - began)
+                self.observe(self.extender.name, what, result, self.clock() - began)
         try:
             return decode(answer)
         except AnswerError as error:
-            self._observe(self._extender.name, what, "invalid", 0.0)
+            self.observe(self.extender.name, what, "invalid", 0.0)
             raise ExtenderError(f"{blamed}: {error}") from None
 
     def _leave(self, result: str) -> None:
@@ -139,8 +136,8 @@ class ExtenderClient:
         self._exchange = None
 
     async def _post(self, verb: str, body: bytes, may_send: Callable[[], bool] | None) -> bytes:
-        url = URL(f"{self._extender.url_prefix.rstrip('/')}/{verb}")
-        async with asyncio.timeout(self._extender.timeout.total_seconds()):
+        url = URL(f"{self.extender.url_prefix.rstrip('/')}/{verb}")
+        async with asyncio.timeout(self.extender.timeout.total_seconds()):
             answer = await self._connected(url).ask(
                 "POST",
                 url.raw_path_qs,
@@ -156,11 +153,11 @@ class ExtenderClient:
 
     def _connected(self, url: URL) -> Exchange:
         if self._exchange is None:
-            tls = self._extender.tls_config
+            tls = self.extender.tls_config
             self._exchange = Exchange(
                 str(url.origin()),
                 {**_HEADERS, **_authorization(url)},
-                tls=tls_context(self._extender),
+                tls=tls_context(self.extender),
                 server_name=(tls.server_name or None) if tls is not None else None,
                 pool=MOST_CALLS,
             )

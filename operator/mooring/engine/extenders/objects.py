@@ -8,6 +8,7 @@ extenders without a cache of their own get, are watched from the first such call
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -27,6 +28,7 @@ _ENTRY: Final = 256
 """What a pod takes beside its JSON."""
 
 
+@dataclass(eq=False, repr=False)
 class ApiObjects:
     """Implements `ExtenderObjects` over an API server.
 
@@ -34,18 +36,13 @@ class ApiObjects:
     kept. Then no further pods are kept, because those that came first are tried first.
     """
 
-    def __init__(
-        self,
-        client: ApiClient,
-        *,
-        wanted: Callable[[Pod], bool] = lambda _pod: False,
-        most_bytes: int = _MOST_BYTES,
-    ) -> None:
-        self.most_bytes = most_bytes
+    client: ApiClient
+    wanted: Callable[[Pod], bool] = lambda _pod: False
+    most_bytes: int = _MOST_BYTES
+
+    def __post_init__(self) -> None:
         self.bytes = 0
         """What the pods that are kept take."""
-        self._client = client
-        self._wanted = wanted
         self._pods: dict[str, Json] = {}
         self._nodes = _Nodes()
         self._reflector: Reflector | None = None
@@ -54,7 +51,7 @@ class ApiObjects:
     def seen(self, pod: Pod, raw: Mapping[str, Any]) -> None:
         """Keep the pod, which the API server shows without a node, if it is wanted."""
         self.forget(pod.uid)  # it may have changed since it was kept
-        if not self._wanted(pod):
+        if not self.wanted(pod):
             return
         json = as_json(raw)
         if self.bytes + len(json) + _ENTRY <= self.most_bytes:
@@ -75,7 +72,7 @@ class ApiObjects:
         if (seen := self._pods.get(pod.uid)) is not None:
             return seen
         try:
-            raw = await self._client.get(POD, pod.name, pod.namespace)
+            raw = await self.client.get(POD, pod.name, pod.namespace)
         except NotFoundError:
             return None
         except ApiError as error:
@@ -89,7 +86,7 @@ class ApiObjects:
         Raises ExtenderError if they have not been within 30 seconds.
         """
         if self._reflector is None:
-            self._reflector = Reflector(self._client, NODE, self._nodes)
+            self._reflector = Reflector(self.client, NODE, self._nodes)
             self._watch = asyncio.create_task(self._reflector.run())
         try:
             async with asyncio.timeout(_LISTED_SECONDS):

@@ -38,6 +38,7 @@ class _Begun:
     trial: Trial
 
 
+@dataclass(eq=False, repr=False)
 class Allocator:
     """Finds devices on one node after the other for the claims of one pod.
 
@@ -50,24 +51,19 @@ class Allocator:
         budget: The work that searches may take on all nodes together.
     """
 
-    def __init__(
-        self,
-        claims: Sequence[ResourceClaim],
-        allocated: AllocatedDevices,
-        classes: Callable[[str], DeviceClass | None],
-        selectors: Selectors,
-        rules: KubernetesRules,
-        budget: Budget,
-    ) -> None:
-        self.claims = claims
+    claims: Sequence[ResourceClaim]
+    allocated: AllocatedDevices
+    classes: Callable[[str], DeviceClass | None]
+    selectors: Selectors
+    rules: KubernetesRules
+    budget: Budget
+
+    def __post_init__(self) -> None:
         self._slots = sum(
-            len(request.first_available) or 1 for claim in claims for request in claim.spec.requests
+            len(request.first_available) or 1
+            for claim in self.claims
+            for request in claim.spec.requests
         )
-        self._allocated = allocated
-        self._classes = classes
-        self._selectors = selectors
-        self._rules = rules
-        self.budget = budget
         self.moves: Moves | None = None
         """The last solution, for `repeat`; None if there was none."""
 
@@ -89,7 +85,7 @@ class Allocator:
         claims, trial = begun.requests.claims, begun.trial
         self.budget.begin_node()
         self.budget.work(_UNITS_PER_NODE + _UNITS_PER_DEVICE * trial.size)
-        search = Search(claims, begun.node, trial, self._rules, self.budget)
+        search = Search(claims, begun.node, trial, self.rules, self.budget)
         if not search.run():
             if any(pool.invalid for pool in begun.node.pools):
                 raise AllocationError("invalid resource pools were encountered", on_node=True)
@@ -137,11 +133,9 @@ class Allocator:
                 f"Mooring looks for at most {_MOST_SLOTS} together",
                 on_node=True,
             )
-        node, consumed = NodeDevices(node_name, node_labels, pools), self._allocated.consumed
-        requests = Requests(
-            self.claims, node, self._classes, self._selectors, self._rules, consumed
-        )
-        trial = Trial(self.claims, node, requests, self._allocated, self._rules)
+        node, consumed = NodeDevices(node_name, node_labels, pools), self.allocated.consumed
+        requests = Requests(self.claims, node, self.classes, self.selectors, self.rules, consumed)
+        trial = Trial(self.claims, node, requests, self.allocated, self.rules)
         return _Begun(node, requests, trial)
 
     def _results(
@@ -164,7 +158,7 @@ class Allocator:
                     if taken.slot.claim == index
                 ],
                 node.name,
-                self._rules,
+                self.rules,
                 share_id,
             )
             for index, claim in enumerate(self.claims)

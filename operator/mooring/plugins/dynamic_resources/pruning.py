@@ -6,6 +6,7 @@ that the search looks at tells them apart: a branch that fails with one fails wi
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity
@@ -29,35 +30,32 @@ def may_prune(node: NodeDevices, rules: KubernetesRules) -> bool:
     return rules.counters_by_driver or len(names) == len(set(names))
 
 
+@dataclass(eq=False, repr=False)
 class Pruning:
     """The known facts about the devices of a node, for the requests of all claims."""
 
-    def __init__(
-        self,
-        claims: Sequence[Sequence[Sequence[Slot]]],
-        node: NodeDevices,
-        trial: Trial,
-        rules: KubernetesRules,
-    ) -> None:
-        self._claims = claims
-        self._slots = [slot for claim in claims for request in claim for slot in request]
-        self._node = node
-        self._trial = trial
-        self._rules = rules
-        may_fail = any(s.every is not None and trial.constrained(s.claim) for s in self._slots)
+    claims: Sequence[Sequence[Sequence[Slot]]]
+    node: NodeDevices
+    trial: Trial
+    rules: KubernetesRules
+
+    def __post_init__(self) -> None:
+        self._slots = [slot for claim in self.claims for request in claim for slot in request]
+        may_fail = any(s.every is not None and self.trial.constrained(s.claim) for s in self._slots)
         self._fails = may_fail
         """The search may end in an error: a selector or a capacity fails for a device, or a
         constraint does not admit one of a request for all devices."""
         numbers: dict[Hashable, int] = {}
         kinds = [
-            numbers.setdefault(self._kind(position), len(numbers)) for position in range(trial.size)
+            numbers.setdefault(self._kind(position), len(numbers))
+            for position in range(self.trial.size)
         ]
-        self.kinds = range(trial.size) if may_fail or trial.order_matters else kinds
+        self.kinds = range(self.trial.size) if may_fail or self.trial.order_matters else kinds
         """The kind of each device, by its position."""
 
     def too_few(self, slot: Slot, count: int, start: int) -> bool:
         """Return whether fewer than `count` devices from `start` on could be taken together."""
-        trial = self._trial
+        trial = self.trial
         try:
             found = [p for p in range(start, trial.size) if trial.could_take(slot, p)]
         except AllocationError:
@@ -70,7 +68,7 @@ class Pruning:
 
     def state(self, claim: int) -> Hashable:
         """Return a key that is equal where all that follows in the claim and later ones is."""
-        kinds, trial = self.kinds, self._trial
+        kinds, trial = self.kinds, self.trial
         return (
             trial.number_of_results(claim),
             trial.constraint_states(claim),
@@ -83,9 +81,9 @@ class Pruning:
             return False
         counted = [slots for slots in rest if not any(s.wanted.admin_access for s in slots)]
         counts = [min(slot.count for slot in slots) for slots in counted]
-        masks = [self._mask(counted, position) for position in range(self._trial.size)]
+        masks = [self._mask(counted, position) for position in range(self.trial.size)]
         devices: dict[int, int] = {}
-        for candidate, mask in zip(self._node.candidates, masks, strict=True):
+        for candidate, mask in zip(self.node.candidates, masks, strict=True):
             many = candidate.device.allow_multiple_allocations
             devices[mask] = devices.get(mask, 0) + (_PLENTY if many else 1)
         return (
@@ -96,7 +94,7 @@ class Pruning:
 
     def _mask(self, requests: Sequence[Sequence[Slot]], position: int) -> int:
         """Return as bits the requests that could take the device."""
-        could = self._trial.could_take
+        could = self.trial.could_take
         return sum(
             1 << bit
             for bit, slots in enumerate(requests)
@@ -109,8 +107,8 @@ class Pruning:
         """Return whether requests need more different values of an attribute than there are."""
         bound: dict[int, tuple[Sequence[Hashable], int]] = {}
         for bit, slots in enumerate(requests):
-            for values in self._trial.distinct_values(slots[0]):
-                if all(values in self._trial.distinct_values(slot) for slot in slots[1:]):
+            for values in self.trial.distinct_values(slots[0]):
+                if all(values in self.trial.distinct_values(slot) for slot in slots[1:]):
                     bound[id(values)] = values, bound.get(id(values), (values, 0))[1] | 1 << bit
         for values, bits in bound.values():
             of_value: dict[Hashable, int] = {}
@@ -123,17 +121,17 @@ class Pruning:
 
     def _too_few_counters(self, counts: Sequence[int], masks: Sequence[int]) -> bool:
         """Return whether the requests need more devices than counters are left for."""
-        shared = any(each.device.allow_multiple_allocations for each in self._node.candidates)
+        shared = any(each.device.allow_multiple_allocations for each in self.node.candidates)
         usable = [position for position, mask in enumerate(masks) if mask]
-        return not shared and self._trial.most_together(usable) < sum(counts)
+        return not shared and self.trial.most_together(usable) < sum(counts)
 
     def _kind(self, position: int) -> Hashable:
-        candidate = self._node.candidates[position]
+        candidate = self.node.candidates[position]
         device = candidate.device
         return (
             tuple(self._answer(slot, position) for slot in self._slots),
-            self._trial.constrained_values(position),
-            self._trial.former_use(position),
+            self.trial.constrained_values(position),
+            self.trial.former_use(position),
             device.allow_multiple_allocations,
             tuple((name, each.value.nano) for name, each in sorted(device.capacity.items()))
             if device.allow_multiple_allocations
@@ -144,14 +142,14 @@ class Pruning:
 
     def _answer(self, slot: Slot, position: int) -> Hashable:
         """Return all that the request makes of the device alone."""
-        device = self._node.candidates[position].device
+        device = self.node.candidates[position].device
         in_all = slot.every is not None and position in slot.every
         try:
-            if not self._trial.suits(slot, position):
+            if not self.trial.suits(slot, position):
                 return in_all
             if not device.allow_multiple_allocations:
                 return in_all, True
-            consumed = consumed_capacity(slot.wanted.capacity, device, self._rules)
+            consumed = consumed_capacity(slot.wanted.capacity, device, self.rules)
             return in_all, _amounts(consumed)
         except (AllocationError, CapacityError):
             self._fails = True

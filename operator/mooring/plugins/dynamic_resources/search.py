@@ -109,23 +109,18 @@ _MOST_STATES: Final = 4096
 _Next = _Request | _Slot | _Fail | None
 
 
+@dataclass(eq=False, repr=False)
 class Search:
     """The search on one node; `claims` has for each claim its requests with their alternatives."""
 
-    def __init__(
-        self,
-        claims: Sequence[Sequence[Sequence[Slot]]],
-        node: NodeDevices,
-        trial: Trial,
-        rules: KubernetesRules,
-        budget: Budget,
-    ) -> None:
-        self._claims = claims
-        self._node = node
-        self._trial = trial
-        self._rules = rules
+    claims: Sequence[Sequence[Sequence[Slot]]]
+    node: NodeDevices
+    trial: Trial
+    rules: KubernetesRules
+    budget: Budget
+
+    def __post_init__(self) -> None:
         self._pruning: Pruning | None = None
-        self._budget = budget
         self._frames: list[_Frame] = []
         self._step: _Next = _Request(0, 0)
         self._gave_back = False
@@ -151,7 +146,7 @@ class Search:
                     raise AllocationError("allocation max size exceeded")
                 case _Fail():
                     return False
-            self._budget.pause()
+            self.budget.pause()
 
     @property
     def moves(self) -> Moves:
@@ -164,7 +159,7 @@ class Search:
                 chosen.get((taken.slot.claim, taken.slot.request), 0),
                 taken.position,
             )
-            for taken in self._trial.taken
+            for taken in self.trial.taken
         )
 
     def chosen(self) -> dict[tuple[int, int], int]:
@@ -177,9 +172,9 @@ class Search:
 
     def _reach(self, claim: int, request: int) -> _Next:
         """Go on with the next request, or with the next claim if the claim has no more."""
-        if claim == len(self._claims):
+        if claim == len(self.claims):
             return None
-        requests = self._claims[claim]
+        requests = self.claims[claim]
         if request == len(requests):
             self._frames.append(_EndOfClaim())
             return _Request(claim + 1, 0)
@@ -199,10 +194,10 @@ class Search:
             return known
         self._frames.append(_State(key))
         rest = [
-            *self._claims[claim][request:],
-            *(alternatives for later in self._claims[claim + 1 :] for alternatives in later),
+            *self.claims[claim][request:],
+            *(alternatives for later in self.claims[claim + 1 :] for alternatives in later),
         ]
-        self._budget.spend(1 + len(rest) * self._trial.size)
+        self.budget.spend(1 + len(rest) * self.trial.size)
         return _NO_SOLUTION if pruning.too_many_requests(rest) else None
 
     def _fill(self, slot: Slot, taken: int, start: int) -> _Next:
@@ -211,10 +206,10 @@ class Search:
             return _NO_SOLUTION
         if taken >= slot.count:
             return _Request(slot.claim, slot.request + 1)
-        if slot.count - taken > MOST_RESULTS - self._trial.number_of_results(slot.claim):
+        if slot.count - taken > MOST_RESULTS - self.trial.number_of_results(slot.claim):
             return _TOO_MANY
         if slot.every is not None:
-            if not self._trial.take(slot, slot.every[taken], must=True):
+            if not self.trial.take(slot, slot.every[taken], must=True):
                 return _NO_SOLUTION
             self._frames.append(_AllDevices())
             return _Slot(slot, taken + 1, 0)
@@ -224,9 +219,9 @@ class Search:
 
     def _next_candidate(self, frame: _Devices) -> _Next:
         """Take the next candidate with which the request may succeed."""
-        trial, slot, pruning = self._trial, frame.slot, self._pruning
+        trial, slot, pruning = self.trial, frame.slot, self._pruning
         if self._gave_back:
-            self._budget.spend(1 + trial.size - frame.position)
+            self.budget.spend(1 + trial.size - frame.position)
         if pruning is not None and pruning.too_few(slot, slot.count - frame.taken, frame.position):
             self._frames.pop()
             return _NO_SOLUTION
@@ -258,32 +253,32 @@ class Search:
             case _State():
                 pass
             case _:
-                self._trial.give_back()
+                self.trial.give_back()
         self._frames.pop()
         return failure
 
     def _after_device(self, frame: _Devices, failure: _Fail) -> _Next:
         """Give the device back and go on with the next candidate."""
-        self._trial.give_back()
+        self.trial.give_back()
         if failure.too_many:
             self._frames.pop()
             return failure
         if not self._gave_back:
             self._gave_back = True
-            if may_prune(self._node, self._rules):
+            if may_prune(self.node, self.rules):
                 return self._begin_anew()
-        if self._pruning is not None and self._trial.untouched(frame.position):
+        if self._pruning is not None and self.trial.untouched(frame.position):
             frame.failed.add(self._pruning.kinds[frame.position])
         frame.position += 1
         return self._next_candidate(frame)
 
     def _begin_anew(self) -> _Next:
         """Begin the search again, in which branches are left out from the first request on."""
-        while self._trial.taken:
-            self._trial.give_back()
+        while self.trial.taken:
+            self.trial.give_back()
         self._frames.clear()
-        self._budget.spend(self._trial.size)
-        self._pruning = Pruning(self._claims, self._node, self._trial, self._rules)
+        self.budget.spend(self.trial.size)
+        self._pruning = Pruning(self.claims, self.node, self.trial, self.rules)
         return _Request(0, 0)
 
     def _after_alternative(self, frame: _Alternatives, failure: _Fail) -> _Next:
