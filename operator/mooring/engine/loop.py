@@ -61,27 +61,22 @@ class SchedulingLoop:
         return f"the scheduling loop has not turned for {seconds:.0f} seconds"
 
     async def run(self) -> None:
-        """Schedule until cancelled or halted."""
-        slices = TimeSlices(clock=self._clock)
+        """Schedule until cancelled or halted; wait where there is nothing to do."""
+        slices, attempts = TimeSlices(clock=self._clock), self.schedule_one.attempts
         try:
-            while not self.schedule_one.attempts.halted:
-                await self._turn(slices)
+            while not attempts.halted:
+                self._turned = now = self._clock()
+                async with self._scheduler.turn:
+                    work = partial(self._work_once, now, slices)
+                    has_worked = await slices.run(work, lambda: not attempts.halted)
+                if not has_worked:
+                    await self._idle(now)
+                    slices.begin()
+                await slices.pause()
+        except Interrupted:
+            pass  # it was halted
         finally:
             self._set_alarm(None)
-
-    async def _turn(self, slices: TimeSlices) -> None:
-        """Do the next work, and wait if there is none."""
-        self._turned = now = self._clock()
-        async with self._scheduler.turn:
-            work = partial(self._work_once, now, slices)
-            try:
-                has_worked = await slices.run(work, lambda: not self.schedule_one.attempts.halted)
-            except Interrupted:
-                return
-        if not has_worked:
-            await self._idle(now)
-            slices.begin()
-        await slices.pause()
 
     def _work_once(self, now: float, slices: TimeSlices) -> bool:
         """Make one attempt, or do less urgent work; return whether there was anything to do.

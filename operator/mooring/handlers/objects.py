@@ -13,7 +13,7 @@ from mooring.mirroring.mirror import ACTIONS, parsed_or_none
 from mooring.model.events import Action, Kind, event_label
 from mooring.model.objects import identity, object_key
 from mooring.model.pod import Pod, Uid
-from mooring.pausing import timed
+from mooring.pausing import worked
 from mooring.policy.profile import API_VERSION, KIND
 from mooring.policy.rules.rule import plan_one_by_one
 from mooring.state.cluster import ClusterState
@@ -78,18 +78,17 @@ class ObjectHandlers:
 
     def _take_in_event(self, action: Action, raw: Mapping[str, Any]) -> None:
         """Take in an event of a pod, and measure how long that took without pauses."""
+        began = worked(self.clock)
         try:
-            _, seconds = timed(lambda: self._happened(action, raw), self.clock)
+            if action is Action.DELETE:
+                self.pod_enqueuer.gone(Uid(identity(Kind.POD, raw)))
+            elif (pod := parsed_or_none(Kind.POD, raw)) is not None:
+                self._take_in(pod, raw)
         except Exception:  # as kopf does with what a handler raises
             logger.exception("a pod is not queued: %.300r", raw)
         else:
+            seconds = worked(self.clock) - began
             self.handled(event_label(Kind.UNSCHEDULED_POD, action), seconds)
-
-    def _happened(self, action: Action, raw: Mapping[str, Any]) -> None:
-        if action is Action.DELETE:
-            self.pod_enqueuer.gone(Uid(identity(Kind.POD, raw)))
-        elif (pod := parsed_or_none(Kind.POD, raw)) is not None:
-            self._take_in(pod, raw)
 
     def _take_in(self, pod: Pod, raw: Mapping[str, Any]) -> None:
         """Queue a pod as the API server has it, if it has no node and has not ended.

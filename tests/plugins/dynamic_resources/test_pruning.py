@@ -2,6 +2,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dra.asking import ask
 from dra.families import drawn
@@ -10,6 +12,7 @@ from dra.oracle import VERSIONS, Answer
 from dra.small_selectors import compile_small
 from mooring.plugins.dynamic_resources import search
 from mooring.plugins.dynamic_resources.budget import Budget
+from mooring.plugins.dynamic_resources.pruning import enough_devices
 
 FAMILIES: Final = (
     "backtracking",
@@ -49,3 +52,35 @@ def test_branches_that_are_left_out_do_not_change_the_result(
                 assert one == other, case["id"]
                 compared += 1
     assert compared > 90
+
+
+def test_a_device_that_suits_two_requests_is_given_to_the_one_that_has_no_other() -> None:
+    assert enough_devices([1, 1], {0b01: 1, 0b11: 1})
+    assert enough_devices([1, 1], {0b11: 1, 0b01: 1})
+    assert enough_devices([1, 1, 1], {0b011: 1, 0b110: 1, 0b001: 1})
+    assert enough_devices([2, 1, 1], {0b011: 2, 0b110: 1, 0b101: 1})
+
+
+def test_too_few_devices_for_two_requests_together_are_not_enough() -> None:
+    assert not enough_devices([1, 1], {0b11: 1})
+    assert not enough_devices([1, 1], {0b01: 5})
+
+
+def test_requests_for_nothing_need_nothing() -> None:
+    assert enough_devices([], {})
+    assert enough_devices([0, 0], {})
+
+
+@given(
+    st.lists(st.integers(0, 4), min_size=1, max_size=4),
+    st.dictionaries(st.integers(0, 15), st.integers(1, 3), max_size=5),
+)
+def test_there_are_enough_exactly_where_halls_theorem_says_so(
+    counts: list[int], devices: dict[int, int]
+) -> None:
+    by_hall = all(
+        sum(count for bit, count in enumerate(counts) if some >> bit & 1)
+        <= sum(number for mask, number in devices.items() if mask & some)
+        for some in range(2 ** len(counts))
+    )
+    assert enough_devices(counts, devices) == by_hall

@@ -36,7 +36,7 @@ class Rebalancer:
         """Work until cancelled; then no place is kept any more."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._parts.scheduler.turn.between(self._follow_profiles))
+                tasks.create_task(self._parts.scheduler.turn.between(self._follow))
                 tasks.create_task(self._statuses.run())
         finally:
             left = [*(task for _, task in self._works.values()), *self._parts.moves]
@@ -81,31 +81,29 @@ class Rebalancer:
         scheduler, expected = self._parts.scheduler, self._parts.expected
         return Record(name, expected, scheduler.now, scheduler.clock, Evictions(scheduler.clock))
 
-    async def _follow_profiles(self) -> NoReturn:
+    async def _follow(self) -> NoReturn:
         """Plan for the profiles as they are in force, and for no others."""
+        parts = self._parts
         while True:
-            self._follow()
-            await self._parts.scheduler.sleep(LOOK_SECONDS)
-
-    def _follow(self) -> None:
-        in_force = self._parts.scheduler.profiles.in_force
-        for name, (work, task) in tuple(self._works.items()):
-            if in_force.get(name) is not work.entry:
-                task.cancel()
-                del self._works[name]
-                for under_way in work.record.under_way:
-                    self._parts.expected.give_back(under_way)  # its replacement is still awaited
-        for name, entry in in_force.items():
-            section = entry.profile.spec.rebalancing
-            if section is not None and name not in self._works:
-                record = self._records.setdefault(name, self._new_record(name))
-                write = partial(self._statuses.write, name)
-                work = ProfileRebalancing(entry, section, record, self._parts, write)
-                steps = self._parts.scheduler.turn.between(work.run)
-                self._works[name] = work, asyncio.create_task(steps)
-        for name, record in tuple(self._records.items()):
-            if name not in self._works and not record.in_flight and not len(record.evictions):
-                del self._records[name]
+            in_force = parts.scheduler.profiles.in_force
+            for name, (work, task) in tuple(self._works.items()):
+                if in_force.get(name) is not work.entry:
+                    task.cancel()
+                    del self._works[name]
+                    for under_way in work.record.under_way:
+                        parts.expected.give_back(under_way)  # its replacement is still awaited
+            for name, entry in in_force.items():
+                section = entry.profile.spec.rebalancing
+                if section is not None and name not in self._works:
+                    record = self._records.setdefault(name, self._new_record(name))
+                    write = partial(self._statuses.write, name)
+                    work = ProfileRebalancing(entry, section, record, parts, write)
+                    steps = parts.scheduler.turn.between(work.run)
+                    self._works[name] = work, asyncio.create_task(steps)
+            for name, record in tuple(self._records.items()):
+                if name not in self._works and not record.in_flight and not len(record.evictions):
+                    del self._records[name]
+            await parts.scheduler.sleep(LOOK_SECONDS)
 
     def _status(self, name: str) -> dict[str, Any] | None:
         """Return the rebalancing section of the profile's status."""

@@ -4,7 +4,7 @@ All of it is about one node and what the trial has taken so far. Devices are of 
 that the search looks at tells them apart: a branch that fails with one fails with the other.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +12,6 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.capacity import CapacityError, consumed_capacity
-from mooring.plugins.dynamic_resources.matching import enough_devices
 from mooring.plugins.dynamic_resources.requests import NodeDevices, Slot
 from mooring.plugins.dynamic_resources.trial import Trial
 
@@ -158,3 +157,49 @@ class Pruning:
 
 def _amounts(quantities: Mapping[str, Quantity]) -> Hashable:
     return tuple((name, amount.nano) for name, amount in sorted(quantities.items()))
+
+
+def enough_devices(counts: Sequence[int], devices: Mapping[int, int]) -> bool:
+    """Return whether every request can have its number of devices, each device only once.
+
+    Args:
+        counts: The devices that each request needs.
+        devices: The number of devices by the set of requests that they suit, as a bit mask.
+    """
+    left = dict(devices)
+    given = [dict.fromkeys(devices, 0) for _ in counts]
+    return all(
+        _give_one(request, left, given)
+        for request, count in enumerate(counts)
+        for _ in range(count)
+    )
+
+
+def _give_one(request: int, left: dict[int, int], given: list[dict[int, int]]) -> bool:
+    """Give the request a device, if need be one that another request can replace.
+
+    It is a shortest augmenting path of a bipartite matching in which equal devices are one node.
+    """
+    came_by: dict[int, tuple[int, int]] = {}
+    waiting = deque([request])
+    looked_at = set[int]()
+    while waiting:
+        taker = waiting.popleft()
+        for mask, number in left.items():
+            if mask in looked_at or not mask >> taker & 1:
+                continue
+            looked_at.add(mask)
+            if number:
+                left[mask] = number - 1
+                given[taker][mask] += 1
+                while taker != request:
+                    former, between = came_by[taker]
+                    given[taker][between] -= 1
+                    given[former][between] += 1
+                    taker = former
+                return True
+            for other, has in enumerate(given):
+                if has[mask] and other != request and other not in came_by:
+                    came_by[other] = (taker, mask)
+                    waiting.append(other)
+    return False
