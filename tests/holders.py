@@ -39,7 +39,7 @@ class Holders:
         """Return the bytes of a bounded object that nothing else of the program has."""
         before = len(self._keep)
         self._seen.discard(id(bounded))
-        self._walk(deque(_children(where, bounded)), [])
+        self._walk(deque(parts_of(where, bounded)), [])
         return sum(map(_size, self._keep[before:]))
 
     def _walk(self, left: "deque[tuple[str, object]]", bounded: list[tuple[str, Any]]) -> None:
@@ -58,13 +58,13 @@ class Holders:
             elif most_bytes(found) is not None:
                 bounded.append((where, found))
             else:
-                left.extend(_children(where, found))
+                left.extend(parts_of(where, found))
 
 
-def _children(where: str, found: object) -> Iterator[tuple[str, object]]:
-    """Return the objects that an object refers to; only Mooring's and containers have any."""
+def parts_of(where: str, found: object) -> Iterator[tuple[str, object]]:
+    """Yield the objects that an object refers to; only Mooring's and containers have any."""
     kind: Any = type(found)
-    if (parts := _parts_of(kind)) is not None:
+    if (parts := _parts_by_type(kind)) is not None:
         return ((f"{where}{name}", part) for name, part in list(parts(found)))
     if not _is_ours(found):
         return iter(())
@@ -72,7 +72,7 @@ def _children(where: str, found: object) -> Iterator[tuple[str, object]]:
 
 
 @functools.cache
-def _parts_of(kind: type) -> Callable[[Any], Iterable[tuple[str, object]]] | None:
+def _parts_by_type(kind: type) -> Callable[[Any], Iterable[tuple[str, object]]] | None:
     """Return what gives the parts of objects of this type; None if they have attributes alone."""
     return next((of_kind for known, of_kind in _PARTS if issubclass(kind, known)), None)
 

@@ -1,15 +1,11 @@
 """What Mooring keeps of a cluster is no more after everything is gone, whatever it was called."""
 
-import types
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
-from enum import Enum
 from typing import Any, Final
-from weakref import WeakValueDictionary
-
-import numpy as np
 
 from devices.objects import gpu_node, share_pod
+from holders import parts_of
 from mooring.engine.assumed import assume_reserve_and_permit
 from mooring.engine.cycle import decide
 from mooring.engine.outcome import FitError, ScheduleResult
@@ -47,41 +43,23 @@ BOUNDED_WAYS: Final = tuple(
     )
 )
 """Bounded by the class that holds them: counts per domain, their selections, columns of labels."""
-_PLAIN: Final = (str, bytes, int, float, type(None), Enum, type, np.ndarray, memoryview)
 _ROUNDS: Final = 3
 
 
 def entries(*roots: object) -> Counter[str]:
-    """Return how many entries all containers below the objects have, by the way to them."""
+    """Return how many parts everything below the objects has, by the way to it."""
     found: Counter[str] = Counter()
     seen: set[int] = set()
     left: deque[tuple[str, object]] = deque((type(root).__name__, root) for root in roots)
     while left:
         way, here = left.popleft()
-        if id(here) in seen or isinstance(here, (*_PLAIN, *BOUNDED)) or way in BOUNDED_WAYS:
+        if id(here) in seen or isinstance(here, (type, *BOUNDED)) or way in BOUNDED_WAYS:
             continue
         seen.add(id(here))
-        if isinstance(here, Mapping | WeakValueDictionary):
-            found[way] += len(here)
-            left.extend((f"{way}[]", part) for pair in [*here.items()] for part in pair)
-        elif isinstance(here, list | tuple | set | frozenset | deque):
-            found[way] += len(here)
-            left.extend((f"{way}[]", part) for part in here)
-        elif type(here).__module__.startswith("mooring."):
-            left.extend((f"{way}.{name}", part) for name, part in attributes(here))
+        parts = [*parts_of(way, here)]
+        found[way] += len(parts)
+        left.extend(parts)
     return +found
-
-
-def attributes(one: object) -> Iterator[tuple[str, object]]:
-    """Yield the attributes of an object, with or without a dictionary."""
-    yield from getattr(one, "__dict__", {}).items()
-    for each in type(one).__mro__:
-        slots = each.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if not isinstance(each.__dict__.get(name), types.MemberDescriptorType):
-                continue
-            if hasattr(one, name) and name != "__weakref__":
-                yield name, getattr(one, name)
 
 
 class World:
