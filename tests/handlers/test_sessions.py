@@ -4,7 +4,7 @@ import asyncio
 import json
 import ssl
 import traceback
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -65,6 +65,36 @@ def sessions(server: ApiServer, watches: Watches) -> KopfSessions:
     return KopfSessions(connection, watches, no_pods, Bursts(no_pod))
 
 
+@pytest.fixture
+async def session(sessions: KopfSessions) -> AsyncIterator[aiohttp.ClientSession]:
+    """Yield the session that kopf gets of `sessions`, which end with the test."""
+    yield await session_of(sessions)
+    await sessions.close()
+
+
+Kopf = Callable[..., Awaitable[aiohttp.ClientSession]]
+
+
+@pytest.fixture
+async def kopf(server: ApiServer, watches: Watches) -> AsyncIterator[Kopf]:
+    """Yield what makes a session for kopf, with these arguments of `KopfSessions`."""
+    made = list[KopfSessions]()
+
+    async def begin(
+        connection: Connection | None = None,
+        pods: Callable[[list[dict[str, Any]]], Awaitable[None]] = no_pods,
+        bursts: Bursts | None = None,
+        **more: Any,
+    ) -> aiohttp.ClientSession:
+        to = connection or Connection(server.url)
+        made.append(KopfSessions(to, watches, pods, bursts or Bursts(no_pod), **more))
+        return await session_of(made[-1])
+
+    yield begin
+    for sessions in made:
+        await sessions.close()
+
+
 async def session_of(sessions: KopfSessions) -> aiohttp.ClientSession:
     session = (await sessions.log_in()).aiohttp_session
     assert session is not None
@@ -72,14 +102,12 @@ async def session_of(sessions: KopfSessions) -> aiohttp.ClientSession:
 
 
 async def test_requests_carry_our_credentials_and_name(
-    server: ApiServer, sessions: KopfSessions
+    server: ApiServer, session: aiohttp.ClientSession
 ) -> None:
-    session = await session_of(sessions)
     answer = asyncio.create_task(session.get(f"{server.url}/version"))
     request = await server.next()
     request.reply({})
     (await answer).release()
-    await sessions.close()
     assert request.headers["Authorization"] == "Bearer secret"
     assert request.headers["User-Agent"] == "mooring"
 
@@ -101,11 +129,10 @@ class Tokens:
 
 @pytest.mark.parametrize("method", ["GET", "PATCH"])
 async def test_a_refused_token_is_renewed_and_kopf_does_not_notice(
-    server: ApiServer, watches: Watches, method: str
+    server: ApiServer, kopf: Kopf, method: str
 ) -> None:
     credentials = Credentials(Tokens("old", "new"), "old")
-    sessions = KopfSessions(Connection(server.url, credentials), watches, no_pods, Bursts(no_pod))
-    session = await session_of(sessions)
+    session = await kopf(Connection(server.url, credentials))
     asking = asyncio.create_task(session.request(method, f"{server.url}/one", json={"a": 1}))
     first = await server.next()
     first.refuse(401, "Unauthorized", "Unauthorized")
@@ -114,53 +141,46 @@ async def test_a_refused_token_is_renewed_and_kopf_does_not_notice(
     assert (await asking).status == 200
     assert [first.headers["Authorization"], second.headers["Authorization"]] == ["old", "new"]
     assert second.body == {"a": 1}
-    await sessions.close()
 
 
 @pytest.mark.parametrize("tokens", [("old",), ("old", "new")])
 async def test_credentials_that_the_server_does_not_know_are_an_error_that_kopf_tries_again(
-    server: ApiServer, watches: Watches, tokens: tuple[str, ...]
+    server: ApiServer, kopf: Kopf, tokens: tuple[str, ...]
 ) -> None:
     credentials = Credentials(Tokens(*tokens), "old")
-    sessions = KopfSessions(Connection(server.url, credentials), watches, no_pods, Bursts(no_pod))
-    session = await session_of(sessions)
+    session = await kopf(Connection(server.url, credentials))
     asking = asyncio.create_task(session.get(f"{server.url}{POD.path()}?watch=true"))
     for _ in tokens:
         (await server.next()).refuse(401, "Unauthorized", "Unauthorized")
     words = "knows no user by the credentials for watch pods; renew the token"
     with pytest.raises(aiohttp.ClientConnectionError, match=words):
         await asking
-    await sessions.close()
 
 
 async def test_a_proxy_that_refuses_is_an_error_that_kopf_tries_again_and_logs_without_password(
-    watches: Watches,
+    kopf: Kopf,
 ) -> None:
     async with refusing_proxy() as proxy:
         connection = Connection("https://api.invalid", proxy=proxy)
-        sessions = KopfSessions(connection, watches, no_pods, Bursts(no_pod))
-        session = await session_of(sessions)
+        session = await kopf(connection)
         with pytest.raises(aiohttp.ClientConnectionError, match="the proxy answers 407") as failure:
             await session.get(f"{connection.url}{POD.path()}")
-        await sessions.close()
     assert "secret" not in "".join(traceback.format_exception(failure.value))
 
 
 async def test_a_connection_that_ends_amid_data_is_not_taken_for_the_end_of_the_session(
-    server: ApiServer, sessions: KopfSessions, monkeypatch: pytest.MonkeyPatch
+    server: ApiServer, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def ended(_request: aiohttp.ClientRequest, _connection: Any) -> aiohttp.ClientResponse:
         raise aiohttp.ClientOSError(1, "[SSL: APPLICATION_DATA_AFTER_CLOSE_NOTIFY] (_ssl.c:2702)")
 
     monkeypatch.setattr(aiohttp.ClientRequest, "send", ended)
-    session = await session_of(sessions)
     with pytest.raises(aiohttp.ClientConnectionError, match=r"^the connection was closed$"):
         await session.get(f"{server.url}/one")
-    await sessions.close()
 
 
 async def test_a_watch_whose_last_event_was_malformed_is_accepted_with_its_next_event(
-    server: ApiServer, watches: Watches
+    server: ApiServer, watches: Watches, kopf: Kopf
 ) -> None:
     """Otherwise a replica whose watch breaks off again and again would seem to be ready."""
     pauses = list[float]()
@@ -168,8 +188,7 @@ async def test_a_watch_whose_last_event_was_malformed_is_accepted_with_its_next_
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    sessions = KopfSessions(Connection(server.url), watches, no_pods, Bursts(no_pod), sleep=sleep)
-    session = await session_of(sessions)
+    session = await kopf(sleep=sleep)
     path = SCHEDULING_PROFILE.path()
     good = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}\n'
     for body, accepted, pauses_before in (
@@ -195,13 +214,11 @@ async def test_a_watch_whose_last_event_was_malformed_is_accepted_with_its_next_
                 [data async for data in answer.content.iter_chunked(1000)]
             answer.close()
     assert pauses[0] <= 0.8 < 2 * pauses[1]
-    await sessions.close()
 
 
 async def test_a_watch_is_told_when_it_is_sent_and_when_the_server_accepts_it(
-    server: ApiServer, sessions: KopfSessions, watches: Watches
+    server: ApiServer, session: aiohttp.ClientSession, watches: Watches
 ) -> None:
-    session = await session_of(sessions)
     for status, told in ((503, []), (200, [("/pods", True)])):
         watches.told.clear()
         asking = asyncio.create_task(session.get(f"{server.url}/base/pods?watch=true"))
@@ -210,13 +227,11 @@ async def test_a_watch_is_told_when_it_is_sent_and_when_the_server_accepts_it(
         request.reply({}, status)
         (await asking).release()
         assert watches.told[1:] == told
-    await sessions.close()
 
 
 async def test_a_cancelled_request_is_finished_and_then_hung_up_on(
-    server: ApiServer, sessions: KopfSessions
+    server: ApiServer, session: aiohttp.ClientSession
 ) -> None:
-    session = await session_of(sessions)
     asking = asyncio.create_task(session.get(f"{server.url}/watch"))
     request = await server.next()
     asking.cancel()
@@ -224,63 +239,53 @@ async def test_a_cancelled_request_is_finished_and_then_hung_up_on(
     assert not request.gone.is_set()
     request.send_bytes(b"too late")
     await request.gone.wait()
-    await sessions.close()
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 async def test_without_a_valid_lease_no_write_is_sent(
-    server: ApiServer, watches: Watches, method: str
+    server: ApiServer, kopf: Kopf, method: str
 ) -> None:
-    sessions = KopfSessions(Connection(server.url), watches, no_pods, Bursts(no_pod), lambda: False)
-    session = await session_of(sessions)
+    session = await kopf(may_write=lambda: False)
     with pytest.raises(aiohttp.ClientConnectionError, match="lease of this replica is not valid"):
         await session.request(method, f"{server.url}{SCHEDULING_PROFILE.path()}")
-    await sessions.close()
     assert server.seen == []
 
 
-async def test_without_a_valid_lease_kopf_reads_on(server: ApiServer, watches: Watches) -> None:
-    sessions = KopfSessions(Connection(server.url), watches, no_pods, Bursts(no_pod), lambda: False)
-    session = await session_of(sessions)
+async def test_without_a_valid_lease_kopf_reads_on(server: ApiServer, kopf: Kopf) -> None:
+    session = await kopf(may_write=lambda: False)
     asking = asyncio.create_task(session.get(f"{server.url}/version"))
     (await server.next()).reply({})
     (await asking).release()
-    await sessions.close()
 
 
 async def test_a_lease_that_is_lost_between_two_writes_stops_the_second(
-    server: ApiServer, watches: Watches
+    server: ApiServer, kopf: Kopf
 ) -> None:
     lease = True
-    sessions = KopfSessions(Connection(server.url), watches, no_pods, Bursts(no_pod), lambda: lease)
-    session = await session_of(sessions)
+    session = await kopf(may_write=lambda: lease)
     writing = asyncio.create_task(session.patch(f"{server.url}/one"))
     (await server.next()).reply({})
     (await writing).release()
     lease = False
     with pytest.raises(aiohttp.ClientConnectionError):
         await session.patch(f"{server.url}/two")
-    await sessions.close()
     assert [request.path for request in server.seen] == ["/one"]
 
 
 async def test_the_lease_is_checked_after_the_connection_has_been_waited_for(
-    watches: Watches,
+    kopf: Kopf,
 ) -> None:
     looks = count()
     (port,) = free_ports(1)
-    sessions = KopfSessions(
-        Connection("http://unused"), watches, no_pods, Bursts(no_pod), lambda: next(looks) < 0
-    )
-    session = await session_of(sessions)
+    session = await kopf(Connection("http://unused"), may_write=lambda: next(looks) < 0)
     with pytest.raises(aiohttp.ClientConnectorError):
         await session.patch(f"http://127.0.0.1:{port}/one")
-    await sessions.close()
     assert next(looks) == 0
 
 
-async def test_watches_end_when_kopf_is_to_stop(server: ApiServer, sessions: KopfSessions) -> None:
-    session = await session_of(sessions)
+async def test_watches_end_when_kopf_is_to_stop(
+    server: ApiServer, sessions: KopfSessions, session: aiohttp.ClientSession
+) -> None:
     asking = asyncio.create_task(session.get(f"{server.url}/pods?watch=true"))
     request = await server.next()
     request.send_bytes(b"first line\n")
@@ -290,13 +295,11 @@ async def test_watches_end_when_kopf_is_to_stop(server: ApiServer, sessions: Kop
     with pytest.raises(aiohttp.ClientConnectionError):
         await answer.content.readline()
     await request.gone.wait()
-    await sessions.close()
 
 
 async def test_the_answer_to_a_write_can_be_read_when_kopf_is_to_stop(
-    server: ApiServer, sessions: KopfSessions
+    server: ApiServer, sessions: KopfSessions, session: aiohttp.ClientSession
 ) -> None:
-    session = await session_of(sessions)
     path = SCHEDULING_PROFILE.path(name="web")
     asking = asyncio.create_task(session.patch(f"{server.url}{path}"))
     request = await server.next()
@@ -306,7 +309,6 @@ async def test_the_answer_to_a_write_can_be_read_when_kopf_is_to_stop(
     request.send_bytes(b'"SchedulingProfile"}')
     request.end()
     assert await answer.json() == {"kind": "SchedulingProfile"}
-    await sessions.close()
 
 
 @asynccontextmanager
@@ -364,16 +366,14 @@ async def test_an_answer_that_never_ends_does_not_hold_up_the_end(
 
 
 async def test_a_watch_that_is_accepted_while_kopf_ends_is_hung_up_on(
-    server: ApiServer, sessions: KopfSessions
+    server: ApiServer, sessions: KopfSessions, session: aiohttp.ClientSession
 ) -> None:
-    session = await session_of(sessions)
     sessions.hang_up()
     asking = asyncio.create_task(session.get(f"{server.url}/pods?watch=true"))
     request = await server.next()
     request.send_bytes(b"first line\n")
     await asking
     await request.gone.wait()
-    await sessions.close()
 
 
 async def test_a_request_without_an_answer_does_not_hold_up_the_end(
@@ -396,9 +396,8 @@ DEEP = b'{"metadata":{"name":"a","uid":"1","resourceVersion":"1"},"spec":%b}' % 
 
 @pytest.mark.parametrize("resource", [SCHEDULING_PROFILE, PRIORITY_CLASS])
 async def test_a_watch_of_objects_that_are_nested_too_deeply_can_be_parsed(
-    server: ApiServer, sessions: KopfSessions, resource: Resource
+    server: ApiServer, session: aiohttp.ClientSession, resource: Resource
 ) -> None:
-    session = await session_of(sessions)
     path = f"/base{resource.path()}"
     asking = asyncio.create_task(session.get(f"{server.url}{path}?watch=true"))
     request = await server.next()
@@ -410,31 +409,27 @@ async def test_a_watch_of_objects_that_are_nested_too_deeply_can_be_parsed(
     first, second = (json.loads(line) for line in body.splitlines())
     assert first["object"]["spec"]
     assert second == {"type": "ERROR", "object": {"code": 410}}
-    await sessions.close()
 
 
 @pytest.mark.parametrize("resource", [SCHEDULING_PROFILE, PRIORITY_CLASS])
 async def test_a_list_of_objects_that_are_nested_too_deeply_can_be_parsed(
-    server: ApiServer, sessions: KopfSessions, resource: Resource
+    server: ApiServer, session: aiohttp.ClientSession, resource: Resource
 ) -> None:
-    session = await session_of(sessions)
     asking = asyncio.create_task(session.get(f"{server.url}/base{resource.path()}"))
     (await server.next()).reply(b'{"metadata":{"resourceVersion":"7"},"items":[%b]}' % DEEP)
     [profile] = (await (await asking).json())["items"]
     assert profile["metadata"]["name"] == "a"
-    await sessions.close()
 
 
 async def test_pods_that_are_nested_too_deeply_can_be_parsed_in_lists_and_watches(
-    server: ApiServer, watches: Watches
+    server: ApiServer, kopf: Kopf
 ) -> None:
     listed = list[dict[str, Any]]()
 
     async def take(pods: list[dict[str, Any]]) -> None:
         listed.extend(pods)
 
-    sessions = KopfSessions(Connection(server.url), watches, take, Bursts(no_pod))
-    session = await session_of(sessions)
+    session = await kopf(pods=take)
     asking = asyncio.create_task(session.get(f"{server.url}{POD.path()}"))
     request = await server.next()
     request.send_bytes(b'{"metadata":{"resourceVersion":"7"},"items":[%b]}' % DEEP)
@@ -448,38 +443,34 @@ async def test_pods_that_are_nested_too_deeply_can_be_parsed_in_lists_and_watche
     answer = await asking
     (line,) = b"".join([data async for data in answer.content.iter_chunked(1000)]).splitlines()
     assert json.loads(line)["object"]
-    await sessions.close()
 
 
 async def test_listed_pods_are_handed_over_and_kopf_gets_the_list_without_them(
-    server: ApiServer, watches: Watches
+    server: ApiServer, kopf: Kopf
 ) -> None:
     listed = list[dict[str, Any]]()
 
     async def take(pods: list[dict[str, Any]]) -> None:
         listed.extend(pods)
 
-    sessions = KopfSessions(Connection(server.url), watches, take, Bursts(no_pod))
-    session = await session_of(sessions)
+    session = await kopf(pods=take)
     asking = asyncio.create_task(session.get(f"{server.url}{POD.path()}?limit=500"))
     metadata = {"resourceVersion": "7", "continue": "more"}
     (await server.next()).reply({"metadata": metadata, "items": [WEB]})
     assert await (await asking).json() == {"metadata": metadata, "items": []}
     assert listed == [WEB]
-    await sessions.close()
 
 
 @pytest.mark.parametrize("resource", [POD, SCHEDULING_PROFILE])
 async def test_a_list_without_objects_is_told_because_kopf_tells_no_handler_of_it(
-    server: ApiServer, watches: Watches, resource: Resource
+    server: ApiServer, kopf: Kopf, resource: Resource
 ) -> None:
     told = list[list[dict[str, Any]]]()
 
     async def take(pods: list[dict[str, Any]]) -> None:
         told.append(pods)
 
-    sessions = KopfSessions(Connection(server.url), watches, take, Bursts(no_pod))
-    session = await session_of(sessions)
+    session = await kopf(pods=take)
     watching = asyncio.create_task(session.get(f"{server.url}{resource.path()}?watch=true"))
     request = await server.next()
     request.send_bytes(b"{}")
@@ -490,13 +481,11 @@ async def test_a_list_without_objects_is_told_because_kopf_tells_no_handler_of_i
     (await server.next()).reply(page)
     assert await (await asking).json() == page
     assert told == [[]]
-    await sessions.close()
 
 
 async def test_pods_that_are_listed_after_a_watch_go_through_kopf_behind_what_the_watch_told(
-    server: ApiServer, sessions: KopfSessions
+    server: ApiServer, session: aiohttp.ClientSession
 ) -> None:
-    session = await session_of(sessions)
     path = f"{server.url}/base{POD.path()}"
     watching = asyncio.create_task(session.get(f"{path}?watch=true"))
     request = await server.next()
@@ -507,11 +496,10 @@ async def test_pods_that_are_listed_after_a_watch_go_through_kopf_behind_what_th
     page = {"metadata": {"resourceVersion": "7"}, "items": [WEB]}
     (await server.next()).reply(page)
     assert await (await asking).json() == page
-    await sessions.close()
 
 
 async def test_what_a_watch_tells_of_pods_that_kopf_was_shown_does_not_overtake_the_list(
-    server: ApiServer, watches: Watches
+    server: ApiServer, kopf: Kopf
 ) -> None:
     """The list has pages, and when the watch begins, kopf may have taken in none of the pods."""
     past_kopf = list[str]()
@@ -520,8 +508,7 @@ async def test_what_a_watch_tells_of_pods_that_kopf_was_shown_does_not_overtake_
         past_kopf.append(event["object"]["metadata"]["uid"])
 
     bursts = Bursts(take, lambda: 0.0)
-    sessions = KopfSessions(Connection(server.url), watches, no_pods, bursts)
-    session = await session_of(sessions)
+    session = await kopf(bursts=bursts)
     path = f"{server.url}{POD.path()}"
 
     async def watch(*lines: dict[str, Any]) -> list[str]:
@@ -543,26 +530,22 @@ async def test_what_a_watch_tells_of_pods_that_kopf_was_shown_does_not_overtake_
     told = [pod_event(uid, "8") for uid in ("first", "a", "b", "new")]
     assert await watch(*told) == ["first", "a", "b", "BOOKMARK"]
     assert past_kopf == ["new"]
-    await sessions.close()
 
 
 @pytest.mark.parametrize("body", [b"no JSON", b"[]", b'{"kind":"PodList"}', b'{"items":5}'])
 async def test_a_list_of_pods_that_is_none_is_a_broken_answer(
-    server: ApiServer, sessions: KopfSessions, body: bytes
+    server: ApiServer, session: aiohttp.ClientSession, body: bytes
 ) -> None:
-    session = await session_of(sessions)
     asking = asyncio.create_task(session.get(f"{server.url}/base{POD.path()}"))
     (await server.next()).reply(body)
     with pytest.raises(aiohttp.ClientPayloadError, match="kopf's list of pods is malformed: "):
         await (await asking).read()
-    await sessions.close()
 
 
 async def test_an_unfinished_event_at_the_end_of_a_watch_is_left_out(
-    server: ApiServer, sessions: KopfSessions
+    server: ApiServer, session: aiohttp.ClientSession
 ) -> None:
     """The server sends it again to the next watch, which begins behind the event before."""
-    session = await session_of(sessions)
     asking = asyncio.create_task(session.get(f"{server.url}/base{POD.path()}?watch=true"))
     request = await server.next()
     whole = orjson.dumps({"type": "ADDED", "object": WEB}) + b"\n"
@@ -570,7 +553,6 @@ async def test_an_unfinished_event_at_the_end_of_a_watch_is_left_out(
     request.end()
     answer = await asking
     assert [data async for data in answer.content.iter_chunked(1000)] == [whole]
-    await sessions.close()
 
 
 def pod_event(uid: str, version: str) -> dict[str, Any]:
@@ -659,9 +641,8 @@ async def test_kopf_gets_a_bookmark_after_many_events_that_went_past_it(
 
 @pytest.mark.parametrize(("size", "collected"), [(2**20, [1, 1]), (2**13, [])])
 async def test_garbage_of_large_objects_is_collected_by_their_bytes(
-    server: ApiServer, sessions: KopfSessions, size: int, collected: list[int]
+    server: ApiServer, session: aiohttp.ClientSession, size: int, collected: list[int]
 ) -> None:
-    session = await session_of(sessions)
     asking = asyncio.create_task(session.get(f"{server.url}/base{POD.path()}?watch=true"))
     request = await server.next()
     large = {**WEB, "spec": {"nodeName": "x" * size}}
@@ -673,4 +654,3 @@ async def test_garbage_of_large_objects_is_collected_by_their_bytes(
         async for _ in answer.content.iter_chunked(2**16):
             pass
     assert generations == collected
-    await sessions.close()
