@@ -1,4 +1,4 @@
-"""What is measured: each workload is a value that says which nodes and pods there are.
+"""What is measured: each workload of workloads.yaml says which nodes and pods there are.
 
 The sizes follow upstream's scheduler_perf (test/integration/scheduler_perf), so that figures can be
 compared; the same values, made small by `scaled`, run as tests.
@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import starmap
 from operator import mul
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 Constraint = Callable[[str], Mapping[str, Any]]
 """From an app's name to the fields of a pod's spec that hold its pods together or apart."""
@@ -178,140 +181,33 @@ def _same_app(app: str, topology_key: str) -> dict[str, Any]:
     return {"topologyKey": topology_key, "labelSelector": {"matchLabels": {"app": app}}}
 
 
-def _claims(name: str, about: str, *, steady: bool = True, **devices: Any) -> Workload:
-    """Return a workload of pods that claim devices of 500 nodes.
+_NODES: Mapping[str, Mapping[str, str]] = {
+    "big": BIG_NODE,
+    "small": SMALL_NODE,
+    "gpu": GPU_NODE,
+    "extended": {**BIG_NODE, "example.com/extended": "1000"},
+}
+_CONSTRAINTS: Mapping[str, Constraint] = {
+    each.__name__: each for each in (alone_on_its_host, prefers_its_apps_hosts, even_over_zones)
+}
 
-    Ten pods exist at a time, unless all shall exist before the scheduler starts.
-    """
-    return Workload(
-        f"claims-{name}",
-        about,
-        goal=10.0,
-        nodes=500,
-        pods=500 if steady else 1000,
-        devices=Devices(**devices),
-        at_once=10 if steady else 0,
-        node=SMALL_NODE,
-    )
+
+def _kind(constraint: str = "", **fields: Any) -> EquivalentPods:
+    return EquivalentPods(constraint=_CONSTRAINTS.get(constraint, no_constraint), **fields)
+
+
+def _workload(name: str, **fields: Any) -> Workload:
+    for kind in (each for each in fields if each.endswith("kind")):
+        fields[kind] = _kind(**fields[kind])
+    if "devices" in fields:
+        fields["devices"] = Devices(**fields["devices"])
+    for pairs in ("groups", "at_most"):
+        if pairs in fields:
+            fields[pairs] = tuple(tuple(x) if isinstance(x, list) else x for x in fields[pairs])
+    return Workload(name, node=_NODES[fields.pop("node", "big")], **fields)
 
 
 WORKLOADS: Mapping[str, Workload] = {
-    workload.name: workload
-    for workload in (
-        Workload("basic", "plain pods onto empty nodes", goal=1.0, nodes=1000, pods=3000),
-        Workload(
-            "plain-5000",
-            "plain pods among plain pods",
-            goal=1.5,
-            nodes=5000,
-            pods=3000,
-            existing=3000,
-        ),
-        Workload(
-            "rules",
-            "plain-5000, with five rules in CEL for Mooring",
-            goal=1.2,
-            nodes=5000,
-            pods=3000,
-            existing=3000,
-            kind=EquivalentPods(team="web"),
-        ),
-        Workload(
-            "anti-host",
-            "required host anti-affinity, 100 apps",
-            goal=4.0,
-            nodes=5000,
-            pods=3000,
-            existing=3000,
-            kind=EquivalentPods(apps=100, constraint=alone_on_its_host),
-        ),
-        Workload(
-            "pref-host",
-            "preferred host affinity, 100 apps",
-            goal=4.0,
-            nodes=5000,
-            pods=3000,
-            existing=3000,
-            kind=EquivalentPods(apps=100, constraint=prefers_its_apps_hosts),
-        ),
-        Workload(
-            "spread-zone",
-            "hard spread over 10 zones, 100 apps",
-            goal=6.0,
-            nodes=5000,
-            pods=3000,
-            existing=3000,
-            kind=EquivalentPods(apps=100, constraint=even_over_zones),
-        ),
-        Workload(
-            "preempt",
-            "preemptors onto nodes full of low-priority pods",
-            goal=3.0,
-            nodes=1000,
-            pods=1000,
-            existing=4000,
-            kind=EquivalentPods(cpu="3", memory="500Mi", priority=1000),
-            existing_kind=EquivalentPods(cpu="900m", memory="500Mi"),
-            evicts=True,
-            node=SMALL_NODE,
-        ),
-        Workload(
-            "hopeless",
-            "pods that fit behind pods that fit nowhere",
-            goal=2.0,
-            nodes=5000,
-            pods=5000,
-            hopeless=5000,
-        ),
-        Workload(
-            "gpu-mem",
-            "pods with 4 GiB of a GPU card each",
-            goal=1.0,
-            nodes=5000,
-            pods=5000,
-            kind=EquivalentPods(gpu_memory=4),
-            node=GPU_NODE,
-            at_most=("plain-5000", 1.5),
-        ),
-        Workload(
-            "extender",
-            "2,000 pods with an extender that takes 20 ms a call, among 2,000 plain pods",
-            goal=5.0,
-            nodes=1000,
-            pods=4000,
-            kind=EquivalentPods(extended=True),
-            second_kind=EquivalentPods(),
-            extender_seconds=0.02,
-            node={**BIG_NODE, "example.com/extended": "1000"},
-        ),
-        Workload(
-            "gang",
-            "2,000 gangs of 3 pods and 4 of 1,500",
-            goal=3.0,
-            nodes=5000,
-            pods=12_000,
-            groups=((2000, 3), (4, 1500)),
-        ),
-        _claims("drain", "a device each, half of them in use", steady=False, in_use=0.5),
-        _claims("empty", "10 at a time, a device each, none in use"),
-        _claims("half", "10 at a time, a device each, half of them in use", in_use=0.5),
-        _claims("full", "10 at a time, a device each, all but 10 in use", in_use=1.0),
-        _claims("match", "10 at a time, 5 devices of one PCI root each", requests=5, one_root=True),
-        _claims(
-            "parts",
-            "10 at a time, two parts of a card each, half in use",
-            per_node=2,
-            count=2,
-            partitions=True,
-            in_use=0.5,
-        ),
-        _claims(
-            "extended",
-            "one of 25 extended resources each that devices back, half of them in use",
-            steady=False,
-            resources=25,
-            in_use=0.5,
-        ),
-    )
+    name: _workload(name, **fields)
+    for name, fields in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()).items()
 }
-"""By name, in the order in which they run."""
