@@ -168,7 +168,9 @@ def methods() -> list[Method]:
         Method(writer, name)
         for writer in MAKERS
         for name, method in inspect.getmembers(writer, inspect.iscoroutinefunction)
-        if not name.startswith("_") and "NoReturn" not in str(method.__annotations__["return"])
+        if not name.startswith("_")
+        and name not in getattr(writer, "__dataclass_fields__", {})
+        and "NoReturn" not in str(method.__annotations__["return"])
     ]
 
 
