@@ -1,58 +1,35 @@
 """One plan while it is made: the data that its searches share."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.rebalancing.plan import Step
 from mooring.engine.rebalancing.trial import PlanTrial
-from mooring.engine.result_cache import ResultCache
-from mooring.framework.pipeline import Pipeline
 from mooring.model.pod import Pod, Uid
-from mooring.policy.rebalancing import Rebalancing
 
 NOWHERE_ELSE: Final = "fits on no other node"
 
 
+@dataclass(eq=False, repr=False)
 class Planning(PlanTrial):
-    """One plan while it is made: a trial in which the moves of `steps` are carried out.
+    """One plan while it is made: a trial in which the moves of `steps` are carried out."""
 
-    Args, beside those of `PlanTrial`:
-        takes: Says whether a pod is of the profile.
-        pending: The unschedulable pods of the profile, those with the highest priority first.
-        position: Where the last plan has ended, and then this one.
-    """
-
-    def __init__(
-        self,
-        cache: ResultCache,
-        pipeline: Pipeline,
-        section: Rebalancing,
-        takes: Callable[[Pod], bool],
-        *,
-        now: Callable[[], float],
-        budget: SearchBudget,
-        pending: Sequence[Pod] = (),
-        position: int = 0,
-        resting: Collection[str] = frozenset(),
-        salt: int = 0,
-    ) -> None:
-        super().__init__(
-            cache, pipeline, section, now=now, budget=budget, resting=resting, salt=salt
-        )
-        self.section = section
-        self.takes = takes
-        self.pending = pending
-        self.position = position
-        self.steps: list[Step] = []
-        self.moved: set[Uid] = set()
-        """The pods that are moved, which are moved once only."""
-        self.places: dict[Uid, tuple[Pod, str]] = {}
-        """The nodes of pods that wait and fit, with moves or without; they keep their places."""
-        self.looked_at: set[Uid] = set()
-        """The pods on nodes that were looked at for Violations and Spread."""
-        self._refused: dict[Uid, str] = {}
+    takes: Callable[[Pod], bool]
+    """Whether a pod is of the profile."""
+    pending: Sequence[Pod] = field(default=(), kw_only=True)
+    """The unschedulable pods of the profile, those with the highest priority first."""
+    position: int = field(default=0, kw_only=True)
+    """Where the last plan has ended, and then this one."""
+    steps: list[Step] = field(default_factory=list, init=False)
+    moved: set[Uid] = field(default_factory=set, init=False)
+    """The pods that are moved, which are moved once only."""
+    places: dict[Uid, tuple[Pod, str]] = field(default_factory=dict, init=False)
+    """The nodes of pods that wait and fit, with moves or without; they keep their places."""
+    looked_at: set[Uid] = field(default_factory=set, init=False)
+    """The pods on nodes that were looked at for Violations and Spread."""
+    _refused: dict[Uid, str] = field(default_factory=dict, init=False)
 
     @property
     def moves_left(self) -> int:

@@ -7,7 +7,7 @@ all nodes, because a place is chosen once and kept.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -39,6 +39,7 @@ _LONGEST_REASON: Final = 300
 _Result = TypeVar("_Result")
 
 
+@dataclass(eq=False, repr=False)
 class PlanTrial:
     """A trial of one profile; changes are made one by one, and those inside `undone` taken back.
 
@@ -54,24 +55,22 @@ class PlanTrial:
         salt: Chooses among nodes of equal score, together with the pod's uid.
     """
 
-    def __init__(
-        self,
-        cache: ResultCache,
-        pipeline: Pipeline,
-        section: Rebalancing,
-        *,
-        now: Callable[[], float],
-        budget: SearchBudget,
-        resting: Collection[str] = frozenset(),
-        salt: int = 0,
-    ) -> None:
-        self.cluster = cluster = cache.cluster
-        self.budget = budget
-        self.pipeline = replace(
-            without_preemption(pipeline), percentage_of_nodes_to_score=_ALL_NODES
+    cache: ResultCache
+    pipeline: Pipeline
+    section: Rebalancing
+    _: KW_ONLY
+    now: Callable[[], float]
+    budget: SearchBudget
+    resting: Collection[str] = frozenset()
+    salt: int = 0
+
+    def __post_init__(self) -> None:
+        self.cluster = cluster = self.cache.cluster
+        self.pipeline = pipeline = replace(
+            without_preemption(self.pipeline), percentage_of_nodes_to_score=_ALL_NODES
         )
-        self.what_if = WhatIf(cache, now=now, salt=salt)
-        self.movable = Movable(section, cluster, self.pipeline, resting, now)
+        self.what_if = WhatIf(self.cache, now=self.now, salt=self.salt)
+        self.movable = Movable(self.section, cluster, pipeline, self.resting, self.now)
         self._changes: list[ExitStack] = []
 
     def __len__(self) -> int:

@@ -1,8 +1,12 @@
 """The error of an allocation."""
 
+from mooring.framework.verdicts import ObjectError
 
-class AllocationError(Exception):
+
+class AllocationError(ObjectError):
     """Devices cannot be allocated because something is wrong, not because there are too few.
+
+    That is something about the claims, their classes or their selectors.
 
     Attributes:
         text: What is wrong, as kube-scheduler says it.

@@ -53,9 +53,26 @@ class ClaimWriter:
         Raises PluginError if the claim has changed since the decision about the pod.
         """
         async with self._api.alone(claim.uid):
-            known = self._claims.of_uid(claim.uid) or claim
-            written = await self._written(pod, known, allocation, is_new=is_new)
-            self._cache.assume_claim(written)
+            claim = self._claims.of_uid(claim.uid) or claim
+            for _ in range(_MOST_TRIES):
+                if (changed := _changed(claim, allocation, is_new=is_new)) is not None:
+                    raise PluginError(changed)
+                try:
+                    if not is_reserved(claim, pod, self._cluster):
+                        if claim.allocation is None and FINALIZER not in claim.finalizers:
+                            finalizers = [*claim.finalizers, FINALIZER]
+                            claim = await self._update(claim, finalizers=finalizers)
+                        status = self._reservation(pod, claim, allocation)
+                        claim = await self._update(claim, status=status)
+                    break
+                except ReadAgainError as error:
+                    problem, latest = str(error), await self._read(claim)
+                if latest is None:
+                    raise PluginError(f"claim {claim.key} got deleted in the meantime")
+                claim = latest
+            else:
+                raise PluginError(f"claim {claim.key} changes all the time: {problem}")
+            self._cache.assume_claim(claim)
             self._cache.release_claims(pod.uid, [claim.uid])
 
     async def create(self, pod: Pod, new: NewClaim) -> ResourceClaim:
@@ -128,27 +145,6 @@ class ClaimWriter:
             pass  # the next attempt finds out
         finally:
             del self._deallocating[claim.uid]
-
-    async def _written(
-        self, pod: Pod, claim: ResourceClaim, allocation: Allocation, *, is_new: bool
-    ) -> ResourceClaim:
-        """Return the claim as it is when it is allocated and reserved for the pod."""
-        for _ in range(_MOST_TRIES):
-            if (changed := _changed(claim, allocation, is_new=is_new)) is not None:
-                raise PluginError(changed)
-            if is_reserved(claim, pod, self._cluster):
-                return claim
-            try:
-                if claim.allocation is None and FINALIZER not in claim.finalizers:
-                    claim = await self._update(claim, finalizers=[*claim.finalizers, FINALIZER])
-                return await self._update(claim, status=self._reservation(pod, claim, allocation))
-            except ReadAgainError as error:
-                problem = str(error)
-                latest = await self._read(claim)
-            if latest is None:
-                raise PluginError(f"claim {claim.key} got deleted in the meantime")
-            claim = latest
-        raise PluginError(f"claim {claim.key} changes all the time: {problem}")
 
     def _reservation(
         self, pod: Pod, claim: ResourceClaim, allocation: Allocation

@@ -23,7 +23,6 @@ from mooring.framework.post_filter import PodGroupPostFilterState, PostFilterSta
 from mooring.framework.verdicts import (
     SKIP,
     Explanation,
-    ObjectError,
     PluginError,
     Skip,
     Unschedulable,
@@ -46,7 +45,6 @@ from mooring.plugins.dynamic_resources.claim_writer import ClaimWriter
 from mooring.plugins.dynamic_resources.equivalence import (
     EquivalentNodes,
     Result,
-    ResultsOnNodes,
     score_of,
 )
 from mooring.plugins.dynamic_resources.extended_resources import (
@@ -147,7 +145,9 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         if len(left):
             looked_at = nodes.take(nodes.rows[left])
             for positions, waiting in claims.on_nodes(looked_at):
-                found = self._results(looked_at.take(looked_at.rows[positions]), waiting)
+                found = self._nodes.results(
+                    looked_at.take(looked_at.rows[positions]), waiting, self._cluster
+                )
                 fits[left[positions]] = found.fits
         return fits
 
@@ -158,7 +158,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         numbers = {_ELSEWHERE: 0}
         said = np.zeros(len(nodes), np.int64)
         for positions, waiting in claims.on_nodes(nodes):
-            found = self._results(nodes.take(nodes.rows[positions]), waiting)
+            found = self._nodes.results(nodes.take(nodes.rows[positions]), waiting, self._cluster)
             by_class, which = found.by_class()
             texts = [numbers.setdefault(_text(each), len(numbers)) for each in by_class]
             said[positions] = np.array(texts, np.int64)[which]
@@ -262,7 +262,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         )
         scores = np.full(len(nodes), known, np.int64)
         for positions, waiting in claims.on_nodes(nodes):
-            found = self._results(nodes.take(nodes.rows[positions]), waiting)
+            found = self._nodes.results(nodes.take(nodes.rows[positions]), waiting, self._cluster)
             scores[positions] += found.scores
         return scores
 
@@ -446,14 +446,20 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             return None
         held, new = dict(claims.in_flight), None
         nodes = self._cluster.nodes.take(np.array([row], np.int64))
+        node = nodes.node(0)
         for _, waiting in claims.on_nodes(nodes):
-            found = self._allocated(nodes, waiting)
+            results = self._nodes.results(nodes, waiting, self._cluster)
+            found, moves = results.of(0), results.moves_of(0)
             if not isinstance(found, list):
                 return Unschedulable(_text(found))
+            if moves is not None and node is not None:
+                # Nothing is searched that Filter has found, if the node's class is still the same.
+                ids, pools = _share_ids(waiting), self._nodes.pools(row)
+                allocator = self._nodes.allocator(waiting, self._cluster, Budget())
+                found = allocator.repeat(node.name, node.labels, ids, pools, moves)
             held |= {claim.uid: each for claim, each in zip(waiting, found, strict=True)}
         if held:
             self._cache.hold_claims(pod.uid, held)
-        node = nodes.node(0)
         if claims.extended is not None and node is not None:
             new = claims.extended.new_claim(node)
         return new
@@ -476,30 +482,6 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         await self._writer.reserve(pod, claim, allocation, is_new=True)
         await self._api.set_pod_status(pod, new.status_fields(claim))
         return claim
-
-    def _results(self, nodes: NodeView, waiting: Sequence[ResourceClaim]) -> ResultsOnNodes:
-        """Return the devices that claims without an allocation can get on the nodes.
-
-        Raises ObjectError if something is wrong with the claims, their classes or their selectors.
-        """
-        try:
-            return self._nodes.results(nodes, waiting, self._cluster)
-        except AllocationError as error:
-            raise ObjectError(error.text) from error
-
-    def _allocated(self, nodes: NodeView, waiting: Sequence[ResourceClaim]) -> Result:
-        """Return the devices of the only node for the claims without any.
-
-        Nothing is searched that Filter has found, if the node's class is still the same. Raises
-        ObjectError as `_results`.
-        """
-        found, node = self._results(nodes, waiting), nodes.node(0)
-        result, moves = found.of(0), found.moves_of(0)
-        if not isinstance(result, list) or moves is None or node is None:
-            return result
-        pools = self._nodes.pools(int(nodes.rows[0]))
-        allocator = self._nodes.allocator(waiting, self._cluster, Budget())
-        return allocator.repeat(node.name, node.labels, _share_ids(waiting), pools, moves)
 
     async def _until_bound(self, pod: Pod, node: str, uids: list[str]) -> None:
         """Wait until all binding conditions of the claims are true.
