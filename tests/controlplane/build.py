@@ -64,12 +64,20 @@ class GoModule:
     flags: tuple[str, ...]
     """Options of `go build`."""
     beside: "GoModule | None" = None
-    """A module whose programs are linked into the folder of this one's."""
+    """A module whose other programs are linked into the folder of this one's."""
+    go: str = "local"
+    """The Go that builds it, as GOTOOLCHAIN names it; `local` is the one that was found."""
 
     @property
     def all_programs(self) -> Collection[str]:
         """The names of what its folder has in the end."""
-        return (*self.programs, *(self.beside.programs if self.beside else ()))
+        return (*self.programs, *self.linked_programs)
+
+    @property
+    def linked_programs(self) -> Collection[str]:
+        """The names of what its folder has from the module beside it."""
+        beside = self.beside.all_programs if self.beside else ()
+        return [name for name in beside if name not in self.programs]
 
 
 _FLAGS = ("-trimpath", "-buildvcs=false")
@@ -97,14 +105,19 @@ def control_plane(release: Release | None = None) -> GoModule:
     """Return the module of a release's control plane; of the chosen one's, if None."""
     release = release or chosen_release()
     chosen = "" if release is NEWEST else f" {VARIABLE}={release.minor}"
+    programs, beside = KUBERNETES_PROGRAMS, SHARED_MODULE
+    if release.servers_of:
+        programs = {"kube-scheduler": KUBERNETES_PROGRAMS["kube-scheduler"]}
+        beside = control_plane(next(r for r in RELEASES if r.minor == release.servers_of))
     return GoModule(
         f"kubernetes-{release.minor}",
         release.folder,
-        KUBERNETES_PROGRAMS,
+        programs,
         target=f"controlplane{chosen}",
         about=f"Kubernetes {release.version}, some minutes",
         flags=kubernetes_flags(release.version),
-        beside=SHARED_MODULE,
+        beside=beside,
+        go=release.go,
     )
 
 
@@ -171,7 +184,7 @@ def ensure_built(
             packages = {name: module.programs[name] for name in missing}
             _build(go, target, module, packages, progress)
         beside = module.beside
-        if beside and (missing := _missing(target, beside.programs, programs)):
+        if beside and (missing := _missing(target, module.linked_programs, programs)):
             folder = ensure_built(progress, beside, missing)
             target.mkdir(exist_ok=True)
             for name in missing:
@@ -229,7 +242,7 @@ def _build(
     command = [str(go), "build", *module.flags, "-o", f"{partial}/", *programs.values()]
     progress.begin(f"{module.name}: building")
     with ProcessGroup() as group:
-        build = group.spawn("go", command, log=log, env=_environment(), cwd=module.folder)
+        build = group.spawn("go", command, log=log, env=_environment(module), cwd=module.folder)
         while build.wait(1.0) is None:
             _say_what_is_built(waiting, module, progress)
             progress.tick()
@@ -267,6 +280,6 @@ def _output_name(package: str) -> str:
     return before if re.fullmatch(r"v\d+", last) else last
 
 
-def _environment() -> dict[str, str]:
-    # GOTOOLCHAIN: the Go that was found is the Go that is used, nothing is fetched in its place.
-    return {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+def _environment(module: GoModule) -> dict[str, str]:
+    # GOTOOLCHAIN: nothing is fetched in place of the Go that was found, unless the module says so.
+    return {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": module.go, "GOWORK": "off"}

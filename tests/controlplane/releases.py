@@ -49,6 +49,11 @@ class Release:
     gone, or evict for it twice: it lets it be tried again before the last victim is evicted."""
     mutating_admission_policy: str = "v1"
     """The version of MutatingAdmissionPolicy; one in beta is served only where flags say so."""
+    servers_of: str = ""
+    """Only kube-scheduler of this release can be built: the minor version whose other programs are
+    used with it."""
+    go: str = "local"
+    """The Go that builds it, as GOTOOLCHAIN names it; `local` is the one that was found."""
 
     @property
     def folder(self) -> Path:
@@ -136,10 +141,19 @@ RELEASES: Final[Sequence[Release]] = (
         pod_group_condition="PodGroupInitiallyScheduled",
         gang_job={"scheduling": {"schedulingPolicy": {"gang": {}}}},
     ),
+    Release(
+        "1.38",
+        pod_group_versions=("v1beta1", "v1alpha3"),
+        gang_gates=("GenericWorkload", "TopologyAwareWorkloadScheduling"),
+        pod_group_condition="PodGroupInitiallyScheduled",
+        gang_job={"scheduling": {"schedulingPolicy": {"gang": {}}}},
+        servers_of="1.37",
+        go="go1.27.3",
+    ),
 )
 """From the oldest to the newest."""
 
-NEWEST: Final = RELEASES[-1]
+NEWEST: Final = next(release for release in reversed(RELEASES) if not release.servers_of)
 
 
 def chosen_release() -> Release:
@@ -149,8 +163,7 @@ def chosen_release() -> Release:
         ControlPlaneError: KUBERNETES names none.
     """
     minor = os.environ.get(VARIABLE) or NEWEST.minor
-    for release in RELEASES:
-        if release.minor == minor:
-            return release
+    if release := next((release for release in RELEASES if release.minor == minor), None):
+        return release
     known = ", ".join(release.minor for release in RELEASES)
     raise ControlPlaneError(f"{VARIABLE}={minor}: no such release is tested; choose one of {known}")

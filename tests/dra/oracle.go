@@ -2,7 +2,8 @@
 //
 // Each line is a case in JSON: API objects, and the nodes to allocate for. Its answer is a line too:
 // one entry per node, in the same order. It links the allocator and the feature gates of the release
-// whose Go module it is built in, so that a case is decided with that release's defaults.
+// whose Go module it is built in, so that a case is decided with that release's defaults. Types of the
+// allocator that differ between releases are told apart as values, because one file is all of it.
 package main
 
 import (
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	draapi "k8s.io/dynamic-resource-allocation/api"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
@@ -88,10 +90,10 @@ func newDecider() *decider {
 // inUse returns what the claims' allocations take, as kube-scheduler counts it.
 func inUse(claims []*resourcev1.ResourceClaim) structured.AllocatedState {
 	state := structured.AllocatedState{
-		AllocatedDevices:         sets.New[structured.DeviceID](),
-		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
-		AggregatedCapacity:       structured.NewConsumedCapacityCollection(),
+		AllocatedDevices:   sets.New[structured.DeviceID](),
+		AggregatedCapacity: structured.NewConsumedCapacityCollection(),
 	}
+	shared, sharedDevices := sets.New[structured.SharedDeviceID](), sets.New[structured.DeviceID]()
 	for _, claim := range claims {
 		if claim.Status.Allocation == nil {
 			continue
@@ -105,14 +107,43 @@ func inUse(claims []*resourcev1.ResourceClaim) structured.AllocatedState {
 				state.AllocatedDevices.Insert(device)
 				continue
 			}
-			state.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(device, result.ShareID))
+			shared.Insert(structured.MakeSharedDeviceID(device, result.ShareID))
+			sharedDevices.Insert(device)
 			if result.ConsumedCapacity != nil {
 				consumed := structured.NewDeviceConsumedCapacity(device, result.ConsumedCapacity)
 				state.AggregatedCapacity.Insert(consumed)
 			}
 		}
 	}
+	switch ids := any(&state.AllocatedSharedDeviceIDs).(type) {
+	case *sets.Set[structured.SharedDeviceID]: // up to 1.37
+		*ids = shared
+	case *sets.Set[structured.DeviceID]:
+		*ids = sharedDevices
+	}
 	return state
+}
+
+type constructor[S any] func(
+	context.Context, structured.Features, structured.AllocatedState, structured.DeviceClassLister, []S, *cel.Cache,
+) (structured.Allocator, error)
+
+// slicesFor returns the slices in the type that the constructor of the release's allocator takes.
+func slicesFor[S any](given []*resourcev1.ResourceSlice, _ constructor[S]) ([]S, error) {
+	var converted []S
+	for _, slice := range given {
+		switch taken := any(&converted).(type) {
+		case *[]*resourcev1.ResourceSlice: // up to 1.37
+			*taken = append(*taken, slice)
+		case *[]*draapi.ResourceSlice:
+			var internal draapi.ResourceSlice
+			if err := draapi.Convert_v1_ResourceSlice_To_api_ResourceSlice(slice, &internal, nil); err != nil {
+				return nil, err
+			}
+			*taken = append(*taken, &internal)
+		}
+	}
+	return converted, nil
 }
 
 // decide returns an answer for one node, from an allocator that has seen no other node.
@@ -124,8 +155,12 @@ func (d *decider) decide(given *testCase, node *corev1.Node) (decided answer) {
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
+	slices, err := slicesFor(given.Slices, structured.NewAllocator)
+	if err != nil {
+		return answer{Error: err.Error()}
+	}
 	allocator, err := structured.NewAllocator(
-		ctx, d.features, inUse(given.Allocated), classes(given.Classes), given.Slices, d.cache)
+		ctx, d.features, inUse(given.Allocated), classes(given.Classes), slices, d.cache)
 	if err != nil {
 		return answer{Error: err.Error()}
 	}

@@ -15,7 +15,7 @@ from controlplane.releases import RELEASES, Release
 Answer = dict[str, Any]
 """What the program says about a node; empty, if the claims cannot be allocated there."""
 
-VERSIONS: Final = ("1.36", "1.37")
+VERSIONS: Final = ("1.36", "1.37", "1.38")
 """The minor versions whose allocator is asked: from 1.36 there is the one that is ported."""
 
 _SOURCE: Final = Path(__file__).with_name("oracle.go")
@@ -32,6 +32,7 @@ def oracle_module(minor: str) -> GoModule:
         target="dra",
         about=f"the allocator of Kubernetes {release.version}, a minute or two",
         flags=kubernetes_flags(release.version),
+        go=release.go,
     )
 
 

@@ -187,7 +187,24 @@ def test_the_demand_equals_that_of_a_slow_model(case: Case) -> None:
         scored_others={name: n for name in NAMES[2:] if (n := case.scored(name))},
         node_scored_cpu=case.node_scored("cpu"),
         node_scored_memory=case.node_scored("memory"),
+        pod_level=frozenset(name for name in NAMES if case.at_pod_level(name) is not None),
     )
+
+
+@given(cases)
+def test_from_1_38_on_pod_level_requests_are_scored_in_place_of_those_of_containers(
+    case: Case,
+) -> None:
+    demand = pod_demand(case.spec(), case.status(), assigned=case.assigned, kubernetes=case.rules)
+    by_containers = {name: n for name in NAMES if (n := case.scored(name))}
+    of_pod = {
+        name: amount + case.overhead.get(name, 0)
+        for name in NAMES
+        if (amount := case.at_pod_level(name)) is not None
+    }
+    always = {"cpu": 0, "memory": 0}
+    assert demand.scored(pod_level=False) == always | by_containers
+    assert demand.scored(pod_level=True) == always | by_containers | of_pod
 
 
 @given(cases)

@@ -5,7 +5,6 @@ import pytest
 
 from mooring.model.kubernetes_rules import (
     KUBERNETES_RULES,
-    NEWEST,
     KubernetesRules,
     minor_version,
     rules_of_server,
@@ -42,7 +41,7 @@ def test_a_version_is_its_two_first_numbers(text: str, numbers: tuple[int, int] 
 
 @pytest.mark.parametrize(
     ("server", "rules"),
-    [("1.34", "1.34"), ("1.36", "1.36"), ("1.40", NEWEST.version), ("1.29", "1.34"), ("", "1.37")],
+    [("1.34", "1.34"), ("1.36", "1.36"), ("1.40", "1.38"), ("1.29", "1.34"), ("", "1.37")],
 )
 def test_a_server_has_the_rules_of_its_version_or_of_the_nearest(server: str, rules: str) -> None:
     assert rules_of_server(server) is KUBERNETES_RULES[rules]
@@ -51,8 +50,8 @@ def test_a_server_has_the_rules_of_its_version_or_of_the_nearest(server: str, ru
 def test_of_a_server_that_is_not_known_people_are_told() -> None:
     assert unknown_server("1.36") is None
     assert unknown_server("") is None
-    assert unknown_server("1.38") == (
-        "the API server is 1.38, which is newer than the versions that this Mooring knows: "
-        "the rules of Kubernetes 1.37 apply"
+    assert unknown_server("1.39") == (
+        "the API server is 1.39, which is newer than the versions that this Mooring knows: "
+        "the rules of Kubernetes 1.38 apply"
     )
     assert "1.29, which is older" in (unknown_server("1.29") or "")

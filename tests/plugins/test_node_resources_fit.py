@@ -10,6 +10,7 @@ from device_builders import (
     resource_slice,
 )
 from mooring.model.events import Kind
+from mooring.model.pod import parse_pod
 from mooring.model.resource_claims import parse_resource_claim
 from mooring.plugins.node_resources_fit import NodeResourcesFit
 from mooring.testing.builders import node, pod
@@ -171,6 +172,32 @@ def test_a_node_that_offers_as_much_as_64_bits_allow_is_scored() -> None:
     assert asking.scores(pod(requests={GPU: 1})) == {"n1": 99}
 
 
+@pytest.mark.parametrize(
+    ("strategy", "score"),
+    [
+        ({"type": "LeastAllocated"}, 74),
+        ({"type": "MostAllocated"}, 25),
+        (ratio((0, 0), (100, 10)), 25),
+    ],
+)
+def test_amounts_over_2_to_the_56_are_scored_exactly(strategy: dict[str, Any], score: int) -> None:
+    strategy = {**strategy, "resources": [resource(GPU)]}
+    used = pod("other", requests={GPU: 2**60 + 2**55}, node="n1")
+    offering = node("n1", resources={GPU: 2**62})
+    asking = PluginAnswers(NodeResourcesFit, offering, used, scoringStrategy=strategy)
+    assert asking.scores(pod(requests={GPU: 2**50})) == {"n1": score}
+
+
+def test_from_1_38_on_the_requests_of_a_pod_as_a_whole_are_scored() -> None:
+    strategy = {"type": "LeastAllocated", "resources": [resource("cpu")]}
+    wanted = pod(cpu="500m", spec={"resources": {"requests": {"cpu": "3"}}})
+    for version, score in (("1.37", 87), ("1.38", 25)):
+        asking = PluginAnswers(
+            NodeResourcesFit, node("n1", cpu="4"), kubernetes=version, scoringStrategy=strategy
+        )
+        assert asking.scores(wanted) == {"n1": score}
+
+
 def test_weights_of_the_resources_make_a_weighted_mean_rounded_down() -> None:
     asking = PluginAnswers(
         NodeResourcesFit,
@@ -262,6 +289,25 @@ class TestCures:
         before, after = pod("other", cpu="8", node="n1"), pod("other", cpu="5", node="n1")
         assert asking.queueing_hint(pod(cpu="3"), before=before, after=after)
         assert not asking.queueing_hint(pod(cpu="3"), before=after, after=after)
+
+    @pytest.mark.parametrize(
+        ("before", "after", "queues"),
+        [
+            (LARGE, SMALL, True),
+            (LARGE, node("n1", cpu="3"), False),
+            (SMALL, node("n1", cpu="500m"), False),
+        ],
+    )
+    def test_a_nominated_node_that_becomes_too_small_queues(
+        self, before: dict[str, Any], after: dict[str, Any], *, queues: bool
+    ) -> None:
+        waiting, other = pod(cpu="2"), node("n2", cpu="8")
+        asking = PluginAnswers(NodeResourcesFit, after, other)
+        assert not asking.queueing_hint(waiting, before=before, after=after)
+        asking.state.nominate(parse_pod(waiting), "n2")
+        assert not asking.queueing_hint(waiting, before=before, after=after)
+        asking.state.nominate(parse_pod(waiting), "n1")
+        assert bool(asking.queueing_hint(waiting, before=before, after=after)) is queues
 
     def test_resources_that_preemption_could_complete_queue_a_pod_that_preempts(self) -> None:
         asking = PluginAnswers(NodeResourcesFit, self.LARGE, pod("low", cpu="6", node="n1"))

@@ -53,11 +53,11 @@ def test_a_profile_has_the_rules_of_the_server_unless_it_names_a_version(catalog
 @pytest.mark.parametrize(
     ("version", "mistake"),
     [
-        ("1.38", 'must be one of 1.34, 1.35, 1.36, 1.37, got "1.38"'),
-        ("1.33", 'must be one of 1.34, 1.35, 1.36, 1.37, got "1.33"'),
-        (1.36, "must be one of 1.34, 1.35, 1.36, 1.37 in quotes, got 1.36"),
-        (1.4, "must be one of 1.34, 1.35, 1.36, 1.37 in quotes, got 1.4"),
-        (["1.36"], "must be one of 1.34, 1.35, 1.36, 1.37 in quotes, got a list"),
+        ("1.39", 'must be one of 1.34, 1.35, 1.36, 1.37, 1.38, got "1.39"'),
+        ("1.33", 'must be one of 1.34, 1.35, 1.36, 1.37, 1.38, got "1.33"'),
+        (1.36, "must be one of 1.34, 1.35, 1.36, 1.37, 1.38 in quotes, got 1.36"),
+        (1.4, "must be one of 1.34, 1.35, 1.36, 1.37, 1.38 in quotes, got 1.4"),
+        (["1.36"], "must be one of 1.34, 1.35, 1.36, 1.37, 1.38 in quotes, got a list"),
     ],
 )
 def test_a_version_without_rules_is_a_mistake(

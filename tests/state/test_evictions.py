@@ -84,11 +84,14 @@ def test_a_budget_matches_the_pods_its_selector_selects_in_its_namespace() -> No
         ({"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["db"]}]}, {}),
     ],
 )
-def test_the_eviction_api_regards_budgets_that_kube_scheduler_does_not(
+def test_the_eviction_api_regards_budgets_that_kube_scheduler_does_from_1_38_on(
     selector: dict[str, Any], labels: dict[str, str]
 ) -> None:
     state = cluster(pdb("all", {}, selector=selector))
     evicted = parse_pod(pod("a", labels=labels, node="n1"))
+    state.follow_server("1.38")
+    assert [budget.name for budget in state.evictions.matching_budgets(evicted)] == ["all"]
+    state.follow_server("1.37")
     assert state.evictions.matching_budgets(evicted) == []
     assert state.evictions.budgets_of_many([evicted]) == []
     by_api = state.evictions.matching_budgets(evicted, by_eviction_api=True)

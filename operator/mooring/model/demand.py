@@ -44,8 +44,8 @@ class Demand:
     scored_cpu: int
     """The cpu of the incoming pod in NodeResourcesFit's score: its containers and overhead.
 
-    For the incoming pod, kube-scheduler's scorer ignores pod-level requests, because its flag is
-    never set; the totals of the node include them. So there are two kinds of scored fields.
+    Up to 1.37, kube-scheduler's scorer ignores the incoming pod's pod-level requests, because its
+    flag is never set; the totals of the node include them. So there are two kinds of scored fields.
     """
     scored_memory: int
     """The memory of the incoming pod in NodeResourcesFit's score."""
@@ -55,6 +55,18 @@ class Demand:
     """The cpu that the pod adds to the scored total of its node once it runs there."""
     node_scored_memory: int
     """The memory that the pod adds to the scored total of its node once it runs there."""
+    pod_level: frozenset[str] = frozenset()
+    """The resources that the pod requests as a whole: from 1.38 on, `resources` is scored."""
+
+    def scored(self, *, pod_level: bool) -> dict[str, int]:
+        """Return the incoming pod's requests in NodeResourcesFit's score, cpu and memory always.
+
+        With `pod_level`, requests of the pod as a whole stand for those of its containers.
+        """
+        scored = {CPU: self.scored_cpu, MEMORY: self.scored_memory, **self.scored_others}
+        if pod_level and self.pod_level:
+            scored |= {name: self.resources.get(name, 0) for name in self.pod_level}
+        return scored
 
 
 def pod_demand(
@@ -97,6 +109,7 @@ def pod_demand(
         scored_others={r: n for r, n in scored.items() if n and r not in (CPU, MEMORY)},
         node_scored_cpu=node_scored.get(CPU, 0),
         node_scored_memory=node_scored.get(MEMORY, 0),
+        pod_level=frozenset(pod_level),
     )
 
 

@@ -3,7 +3,7 @@
 All differences are in the table `KUBERNETES_RULES`. Nothing else compares versions: plugins read
 facts from `handle.kubernetes`, the engine from `pipeline.kubernetes`, and what all profiles share
 from `ClusterState.kubernetes`. Source: `pkg/scheduler` and `pkg/features/kube_features.go` of
-v1.34.4, v1.35.4, v1.36.3 and v1.37.2, with the default feature gates of each.
+v1.34.4, v1.35.4, v1.36.3, v1.37.2 and v1.38.0-beta.0, with the default feature gates of each.
 """
 
 import re
@@ -80,6 +80,15 @@ class KubernetesRules:
             with the largest of its amounts.
         binding_gives_topology_labels: With the Binding the API server gives a pod its node's labels
             of zone and region (PodTopologyLabelsAdmission).
+        empty_selector_counts_pods: The selector `{}` of a topology spread constraint counts all
+            pods of the namespace. Else none.
+        pod_level_scored: The score of NodeResourcesFit counts the pod-level requests of the pod to
+            be placed. Else only those of its containers.
+        empty_budget_counts: Preemption regards a PodDisruptionBudget with the selector `{}`, which
+            is for all pods of the namespace, and pods without labels. Else no budget is for them.
+        extenders_add_victims: A preempt extender also gets the nodes where the pod would fit
+            without any victim, because only an extender has filtered them out, and may name victims
+            there. Else such a node is an error.
     """
 
     version: str
@@ -111,6 +120,10 @@ class KubernetesRules:
     selector_errors_name_device: bool
     resize_by_stage: bool
     binding_gives_topology_labels: bool
+    empty_selector_counts_pods: bool
+    pod_level_scored: bool
+    empty_budget_counts: bool
+    extenders_add_victims: bool
 
 
 _1_34: Final = KubernetesRules(
@@ -143,6 +156,10 @@ _1_34: Final = KubernetesRules(
     selector_errors_name_device=False,
     resize_by_stage=False,
     binding_gives_topology_labels=False,
+    empty_selector_counts_pods=False,
+    pod_level_scored=False,
+    empty_budget_counts=False,
+    extenders_add_victims=False,
 )
 _1_35: Final = replace(
     _1_34, version="1.35", device_alternatives_scored=True, binding_gives_topology_labels=True
@@ -182,13 +199,21 @@ _1_37: Final = replace(
     selector_errors_name_device=True,
     resize_by_stage=True,
 )
+_1_38: Final = replace(
+    _1_37,
+    version="1.38",
+    empty_selector_counts_pods=True,
+    pod_level_scored=True,
+    empty_budget_counts=True,
+    extenders_add_victims=True,
+)
 
 KUBERNETES_RULES: Final[Mapping[str, KubernetesRules]] = MappingProxyType(
-    {rules.version: rules for rules in (_1_34, _1_35, _1_36, _1_37)}
+    {rules.version: rules for rules in (_1_34, _1_35, _1_36, _1_37, _1_38)}
 )
 """The rules of every minor version that Mooring knows, the oldest first."""
 NEWEST: Final = _1_37
-"""The rules where no server says its version."""
+"""The rules where no server says its version: those of the newest release. 1.38 is a beta."""
 
 
 def minor_version(text: str) -> tuple[int, int] | None:
@@ -200,8 +225,8 @@ def minor_version(text: str) -> tuple[int, int] | None:
 def rules_of_server(version: str) -> KubernetesRules:
     """Return the rules of a server of this version.
 
-    A server newer than all known ones has the newest rules, an older one the oldest. Where the
-    version is not known, the newest rules apply.
+    A server newer than all known ones has the last rules, an older one the first. Where the version
+    is not known, `NEWEST` applies.
     """
     asked = minor_version(version)
     if asked is None:

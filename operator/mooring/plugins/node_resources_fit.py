@@ -16,7 +16,6 @@ from mooring.framework.hints import QueueingHint, freed_node, queue_if
 from mooring.framework.plugin import Normalize
 from mooring.framework.scores import scores_by_percent
 from mooring.framework.verdicts import Explanation
-from mooring.model.demand import Demand
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
@@ -45,7 +44,7 @@ _ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
 _USAGE: Final = {CPU, MEMORY}
 _MAX: Final = 100
 _LARGEST: Final = 2**56
-"""Larger amounts count as this in scores, so that a hundred times a sum fits into 64 bits."""
+"""A hundred times a sum of larger amounts may not fit into 64 bits."""
 
 
 class _Arithmetic(NamedTuple):
@@ -80,8 +79,11 @@ class _AllocationScore:
     runs_for_every_pod: ClassVar[bool] = True
     normalize: ClassVar[Normalize] = Normalize.NONE
 
-    def __init__(self, strategy: ScoringStrategy, devices: DeviceCounts | None = None) -> None:
+    def __init__(
+        self, strategy: ScoringStrategy, handle: Handle, devices: DeviceCounts | None = None
+    ) -> None:
         """Score by the strategy; `devices` count for resources that classes stand for."""
+        self._pod_level = handle.kubernetes.pod_level_scored
         self._devices = devices
         self._scored = [(resource.name, resource.weight) for resource in strategy.resources]
         self._by_ratio = isinstance(strategy, RequestedToCapacityRatio)
@@ -104,22 +106,26 @@ class _AllocationScore:
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
         """Return int64[nodes], 0 to 100: the weighted mean over the strategy's resources."""
-        demand = pod.spec.demand
-        exact = self._of_usage and max(demand.scored_cpu, demand.scored_memory) <= MOST_EXACT
+        wanted = pod.spec.demand.scored(pod_level=self._pod_level)
+        exact = self._of_usage and max(wanted[CPU], wanted[MEMORY]) <= MOST_EXACT
         usage = nodes.usage if exact else None
         if usage is None or self._of_usage is None:
-            return self._mean(demand, nodes)
-        means = self._mean_of_usage(usage, demand, *self._of_usage)
+            return self._mean(wanted, nodes)
+        means = self._mean_of_usage(usage, wanted, *self._of_usage)
         if len(usage.inexact):
             others = nodes.take(nodes.rows[usage.inexact])
-            means[usage.inexact] = self._mean(demand, others)
+            means[usage.inexact] = self._mean(wanted, others)
         return means
 
     def _mean_of_usage(
-        self, usage: Usage, demand: Demand, score: _ScoreOfUsage, weights: tuple[int, int]
+        self,
+        usage: Usage,
+        wanted: Mapping[str, int],
+        score: _ScoreOfUsage,
+        weights: tuple[int, int],
     ) -> IntArray:
         """Return int64[nodes]: the weighted mean of cpu and memory."""
-        asked = np.array(((demand.scored_cpu,), (demand.scored_memory,)), np.float64)
+        asked = np.array(((wanted[CPU],), (wanted[MEMORY],)), np.float64)
         scores = score(usage, asked)
         np.floor(scores, out=scores)
         total = scores[0]
@@ -130,23 +136,24 @@ class _AllocationScore:
         means: IntArray = total.astype(np.int64)
         return means
 
-    def _mean(self, demand: Demand, nodes: NodeView) -> IntArray:
+    def _mean(self, wanted: Mapping[str, int], nodes: NodeView) -> IntArray:
         """Return int64[nodes]: `_weighted_mean`, with floats where they are exact."""
-        wanted = {CPU: demand.scored_cpu, MEMORY: demand.scored_memory, **demand.scored_others}
         scored = [
-            (name, min(amount, _LARGEST), weight)
+            (name, amount, weight)
             for name, weight in self._scored
             if (amount := wanted.get(name, 0)) or name in _ALWAYS_SCORED
         ]
         if not scored:
             return np.zeros(len(nodes), np.int64)
         columns = [column for name, _, _ in scored for column in self._columns(name, nodes)]
-        amounts = (amount for _, amount, _ in scored)
+        amounts = [amount for _, amount, _ in scored]
         floats = None if self._by_ratio else as_exact_floats(columns, _MAX, *amounts)
         if floats is not None:
             means: IntArray = self._weighted_mean(floats, scored, _FLOATS).astype(np.int64)
             return means
-        columns = [np.minimum(np.maximum(column, 0), _LARGEST) for column in columns]
+        columns = [np.maximum(column, 0) for column in columns]
+        if max(*amounts, *(column.max(initial=0) for column in columns)) > _LARGEST:
+            columns = [column.astype(object) for column in columns]  # Python's exact numbers
         return np.array(self._weighted_mean(columns, scored, _ARRAYS), np.int64)
 
     def _columns(self, resource: str, nodes: NodeView) -> tuple[IntArray, IntArray]:
@@ -201,7 +208,7 @@ class NodeResourcesFit(_AllocationScore):
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
         scored = (resource.name for resource in args.scoring_strategy.resources)
         self._counts = DeviceCounts(handle, scored)
-        super().__init__(args.scoring_strategy, self._counts)
+        super().__init__(args.scoring_strategy, handle, self._counts)
         self._classes = ClassesOfResources(handle)
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
@@ -257,11 +264,15 @@ class NodeResourcesFit(_AllocationScore):
         """Return QUEUE when a node has more free and the pod fits now or after evictions.
 
         As in kube-scheduler, a deleted pod also queues if its node is not known any more. A class
-        of devices queues if it comes to stand for a resource that the pod requests.
+        of devices queues if it comes to stand for a resource that the pod requests. A node queues
+        that has become too small for the pod nominated on it, as from 1.38 on: the pod may preempt
+        others elsewhere.
         """
         if event.kind is Kind.DEVICE_CLASS:
             return queue_if(self._classes.may_help(pod, event))
         need = self.pre_filter(pod, cluster).resources
+        if self._has_outgrown_nominee(pod, event, cluster, need):
+            return QueueingHint.QUEUE
         name = _grown(event, need)
         if isinstance(event.after, Node) and len(self._counted(need, event.after)) < len(need):
             name = event.after.name
@@ -279,6 +290,22 @@ class NodeResourcesFit(_AllocationScore):
         return queue_if(
             pod.spec.preempts and any(p.spec.priority < pod.spec.priority for p in others)
         )
+
+    def _has_outgrown_nominee(
+        self, pod: Pod, event: ClusterEvent, cluster: ClusterView, need: Mapping[str, int]
+    ) -> bool:
+        """Return whether the pod's nominated node has shrunk so that it is too small even empty.
+
+        Only cpu, memory and ephemeral storage count, as in kube-scheduler: the devices of a node
+        disappear for a moment while their plugin restarts.
+        """
+        before, after = event.before, event.after
+        nominee = cluster.nominations.get(pod.uid)
+        if nominee is None or not (isinstance(before, Node) and isinstance(after, Node)):
+            return False
+        lacks = any(need.get(name, 0) > after.allocatable.get(name, 0) for name in _ALWAYS_SCORED)
+        is_there = cluster.nodes.name(nominee.row) == after.name
+        return is_there and lacks and _is_large_enough(before, self._counted(need, before))
 
     def _counted(self, need: Mapping[str, int], node: Node) -> Mapping[str, int]:
         """Return the amounts that must be free on the node, except where it has devices."""
@@ -299,7 +326,7 @@ class NodeResourcesLeastAllocated(_AllocationScore):
     Args: ClassVar[type[NodeResourcesLeastAllocatedArgs]] = NodeResourcesLeastAllocatedArgs
 
     def __init__(self, args: NodeResourcesLeastAllocatedArgs, handle: Handle) -> None:
-        super().__init__(LeastAllocated(resources=args.resources))
+        super().__init__(LeastAllocated(resources=args.resources), handle)
 
 
 class NodeResourcesMostAllocated(_AllocationScore):
@@ -309,7 +336,7 @@ class NodeResourcesMostAllocated(_AllocationScore):
     Args: ClassVar[type[NodeResourcesMostAllocatedArgs]] = NodeResourcesMostAllocatedArgs
 
     def __init__(self, args: NodeResourcesMostAllocatedArgs, handle: Handle) -> None:
-        super().__init__(MostAllocated(resources=args.resources))
+        super().__init__(MostAllocated(resources=args.resources), handle)
 
 
 class RequestedToCapacityRatioScore(_AllocationScore):
@@ -320,9 +347,10 @@ class RequestedToCapacityRatioScore(_AllocationScore):
 
     def __init__(self, args: RequestedToCapacityRatioArgs, handle: Handle) -> None:
         ratio = RatioParam(shape=args.shape)
-        super().__init__(
-            RequestedToCapacityRatio(resources=args.resources, requested_to_capacity_ratio=ratio)
+        strategy = RequestedToCapacityRatio(
+            resources=args.resources, requested_to_capacity_ratio=ratio
         )
+        super().__init__(strategy, handle)
 
 
 def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
@@ -385,6 +413,6 @@ def _ratio(shape: tuple[ShapePoint, ...]) -> _Score:
     by_percent = scores_by_percent(shape)
 
     def score(requested: Any, allocatable: Any, by: _Arithmetic) -> Any:
-        return by_percent[_most_allocated(requested, allocatable, by)]
+        return by_percent[_most_allocated(requested, allocatable, by).astype(np.int64)]
 
     return score

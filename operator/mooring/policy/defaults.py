@@ -1,6 +1,6 @@
 """The names of kube-scheduler's plugins, and defaults of a profile.
 
-Source: `apis/config/v1/default_plugins.go` and `validation.go` of v1.34.4 to v1.37.2.
+Source: `apis/config/v1/default_plugins.go` and `validation.go` of v1.34.4 to v1.38.0-beta.0.
 
 Mooring does not have the plugins in `ABSENT`. Their names are still known: a profile may disable
 and configure them, but may not enable them. An imported file may enable them, because a file that

@@ -38,7 +38,7 @@ PluginName = Annotated[
 ]
 
 
-KubernetesVersion = Literal["1.34", "1.35", "1.36", "1.37"]
+KubernetesVersion = Literal["1.34", "1.35", "1.36", "1.37", "1.38"]
 """The keys of `KUBERNETES_RULES`."""
 
 

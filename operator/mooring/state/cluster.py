@@ -110,7 +110,7 @@ class ClusterState:
         Pods that are resized in place count by them at once.
         """
         before, self._server_version = self._kubernetes, version
-        self._kubernetes = rules_of_server(version)
+        self._kubernetes = self.evictions.kubernetes = rules_of_server(version)
         if self._kubernetes is not before:
             for placed in tuple(self.pods):
                 # An assumed pod counts by these rules once its watch shows it.

@@ -18,7 +18,7 @@ disruption controller itself waits as long for a pod that was evicted (DeletionT
 
 The Eviction API and kube-scheduler do not agree about which budgets are for a pod. For the Eviction
 API and the disruption controller an empty selector selects all pods of the namespace, and a
-selector may select pods without labels. kube-scheduler leaves both out
+selector may select pods without labels. kube-scheduler up to 1.37 leaves both out
 (FilterVictimsWithPDBViolation in framework/preemption/util.go). The Eviction API needs no budget
 for a pod that has not started, nor for one that is not ready where the only budget says so or has
 as many healthy pods as it wants (registry/core/pod/storage/eviction.go).
@@ -32,6 +32,7 @@ from typing import Final, TypeVar
 
 from mooring.model.events import Kind
 from mooring.model.indexes import drop_item
+from mooring.model.kubernetes_rules import NEWEST
 from mooring.model.pod import Pod, Uid
 from mooring.model.workloads import PodDisruptionBudget
 from mooring.state.objects import Objects
@@ -95,6 +96,8 @@ class Evictions:
         self._pods = pods
         self._columns = columns
         self._records = _Records()
+        self.kubernetes = NEWEST
+        """The rules of the API server's version."""
 
     def evicting(self, pod: Pod) -> bool:
         """Return whether this scheduler is evicting the pod, which is still on its node."""
@@ -130,7 +133,7 @@ class Evictions:
         if self.evicting(pod):
             return []
         found = self._records.selecting(self._objects, pod)
-        return _needed(found, pod) if by_eviction_api else _regarded(found, pod)
+        return _needed(found, pod) if by_eviction_api else self._regarded(found, pod)
 
     def budgets_of_many(
         self, pods: Iterable[Pod], *, by_eviction_api: bool = False
@@ -147,7 +150,7 @@ class Evictions:
             if budgets is None:
                 budgets = self._records.selecting(self._objects, pod)
                 selecting[id(pod.labels)] = budgets
-            left = _needed(budgets, pod) if by_eviction_api else _regarded(budgets, pod)
+            left = _needed(budgets, pod) if by_eviction_api else self._regarded(budgets, pod)
             if left and not self.evicting(pod):
                 keys = tuple(budget.key for budget in left)
                 alike[keys] += 1
@@ -278,6 +281,19 @@ class Evictions:
         for victim in tuple(self._records.charges.get(key, ())):
             self._update_charge(key, victim, status_written=True)
 
+    def _regarded(
+        self, budgets: Iterable[PodDisruptionBudget], pod: Pod
+    ) -> list[PodDisruptionBudget]:
+        """Return those of the budgets that select the pod which kube-scheduler regards."""
+        all_count = self.kubernetes.empty_budget_counts
+        return [
+            budget
+            for budget in (budgets if pod.labels or all_count else ())
+            if budget.selector is not None
+            and (all_count or not budget.selector.empty)
+            and pod.name not in budget.disrupted_pods
+        ]
+
     def _on_nodes(self, victims: Iterable[Pod]) -> Iterable[Pod]:
         """Return the victims that are on a node, as the cluster shows them now."""
         for victim in victims:
@@ -306,17 +322,6 @@ class Evictions:
         for preemptor in preemptors:
             drop_item(self._records.victims, preemptor, victim.uid)
         return list(preemptors.values())
-
-
-def _regarded(budgets: Iterable[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:
-    """Return those of the budgets that select the pod which kube-scheduler regards."""
-    return [
-        budget
-        for budget in (budgets if pod.labels else ())
-        if budget.selector is not None
-        and not budget.selector.empty
-        and pod.name not in budget.disrupted_pods
-    ]
 
 
 def _needed(budgets: list[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from controlplane import ControlPlaneError
-from controlplane.build import KUBERNETES_PROGRAMS
+from controlplane.build import control_plane
 from controlplane.releases import (
     NEWEST,
     RELEASES,
@@ -31,7 +31,17 @@ def test_the_tool_lines_of_its_module_are_the_programs(release: Release) -> None
     module = (release.folder / "go.mod").read_text()
     tools = re.search(r"^tool \((.*?)^\)", module, re.MULTILINE | re.DOTALL)
     assert tools
-    assert sorted(tools[1].split()) == sorted(KUBERNETES_PROGRAMS.values())
+    assert sorted(tools[1].split()) == sorted(control_plane(release).programs.values())
+
+
+def test_a_release_whose_servers_cannot_be_built_has_those_of_another() -> None:
+    beta = next(release for release in RELEASES if release.servers_of)
+    module = control_plane(beta)
+    assert [*module.programs] == ["kube-scheduler"]
+    assert module.beside == control_plane(NEWEST)
+    assert {*module.all_programs} == {*control_plane(NEWEST).all_programs}
+    assert "kube-scheduler" not in module.linked_programs
+    assert not NEWEST.servers_of
 
 
 @EACH
@@ -39,7 +49,7 @@ def test_every_staging_module_is_replaced_by_the_release_of_the_same_kubernetes(
     release: Release,
 ) -> None:
     module = (release.folder / "go.mod").read_text()
-    replaced = re.findall(r"^\t(\S+) => (\S+) (\S+)$", module, re.MULTILINE)
+    replaced = re.findall(r"^\t(k8s\.io/\S+) => (\S+) (\S+)$", module, re.MULTILINE)
     version = release.version.replace("v1.", "v0.")
     assert len(replaced) > 30
     assert [line for line in replaced if line != (line[0], line[0], version)] == []

@@ -5,7 +5,7 @@ import ssl
 import tempfile
 from base64 import b64encode
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -71,10 +71,14 @@ class Stage:
     async def filter(self, *found: Extender) -> PodAnswers:
         return await self.answer(*found, nodes=NODES)
 
-    async def preempt(self, *found: Extender) -> ProcessedCandidates:
-        candidates = (
-            PreemptionCandidate("n1", (victim("v1"), victim("v2")), 1),
-            PreemptionCandidate("n2", (victim("v3"),), 0),
+    async def preempt(
+        self, *found: Extender, placeholders: Sequence[str] = ()
+    ) -> ProcessedCandidates:
+        """Return what the extenders leave; the candidates in `placeholders` have no victims."""
+        victims = {"n1": (victim("v1"), victim("v2")), "n2": (victim("v3"),)}
+        candidates = tuple(
+            PreemptionCandidate(node, () if node in placeholders else pods, int(node == "n1"))
+            for node, pods in victims.items()
         )
         processed = (await self.answer(*found, candidates=candidates)).processed
         assert processed is not None
@@ -283,6 +287,23 @@ async def test_an_extender_without_a_node_cache_gets_whole_victims(stage: Stage)
     sent = answers.asked[0][1]
     assert sent["NodeNameToMetaVictims"] is None
     assert sent["NodeNameToVictims"]["n2"]["Pods"][0]["metadata"]["name"] == "v3"
+
+
+async def test_a_node_that_came_without_victims_is_passed_on_and_left_out_if_none_are_named(
+    stage: Stage,
+) -> None:
+    first = Answers(preempt=meta(n1=[], n2=[]))
+    second, third = Answers(preempt=meta(n1=[], n2=["v3"])), Answers(preempt=meta(n1=[], n2=[]))
+    found = [
+        await stage.serve(first, "preempt"),
+        await stage.serve(second, "preempt"),
+    ]
+    left = await stage.preempt(*found, placeholders=("n1", "n2"))
+    assert list(second.asked[0][1]["NodeNameToMetaVictims"]) == ["n1", "n2"]
+    assert [(c.node, [v.name for v in c.victims]) for c in left.candidates] == [("n2", ["v3"])]
+    emptied = await stage.preempt(*found, await stage.serve(third, "preempt"), placeholders=("n1",))
+    assert emptied.error is not None
+    assert 'expected at least one victim pod on node "n2"' in emptied.error
 
 
 async def test_an_empty_answer_ends_the_preemption(stage: Stage) -> None:

@@ -11,7 +11,7 @@ from mooring.engine.cycle import decide
 from mooring.engine.extenders.answers import PodAnswers
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.framework.evaluations import AttemptTooLongError
-from mooring.framework.post_filter import ProcessedCandidates
+from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidates
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
@@ -645,3 +645,21 @@ def test_nodes_that_only_an_extender_filtered_out_are_no_candidates() -> None:
     assert with_extenders(deciding, urgent, nodes=both).message == (
         '0/2 nodes are available: 2 busy. preemption: expected at least one victim pod on node "a"'
     )
+
+
+def test_from_1_38_on_preempt_extenders_may_name_victims_where_only_extenders_reject() -> None:
+    deciding = Deciding(
+        node("a"), pod("low", node="a"), *full("b", 1, cpu="4"), node("c"), kubernetesVersion="1.38"
+    )
+    urgent = pod("urgent", cpu="1", priority=9)
+    filtered = said(urgent, (), "ac").nodes
+    call = with_extenders(deciding, urgent, nodes=filtered)
+    assert [(c.node, [v.name for v in c.victims]) for c in call.candidates] == [
+        ("b", ["b-0"]),
+        ("a", []),
+    ]
+    low = parse_pod(pod("low", node="a"))
+    named = ProcessedCandidates((PreemptionCandidate("a", (low,), 0),))
+    outcome = with_extenders(deciding, urgent, nodes=filtered, processed=named)
+    assert outcome.nomination.node == "a"
+    assert [victim.name for victim in outcome.nomination.victims] == ["low"]

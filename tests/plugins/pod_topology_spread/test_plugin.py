@@ -80,8 +80,12 @@ def test_pods_of_other_namespaces_and_those_being_deleted_do_not_count() -> None
     assert rejected(web(hard()), *placed("a1", "a2", terminating=True)) == set()
 
 
-def test_an_empty_selector_counts_no_pod() -> None:
-    assert rejected(web(hard(labels={})), *placed("a1", "a2", "a2")) == set()
+def test_from_1_38_on_an_empty_selector_counts_all_pods_of_the_namespace() -> None:
+    others = [*placed("a1", "a2"), *placed("a2", labels={"app": "db"})]
+    elsewhere = placed("b1", "b1", "b1", namespace="team-a")
+    for version, expected in (("1.37", set[str]()), ("1.38", {"a1", "a2"})):
+        found = rejected(web(hard(labels={})), *others, *elsewhere, kubernetes=version)
+        assert found == expected
 
 
 def test_no_selector_counts_nothing() -> None:

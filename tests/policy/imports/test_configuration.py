@@ -223,6 +223,22 @@ def test_a_file_that_each_version_writes_gives_its_defaults_and_says_what_is_lef
     ]
 
 
+def test_settings_of_1_38_for_placements_are_left_out_with_notes(catalog: Catalog) -> None:
+    plugins = {"placementFeasible": {"enabled": [{"name": "NodeName"}]}}
+    entry = {"plugins": plugins, "percentageOfPlacementsToScore": 30}
+    document = {**profiles(entry), "percentageOfPlacementsToScore": 20}
+    imported = import_configuration(document, catalog)
+    assert {note.path: note.message for note in imported.notes} == {
+        "percentageOfPlacementsToScore": "is left out: Mooring scores all placements of a pod "
+        "group",
+        "profiles[0].plugins.placementFeasible": "is left out: a pod group takes a placement "
+        "where its minimum of members fits",
+        "profiles[0].percentageOfPlacementsToScore": "is left out: Mooring scores all placements "
+        "of a pod group",
+    }
+    assert imported.profiles[0].manifest()["spec"] == {"plugins": {}}
+
+
 def test_what_runs_for_pod_groups_alone_is_left_out_with_a_note(catalog: Catalog) -> None:
     plugins = {"podGroupPostFilter": {"disabled": [{"name": "*", "weight": 0}]}}
     imported = import_configuration(profiles({"plugins": plugins}), catalog)

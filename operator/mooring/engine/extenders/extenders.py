@@ -5,6 +5,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final, Protocol
 
@@ -243,14 +244,15 @@ class Extenders:
     ) -> ProcessedCandidates:
         """Give each extender the candidates that the one before it left (callExtenders).
 
-        An empty answer ends the preemption.
+        An empty answer ends the preemption. In the end, candidates without victims are left out.
         """
         candidates = asked.candidates or ()
         for extender in extenders:
             if not extender.preempt_verb:
                 continue
             client = self._client(extender)
-            decode = partial(_left, extender=extender, preemptor=asked.pod, cluster=cluster)
+            without = frozenset(found.node for found in candidates if not found.victims)
+            decode = partial(_left, extender, without, preemptor=asked.pod, cluster=cluster)
             try:
                 victims = None
                 if not extender.node_cache_capable:
@@ -263,7 +265,7 @@ class Extenders:
                 client.ignored(error)
             if not candidates:
                 break
-        return ProcessedCandidates(candidates)
+        return ProcessedCandidates(tuple(found for found in candidates if found.victims))
 
     async def _pods(self, pods: Iterable[Pod]) -> dict[str, Json]:
         """Return the pods as JSON by uid; those that have gone are left out."""
@@ -318,19 +320,28 @@ def _weighted(answer: bytes, *, nodes: tuple[str, ...], weight: int) -> IntArray
 
 
 def _left(
-    answer: bytes, *, extender: Extender, preemptor: Pod, cluster: ClusterView
+    extender: Extender,
+    without_victims: AbstractSet[str],
+    answer: bytes,
+    *,
+    preemptor: Pod,
+    cluster: ClusterView,
 ) -> tuple[PreemptionCandidate, ...]:
     """Return the candidates that an extender leaves (ProcessPreemption).
+
+    Those that it got without victims, it may leave so for the next extender.
 
     Raises:
         AnswerError: for a wrong answer, or one that names a pod that may not be a victim.
     """
     victims = decode_preemption(answer).items()
     left = [_chosen(node, uids, number, preemptor, cluster) for node, (uids, number) in victims]
-    without = [candidate.node for candidate in left if not candidate.victims]
-    if without and not extender.ignorable:
-        raise AnswerError(f'expected at least one victim pod on node "{without[0]}"')
-    return tuple(candidate for candidate in left if candidate.victims)
+    wrong = [
+        found.node for found in left if not found.victims and found.node not in without_victims
+    ]
+    if wrong and not extender.ignorable:
+        raise AnswerError(f'expected at least one victim pod on node "{min(wrong)}"')
+    return tuple(found for found in left if found.node not in wrong)
 
 
 def _chosen(

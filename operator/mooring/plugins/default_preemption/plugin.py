@@ -82,6 +82,7 @@ class DefaultPreemption:
         self._absolute = args.min_candidate_nodes_absolute
         self._says_placement = handle.kubernetes.placement_in_preemption_message
         self._knows_groups = handle.kubernetes.groups_in_pod_preemption
+        self._extenders_add = handle.kubernetes.extenders_add_victims
 
     def post_filter(self, state: PostFilterState) -> PostFilterResult:
         """Return the cheapest candidate as a nomination, or why there is none.
@@ -98,12 +99,17 @@ class DefaultPreemption:
         rows, fitting = rows[~by_extenders], rows[by_extenders]
         rejections: Counter[str] = Counter()
         candidates = self._find_candidates(state, rows, rejections)
+        without = _without_victims(state, fitting, rejections)
+        if state.preempt_extenders and self._extenders_add:
+            candidates += [Candidate(row, ()) for row in without]
+        elif self._extenders_add:
+            rejections[_NO_VICTIMS] += len(without)
+        elif without and not candidates:
+            return NotEligible(f"preemption: {_expected_victims(state, without)}", is_error=True)
         if candidates and state.preempt_extenders:
             return Candidates(tuple(_for_extenders(state, found) for found in candidates))
         if candidates:
             return self._nomination(state, candidates)
-        if (without := _without_victims(state, fitting, rejections)) is not None:
-            return NotEligible(f"preemption: {without}", is_error=True)
         rejections[_NOT_HELPFUL] += state.diagnosis.total - len(state.diagnosis.resolvable_rows)
         histogram = ", ".join(sorted(f"{n} {reason}" for reason, n in rejections.items() if n))
         text = f"0/{state.diagnosis.total} nodes are available: {histogram}."
@@ -369,25 +375,26 @@ def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCa
     return PreemptionCandidate(node, candidate.all_pods, candidate.violations)
 
 
-def _without_victims(
-    state: PostFilterState, rows: IntArray, rejections: Counter[str]
-) -> str | None:
-    """Return kube-scheduler's text for nodes that only an extender has filtered out.
+def _without_victims(state: PostFilterState, rows: IntArray, rejections: Counter[str]) -> list[int]:
+    """Return those of the rows that have potential victims; the others are counted.
 
-    Every potential victim there can be reprieved, so that none is left, which it takes for an
-    error. If none of the nodes has potential victims, they are counted and None is returned.
+    Only an extender has filtered these rows out, so that every potential victim can be reprieved.
     """
-    names: list[str] = []
+    found: list[int] = []
     for row in rows.tolist():
         pods = (placed.pod for placed in state.cluster.pods_on(row))
         if any(pod.spec.priority < state.pod.spec.priority for pod in pods):
-            names.append(state.cluster.nodes.name(row))
+            found.append(row)
         else:
             rejections[_NO_VICTIMS] += 1
-    texts = [f'expected at least one victim pod on node "{node}"' for node in sorted(names)]
-    if len(texts) <= 1:
-        return texts[0] if texts else None
-    return f"[{', '.join(texts)}]"
+    return found
+
+
+def _expected_victims(state: PostFilterState, rows: list[int]) -> str:
+    """Return the text of kube-scheduler up to 1.37 for rows without victims, an error there."""
+    names = sorted(map(state.cluster.nodes.name, rows))
+    texts = [f'expected at least one victim pod on node "{node}"' for node in names]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:

@@ -98,6 +98,7 @@ class PodTopologySpread:
         self._defaults = _SYSTEM_DEFAULTS if self._system else listed
         self._inclusion = NodeInclusion()
         self._evaluations = handle.evaluations
+        self._empty_counts = handle.kubernetes.empty_selector_counts_pods
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | tuple[_Limit, ...]:
         """Return the domains that each DoNotSchedule constraint allows."""
@@ -172,7 +173,8 @@ class PodTopologySpread:
     def _rules(self, pod: Pod, cluster: ClusterView, *, hard: bool) -> tuple[_Rule, ...]:
         """Return the pod's own constraints of this strictness, or the defaults if it has none."""
         if pod.spec.spread:
-            return _own_rules(pod.spec, frozenset(pod.labels.items()), hard=hard)
+            labels = frozenset(pod.labels.items())
+            return _own_rules(pod.spec, labels, hard=hard, empty_counts=self._empty_counts)
         defaults = tuple(c for c in self._defaults if c.hard is hard)
         pods = cluster.default_selector(pod) if defaults else None
         if pods is None:
@@ -272,15 +274,20 @@ def _missing(nodes: NodeView, keys: tuple[str, ...]) -> BoolArray:
 
 
 @cached(_MOST_BYTES)
-def _own_rules(spec: PodSpec, labels: frozenset[Pair], *, hard: bool) -> tuple[_Rule, ...]:
+def _own_rules(
+    spec: PodSpec, labels: frozenset[Pair], *, hard: bool, empty_counts: bool
+) -> tuple[_Rule, ...]:
     known = dict(labels)
-    return tuple(_rule(c, spec.namespace, known) for c in spec.spread if c.hard is hard)
+    constraints = (constraint for constraint in spec.spread if constraint.hard is hard)
+    return tuple(_rule(c, spec.namespace, known, empty_counts=empty_counts) for c in constraints)
 
 
-def _rule(constraint: SpreadConstraint, namespace: str, labels: Mapping[str, str]) -> _Rule:
+def _rule(
+    constraint: SpreadConstraint, namespace: str, labels: Mapping[str, str], *, empty_counts: bool
+) -> _Rule:
     """Return the rule of a constraint, with matchLabelKeys added to its selector (common.go).
 
-    A selector that is still `{}` then counts no pod, but matches this one.
+    A selector that is still `{}` then matches this pod, but counts pods only if `empty_counts`.
     """
     selector = constraint.selector
     same = [Requirement(k, "In", (labels[k],)) for k in constraint.match_label_keys if k in labels]
@@ -289,7 +296,7 @@ def _rule(constraint: SpreadConstraint, namespace: str, labels: Mapping[str, str
     if selector is None:
         return _Rule(constraint, None, matches_self=False)
     pods = None
-    if not selector.empty:
+    if empty_counts or not selector.empty:
         part = PodSelector(selector, frozenset((namespace,)))
         pods = selection((part,), terminating=False)
     return _Rule(constraint, pods, selector.matches(labels))

@@ -9,6 +9,7 @@ Source: staging `kube-scheduler/config/v1/types.go`, `apis/config/v1/defaults.go
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import product
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
@@ -84,14 +85,24 @@ class _ClientConnection(PolicyModel):
 
 
 class _Plugins(Plugins):
-    """The plugins of a file, with the extension point that Mooring does not have."""
+    """The plugins of a file, with the extension points that Mooring does not have."""
 
     pod_group_post_filter: PluginSet = PluginSet()
+    placement_feasible: PluginSet = PluginSet()
+
+
+_WITHOUT_POINT: Final = {
+    "pod_group_post_filter": "pod groups preempt others where postFilter has DefaultPreemption",
+    "placement_feasible": "a pod group takes a placement where its minimum of members fits",
+}
+"""Why a file's plugins at these extension points are left out."""
+_ALL_PLACEMENTS: Final = "Mooring scores all placements of a pod group"
 
 
 class _Profile(PolicyModel):
     scheduler_name: str | None = Field(None, max_length=253)
     percentage_of_nodes_to_score: int | None = Field(None, ge=0, le=100)
+    percentage_of_placements_to_score: int | None = Field(None, ge=0, le=100)
     plugins: _Plugins = _Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
 
@@ -113,6 +124,7 @@ class Configuration(PolicyModel):
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
     percentage_of_nodes_to_score: int | None = Field(None, ge=0, le=100)
+    percentage_of_placements_to_score: int | None = Field(None, ge=0, le=100)
     pod_initial_backoff_seconds: int = Field(1, ge=1)
     pod_max_backoff_seconds: int = 10
     profiles: tuple[_Profile, ...] = ()
@@ -167,7 +179,7 @@ def import_configuration(document: object, catalog: Catalog) -> Imported:
         *_wrong_scheduler_names(given),
         *_different_queues(given),
         *_unresolvable(specs, catalog),
-        *_unknown_at_group_post_filter(given, catalog),
+        *_unknown_without_point(given, catalog),
     ]
     if mistakes:
         raise ProfileInvalid(mistakes)
@@ -175,7 +187,7 @@ def import_configuration(document: object, catalog: Catalog) -> Imported:
     profiles = list[SchedulingProfile]()
     for number, (profile, spec) in enumerate(zip(given, specs, strict=True)):
         notes += left_out_of(spec, catalog, f"profiles[{number}]")
-        notes += _without_group_post_filter(profile, f"profiles[{number}]")
+        notes += _without_point(profile, f"profiles[{number}]")
         taken = {profile.name for profile in profiles}
         kept = without_left_out(spec, catalog)
         profiles.append(profile_for(profile.scheduler_name or DEFAULT_SCHEDULER, kept, taken))
@@ -234,6 +246,7 @@ def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileS
     """
     fields = {name: value for name, value in profile if name in profile.model_fields_set}
     fields.pop("scheduler_name", None)
+    fields.pop("percentage_of_placements_to_score", None)
     if "plugins" in fields:
         points = profile.plugins.model_fields_set & Plugins.model_fields.keys()
         fields["plugins"] = Plugins(**{name: getattr(profile.plugins, name) for name in points})
@@ -268,14 +281,12 @@ def _unresolvable(specs: Iterable[SchedulingProfileSpec], catalog: Catalog) -> I
             yield from invalid.errors
 
 
-def _unknown_at_group_post_filter(
-    profiles: Iterable[_Profile], catalog: Catalog
-) -> Iterator[FieldError]:
-    """Yield a mistake for every name in podGroupPostFilter that is no plugin's."""
+def _unknown_without_point(profiles: Iterable[_Profile], catalog: Catalog) -> Iterator[FieldError]:
+    """Yield a mistake for every name that is no plugin's at a point that Mooring does not have."""
     names = {*WithLeftOut(catalog).names(), *KUBE_SCHEDULER_PLUGINS, "*"}
-    for number, profile in enumerate(profiles):
-        path = f"profiles[{number}].plugins.podGroupPostFilter"
-        plugins = profile.plugins.pod_group_post_filter
+    for (number, profile), point in product(enumerate(profiles), _WITHOUT_POINT):
+        path = f"profiles[{number}].plugins.{to_camel(point)}"
+        plugins: PluginSet = getattr(profile.plugins, point)
         named = {
             "enabled": [plugin.name for plugin in plugins.enabled],
             "disabled": [plugin.name for plugin in plugins.disabled],
@@ -287,12 +298,15 @@ def _unknown_at_group_post_filter(
                     yield FieldError(f"{path}.{field}[{place}].name", message)
 
 
-def _without_group_post_filter(profile: _Profile, path: str) -> Iterator[FieldError]:
-    """Yield a note if the profile changes what runs for pod groups that fit nowhere."""
-    plugins = profile.plugins.pod_group_post_filter
-    if plugins.enabled or plugins.disabled:
-        reason = "pod groups preempt others where postFilter has DefaultPreemption"
-        yield FieldError(f"{path}.plugins.podGroupPostFilter", f"is left out: {reason}")
+def _without_point(profile: _Profile, path: str) -> Iterator[FieldError]:
+    """Yield a note on each setting of the profile for pod groups that Mooring does not have."""
+    for point, reason in _WITHOUT_POINT.items():
+        plugins: PluginSet = getattr(profile.plugins, point)
+        if plugins.enabled or plugins.disabled:
+            yield FieldError(f"{path}.plugins.{to_camel(point)}", f"is left out: {reason}")
+    if profile.percentage_of_placements_to_score:
+        where = f"{path}.percentageOfPlacementsToScore"
+        yield FieldError(where, f"is left out: {_ALL_PLACEMENTS}")
 
 
 def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
@@ -337,6 +351,8 @@ def _without_counterpart(configuration: Configuration) -> Iterator[FieldError]:
     for name, reason in reasons.items():
         if name in configuration.model_fields_set:
             yield FieldError(to_camel(name), f"is left out: {reason}")
+    if configuration.percentage_of_placements_to_score:
+        yield FieldError("percentageOfPlacementsToScore", f"is left out: {_ALL_PLACEMENTS}")
     connection = configuration.client_connection
     for name in ("accept_content_types", "content_type"):
         if getattr(connection, name):
