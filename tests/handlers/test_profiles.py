@@ -887,13 +887,13 @@ def test_the_status_says_whose_rules_apply(
 def test_the_status_says_that_a_server_is_too_new(
     profile_handler: ProfileHandler, shared: SchedulerState
 ) -> None:
-    shared.state.follow_server("1.38")
+    shared.state.follow_server("1.39")
     status = profile_handler.applied(profile())
     assert status is not None
-    assert status["effective"]["kubernetesVersion"] == "1.37"
+    assert status["effective"]["kubernetesVersion"] == "1.38"
     warning = conditions(status)["Warning"]
     assert warning["reason"] == "UnknownServer"
-    assert warning["message"].startswith("the API server is 1.38, which is newer")
+    assert warning["message"].startswith("the API server is 1.39, which is newer")
 
 
 def test_what_an_old_crd_prunes_of_a_status_is_not_written_again_and_again(

@@ -15,6 +15,7 @@ from mooring.kube.resources import (
     DEVICE_TAINT_RULE_V1BETA2,
     POD_DISRUPTION_BUDGET,
     POD_GROUP,
+    POD_GROUP_V1,
     POD_GROUP_V1ALPHA2,
     POD_GROUP_V1ALPHA3,
     SIGS_POD_GROUP,
@@ -23,6 +24,7 @@ from mooring.kube.resources import (
 from mooring.mirroring.discovery import EXPECTED, Discovery
 from mooring.model.events import Kind
 
+OF_GROUPS = "v1, v1beta1, v1alpha3, v1alpha2"
 BY_FIELD = "pods that name one in spec.schedulingGroup wait (docs/gangs.md)"
 BY_LABEL = "pods that name one by its label wait (docs/gangs.md)"
 
@@ -219,13 +221,13 @@ async def test_what_is_not_served_is_said_once_with_what_follows(
             "WARNING",
             "poddisruptionbudgets.policy (v1) is not served: preemption respects no budgets",
         ),
-        ("INFO", f"podgroups.scheduling.k8s.io (v1beta1) is not served: {BY_FIELD}"),
+        ("INFO", f"podgroups.scheduling.k8s.io ({OF_GROUPS}) is not served: {BY_FIELD}"),
         ("INFO", f"podgroups.scheduling.x-k8s.io (v1alpha1) is not served: {BY_LABEL}"),
-        ("INFO", f"devicetaintrules.resource.k8s.io (v1) is not served: {BY_SLICE}"),
+        ("INFO", f"devicetaintrules.resource.k8s.io (v1, v1beta2) is not served: {BY_SLICE}"),
     ]
     assert discovery.unserved() == {
         Kind.POD_DISRUPTION_BUDGET: POD_DISRUPTION_BUDGET,
-        Kind.POD_GROUP: POD_GROUP,
+        Kind.POD_GROUP: POD_GROUP_V1,
         Kind.COSCHEDULING_POD_GROUP: COSCHEDULING_POD_GROUP,
         Kind.DEVICE_TAINT_RULE: DEVICE_TAINT_RULE,
     }

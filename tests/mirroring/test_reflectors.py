@@ -19,6 +19,7 @@ from mooring.kube.resources import (
     POD,
     POD_DISRUPTION_BUDGET,
     POD_GROUP,
+    POD_GROUP_V1,
     POD_GROUP_V1ALPHA2,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
@@ -338,23 +339,34 @@ async def test_a_kind_that_is_served_is_followed_and_the_newest_version_of_it_on
     streams: Streams, feeding: Feeding
 ) -> None:
     streams.served = set(OPTIONAL)
-    streams.objects[POD_GROUP.path()] = [versioned_group("train")]
+    streams.objects[POD_GROUP_V1.path()] = [versioned_group("train")]
     await feeding.begin()
     assert feeding.seen.names.keys() == {
         *MIRRORED,
-        POD_GROUP,
+        POD_GROUP_V1,
         COSCHEDULING_POD_GROUP,
         DEVICE_TAINT_RULE,
     }
-    assert feeding.seen.names[POD_GROUP] == ["train"]
+    assert feeding.seen.names[POD_GROUP_V1] == ["train"]
     assert feeding.reflectors.served() == {
-        Kind.POD_GROUP: POD_GROUP,
+        Kind.POD_GROUP: POD_GROUP_V1,
         Kind.COSCHEDULING_POD_GROUP: COSCHEDULING_POD_GROUP,
         Kind.DEVICE_TAINT_RULE: DEVICE_TAINT_RULE,
     }
     assert {"podgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io"} <= set(
         feeding.reflectors.lags()
     )
+
+
+@pytest.mark.parametrize("version", [POD_GROUP_V1, POD_GROUP, POD_GROUP_V1ALPHA2])
+async def test_pod_groups_are_followed_where_only_one_version_of_them_is_served(
+    streams: Streams, feeding: Feeding, version: Resource
+) -> None:
+    streams.served = {version}
+    streams.objects[version.path()] = [versioned_group("train")]
+    await feeding.begin()
+    assert feeding.seen.names[version] == ["train"]
+    assert feeding.reflectors.served() == {Kind.POD_GROUP: version}
 
 
 async def test_a_kind_that_is_served_later_is_noticed_and_one_that_is_not_any_more_too(

@@ -148,6 +148,8 @@ LIMIT_RANGE: Final = Resource("", "v1", "limitranges", "LimitRange")
 RUNTIME_CLASS: Final = Resource(
     "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False
 )
+POD_GROUP_V1: Final = Resource("scheduling.k8s.io", "v1", "podgroups", "PodGroup")
+"""Decided for a release after 1.38.0-beta.0 (KEP-4671); of PodGroups it says what v1beta1 does."""
 POD_GROUP: Final = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 POD_GROUP_V1ALPHA3: Final = Resource("scheduling.k8s.io", "v1alpha3", "podgroups", "PodGroup")
 """As Kubernetes 1.37 serves it, if it is told to; of PodGroups it says what v1beta1 does."""

@@ -163,8 +163,10 @@ class Discovery:
             resource, any_more = before or _VERSIONS[kind][0], "" if is_new else " any more"
             follows = f": {_WITHOUT[kind]}" if kind in _WITHOUT else ""
             level = logging.WARNING if kind in EXPECTED or not is_new else logging.INFO
+            known = (before,) if before else _VERSIONS[kind]
+            versions = ", ".join(each.version for each in known if each.group == resource.group)
             text = "%s (%s) is not served%s%s"
-            logger.log(level, text, resource, resource.version, any_more, follows)
+            logger.log(level, text, resource, versions, any_more, follows)
         elif found is not None and before is None and not (is_new and kind in EXPECTED):
             logger.info("%s (%s) is served", found, found.version)
 

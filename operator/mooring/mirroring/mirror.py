@@ -44,6 +44,7 @@ MIRRORED: Final[Mapping[Resource, Kind]] = {
 """What is mirrored, and as what; PriorityClasses come through kopf."""
 
 MIRRORED_IF_SERVED: Final[Mapping[Resource, Kind]] = {
+    resources.POD_GROUP_V1: Kind.POD_GROUP,
     resources.POD_GROUP: Kind.POD_GROUP,
     resources.POD_GROUP_V1ALPHA3: Kind.POD_GROUP,
     resources.POD_GROUP_V1ALPHA2: Kind.POD_GROUP,

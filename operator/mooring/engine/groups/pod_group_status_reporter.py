@@ -24,7 +24,7 @@ from mooring.engine.groups.status import (
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import PodRef
 from mooring.kube.recorder import EventRecorder, ObjectRef
-from mooring.kube.resources import POD_GROUP, POD_GROUP_V1ALPHA3, SIGS_POD_GROUP, Resource
+from mooring.kube.resources import POD_GROUP_V1ALPHA2, SIGS_POD_GROUP, Resource
 from mooring.kube.status_writer import StatusWriter
 from mooring.kube.timestamps import rfc3339
 from mooring.kube.writes import PodGroupWriter
@@ -337,8 +337,8 @@ class PodGroupStatusReporter:
         if definition is None or resource is None:
             return
         self._tell(group, definition, view, resource)
-        newer = resource in (POD_GROUP, POD_GROUP_V1ALPHA3)
-        kind = "PodGroupInitiallyScheduled" if newer else "PodGroupScheduled"
+        is_old = resource == POD_GROUP_V1ALPHA2
+        kind = "PodGroupScheduled" if is_old else "PodGroupInitiallyScheduled"
         tried = rfc3339(record.tried) if record.tried is not None else ""
         status = desired_status(group, view, kind, now=rfc3339(self._now()), tried=tried)
         if status is not None:
