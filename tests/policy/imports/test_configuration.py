@@ -200,6 +200,8 @@ DEFERRED = "profiles[0]: DeferredPodScheduling is left out of multiPoint: Moorin
         ("1.36", []),
         ("1.37", []),
         ("1.37-alpha", [f"{DEFERRED}this plugin"]),
+        ("1.38", []),
+        ("1.38-alpha", [f"{DEFERRED}this plugin"]),
     ],
 )
 def test_a_file_that_each_version_writes_gives_its_defaults_and_says_what_is_left_out(
