@@ -107,7 +107,8 @@ class Recorder:
             pod, made = self._with_claims(pod, scene.made)
             objects += made
         pod["metadata"].pop("managedFields", None)
-        oracle = self._oracle(pod)
+        has_devices = any(raw["kind"] == "ResourceSlice" for raw in objects)
+        oracle = self._oracle(pod, devices=has_devices and _uses_devices(pod))
         self._clear(scene, bound=oracle["node"] is not None)
         return {
             "kubernetes": chosen_release().version,
@@ -145,9 +146,9 @@ class Recorder:
         ]
         return self._stage.set_status(pod, {"resourceClaimStatuses": statuses}), made
 
-    def _oracle(self, pod: Raw) -> dict[str, Any]:
+    def _oracle(self, pod: Raw, *, devices: bool) -> dict[str, Any]:
         key = _key(pod)
-        decided = self._verdict(pod)
+        decided = self._verdict(pod, devices=devices)
         condition, nominated = _condition(decided), _nominated(decided)
         victims: list[str] = []
         if nominated and condition:
@@ -160,7 +161,7 @@ class Recorder:
             "nominatedNode": nominated,
             "scores": scores(self._log.entries, key),
             "victims": victims,
-            **({"claims": claims} if (claims := self._claims(pod, decided)) else {}),
+            **({"claims": claims} if devices and (claims := self._claims(pod, decided)) else {}),
         }
 
     def _claims(self, pod: Raw, decided: Raw) -> dict[str, Raw]:
@@ -169,7 +170,7 @@ class Recorder:
             return {}
         uid, named = pod["metadata"]["uid"], set(_claim_names(pod))
         found = {}
-        for raw in self._stage.claims() if _uses_devices(pod) else ():
+        for raw in self._stage.claims():
             metadata, status = raw["metadata"], raw.get("status", {})
             written = {"finalizers": metadata.get("finalizers", []), "status": status}
             if metadata["name"] in named:
@@ -182,12 +183,12 @@ class Recorder:
                 found[metadata["name"]] = written
         return found
 
-    def _verdict(self, pod: Raw) -> Raw:
+    def _verdict(self, pod: Raw, *, devices: bool) -> Raw:
         """Return the pod when first bound, refused, or left waiting on a node.
 
-        It waits for a volume, or for devices that are not bound yet.
+        It waits for a volume, or for `devices` that are not bound yet.
         """
-        metadata, devices = pod["metadata"], _uses_devices(pod)
+        metadata = pod["metadata"]
         events = self._client.watch(
             f"/api/v1/namespaces/{metadata['namespace']}/pods?watch=1"
             f"&fieldSelector=metadata.name%3D{metadata['name']}"
