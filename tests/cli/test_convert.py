@@ -182,6 +182,7 @@ EVERY_FIELD = {
     "enableProfiling": False,
     "enableContentionProfiling": False,
     "percentageOfNodesToScore": 7,
+    "percentageOfPlacementsToScore": 30,
     "podInitialBackoffSeconds": 2,
     "podMaxBackoffSeconds": 20,
     "profiles": [{"schedulerName": "a"}],

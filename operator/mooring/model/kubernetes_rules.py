@@ -89,6 +89,16 @@ class KubernetesRules:
         extenders_add_victims: A preempt extender also gets the nodes where the pod would fit
             without any victim, because only an extender has filtered them out, and may name victims
             there. Else such a node is an error.
+        fractional_ranges: Steps of a capacity that are thousandths are counted as such, and a
+            negative request is an error before it is rounded. Else steps are whole numbers.
+        unusable_pool_on_node: A request for all devices of a pool that is being updated or is
+            invalid makes the node infeasible. Else it fails the attempt.
+        shares_exclude_whole: A device that has become one for a single claim is in use as long as
+            claims share it. Else it can be allocated.
+        versions_by_precedence: Constraints compare versions without their build metadata. Else as
+            texts.
+        cel_errors_name_container: The error about an unknown name in a CEL selector says that it
+            was looked for in the container ''.
     """
 
     version: str
@@ -124,6 +134,11 @@ class KubernetesRules:
     pod_level_scored: bool
     empty_budget_counts: bool
     extenders_add_victims: bool
+    fractional_ranges: bool
+    unusable_pool_on_node: bool
+    shares_exclude_whole: bool
+    versions_by_precedence: bool
+    cel_errors_name_container: bool
 
 
 _1_34: Final = KubernetesRules(
@@ -160,6 +175,11 @@ _1_34: Final = KubernetesRules(
     pod_level_scored=False,
     empty_budget_counts=False,
     extenders_add_victims=False,
+    fractional_ranges=False,
+    unusable_pool_on_node=False,
+    shares_exclude_whole=False,
+    versions_by_precedence=False,
+    cel_errors_name_container=True,
 )
 _1_35: Final = replace(
     _1_34, version="1.35", device_alternatives_scored=True, binding_gives_topology_labels=True
@@ -206,6 +226,11 @@ _1_38: Final = replace(
     pod_level_scored=True,
     empty_budget_counts=True,
     extenders_add_victims=True,
+    fractional_ranges=True,
+    unusable_pool_on_node=True,
+    shares_exclude_whole=True,
+    versions_by_precedence=True,
+    cel_errors_name_container=False,
 )
 
 KUBERNETES_RULES: Final[Mapping[str, KubernetesRules]] = MappingProxyType(

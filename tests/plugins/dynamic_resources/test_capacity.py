@@ -12,7 +12,7 @@ from mooring.plugins.dynamic_resources.capacity import (
     consumed_capacity,
 )
 
-OLD, NEW = KUBERNETES_RULES["1.36"], KUBERNETES_RULES["1.37"]
+OLD, NEW, NEWER = (KUBERNETES_RULES[version] for version in ("1.36", "1.37", "1.38"))
 RANGE = {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi", "max": "4Gi"}}
 VALUES = {"default": "1Gi", "validValues": ["1Gi", "2Gi", "4Gi"]}
 GIBI = 2**30 * 10**9
@@ -79,6 +79,36 @@ def test_amounts_that_the_policy_does_not_allow_are_not_left() -> None:
 def test_a_capacity_that_the_device_does_not_have_is_not_left() -> None:
     assert not left("1", with_memory("8Gi"), name="cores")
     assert not left("1", with_memory("8Gi"), name="cores", rules=OLD)
+
+
+@pytest.mark.parametrize(
+    ("amount", "in_1_37", "in_1_38"),
+    [
+        ("250m", "1", "300m"),
+        ("1", "1", "1100m"),
+        ("1100m", "2", "1100m"),
+    ],
+)
+def test_from_1_38_on_steps_of_thousandths_are_counted(
+    amount: str, in_1_37: str, in_1_38: str
+) -> None:
+    memory = with_memory("8", {"default": "1", "validRange": {"min": "100m", "step": "200m"}})
+    assert consumed(amount, memory) == in_1_37
+    assert consumed(amount, memory, NEWER) == in_1_38
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        ("1u", "request 1u is not a representable milli value"),
+        ("9223372036854775.807", "up to the next step passes the milli-value range"),
+        ("-5", "capacity value is negative: request -5"),
+    ],
+)
+def test_amounts_that_cannot_be_computed_in_thousandths_are_errors(amount: str, text: str) -> None:
+    span = {"min": "-9" if amount == "-5" else "0", "step": "2m"}
+    with pytest.raises(CapacityError, match=text):
+        left(amount, with_memory("8", {"default": "1", "validRange": span}), rules=NEWER)
 
 
 @pytest.mark.parametrize(

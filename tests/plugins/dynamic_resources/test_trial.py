@@ -151,6 +151,29 @@ def test_a_share_without_capacity_has_taken_the_counters_from_1_37_on(
     assert ("allocations" in answered) == found
 
 
+@pytest.mark.parametrize(("minor", "found"), [("1.37", True), ("1.38", False)])
+def test_from_1_38_on_a_device_that_is_shared_no_more_is_in_use_while_shares_are(
+    minor: str, *, found: bool
+) -> None:
+    part = result(GPU, "pool", "d0", shareID="s", consumedCapacity={"memory": "1Gi"})
+    answered = answer([device("d0")], wants("a", exactly("gpu")), taken=[part], minor=minor)
+    assert ("allocations" in answered) == found
+
+
+@pytest.mark.parametrize(("minor", "found"), [("1.37", False), ("1.38", True)])
+def test_from_1_38_on_versions_are_compared_without_their_build_metadata(
+    minor: str, *, found: bool
+) -> None:
+    listed = [
+        device(f"d{number}", {"x": {"version": version}})
+        for number, version in enumerate(("1.0.0+a", "1.0.0+b"))
+    ]
+    same = wants("a", exactly("gpu", 2), constraints=({"matchAttribute": f"{GPU}/x"},))
+    assert ("allocations" in answer(listed, same, minor=minor)) == found
+    other = wants("a", exactly("gpu", 2), constraints=({"distinctAttribute": f"{GPU}/x"},))
+    assert ("allocations" in answer(listed, other, minor=minor)) != found
+
+
 def test_attributes_without_a_domain_are_those_of_the_driver() -> None:
     listed = [
         device("d0", attributes(x="a")),

@@ -19,7 +19,9 @@ Requested = Mapping[str, Quantity]
 """What a request wants of each capacity."""
 
 _UNIT: Final = 10**9
+_THOUSANDTH: Final = 10**6
 _MOST: Final = 2**63 - 1
+_NEGATIVE: Final = "capacity value is negative"
 _NOT_REPRESENTABLE: Final = (
     "capacity request cannot be represented in the device's range arithmetic"
 )
@@ -54,9 +56,9 @@ def capacity_left(
     if rules.capacity_errors:
         for name in sorted(consumed):
             if consumed[name].nano < 0:
-                raise CapacityError(f'capacity "{name}": capacity value is negative')
+                raise CapacityError(f'capacity "{name}": {_NEGATIVE}')
     return all(
-        not _violates(consumed[name], capacity.policy)
+        not _violates(consumed[name], capacity.policy, rules)
         and in_use.get(name, 0) + consumed[name].nano + allocating.get(name, 0)
         <= capacity.value.nano
         for name, capacity in device.capacity.items()
@@ -87,6 +89,8 @@ def _consumed(
     if requested is None:
         default = policy.default if policy is not None else None
         return capacity.value if default is None else default
+    if rules.fractional_ranges and requested.nano < 0:
+        raise CapacityError(f"{_NEGATIVE}: request {requested.text}")
     if policy is None:
         return requested
     span = policy.valid_range
@@ -104,6 +108,8 @@ def _rounded(
     step = span.step
     if step is None:
         return requested
+    if rules.fractional_ranges and _in_thousandths(span):
+        return _next_thousandth(requested, least, step)
     if rules.capacity_errors and requested.nano > _MOST * _UNIT:
         raise CapacityError(f"{_NOT_REPRESENTABLE}: request {requested.text} exceeds MaxInt64")
     rounded = _next_step(_whole(requested), _whole(least), _whole(step))
@@ -115,11 +121,35 @@ def _rounded(
     return Quantity(rounded * _UNIT, step.format if rules.capacity_errors else "BinarySI")
 
 
+def _in_thousandths(span: CapacityRange) -> bool:
+    """Return whether all amounts of the range are whole numbers of thousandths (useMilli)."""
+    amounts = (span.least, span.most, span.step)
+    known = [amount.nano for amount in amounts if amount is not None]
+    return all(nano % _THOUSANDTH == 0 and abs(nano) <= _MOST * _THOUSANDTH for nano in known) and (
+        span.step is None or span.step.nano >= _THOUSANDTH
+    )
+
+
+def _next_thousandth(requested: Quantity, least: Quantity, step: Quantity) -> Quantity:
+    """Return the next amount that is `least` and a number of steps, all of thousandths."""
+    if requested.nano % _THOUSANDTH or requested.nano > _MOST * _THOUSANDTH:
+        raise CapacityError(
+            f"{_NOT_REPRESENTABLE}: request {requested.text} is not a representable milli value"
+        )
+    rounded = _next_step(requested.nano, least.nano, step.nano)
+    if rounded > _MOST * _THOUSANDTH:
+        raise CapacityError(
+            f"{_NOT_REPRESENTABLE}: rounding request {requested.text} up to the next step passes "
+            "the milli-value range"
+        )
+    return Quantity(rounded, step.format)
+
+
 def _next_step(amount: int, least: int, step: int) -> int:
     return least + step * -(-(amount - least) // step) if step else amount
 
 
-def _violates(consumed: Quantity, policy: CapacityPolicy | None) -> bool:
+def _violates(consumed: Quantity, policy: CapacityPolicy | None, rules: KubernetesRules) -> bool:
     """Return whether the policy does not allow the amount; its default is always allowed."""
     if policy is None or (policy.default is not None and consumed == policy.default):
         return False
@@ -128,9 +158,12 @@ def _violates(consumed: Quantity, policy: CapacityPolicy | None) -> bool:
         return bool(policy.valid_values) and consumed not in policy.valid_values
     if span.most is not None and consumed > span.most:
         return True
+    if rules.fractional_ranges and span.step is not None and _in_thousandths(span):
+        least = span.least.nano if span.least is not None else 0
+        return bool(consumed.nano % _THOUSANDTH or (consumed.nano - least) % span.step.nano)
     step = _whole(span.step) if span.step is not None else 0
-    least = _whole(span.least) if span.least is not None else 0
-    return bool(step) and (_whole(consumed) - least) % step != 0
+    base = _whole(span.least) if span.least is not None else 0
+    return bool(step) and (_whole(consumed) - base) % step != 0
 
 
 def _whole(amount: Quantity) -> int:

@@ -218,7 +218,8 @@ class Requests:
                 state = "being updated" if pool.incomplete else "invalid"
                 raise AllocationError(
                     f"{where}: asks for all devices, but resource pool {pool.driver}/{pool.name} "
-                    f"is currently {state}"
+                    f"is currently {state}",
+                    on_node=self._rules.unusable_pool_on_node,
                 )
             positions += [
                 position

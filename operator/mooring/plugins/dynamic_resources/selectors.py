@@ -99,7 +99,10 @@ class Selectors:
         if selector is None:
             selector = self._compiled[expression] = self._compile(expression)
         if isinstance(selector, CompileError):
-            raise AllocationError(f"{where}: CEL compile error: {selector}")
+            text = str(selector)
+            if not self._rules.cel_errors_name_container:
+                text = text.replace(" (in container '')", "")
+            raise AllocationError(f"{where}: CEL compile error: {text}")
         try:
             return selector.matches(self._view(device, device_id))
         except SelectorError as error:

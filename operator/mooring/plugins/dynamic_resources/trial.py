@@ -7,7 +7,7 @@ from typing import Final
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity
 from mooring.model.resource_claims import DeviceId, ResourceClaim
-from mooring.model.resource_slices import Device
+from mooring.model.resource_slices import Device, Version
 from mooring.plugins.dynamic_resources.allocation_error import AllocationError
 from mooring.plugins.dynamic_resources.capacity import (
     CapacityError,
@@ -217,7 +217,7 @@ class Trial:
         """
         candidate = self._candidates[position]
         return (
-            (slot.wanted.admin_access or candidate.id not in self._dedicated)
+            (slot.wanted.admin_access or self._was_free(candidate))
             and self._requests.selectable(slot, position)
             and self._capacity_left(slot, position, _NOTHING)
             and slot.tolerates(candidate.device)
@@ -293,7 +293,13 @@ class Trial:
         holders = self._holders.get(position, ())
         if slot.wanted.admin_access:
             return slot.claim not in holders
-        return not holders and self._candidates[position].id not in self._dedicated
+        return not holders and self._was_free(self._candidates[position])
+
+    def _was_free(self, candidate: Candidate) -> bool:
+        """Return whether other claims leave the device, or shares of it."""
+        if self._rules.shares_exclude_whole and not candidate.device.allow_multiple_allocations:
+            return not self._allocated(candidate.id)
+        return candidate.id not in self._dedicated
 
     def _capacity_left(
         self, slot: Slot, position: int, allocating: Mapping[str, int] | None = None
@@ -344,15 +350,22 @@ class Trial:
         return constraints
 
     def _values(self, attribute: str) -> list[Value]:
-        return [_value(attribute, each.id.driver, each.device) for each in self._candidates]
+        by_text = not self._rules.versions_by_precedence
+        devices = ((each.id.driver, each.device) for each in self._candidates)
+        return [_value(attribute, driver, device, by_text=by_text) for driver, device in devices]
 
 
-def _value(attribute: str, driver: str, device: Device) -> Value:
-    """Return the typed value of the attribute; names without a domain have the driver's."""
+def _value(attribute: str, driver: str, device: Device, *, by_text: bool) -> Value:
+    """Return the typed value of the attribute; names without a domain have the driver's.
+
+    Unless versions are compared `by_text`, those that differ by build metadata only are equal.
+    """
     if attribute not in device.attributes:
         domain, _, name = attribute.partition("/")
         if domain != driver or name not in device.attributes:
             return None
         attribute = name
     value = device.attributes[attribute]
+    if type(value) is Version and not by_text:
+        value = Version(value.text.partition("+")[0])
     return None if value is None else (type(value), value)
