@@ -20,7 +20,7 @@ from conformance.comparing import claims_written_otherwise, decided, differences
 from conformance.scenes.suites import SUITES, suites_of
 
 DATA: Final = Path(__file__).parent / "data"
-VERSIONS: Final = ("1.36", "1.37")
+VERSIONS: Final = ("1.36", "1.37", "1.38")
 
 
 def recorded(*suites: str) -> list[Any]:
