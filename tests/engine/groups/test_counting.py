@@ -88,7 +88,7 @@ def lacking(nodes: list[Raw], members: list[Raw]) -> str:
     search = search_for(Deciding(*nodes), members)
     assignment = search.place()
     assert assignment.impossible
-    return search.counting.lacking(assignment, None)
+    return search.lacking(assignment, None)
 
 
 def test_a_group_lacks_what_the_members_request_that_are_left_over() -> None:

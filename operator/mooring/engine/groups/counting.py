@@ -79,7 +79,7 @@ class CountingSearch:
     """Places members by their numbers; it also says which members are alike and can be counted."""
 
     def __init__(self, searched: SearchedMembers) -> None:
-        self._searched = searched
+        self.searched = searched
         self._cluster = searched.cluster
         self._known_classes: list[MemberClass] | None = None
         self._is_known = False
@@ -106,11 +106,11 @@ class CountingSearch:
     def _found_classes(self) -> list[MemberClass]:
         """Find the classes; there are as many as members if each has a label of its own."""
         by_fields: dict[_Fields, MemberClass] = {}
-        for number, pod in enumerate(self._searched.members, 1):
+        for number, pod in enumerate(self.searched.members, 1):
             if number % _MEMBERS_AT_ONCE == 0:
                 pause()
-            rejected = frozenset(self._searched.rejected.get(pod.uid, ()))
-            labels, extended = frozenset(pod.labels.items()), self._searched.extended.get(pod.uid)
+            rejected = frozenset(self.searched.rejected.get(pod.uid, ()))
+            labels, extended = frozenset(pod.labels.items()), self.searched.extended.get(pod.uid)
             notes = frozenset(pod.annotations.items() if self._annotations_matter else ())
             claims = self._claims_of(pod)
             fields = (pod.spec, labels, notes, pod.volumes, pod.owner, claims, rejected, extended)
@@ -161,7 +161,7 @@ class CountingSearch:
 
     def counted(self, members: MemberClass) -> CountedClass | None:
         """Return the class as it is counted; None if its members must be placed one by one."""
-        search = self._searched.search(members.pods[0])
+        search = self.searched.search(members.pods[0])
         pre_filtered = search.pre_filter()
         if isinstance(pre_filtered, Diagnosis):
             return None
@@ -174,7 +174,7 @@ class CountingSearch:
         self.exclude_rejected(eligible, members)
         if members.extended is not None:
             eligible &= members.extended.passed
-        plugins = {plugin.name: plugin for plugin in self._searched.pipeline.pre_filter}
+        plugins = {plugin.name: plugin for plugin in self.searched.pipeline.pre_filter}
         by_spec = all(plugins[name].depends_on_node_only for name in pre_filtered.restricted_by)
         return CountedClass(members, search, resource_filter[1], eligible, by_spec)
 
@@ -186,14 +186,14 @@ class CountingSearch:
 
     def _requesting(self, members: MemberClass) -> CountedClass:
         """Return the class as if only the requests that are filtered depended on other pods."""
-        search = self._searched.search(members.pods[0])
+        search = self.searched.search(members.pods[0])
         pre_filtered = search.pre_filter()
         needs: dict[str, int] = {}
         if not isinstance(pre_filtered, Diagnosis):
-            for name, plugin in self._searched.pipeline.resource_filters.items():
+            for name, plugin in self.searched.pipeline.resource_filters.items():
                 if name in pre_filtered.states:
                     state = pre_filtered.states[name]
-                    needs |= run_resource_requests(self._searched.pipeline, plugin, state)
+                    needs |= run_resource_requests(self.searched.pipeline, plugin, state)
         eligible = search.results.fits_without_pods.copy()
         if members.extended is not None:
             eligible &= members.extended.passed
@@ -204,19 +204,19 @@ class CountingSearch:
         """Whether the members were counted in the last search, so that only specs were read."""
         counted = self._known_counts
         by_spec = counted is not None and all(found.by_spec for found in counted)
-        return by_spec and not self._searched.extended
+        return by_spec and not self.searched.extended
 
-    def place(self, counted: Sequence[CountedClass], allowed: BoolArray) -> Assignment:
+    def place_counted(self, counted: Sequence[CountedClass], allowed: BoolArray) -> Assignment:
         """Return nodes for members of all classes, which are counted, on the allowed rows."""
         if len(counted) == 1 and not len(self._cluster.nominations):
             return self._place_one(counted[0], allowed)
-        self._searched.budget.spend(_COST * len(counted))
+        self.searched.budget.spend(_COST * len(counted))
         free = self._free(_resources(counted))
         return self._assigned(pack(self._items(counted, free, allowed, self._ranked), free))
 
     def is_counted(self) -> bool:
         """Return whether the filters of all members depend on other pods through requests alone."""
-        with self._searched.trial():
+        with self.searched.trial():
             return self.all_counted() is not None
 
     def _place_one(self, counted: CountedClass, allowed: BoolArray) -> Assignment:
@@ -224,7 +224,7 @@ class CountingSearch:
 
         Only the rows that the scores prefer are counted, because members fit on each of them.
         """
-        self._searched.budget.spend(_COST)
+        self.searched.budget.spend(_COST)
         rows = np.flatnonzero(counted.search.results.fits & counted.eligible & allowed)
         ranked, fills = self._ranked(counted, rows)
         pods, resources = counted.members.pods, _resources((counted,))
@@ -244,7 +244,7 @@ class CountingSearch:
             chosen = np.flatnonzero(on_rows)
             at = np.repeat(chosen, on_rows[chosen]).tolist()
             rows |= {pod.uid: row for pod, row in zip(members.pods, at, strict=False)}
-        wanted = len(self._searched.members)
+        wanted = len(self.searched.members)
         return Assignment(rows, wanted, packing.tries, packing.impossible)
 
     def lacking(self, assignment: Assignment, candidates: IntArray | None) -> str:
@@ -253,11 +253,11 @@ class CountingSearch:
         The text names the resources without which more of all others would not help. The node takes
         the members that the assignment left over; other resources are enough.
         """
-        with self._searched.trial():
+        with self.searched.trial():
             counted = self.all_counted()
             if counted is None:
                 return ""
-            allowed, resources = self._searched.allowed(candidates), _resources(counted)
+            allowed, resources = self.searched.allowed(candidates), _resources(counted)
             free = self._free(resources)
             items = self._items(counted, free, allowed, lambda _, rows: (rows, False))
             eligible = [c.eligible & allowed for c in counted]
@@ -280,9 +280,9 @@ class CountingSearch:
         filters that ignore pods, and fills the first of the rows first. If the members are not all
         counted, they may be rejected where it places them; a result "impossible" is proven.
         """
-        with self._searched.trial():
+        with self.searched.trial():
             counted = self._all_requests()
-            self._searched.budget.spend(_COST * len(counted))
+            self.searched.budget.spend(_COST * len(counted))
             resources = _resources(counted)
             free = self._free(resources)
             self._add_requests(free, resources, slots)
@@ -297,7 +297,7 @@ class CountingSearch:
         """Return a row for each member of one class, or for as many as fit."""
         free = self._free(_resources((counted,)))
         packing = pack(self._items((counted,), free, allowed, self._ranked), free)
-        self._searched.budget.spend(_COST)
+        self.searched.budget.spend(_COST)
         chosen = np.flatnonzero(packing.members[0])
         at: list[int] = np.repeat(chosen, packing.members[0][chosen]).tolist()
         return at
@@ -317,7 +317,7 @@ class CountingSearch:
         """
         cluster, nodes = self._cluster, at if at is not None else self._cluster.nodes
         if at is None and len(cluster.nominations):
-            nodes = cluster.nodes_with_nominated(nodes.rows, resources[1:], self._searched.lowest)
+            nodes = cluster.nodes_with_nominated(nodes.rows, resources[1:], self.searched.lowest)
         free = [nodes.pod_slots - nodes.pod_count]
         free += [nodes.allocatable(name) - nodes.requested(name) for name in resources[1:]]
         return np.stack(free)
@@ -352,15 +352,15 @@ class CountingSearch:
         if len(rows) < 2:
             return rows, False
         members, search = counted.members, counted.search
-        total, most = scored(search, rows, members.extended).total, len(self._searched.members)
+        total, most = scored(search, rows, members.extended).total, len(self.searched.members)
         if most < len(rows):
             least = np.partition(total, -most)[-most]
             better, equal = np.flatnonzero(total > least), np.flatnonzero(total == least)
             kept = np.concatenate(
-                (better, _turned(equal, self._searched.seed)[: most - len(better)])
+                (better, _turned(equal, self.searched.seed)[: most - len(better)])
             )
         else:
-            kept = _turned(np.arange(len(rows)), self._searched.seed)
+            kept = _turned(np.arange(len(rows)), self.searched.seed)
         ranked = rows[kept[np.argsort(-total[kept], kind="stable")]]
         if len(members.pods) == 1:
             return ranked, False
@@ -375,8 +375,8 @@ class CountingSearch:
         """Return whether the best node stays the best with a member; None if it is full then."""
         with self._cluster.trial() as trial:
             trial.add(members.pods[0], int(ranked[0]))
-            assign_devices(self._searched.pipeline.reserve, members.pods[0], int(ranked[0]))
-            again = self._searched.search(members.pods[1])
+            assign_devices(self.searched.pipeline.reserve, members.pods[0], int(ranked[0]))
+            again = self.searched.search(members.pods[1])
             if not again.results.fits[ranked[0]]:
                 return None
             at = scored(again, np.sort(ranked[:2]), members.extended).total

@@ -192,7 +192,7 @@ def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
         placement, assignment = tried[number].placement, tried[number].assignment
         if not assignment.cause:
             rows = placement.rows if placement.key else None
-            cause = search.counting.lacking(assignment, rows)
+            cause = search.lacking(assignment, rows)
             tried[number] = _Candidate(placement, replace(assignment, cause=cause))
 
 
@@ -328,9 +328,9 @@ class _GroupDryRun:
 
     def _place(self, without: Collection[Pod], rows: IntArray) -> Assignment:
         """Place the members on these rows, by counting where that is possible, else in a trial."""
-        if self._search.counting.is_counted():
+        if self._search.is_counted():
             slots = self._cluster.pod_columns.slots_of(without)
-            return self._search.counting.place_once_ended(slots, rows)
+            return self._search.place_once_ended(slots, rows)
         return self._search.without(without).place(rows)
 
 
@@ -448,7 +448,7 @@ def _decision(
         plugins=plugins,
         fits=len(assignment.rows),
         bounded=not assignment.complete and not impossible,
-        by_specs=search.counting.was_counted,
+        by_specs=search.was_counted,
     )
 
 

@@ -17,7 +17,7 @@ from mooring.engine.filtering import NodeSearch
 from mooring.engine.groups.budget import SearchBudget
 from mooring.engine.groups.counting import CountingSearch, MemberClass
 from mooring.engine.groups.packing import Order, backtrack
-from mooring.engine.groups.search import Assignment, MembersTrial, Rows, SearchedMembers, scored
+from mooring.engine.groups.search import Assignment, MembersTrial, Rows, scored
 from mooring.framework.diagnosis import Diagnosis
 from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
@@ -34,13 +34,8 @@ _MOST_DIAGNOSED: Final = 256
 """If more members are placed, the diagnosis of the others does not count them."""
 
 
-class GroupSearch:
-    """Searches for nodes for all these members."""
-
-    def __init__(self, searched: SearchedMembers) -> None:
-        self.searched = searched
-        self.counting = CountingSearch(searched)
-        self._cluster = searched.cluster
+class GroupSearch(CountingSearch):
+    """Searches for nodes for all these members, by counting them where that is exact."""
 
     def without(self, pods: Collection[Pod]) -> "GroupSearch":
         """Return the same search, as if these pods had left their nodes."""
@@ -60,12 +55,12 @@ class GroupSearch:
             return Assignment({}, len(members), 0, cause=f"{cause} placed together")
         pause()
         with self.searched.trial() as trial:
-            counted = self.counting.all_counted()
+            counted = self.all_counted()
             pause()
             allowed = self.searched.allowed(candidates)
             if counted is None:
                 return self._place_in_trial(allowed, trial)
-            return self.counting.place(counted, allowed)
+            return self.place_counted(counted, allowed)
 
     def _place_in_trial(self, allowed: BoolArray, trial: MembersTrial) -> Assignment:
         """Place the members one by one, in several orders of their classes.
@@ -82,7 +77,7 @@ class GroupSearch:
                 left = self._one_try(trial, order.items, allowed, by_fit=by_fit)
                 rows = trial.rows
                 if why is None and left:
-                    why = self.searched.why_not(self.counting.classes[left[0]].pods[-1], allowed)
+                    why = self.searched.why_not(self.classes[left[0]].pods[-1], allowed)
                 trial.clear()
                 if not left:
                     return Assignment(rows, len(self.searched.members), tries)
@@ -107,11 +102,11 @@ class GroupSearch:
                 (a / totals.get(n, 1) for n, a in c.pods[0].spec.demand.resources.items()),
                 default=0.0,
             )
-            for c in self.counting.classes
+            for c in self.classes
         ]
-        terms = [len(c.pods[0].spec.affinity.required) for c in self.counting.classes]
-        constrained = [_constraints(c.pods[0]) for c in self.counting.classes]
-        numbers = range(len(self.counting.classes))
+        terms = [len(c.pods[0].spec.affinity.required) for c in self.classes]
+        constrained = [_constraints(c.pods[0]) for c in self.classes]
+        numbers = range(len(self.classes))
         starts = (
             sorted(numbers, key=lambda i: (terms[i], -shares[i])),
             sorted(numbers, key=lambda i: (-constrained[i], -shares[i])),
@@ -126,8 +121,8 @@ class GroupSearch:
     @cached_property
     def _totals(self) -> Mapping[str, int]:
         """The sum over all nodes of each resource that a member requests, at least 1."""
-        nodes = self._cluster.nodes
-        names = {name for c in self.counting.classes for name in c.pods[0].spec.demand.resources}
+        nodes = self.searched.cluster.nodes
+        names = {name for c in self.classes for name in c.pods[0].spec.demand.resources}
         return {name: max(int(nodes.allocatable(name).sum()), 1) for name in names}
 
     def _one_try(
@@ -139,10 +134,10 @@ class GroupSearch:
         """
         failed: list[int] = []
         for index in order:
-            members = self.counting.classes[index]
-            counted = self.counting.counted(members) if len(members.pods) > 1 else None
+            members = self.classes[index]
+            counted = self.counted(members) if len(members.pods) > 1 else None
             if counted is not None:
-                at = self.counting.rows_of_class(counted, allowed)
+                at = self.rows_of_class(counted, allowed)
                 for pod, row in zip(members.pods, at, strict=False):
                     trial.add(pod, row)
                     pause()
@@ -172,7 +167,7 @@ class GroupSearch:
         fits = fits & allowed
         for group in taken:
             fits[group.rows] = False
-        self.counting.exclude_rejected(fits, members)
+        self.exclude_rejected(fits, members)
         if members.extended is not None:
             fits &= members.extended.passed
         return search, np.flatnonzero(fits)
@@ -199,7 +194,7 @@ class GroupSearch:
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
         """Return the amounts left free on each row with the pod, in millionths of all nodes'."""
-        nodes, demand = self._cluster.nodes.take(rows), pod.spec.demand.resources
+        nodes, demand = self.searched.cluster.nodes.take(rows), pod.spec.demand.resources
         slack = np.zeros(len(rows), np.int64)
         for name in demand:
             free = nodes.allocatable(name) - nodes.requested(name)
@@ -208,7 +203,7 @@ class GroupSearch:
 
     def _backtrack(self, allowed: BoolArray, trial: MembersTrial) -> Rows | None:
         """Return a row for every member, or None if none is found within the steps."""
-        classes = self.counting.classes
+        classes = self.classes
         order = next(iter(self._orders())).items
         members = [(pod, classes[index]) for index in order for pod in classes[index].pods]
         moves = _Moves(self, members, allowed, trial)

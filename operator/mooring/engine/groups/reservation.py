@@ -308,7 +308,7 @@ class GroupReservation:
         `removals` bounds how many pods are removed in trials.
         """
         found = self._promising(search, group, rows)
-        counted = search.counting.is_counted()
+        counted = search.is_counted()
         if found is None or counted:
             return found
         leaving = self._pods_on(rows, self._leaving(group))
@@ -324,9 +324,9 @@ class GroupReservation:
 
         Members that are not counted may be rejected where it places them.
         """
-        counted = search.counting.is_counted()
+        counted = search.is_counted()
         slots = np.flatnonzero(self._leaving(group))
-        found = search.counting.place_once_ended(slots, rows)
+        found = search.place_once_ended(slots, rows)
         return found if (found.complete if counted else not found.impossible) else None
 
     def _leaving(self, group: PodGroupState) -> BoolArray:
