@@ -33,8 +33,9 @@ from mooring.page.api import Page
 from mooring.page.queue import Queue
 from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.testing.builders import node, pod, uid_of
-from pages import Rights, endpoints, page
+from pages import page, page_endpoints
 from scheduler_states import put_profile, scheduler_state
+from served_endpoints import Rights
 
 GPU: Final = "nvidia.com/gpu"
 HOUR: Final = 1_780_000_000
@@ -226,7 +227,7 @@ class Stage:
 
     def serve(self) -> None:
         """Serve the page, at the port that it had before."""
-        self._serving = endpoints(self._shown, self._rights)
+        self._serving = page_endpoints(self._shown, self._rights)
         self.port = self._run(self._serving.start("127.0.0.1", self.port))
 
     def stop(self) -> None:

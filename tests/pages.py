@@ -1,13 +1,12 @@
-"""The page over a scheduler's state, served on loopback, with rights that a test chooses."""
+"""The page over a scheduler's state, with objects of an API server."""
 
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import aiohttp
 
-from certificates import insecure
+import served_endpoints
 from mooring.engine.pod_report import PodReportBuilder
 from mooring.engine.rebalancing.report import RebalancingReport
 from mooring.engine.scheduler_state import SchedulerState
@@ -15,11 +14,8 @@ from mooring.handlers.profiles import ProfileHandler
 from mooring.kube.client import Listing
 from mooring.kube.errors import NotFoundError
 from mooring.kube.resources import POD, Call, Resource
-from mooring.model.access import Attributes, User
 from mooring.observe.http import Endpoints
-from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
-from mooring.observe.tls import ServingTls
 from mooring.page.api import Page
 from mooring.page.nodes import Nodes
 from mooring.page.objects import PodObjects
@@ -29,25 +25,8 @@ from mooring.page.queue import Queue
 from mooring.page.rebalancing import PlansView
 from mooring.page.search import PodSearch
 from mooring.page.trials import WhatIfRunner
-from scheduler_states import SHIPPED_ONLY, scheduler_state, silent_pod_enqueuer
-
-EVERYTHING = "everything"
-
-
-class Rights:
-    """An API server's answers: tokens are user names, and `rights` has what each user may do."""
-
-    def __init__(self, **rights: Iterable[str]) -> None:
-        self.rights = {user: set(allowed) for user, allowed in rights.items()}
-
-    async def user_of(self, token: str) -> User | None:
-        """Return the user of this name, if any rights are known of it."""
-        return User(token) if token in self.rights else None
-
-    async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Return whether the user has this right, or all."""
-        rights = self.rights.get(user.name, set())
-        return EVERYTHING in rights or str(attributes) in rights
+from scheduler_states import SHIPPED_ONLY, silent_pod_enqueuer
+from served_endpoints import EVERYTHING, Rights, endpoints
 
 
 class Stored:
@@ -122,50 +101,13 @@ def page(
     )
 
 
-def endpoints(shown: Page, rights: Rights | None = None) -> Endpoints:
+def page_endpoints(shown: Page, rights: Rights | None = None) -> Endpoints:
     """Return endpoints that serve this page and nothing of interest beside it."""
-
-    async def no_report(_pod: str) -> None:
-        return None
-
-    async def no_groups(_namespace: str, _name: str) -> list[Any]:
-        return []
-
-    return Endpoints(
-        live={},
-        ready={},
-        metrics=Metrics(),
-        decisions=DecisionLog(),
-        pod_report=no_report,
-        pod_groups=no_groups,
-        queue=Queue(scheduler_state(), bound=lambda: 0),
-        shadow=lambda _namespace: {},
-        rebalancing=list,
-        cache_dump=lambda: iter(()),
-        configuration=dict,
-        tls=ServingTls(),
-        reviews=rights or Rights(admin=[EVERYTHING]),
-        always_allow_paths=(),
-        page=shown,
-    )
+    return endpoints(page=shown, reviews=rights or Rights(admin=[EVERYTHING]))
 
 
-@asynccontextmanager
-async def served(
-    shown: Page,
-    *,
-    rights: Rights | None = None,
-    user: str | None = "admin",
-    context: ssl.SSLContext | None = None,
-) -> AsyncIterator[aiohttp.ClientSession]:
-    """Yield a client of the page as this user; without a user it sends no token."""
-    serving = endpoints(shown, rights)
-    port = await serving.start("127.0.0.1", 0)
-    headers = {} if user is None else {"Authorization": f"Bearer {user}"}
-    connector = aiohttp.TCPConnector(ssl=context or insecure(), force_close=True)
-    base = f"https://127.0.0.1:{port}"
-    try:
-        async with aiohttp.ClientSession(base, headers=headers, connector=connector) as client:
-            yield client
-    finally:
-        await serving.stop()
+def served(
+    shown: Page, *, rights: Rights | None = None, user: str | None = "admin"
+) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
+    """Return the context of a client of the page as this user."""
+    return served_endpoints.served(page_endpoints(shown, rights), user=user)

@@ -1,7 +1,7 @@
 """The endpoints of a running scheduler, and commands that are run against them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -12,23 +12,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from certificates import Authority
-from mooring.model.access import Attributes, User
-from mooring.observe.http import Endpoints, PendingQueue
-from mooring.observe.metrics import Metrics
-from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
+from served_endpoints import EVERYTHING, LOOPBACK, Rights, endpoints
 
 AUTHORITY = Authority()
-
-
-class _Everything:
-    """The API server lets the user "ann" do everything; a token is a user's name."""
-
-    async def user_of(self, token: str) -> User | None:
-        return User(token) if token.isalpha() else None
-
-    async def allows(self, user: User, _: Attributes) -> bool:
-        return user.name == "ann"
 
 
 class Running:
@@ -72,18 +59,6 @@ async def ask(command: click.Command, *words: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, command, list(words))
 
 
-async def _unknown(_pod: str) -> Mapping[str, Any] | None:
-    return None
-
-
-async def _no_pod_groups(_namespace: str, _name: str) -> list[dict[str, Any]]:
-    return []
-
-
-def _no_shadow(_namespace: str) -> Mapping[str, Any]:
-    return {"profiles": {}, "pods": []}
-
-
 class _Pending:
     """Pending pods that everybody sees."""
 
@@ -105,40 +80,21 @@ class _Pending:
 
 @asynccontextmanager
 async def serving(
-    folder: Path,
-    *,
-    decisions: DecisionLog | None = None,
-    pod_report: Callable[[str], Awaitable[Mapping[str, Any] | None]] = _unknown,
-    pod_groups: Callable[[str, str], Awaitable[list[dict[str, Any]]]] = _no_pod_groups,
-    pending: Mapping[str, Any] = MappingProxyType({"causes": []}),
-    queue: PendingQueue | None = None,
-    shadow: Callable[[str], Mapping[str, Any]] = _no_shadow,
+    folder: Path, *, pending: Mapping[str, Any] = MappingProxyType({"causes": []}), **given: Any
 ) -> AsyncIterator[Running]:
     """Serve the endpoints of a scheduler that knows this; `folder` gets certificates.
 
-    `pending` is what the endpoint of pending pods says if there is no `queue`.
+    The user ann may do everything, bob nothing. `pending` is what the endpoint of pending pods says
+    if no `queue` is given.
     """
     pair = AUTHORITY.server()
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
-    endpoints = Endpoints(
-        live={},
-        ready={},
-        metrics=Metrics(),
-        decisions=decisions or DecisionLog(),
-        pod_report=pod_report,
-        pod_groups=pod_groups,
-        queue=queue or _Pending(pending),
-        shadow=shadow,
-        rebalancing=list,
-        cache_dump=lambda: iter(()),
-        configuration=dict,
-        tls=ServingTls(cert_file=str(folder / "tls.crt"), key_file=str(folder / "tls.key")),
-        reviews=_Everything(),
-        always_allow_paths=(),
-    )
-    port = await endpoints.start("127.0.0.1", 0)
+    tls = ServingTls(cert_file=str(folder / "tls.crt"), key_file=str(folder / "tls.key"))
+    rights = Rights(ann=[EVERYTHING], bob=[])
+    made = endpoints(**{"queue": _Pending(pending), "tls": tls, "reviews": rights, **given})
+    port = await made.start(LOOPBACK, 0)
     try:
-        yield Running(f"https://127.0.0.1:{port}", folder)
+        yield Running(f"https://{LOOPBACK}:{port}", folder)
     finally:
-        await endpoints.stop()
+        await made.stop()

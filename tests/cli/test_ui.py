@@ -17,8 +17,9 @@ from mooring.kube.config import Connection
 from mooring.kube.credentials import Credentials, NoToken
 from mooring.simulate.manifests import InputError
 from mooring.testing.builders import node
-from pages import Rights, endpoints, page
+from pages import page, page_endpoints
 from scheduler_states import scheduler_state
+from served_endpoints import Rights
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Opened:
 
 @asynccontextmanager
 async def opened(*, user: str = "admin", rights: Rights | None = None) -> AsyncIterator[Opened]:
-    serving = endpoints(page(scheduler_state(node("a"))), rights)
+    serving = page_endpoints(page(scheduler_state(node("a"))), rights)
     port = await serving.start("127.0.0.1", 0)
     connection = Connection("https://unused.example", Credentials(NoToken(), f"Bearer {user}"))
     try:

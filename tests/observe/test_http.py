@@ -5,33 +5,30 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import aiohttp
 import orjson
 import pytest
 
-from certificates import Authority, Pair, insecure
+from certificates import Authority, Pair
 from deciding import keep
 from mooring.engine.rebalancing.report import MovedPod, PlannedStep, RebalancingReport
 from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import Decision, PodRef, TextAboutPods
-from mooring.model.access import Attributes, ReviewError, User
+from mooring.model.access import User
 from mooring.model.pod import Uid, parse_pod
 from mooring.observe.documents import HIDDEN, plain
-from mooring.observe.http import Check, Endpoints, ListenError
+from mooring.observe.http import Check, ListenError
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
 from mooring.page.queue import Queue
 from mooring.testing import builders
 from scheduler_states import put_profile, scheduler_state
-
-LOOPBACK = "127.0.0.1"
+from served_endpoints import EVERYTHING, LOOPBACK, Rights, endpoints, served
 
 
 def well() -> None:
@@ -42,100 +39,32 @@ def failing(reason: str) -> Check:
     return lambda: reason
 
 
-class Rights:
-    """An API server's answers: tokens are user names, rights are (user, what)."""
-
-    def __init__(self, *rights: tuple[str, str]) -> None:
-        self.rights = set(rights)
-        self.users: list[User] = []
-        self.down = False
-
-    async def user_of(self, token: str) -> User | None:
-        if self.down:
-            raise ReviewError("no answer from the API server")
-        return User(token) if token.isalpha() else None
-
-    async def allows(self, user: User, attributes: Attributes) -> bool:
-        if self.down:
-            raise ReviewError("no answer from the API server")
-        self.users.append(user)
-        return (user.name, "everything") in self.rights or (
-            user.name,
-            str(attributes),
-        ) in self.rights
-
-
-ADMIN = ("admin", "everything")
 WEB = {"kind": "StatefulSet", "name": "web", "uid": "web-uid", "controller": True}
 READ_DECISIONS = 'get path "/debug/decisions"'
 
 
-def endpoints(
-    *,
-    live: Mapping[str, Check] | None = None,
-    ready: Mapping[str, Check] | None = None,
-    metrics: Metrics | None = None,
-    decisions: DecisionLog | None = None,
-    report: Mapping[str, Any] | None = None,
-    groups: Mapping[tuple[str, str], list[dict[str, Any]]] = MappingProxyType({}),
-    pending: SchedulerState | None = None,
-    shadow: Callable[[str], Mapping[str, Any]] = lambda _: {},
-    rebalancing: Callable[[], Sequence[object]] = list,
-    cache: Callable[[], Iterator[Mapping[str, Any]]] = lambda: iter(()),
-    dump_seconds: float = 60.0,
-    configuration: Callable[[], dict[str, Any]] = dict,
-    tls: ServingTls | None = None,
-    reviews: Rights | None = None,
-    always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez"),
-) -> Endpoints:
-    async def pod_report(_pod: str) -> Mapping[str, Any] | None:
+def reporting(report: Mapping[str, Any]) -> Callable[[str], Awaitable[Mapping[str, Any]]]:
+    """Return what reports this of every pod."""
+
+    async def pod_report(_pod: str) -> Mapping[str, Any]:
         return report
 
+    return pod_report
+
+
+def groups_of(
+    known: Mapping[tuple[str, str], list[dict[str, Any]]],
+) -> Callable[[str, str], Awaitable[list[dict[str, Any]]]]:
+    """Return what tells of these pod groups, by namespace and name."""
+
     async def pod_groups(namespace: str, name: str) -> list[dict[str, Any]]:
-        return groups.get((namespace, name), [])
+        return known.get((namespace, name), [])
 
-    queue = Queue(
-        pending or scheduler_state(),
-        bound=lambda: 0,
-        clock=lambda: 0.0,
-        now=lambda: 0.0,
-    )
-    return Endpoints(
-        live=live or {"ping": well},
-        ready=ready or {"ping": well},
-        metrics=metrics or Metrics(),
-        decisions=decisions or DecisionLog(),
-        pod_report=pod_report,
-        pod_groups=pod_groups,
-        queue=queue,
-        shadow=shadow,
-        rebalancing=rebalancing,
-        cache_dump=cache,
-        dump_seconds=dump_seconds,
-        configuration=configuration,
-        tls=tls or ServingTls(),
-        reviews=reviews or Rights(ADMIN),
-        always_allow_paths=always_allow_paths,
-    )
+    return pod_groups
 
 
-@asynccontextmanager
-async def served(
-    served_endpoints: Endpoints,
-    *,
-    user: str | None = "admin",
-    context: ssl.SSLContext | None = None,
-) -> AsyncIterator[aiohttp.ClientSession]:
-    """Yield a client of the endpoints, on a free port; without `user` it sends no token."""
-    port = await served_endpoints.start(LOOPBACK, 0)
-    headers = {} if user is None else {"Authorization": f"Bearer {user}"}
-    connector = aiohttp.TCPConnector(ssl=context or insecure(), force_close=True)
-    base = f"https://{LOOPBACK}:{port}"
-    try:
-        async with aiohttp.ClientSession(base, headers=headers, connector=connector) as client:
-            yield client
-    finally:
-        await served_endpoints.stop()
+def queue_of(shared: SchedulerState) -> Queue:
+    return Queue(shared, bound=lambda: 0, clock=lambda: 0.0, now=lambda: 0.0)
 
 
 async def get(client: aiohttp.ClientSession, path: str) -> tuple[int, str]:
@@ -196,7 +125,7 @@ async def test_recent_decisions_about_a_pod_are_served_as_records() -> None:
 
 
 async def test_the_report_of_a_pod_is_served_also_without_decisions() -> None:
-    async with served(endpoints(report={"state": "gated"})) as client:
+    async with served(endpoints(pod_report=reporting({"state": "gated"}))) as client:
         status, text = await get(client, "/debug/decisions?pod=shop/cart-0")
     assert status == 200
     assert json.loads(text) == {"pod": {"state": "gated"}, "path": None, "decisions": []}
@@ -309,7 +238,7 @@ async def test_a_token_that_is_not_accepted_is_unauthorized(path: str) -> None:
 async def test_without_the_api_servers_word_nothing_is_shown(
     path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reviews = Rights(ADMIN)
+    reviews = Rights(admin=[EVERYTHING])
     reviews.down = True
     async with served(endpoints(reviews=reviews)) as client:
         for _ in range(2):
@@ -322,7 +251,7 @@ async def test_without_the_api_servers_word_nothing_is_shown(
 
 
 async def test_each_path_is_a_right_of_its_own() -> None:
-    reviews = Rights(("prometheus", 'get path "/metrics"'))
+    reviews = Rights(prometheus=['get path "/metrics"'])
     async with served(endpoints(reviews=reviews), user="prometheus") as client:
         assert (await get(client, "/metrics"))[0] == 200
         assert (await get(client, "/configz"))[0] == 403
@@ -369,9 +298,7 @@ async def shown(client: aiohttp.ClientSession, query: str) -> list[str] | int:
 async def test_decision_records_are_shown_to_those_who_may_get_the_pods() -> None:
     in_shop = 'get resource "pods" in API group "" in the namespace "shop"'
     of_pod = 'get resource "pods" "b" in API group "" in the namespace "team"'
-    reviews = Rights(
-        ("ann", READ_DECISIONS), ("ann", in_shop), ("ann", of_pod), ("bob", in_shop), ADMIN
-    )
+    reviews = Rights(ann=[READ_DECISIONS, in_shop, of_pod], bob=[in_shop], admin=[EVERYTHING])
     log = decided("shop/a", "team/b", "shop/c", "shop-2/d")
     async with served(endpoints(reviews=reviews, decisions=log), user="ann") as client:
         assert await shown(client, "?namespace=shop") == ["shop/c", "shop/a"]
@@ -411,8 +338,7 @@ async def test_pods_of_other_namespaces_are_named_only_to_those_who_may_get_them
     pods = [
         f'get resource "pods" "{n}" in API group "" in the namespace "shop"' for n in ("web", "low")
     ]
-    ann = [("ann", right) for right in (READ_DECISIONS, in_shop, *pods)]
-    bob = [("bob", right) for right in (READ_DECISIONS, in_shop, in_bank, *pods)]
+    ann, bob = [READ_DECISIONS, in_shop, *pods], [READ_DECISIONS, in_shop, in_bank, *pods]
     vault = PodRef.of_key("bank/vault")
     suggestion = {
         "change": TextAboutPods("when bank/vault on n1 ends", (vault,), "when a pod on n1 ends"),
@@ -422,9 +348,9 @@ async def test_pods_of_other_namespaces_are_named_only_to_those_who_may_get_them
     queries = ("?pod=shop/web", "?pod=shop/low", "?namespace=shop")
     for user, names in (("ann", False), ("bob", True)):
         running = endpoints(
-            reviews=Rights(*ann, *bob),
+            reviews=Rights(ann=ann, bob=bob),
             decisions=preempting(),
-            report={"state": "unschedulable", "suggestions": [suggestion]},
+            pod_report=reporting({"state": "unschedulable", "suggestions": [suggestion]}),
         )
         async with served(running, user=user) as client:
             for query in queries:
@@ -436,7 +362,7 @@ async def test_pods_of_other_namespaces_are_named_only_to_those_who_may_get_them
 
 async def test_short_records_are_shown_to_the_same_users_and_as_many_as_they_want() -> None:
     in_shop = 'get resource "pods" in API group "" in the namespace "shop"'
-    reviews = Rights(("ann", READ_DECISIONS), ("ann", in_shop), ADMIN)
+    reviews = Rights(ann=[READ_DECISIONS, in_shop], admin=[EVERYTHING])
     log = decided("shop/a", "team/b", "shop/c")
     async with served(endpoints(reviews=reviews, decisions=log), user="ann") as client:
         assert await shown(client, "?summary=true&namespace=shop") == ["shop/c", "shop/a"]
@@ -459,7 +385,7 @@ async def test_many_short_records_are_made_in_slices() -> None:
 
 
 async def test_whether_a_pod_is_known_is_told_only_to_those_who_may_get_it() -> None:
-    reviews = Rights(("ann", READ_DECISIONS))
+    reviews = Rights(ann=[READ_DECISIONS])
     log = decided("team/b")
     async with served(endpoints(reviews=reviews, decisions=log), user="ann") as client:
         assert await shown(client, "?pod=team/b") == await shown(client, "?pod=team/none") == 403
@@ -489,7 +415,7 @@ def files(folder: Path, authority: Authority) -> ServingTls:
 
 
 async def test_a_client_certificate_says_who_the_user_is(tmp_path: Path) -> None:
-    authority, reviews = Authority(), Rights(("ann", 'get path "/metrics"'))
+    authority, reviews = Authority(), Rights(ann=['get path "/metrics"'])
     tls = files(tmp_path, authority)
     context = client_context(authority, tmp_path, authority.client("ann", "sre"))
     async with served(endpoints(tls=tls, reviews=reviews), user=None, context=context) as client:
@@ -512,7 +438,7 @@ async def test_a_client_certificate_that_does_not_verify_ends_the_connection(
 
 async def test_changed_files_are_served_without_a_restart(tmp_path: Path) -> None:
     first, second = Authority("first"), Authority("second")
-    running = endpoints(tls=files(tmp_path, first), reviews=Rights(ADMIN))
+    running = endpoints(tls=files(tmp_path, first), reviews=Rights(admin=[EVERYTHING]))
     context = client_context(first, tmp_path)
     async with served(running, context=context) as client:
         assert (await get(client, "/metrics"))[0] == 200
@@ -579,7 +505,7 @@ GROUPS = {("team-a", "train"): [{"podGroup": "team-a/train"}]}
 
 
 async def test_pod_groups_are_shown_by_name() -> None:
-    async with served(endpoints(groups=GROUPS)) as client:
+    async with served(endpoints(pod_groups=groups_of(GROUPS))) as client:
         async with client.get("/debug/decisions?podgroup=team-a/train") as answer:
             assert (answer.status, await answer.json()) == (
                 200,
@@ -602,10 +528,12 @@ async def test_pending_pods_are_counted_by_cause_and_named_to_those_who_may_get_
     stray = parse_pod(builders.pod("stray", namespace="team-a", spec={"schedulerName": "moring"}))
     shared.without_profile[stray.uid] = stray
     rights = Rights(
-        ("ann", 'get path "/debug/pending"'),
-        ("ann", 'get resource "pods" in API group "" in the namespace "team-a"'),
+        ann=[
+            'get path "/debug/pending"',
+            'get resource "pods" in API group "" in the namespace "team-a"',
+        ]
     )
-    shown = endpoints(pending=shared, reviews=rights)
+    shown = endpoints(queue=queue_of(shared), reviews=rights)
     async with served(shown, user="ann") as client, client.get("/debug/pending") as answer:
         found = await answer.json()
     causes = {each["cause"]: each["pods"] for each in found["causes"]}
@@ -626,10 +554,12 @@ async def test_pending_pods_of_a_namespace_are_shown_to_those_who_may_get_them()
         raw = builders.pod("web-1", namespace=namespace, owner=WEB)
         shared.queue.add(parse_pod(raw), pipeline, 0.0)
     rights = Rights(
-        ("ann", 'get path "/debug/pending"'),
-        ("ann", 'get resource "pods" in API group "" in the namespace "team-a"'),
+        ann=[
+            'get path "/debug/pending"',
+            'get resource "pods" in API group "" in the namespace "team-a"',
+        ]
     )
-    async with served(endpoints(pending=shared, reviews=rights), user="ann") as client:
+    async with served(endpoints(queue=queue_of(shared), reviews=rights), user="ann") as client:
         status, text = await get(client, "/debug/pending?namespace=team-a")
         assert (status, orjson.loads(text)["total"]) == (200, 1)
         assert (await get(client, "/debug/pending?namespace=team-b"))[0] == 403
@@ -647,11 +577,13 @@ async def test_a_remedy_of_a_group_names_pods_to_those_who_may_get_them() -> Non
     squat, member = PodRef.of_key("batch/squat"), PodRef.of_key("team-a/m0")
     remedy = TextAboutPods("when batch/squat ends", (squat,), "when a pod ends")
     shown = endpoints(
-        groups={("team-a", "train"): [{"remedy": remedy, "pods": [member]}]},
+        pod_groups=groups_of({("team-a", "train"): [{"remedy": remedy, "pods": [member]}]}),
         reviews=Rights(
-            ADMIN,
-            ("ann", 'get path "/debug/decisions"'),
-            ("ann", 'get resource "pods" in API group "" in the namespace "team-a"'),
+            admin=[EVERYTHING],
+            ann=[
+                READ_DECISIONS,
+                'get resource "pods" in API group "" in the namespace "team-a"',
+            ],
         ),
     )
     for user, text in (("admin", "when batch/squat ends"), ("ann", "when a pod ends")):
@@ -663,7 +595,7 @@ async def test_a_remedy_of_a_group_names_pods_to_those_who_may_get_them() -> Non
 
 async def test_the_comparisons_of_a_namespace_are_shown_to_those_who_may_read_its_pods() -> None:
     in_shop = 'get resource "pods" in API group "" in the namespace "shop"'
-    rights = Rights(("ann", 'get path "/debug/shadow"'), ("ann", in_shop))
+    rights = Rights(ann=['get path "/debug/shadow"', in_shop])
     found = endpoints(reviews=rights, shadow=lambda namespace: {"of": namespace})
     async with served(found, user="ann") as client:
         assert await get(client, "/debug/shadow?namespace=shop") == (200, '{"of":"shop"}')
@@ -672,12 +604,12 @@ async def test_the_comparisons_of_a_namespace_are_shown_to_those_who_may_read_it
 
 
 async def test_the_cache_is_shown_to_those_who_may_get_the_path_and_all_pods() -> None:
-    rights = Rights(("ann", 'get path "/debug/cache"'))
-    found = endpoints(reviews=rights, cache=lambda: iter(({"kind": "end", "records": 0},)))
+    rights = Rights(ann=['get path "/debug/cache"'])
+    found = endpoints(reviews=rights, cache_dump=lambda: iter(({"kind": "end", "records": 0},)))
     async with served(found, user="ann") as client:
         refused = 'forbidden: User "ann" cannot get resource "pods" in API group "" at the '
         assert await get(client, "/debug/cache") == (403, f"{refused}cluster scope\n")
-        rights.rights.add(("ann", 'get resource "pods" in API group "" at the cluster scope'))
+        rights.rights["ann"].add('get resource "pods" in API group "" at the cluster scope')
         assert await get(client, "/debug/cache") == (200, '{"kind":"end","records":0}\n')
 
 
@@ -696,7 +628,7 @@ class LargeCache:
 
 async def test_a_large_cache_is_made_as_it_is_read_and_for_one_client_at_a_time() -> None:
     cache = LargeCache(30_000)
-    async with served(endpoints(cache=cache.dump)) as client:
+    async with served(endpoints(cache_dump=cache.dump)) as client:
         async with client.get("/debug/cache") as response:
             assert json.loads(await response.content.readline())["pod"] == 1
             status, line = await get(client, "/debug/cache")
@@ -718,7 +650,7 @@ async def test_a_client_that_leaves_in_the_middle_of_an_answer_is_no_error(
         finally:
             given_up.set()
 
-    async with served(endpoints(cache=dump)) as client:
+    async with served(endpoints(cache_dump=dump)) as client:
         async with client.get("/debug/cache") as response:
             await response.content.readline()
             response.close()
@@ -728,7 +660,7 @@ async def test_a_client_that_leaves_in_the_middle_of_an_answer_is_no_error(
 
 async def test_a_dump_that_takes_too_long_is_cut_off_and_the_next_client_has_its_turn() -> None:
     cache = LargeCache(10**9)
-    async with served(endpoints(cache=cache.dump, dump_seconds=0.1)) as client:
+    async with served(endpoints(cache_dump=cache.dump, dump_seconds=0.1)) as client:
         async with client.get("/debug/cache") as response:
             with pytest.raises(aiohttp.ClientPayloadError):
                 async for _ in response.content:
@@ -741,7 +673,7 @@ async def test_names_of_pods_that_are_moved_are_shown_to_those_who_may_get_them(
     move = MovedPod(PodRef("team-a", "web-1", Uid("1")), "ReplicaSet", "a", "b")
     step = PlannedStep("Pack", "why", 1000, (move,), (), ())
     report = RebalancingReport("mooring", "Plan", "1 move is planned", 0, 0, (step,))
-    rights = Rights(ADMIN, ("ann", 'get path "/debug/rebalancing"'))
+    rights = Rights(admin=[EVERYTHING], ann=['get path "/debug/rebalancing"'])
     shown = endpoints(reviews=rights, rebalancing=lambda: (report,))
     for user, name in (("admin", "team-a/web-1"), ("ann", HIDDEN)):
         async with served(shown, user=user) as client:

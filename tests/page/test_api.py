@@ -15,8 +15,9 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.page.api import MOST_BYTES, MOST_STREAMS, MOST_STREAMS_OF_A_USER, Page
 from mooring.testing.builders import node, pod, pod_group, priority_class, uid_of
-from pages import EVERYTHING, Rights, page, served
+from pages import page, served
 from scheduler_states import put_profile, scheduler_state
+from served_endpoints import EVERYTHING, Rights
 
 PATHS = (
     "session",

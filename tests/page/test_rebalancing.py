@@ -17,9 +17,10 @@ from mooring.page.rebalancing import PlanRequest, PlansView
 from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.simulate.manifests import InputError
 from mooring.testing.builders import node, uid_of
-from pages import Rights, page, served
+from pages import page, served
 from planning import emptying, placed_pod, plan
 from scheduler_states import put_profile, scheduler_state
+from served_endpoints import Rights
 
 SECTION: dict[str, Any] = {"goals": ["Pack"], "pods": {"minimumAgeSeconds": 0}}
 LATER = 2e9
