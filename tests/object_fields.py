@@ -69,6 +69,7 @@ _BY_HAND: dict[str, Types] = {
 }
 """The fields of kinds without a model: of Kubernetes 1.37, and of scheduling.x-k8s.io."""
 _LIKE = {
+    "scheduling.k8s.io/v1 PodGroup": "scheduling.k8s.io/v1beta1 PodGroup",
     "scheduling.k8s.io/v1alpha3 PodGroup": "scheduling.k8s.io/v1beta1 PodGroup",
     "resource.k8s.io/v1 DeviceTaintRule": "resource.k8s.io/v1beta2 DeviceTaintRule",
     "scheduling.sigs.k8s.io/v1alpha1 PodGroup": "scheduling.x-k8s.io/v1alpha1 PodGroup",

@@ -74,7 +74,7 @@ def test_of_a_kind_that_not_every_cluster_has_the_first_version_that_is_served_i
     group = {"metadata": {"name": "g", "uid": "g"}}
     server = Objects({"/scheduling.k8s.io/v1alpha2/podgroups": [group]}, others=True)
     server.refused["/scheduling.x-k8s.io/v1alpha1/podgroups"] = (403, "no")
-    for version in ("v1beta1", "v1alpha3"):
+    for version in ("v1", "v1beta1", "v1alpha3"):
         server.refused[f"/scheduling.k8s.io/{version}/podgroups"] = (404, "not found")
     (found,), notes = read(server)
     assert found.raw["apiVersion"] == "scheduling.k8s.io/v1alpha2"
