@@ -7,6 +7,7 @@ it: the API server also binds a pod that has just ended, and neither watch of po
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from mooring.engine.assumed import unreserve
@@ -29,6 +30,7 @@ ASK_AGAIN_SECONDS: Final = 60.0
 """How long after an answer a bound pod is read again, if the watch has not shown it yet."""
 
 
+@dataclass(eq=False, repr=False)
 class Housekeeping:
     """Time-outs at Permit, bindings that the watch never confirms, and calls of other parts.
 
@@ -36,23 +38,17 @@ class Housekeeping:
     is called with a pod that an extender claims to have bound, and that is not bound.
     """
 
-    def __init__(
-        self,
-        scheduler: SchedulerState,
-        client: ApiClient,
-        *,
-        periodic: Mapping[Callable[[], object], float],
-        unbound: Callable[[Pod], None],
-    ) -> None:
-        self._scheduler = scheduler
-        self._client = client
-        self.periodic = periodic
-        self._unbound = unbound
-        self._clock = scheduler.clock
+    scheduler: SchedulerState
+    client: ApiClient
+    periodic: Mapping[Callable[[], object], float]
+    unbound: Callable[[Pod], None]
+
+    def __post_init__(self) -> None:
+        self._clock = self.scheduler.clock
 
     async def run(self) -> None:
         """Work until cancelled; a long call does not make other work wait."""
-        scheduler = self._scheduler
+        scheduler = self.scheduler
         own: dict[Callable[[], object], float] = {
             lambda: scheduler.waiting.expire(self._clock()): PERMIT_SECONDS,
             lambda: scheduler.state.grow_older(): OLDER_SECONDS,  # noqa: PLW0108 - its turn is later
@@ -66,14 +62,14 @@ class Housekeeping:
         self, seconds: float, work: Callable[..., Coroutine[Any, Any, None]], *args: Any
     ) -> None:
         while True:
-            await self._scheduler.sleep(seconds)
-            await self._scheduler.turn.between(work, *args)
+            await self.scheduler.sleep(seconds)
+            await self.scheduler.turn.between(work, *args)
 
     async def _run(self, work: Callable[[], object]) -> None:
         await TimeSlices(clock=self._clock).run(work)
 
     async def _settle_overdue(self) -> None:
-        for pod in self._scheduler.state.overdue(self._clock()):
+        for pod in self.scheduler.state.overdue(self._clock()):
             try:
                 await self._settle(pod)
             except (ApiError, ManifestError) as error:
@@ -86,9 +82,9 @@ class Housekeeping:
         The answer counts only if the watches have told nothing newer meanwhile. A bound pod stays
         assumed, because only the watch shows its binding and later changes in their order.
         """
-        with self._scheduler.departures.meanwhile() as gone:
+        with self.scheduler.departures.meanwhile() as gone:
             found = await self._read(pod)
-            state = self._scheduler.state
+            state = self.scheduler.state
             placed = state.pods.assumed.get(pod.uid)
             if placed is None:
                 return
@@ -102,7 +98,7 @@ class Housekeeping:
                 logger.warning("pod %s was said to be bound and is not; it is tried again", pod.key)
                 self._undo(placed.pod)
                 if pod.uid not in gone:
-                    self._unbound(found)
+                    self.unbound(found)
             elif found.node_name == placed.pod.node_name:
                 state.expect_confirmation(pod, self._clock() + ASK_AGAIN_SECONDS)
             else:
@@ -113,8 +109,8 @@ class Housekeeping:
 
         Its profile may have changed since: the plugins of the one in force now are told.
         """
-        state = self._scheduler.state
-        profile = self._scheduler.profiles.of(pod, self._scheduler.cluster)
+        state = self.scheduler.state
+        profile = self.scheduler.profiles.of(pod, self.scheduler.cluster)
         if profile is not None and pod.node_name is not None:
             unreserve(profile.pipeline, pod, pod.node_name)
         state.forget(pod)
@@ -122,7 +118,7 @@ class Housekeeping:
     async def _read(self, pod: Pod) -> Pod | None:
         """Return the pod as the API server has it; None if it is gone."""
         try:
-            raw = await self._client.get(POD, pod.name, pod.namespace)
+            raw = await self.client.get(POD, pod.name, pod.namespace)
         except NotFoundError:
             return None
         found = parse_object(Kind.POD, raw)

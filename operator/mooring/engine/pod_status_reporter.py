@@ -8,8 +8,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from mooring.kube.errors import (
@@ -71,6 +71,7 @@ def failure_reason(error: KubeError) -> PodScheduledReason:
     return PodScheduledReason.SCHEDULER_ERROR
 
 
+@dataclass(eq=False, repr=False)
 class PodStatusReporter:
     """Writes events, and the status of pods, which nothing else writes.
 
@@ -80,20 +81,14 @@ class PodStatusReporter:
     `priority_classes` are the cluster's PriorityClasses by name, as they are when an event is made.
     """
 
-    def __init__(
-        self,
-        writer: PodWriter,
-        recorder: EventRecorder,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        *,
-        priority_classes: Mapping[str, PriorityClass] = MappingProxyType({}),
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self._writer = writer
-        self._recorder = recorder
-        self._priority_classes = priority_classes
-        self._now = now
-        self._statuses = StatusWriter[str]("pods", self._write, lanes=_LANES, sleep=sleep)
+    writer: PodWriter
+    recorder: EventRecorder
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    priority_classes: Mapping[str, PriorityClass] = field(default_factory=dict)
+    now: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self._statuses = StatusWriter[str]("pods", self._write, lanes=_LANES, sleep=self.sleep)
         self._pending: dict[str, tuple[Pod, dict[str, Any]]] = {}
         """The fields of statuses that are to be written."""
         self._told: dict[str, _Told] = {}
@@ -112,7 +107,7 @@ class PodStatusReporter:
     def scheduled(self, pod: Pod, node: str) -> None:
         """Report that the pod is bound."""
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
-        self._recorder.record(_reference(pod), "Normal", "Scheduled", "Binding", note)
+        self.recorder.record(_reference(pod), "Normal", "Scheduled", "Binding", note)
 
     def unschedulable(self, pod: Pod, message: str, nominated: str | None = None) -> None:
         """Report that no node fits the pod now."""
@@ -147,7 +142,7 @@ class PodStatusReporter:
     def preempted(self, victim: Pod, preemptor: Pod, node: str) -> None:
         """Report to the victim that it is preempted, and for which priority."""
         priority, own = self._priority(preemptor), self._priority(victim)
-        self._recorder.record(
+        self.recorder.record(
             _reference(victim),
             "Normal",
             "Preempted",
@@ -161,12 +156,12 @@ class PodStatusReporter:
         """Report to the preemptor which victims are evicted for it."""
         chosen = ", ".join(f"{v.key} (priority {self._priority(v)})" for v in victims)
         note = f"Making room on node {node} by evicting {chosen}"
-        self._recorder.record(_reference(preemptor), "Normal", "Preempting", "Preempting", note)
+        self.recorder.record(_reference(preemptor), "Normal", "Preempting", "Preempting", note)
 
     def preemption_failed(self, preemptor: Pod, why: str) -> None:
         """Report to the preemptor that victims stay, for example because an eviction is denied."""
         note = f"Preemption is abandoned: {why}"
-        self._recorder.record(
+        self.recorder.record(
             _reference(preemptor), "Warning", "FailedPreemption", "Preempting", note
         )
 
@@ -185,11 +180,11 @@ class PodStatusReporter:
             "reason": "PreemptionByScheduler",
             "message": f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher "
             "priority pod",
-            "lastTransitionTime": rfc3339(self._now()),
+            "lastTransitionTime": rfc3339(self.now()),
             **_observed(victim),
         }
         with suppress(ConflictError, NotFoundError):
-            await self._writer.patch_pod_status(
+            await self.writer.patch_pod_status(
                 victim.namespace,
                 victim.name,
                 victim.uid,
@@ -219,7 +214,7 @@ class PodStatusReporter:
     def _priority(self, pod: Pod) -> str:
         """Return the pod's priority and the classes of this value, such as `1000 (high)`."""
         value = pod.spec.priority
-        classes = self._priority_classes.values()
+        classes = self.priority_classes.values()
         names = sorted(known.name for known in classes if known.value == value)
         return f"{value} ({', '.join(names[:_MOST_CLASSES])})" if names else str(value)
 
@@ -245,7 +240,7 @@ class PodStatusReporter:
             "reason": reason,
             "message": told.message,
             # Left out later: only the message changes, and the condition's other fields stay.
-            **({"lastTransitionTime": rfc3339(self._now())} if first else {}),
+            **({"lastTransitionTime": rfc3339(self.now())} if first else {}),
             **_observed(pod),
         }
         nomination = {_NOMINATION: nominated} if nominated != before.nominated else {}
@@ -253,7 +248,7 @@ class PodStatusReporter:
 
     def _record_failure(self, pod: Pod, message: str) -> None:
         note = _valid(message)
-        self._recorder.record(_reference(pod), "Warning", "FailedScheduling", "Scheduling", note)
+        self.recorder.record(_reference(pod), "Warning", "FailedScheduling", "Scheduling", note)
 
     def _told_about(self, pod: Pod) -> "_Told":
         if (told := self._told.get(pod.uid)) is not None:
@@ -272,7 +267,7 @@ class PodStatusReporter:
             return
         pod, status = self._pending.pop(uid)
         try:
-            version = await self._writer.patch_pod_status(pod.namespace, pod.name, uid, status)
+            version = await self.writer.patch_pod_status(pod.namespace, pod.name, uid, status)
         except RETRIED:
             if uid in self._told:
                 _, newer = self._pending.get(uid, (pod, {}))

@@ -8,6 +8,7 @@ is not queued again before all of them are being evicted (framework/preemption/e
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,7 @@ _MOST_NODES = 3
 """That the event about the preemption of a group names."""
 
 
+@dataclass(eq=False, repr=False)
 class PreemptionExecutor:
     """Carries out nominations: clears lower ones, and evicts the victims.
 
@@ -43,16 +45,12 @@ class PreemptionExecutor:
     have a pod that is due earlier than the loop knows.
     """
 
-    def __init__(
-        self,
-        scheduler: SchedulerState,
-        writer: PodWriter,
-        reports: PodStatusReporter,
-    ) -> None:
-        self._scheduler = scheduler
-        self._writer = writer
-        self._reports = reports
-        self._clock = scheduler.clock
+    scheduler: SchedulerState
+    writer: PodWriter
+    reports: PodStatusReporter
+
+    def __post_init__(self) -> None:
+        self._clock = self.scheduler.clock
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, members: Sequence[QueuedPod], nomination: Nomination | GroupNomination) -> int:
@@ -61,7 +59,7 @@ class PreemptionExecutor:
         The nominations of pods of lower priority to these nodes are withdrawn. Return how many
         evictions begin. Victims that are terminating or being evicted already are only waited for.
         """
-        state, leader = self._scheduler.state, members[0].pod
+        state, leader = self.scheduler.state, members[0].pod
         if isinstance(nomination, Nomination):
             preemptor, nodes = "pod", {leader.uid: nomination.node}
         else:
@@ -74,7 +72,7 @@ class PreemptionExecutor:
                 state.nominate(queued.pod, node)
         victims = state.begin_evictions(leader, nomination.victims)
         if victims:
-            self._reports.preempting(leader, victims, _nodes_of(victims))
+            self.reports.preempting(leader, victims, _nodes_of(victims))
             evict = partial(self._evict, members, victims, preemptor, strict=nomination.strict)
             self._start(evict)
         return len(victims)
@@ -89,14 +87,14 @@ class PreemptionExecutor:
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do the work in a task of its own, which waits while others have the turn."""
-        task = asyncio.create_task(self._scheduler.turn.between(work))
+        task = asyncio.create_task(self.scheduler.turn.between(work))
         self._tasks.add(task)
         task.add_done_callback(self._evicted)
 
     async def _delete_members(self, members: Sequence[Pod]) -> None:
         for pod in members:
             try:
-                await self._writer.delete_pod(pod.namespace, pod.name, pod.uid)
+                await self.writer.delete_pod(pod.namespace, pod.name, pod.uid)
             except KubeError as error:
                 logger.warning("pod %s of a half gang is not deleted: %s", pod.key, explain(error))
 
@@ -114,7 +112,7 @@ class PreemptionExecutor:
 
     def _evicted(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._scheduler.work.set()
+        self.scheduler.work.set()
 
     async def _evict(
         self, members: Sequence[QueuedPod], victims: list[Pod], preemptor: str, *, strict: bool
@@ -129,7 +127,7 @@ class PreemptionExecutor:
         nominated = [queued.pod for queued in members]
 
         def is_wanted() -> bool:  # its profile may be in mode Shadow or deleted by now
-            profiles, cluster = self._scheduler.profiles, self._scheduler.cluster
+            profiles, cluster = self.scheduler.profiles, self.scheduler.cluster
             return not failures and profiles.of(leader.pod, cluster) is not None
 
         async def preempt(victim: Pod) -> None:
@@ -142,14 +140,14 @@ class PreemptionExecutor:
                 failures[victim.uid] = error
                 if strict and _is_refusal(error):
                     by_budget = isinstance(error, DisruptionBudgetError)
-                    self._scheduler.state.eviction_refused(victim, by_budget=by_budget)
+                    self.scheduler.state.eviction_refused(victim, by_budget=by_budget)
             else:
                 del remaining[victim.uid]
 
         result = "error"
         try:
             *first, last = victims
-            between = self._scheduler.turn.between
+            between = self.scheduler.turn.between
             await asyncio.gather(*(between(preempt, victim) for victim in first))
             if not failures:
                 await preempt(last)
@@ -159,7 +157,7 @@ class PreemptionExecutor:
                 result = "success"
         finally:
             seconds = self._clock() - began
-            self._scheduler.metrics.preemption_ended(preemptor, result, seconds)
+            self.scheduler.metrics.preemption_ended(preemptor, result, seconds)
 
     def _failed(
         self, nominated: Sequence[Pod], victims: Mapping[Uid, Pod], failures: Sequence[Exception]
@@ -178,13 +176,13 @@ class PreemptionExecutor:
             why = explain(first) if isinstance(first, KubeError) else str(first)
         text = "preemption for pod %s is abandoned: %s"
         logger.warning(text, nominated[0].key, why, exc_info=unexpected)
-        self._reports.preemption_failed(nominated[0], why)
+        self.reports.preemption_failed(nominated[0], why)
         stay, now = [*map(PodRef.of, victims.values())], self._clock()
         for pod in nominated:
-            self._scheduler.decisions.preemption_failed(pod.uid, why, stay, now)
+            self.scheduler.decisions.preemption_failed(pod.uid, why, stay, now)
         preemptors = {pod.uid: pod for pod in nominated}
         for victim in victims.values():
-            preemptors |= {p.uid: p for p in self._scheduler.state.abandon_eviction(victim)}
+            preemptors |= {p.uid: p for p in self.scheduler.state.abandon_eviction(victim)}
         self._try_again(preemptors.values())
 
     async def _preempt(
@@ -198,7 +196,7 @@ class PreemptionExecutor:
             DisruptionBudgetError: a budget does not allow the eviction; nothing has happened.
             NotWantedError: `wanted` returned False before the eviction was sent.
         """
-        scheduler = self._scheduler
+        scheduler = self.scheduler
         if not scheduler.state.evictions.evicting(victim):
             return  # it has left its node by itself, and may be queued or bound again
         named, is_gone = (victim.namespace, victim.name, victim.uid), False
@@ -208,31 +206,31 @@ class PreemptionExecutor:
         elif call_off is not None:
             call_off()
         elif strict:
-            is_gone = not await self._writer.evict_pod(*named, wanted=wanted)
+            is_gone = not await self.writer.evict_pod(*named, wanted=wanted)
         else:
-            await self._reports.mark_disrupted(victim, preemptor, wanted)
-            is_gone = not await self._writer.delete_pod(*named, wanted=wanted)
+            await self.reports.mark_disrupted(victim, preemptor, wanted)
+            is_gone = not await self.writer.delete_pod(*named, wanted=wanted)
         if is_gone:
             return  # by itself, or it is another pod by now
         node, by = victim.node_name or "", PodRef.of(preemptor)
-        self._scheduler.decisions.preempted(victim.uid, by, node, self._clock())
-        self._reports.preempted(victim, preemptor, node)
+        self.scheduler.decisions.preempted(victim.uid, by, node, self._clock())
+        self.reports.preempted(victim, preemptor, node)
 
     def stays(self, victim: Pod) -> None:
         """Let a pod stay that somebody else began to evict; try those again that waited for it."""
-        self._try_again(self._scheduler.state.abandon_eviction(victim))
-        self._scheduler.work.set()
+        self._try_again(self.scheduler.state.abandon_eviction(victim))
+        self.scheduler.work.set()
 
     def _try_again(self, preemptors: Iterable[Pod]) -> None:
         for pod in preemptors:
             self._withdraw(pod)
-            self._scheduler.queue.retry(pod.uid, self._clock())
+            self.scheduler.queue.retry(pod.uid, self._clock())
 
     def _withdraw(self, pod: Pod) -> None:
         """Withdraw the nomination: the node's resources are free for others."""
-        self._scheduler.state.withdraw(pod.uid)
-        if self._scheduler.queue.get(pod.uid) is not None:  # else it is a place for no pod yet
-            self._reports.nomination_cleared(pod)
+        self.scheduler.state.withdraw(pod.uid)
+        if self.scheduler.queue.get(pod.uid) is not None:  # else it is a place for no pod yet
+            self.reports.nomination_cleared(pod)
 
 
 def _nodes_of(victims: Iterable[Pod]) -> str:

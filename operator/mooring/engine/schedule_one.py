@@ -11,7 +11,7 @@ Extenders are called beside other attempts. The decision begins anew with their 
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -76,6 +76,7 @@ _CANCELLED_SECONDS: Final = 1.0
 an extender to end."""
 
 
+@dataclass(eq=False, repr=False)
 class ScheduleOne:
     """Makes attempts, one at a time, and binds pods in tasks.
 
@@ -83,34 +84,26 @@ class ScheduleOne:
     its pods stay in flight until the process ends.
     """
 
-    def __init__(
-        self,
-        scheduler: SchedulerState,
-        *,
-        pod_enqueuer: PodEnqueuer,
-        extenders: Extenders,
-        preemptions: PreemptionExecutor,
-        reports: PodStatusReporter,
-        group_reports: PodGroupStatusReporter,
-    ) -> None:
-        self._scheduler = scheduler
-        self._pod_enqueuer = pod_enqueuer
-        self._extenders = extenders
-        self._preemptions = preemptions
-        self._reports = reports
-        self._group_reports = group_reports
-        self._metrics = scheduler.metrics
-        self._clock, self._now = scheduler.clock, scheduler.now
-        self.attempts = Attempts(scheduler, reports, scheduler.metrics)
-        self.extender_attempts = ExtenderAttempts(extenders, scheduler)
+    scheduler: SchedulerState
+    pod_enqueuer: PodEnqueuer
+    extenders: Extenders
+    preemptions: PreemptionExecutor
+    reports: PodStatusReporter
+    group_reports: PodGroupStatusReporter
+
+    def __post_init__(self) -> None:
+        self._metrics = self.scheduler.metrics
+        self._clock, self._now = self.scheduler.clock, self.scheduler.now
+        self.attempts = Attempts(self.scheduler, self.reports, self.scheduler.metrics)
+        self.extender_attempts = ExtenderAttempts(self.extenders, self.scheduler)
         self.waits = False
         """Whether the loop waits for the end of a binding."""
-        self._cache = ResultCache(scheduler.cluster)
+        self._cache = ResultCache(self.scheduler.cluster)
         self._slow = SlowDecisions()
         self._start = 0
         """The position in the node order at which the next search that samples nodes begins."""
         self._backoffs = GroupBackoffs()
-        self._reservation = GroupReservation(scheduler, self._cache)
+        self._reservation = GroupReservation(self.scheduler, self._cache)
         self._calling = set[tuple[int, str]]()
         """The numbers of groups about which extenders are called, by the profile of the members."""
         self._tasks: set[asyncio.Task[bool]] = set()
@@ -123,19 +116,19 @@ class ScheduleOne:
     @property
     def requesting(self) -> int:
         """How many bindings have a request in flight; those at Permit or PreBind have none."""
-        return len(self._tasks) - len(self._scheduler.waiting) - len(self._scheduler.in_pre_bind)
+        return len(self._tasks) - len(self.scheduler.waiting) - len(self.scheduler.in_pre_bind)
 
     def attempt(self, queued: QueuedPod) -> None:
         """Make one attempt about a popped pod, or about all members of its group without a node.
 
         It has ended when this returns, unless extenders must be called first.
         """
-        scheduler, pod, now = self._scheduler, queued.pod, self._clock()
+        scheduler, pod, now = self.scheduler, queued.pod, self._clock()
         # A former leader may have bound it a moment ago.
         if pod.terminating or scheduler.cluster.is_placed(pod):
             scheduler.queue.done(queued, now)
             return
-        if not self._pod_enqueuer.settle(queued):
+        if not self.pod_enqueuer.settle(queued):
             return
         pipeline = queued.pipeline
         group = group_of(pod, pipeline, scheduler.cluster)
@@ -166,7 +159,7 @@ class ScheduleOne:
         waiting for its plugins if they leave it no node now: before it fits on one, one of them
         must pass a node that it rejects, and its hints are asked about the event that does that.
         """
-        pod, pipeline, cluster = queued.pod, queued.pipeline, self._scheduler.cluster
+        pod, pipeline, cluster = queued.pod, queued.pipeline, self.scheduler.cluster
         if not queued.by_event or queued.flushed or not queued.unschedulable_plugins:
             return False
         may_preempt = pod.spec.preempts and (
@@ -201,7 +194,7 @@ class ScheduleOne:
         attempt.members = kept
         if group is not None and not has_same_requirements(group, attempt.definition):
             for queued in kept.values():
-                self._scheduler.queue.put_back(queued, self._clock())
+                self.scheduler.queue.put_back(queued, self._clock())
             return False
         for queued in kept.values():
             queued.outdated = False  # the decision begins now, with what the pod is now
@@ -209,8 +202,8 @@ class ScheduleOne:
 
     def _may_go_on(self, queued: QueuedPod, attempt: Attempt) -> bool:
         """Return whether the attempt goes on for this pod; see `_goes_on`."""
-        scheduler, outdated = self._scheduler, queued.outdated and attempt.group is None
-        if self.attempts.has_left(queued) or not self._pod_enqueuer.settle(queued):
+        scheduler, outdated = self.scheduler, queued.outdated and attempt.group is None
+        if self.attempts.has_left(queued) or not self.pod_enqueuer.settle(queued):
             return False
         if queued.pod.terminating:
             scheduler.queue.done(queued, self._clock())
@@ -250,7 +243,7 @@ class ScheduleOne:
         finally:
             metrics.end_attempt(outer)
             now = self._clock()
-            self._scheduler.queue.attempted(namespace, now - began, now)
+            self.scheduler.queue.attempted(namespace, now - began, now)
         return ()
 
     def _schedule_pod(self, attempt: Attempt) -> Sequence[Needed]:
@@ -263,16 +256,16 @@ class ScheduleOne:
             return ()
         if outcome.nomination is not None:
             self._metrics.preemption_attempted()
-            victims = self._preemptions.begin([queued], outcome.nomination)
+            victims = self.preemptions.begin([queued], outcome.nomination)
             self._metrics.preempted(victims, outcome.nomination.violations)
         elif not outcome.keeps_nomination:
-            self._scheduler.state.withdraw(queued.pod.uid)
+            self.scheduler.state.withdraw(queued.pod.uid)
         self.attempts.unschedulable(attempt, queued, outcome.diagnosis.plugins, outcome.message)
         return ()
 
     def _decide_pod(self, attempt: Attempt) -> Outcome | Needed:
         """Return the node for the pod, or why there is none, or the extenders needed."""
-        scheduler, pipeline, pod = self._scheduler, attempt.pipeline, attempt.first.pod
+        scheduler, pipeline, pod = self.scheduler, attempt.pipeline, attempt.first.pod
         answers = None
         if attempt.answers is not None:
             preempts = any(e.preempt_verb for e in interested(pipeline, pod))
@@ -302,7 +295,7 @@ class ScheduleOne:
 
     def _record_pod(self, pod: Pod, pipeline: Pipeline, outcome: Outcome) -> None:
         """Keep the decision for `mooring explain`."""
-        decided, now = self._scheduler.decisions.decided, self._clock()
+        decided, now = self.scheduler.decisions.decided, self._clock()
         decision = decision_of(pod, pipeline, outcome, _RECORDED_NODES)
         if isinstance(outcome, FitError):
             decided(decision, now, cause=outcome.cause, rejected=outcome.diagnosis.total)
@@ -323,7 +316,7 @@ class ScheduleOne:
         try:
             if obstacle is not None:
                 for pod in self._reservation.withdraw(group):
-                    self._reports.nomination_cleared(pod)
+                    self.reports.nomination_cleared(pod)
                 decision = GroupDecision({}, message=obstacle, plugins=_GANG)
             elif needed := asked():
                 return needed
@@ -338,7 +331,7 @@ class ScheduleOne:
                     decision, waits = self._preempt(attempt, group, decision)
                     result = "waiting_on_preemption" if waits else result
                 self._reserve_nodes(attempt, group)
-            self._group_reports.decided(group, decision)
+            self.group_reports.decided(group, decision)
             self._group_unschedulable(attempt, group, decision)
             seconds = self._clock() - attempt.began
             self._metrics.pod_group_attempted(result, pipeline.profile, seconds)
@@ -372,7 +365,7 @@ class ScheduleOne:
 
         Return the decision with its message, and whether the members wait for victims.
         """
-        scheduler, members = self._scheduler, attempt.members
+        scheduler, members = self.scheduler, attempt.members
         answer = preempt_for_group(
             group,
             attempt.pods,
@@ -387,7 +380,7 @@ class ScheduleOne:
             for uid in members:
                 if (node := answer.nodes.get(uid)) is not None:
                     scheduler.decisions.nominated(uid, node, victims, now)
-            evicted = self._preemptions.begin([*members.values()], answer)
+            evicted = self.preemptions.begin([*members.values()], answer)
             self._metrics.pod_group_preempted(evicted, answer.violations)
             return decision, True
         if isinstance(answer, Unschedulable) and answer.reason:
@@ -401,15 +394,15 @@ class ScheduleOne:
         """Reserve nodes if the group has waited long; if none are, delete a group half bound."""
         members = [*attempt.members.values()]
         self._reservation.update(group, members, self._clock(), attempt.answers)
-        if not any(map(self._scheduler.nominated_node, attempt.pods)):
+        if not any(map(self.scheduler.nominated_node, attempt.pods)):
             self._delete_half_group(group, attempt.pipeline)
 
     def expire_nominations(self) -> None:
         """End old nominations of groups' members, which no attempt ends; to be called at times."""
         for pod in self._reservation.expire(self._clock()):
-            self._reports.nomination_cleared(pod)
-            if (group := self._scheduler.cluster.pod_groups.of(pod)) is not None:
-                self._group_reports.look_at(group)
+            self.reports.nomination_cleared(pod)
+            if (group := self.scheduler.cluster.pod_groups.of(pod)) is not None:
+                self.group_reports.look_at(group)
 
     def _group_unschedulable(
         self, attempt: Attempt, group: PodGroupState, decision: GroupDecision
@@ -417,7 +410,7 @@ class ScheduleOne:
         """End the attempt for the members that get no node; their backoff is that of the group."""
         members, pods = attempt.members.values(), attempt.pods
         are_all = group.unscheduled.keys() == attempt.members.keys() and not decision.rows
-        are_all = are_all and not any(map(self._scheduler.nominated_node, pods))
+        are_all = are_all and not any(map(self.scheduler.nominated_node, pods))
         count = max((member.unschedulable_count for member in members), default=0)
         for queued in members:
             if not self.attempts.has_left(queued):
@@ -433,13 +426,13 @@ class ScheduleOne:
     ) -> None:
         """Keep the decision about a member of a group, which was not scored by itself."""
         decision = record_of(pod, attempt.pipeline, node=node, message=message)
-        self._scheduler.decisions.decided(decision, self._clock(), cause=cause or message or "")
+        self.scheduler.decisions.decided(decision, self._clock(), cause=cause or message or "")
 
     def _fail(self, attempt: Attempt, message: str) -> None:
         """End the attempt in an error for all pods that no task binds."""
         group, profile = attempt.group, attempt.pipeline.profile
         if group is not None:
-            self._group_reports.failed(group, message)
+            self.group_reports.failed(group, message)
         for queued in attempt.members.values():
             if not self.attempts.has_left(queued):
                 self.attempts.fail(attempt, queued, message)
@@ -455,7 +448,7 @@ class ScheduleOne:
             PodRejected: by a Reserve or Permit plugin.
             PluginFailed: if one of them fails.
         """
-        scheduler, group, now = self._scheduler, attempt.group, self._clock()
+        scheduler, group, now = self.scheduler, attempt.group, self._clock()
         together = None
         if group is not None:
             together = self._binding_of(group) or GroupBinding(group)
@@ -480,7 +473,7 @@ class ScheduleOne:
 
     def _begin_binding(self, assumed: AssumedPod, now: float) -> None:
         """Begin the task that binds the assumed pod."""
-        scheduler, queued, pod = self._scheduler, assumed.queued, assumed.pod
+        scheduler, queued, pod = self.scheduler, assumed.queued, assumed.pod
         scheduler.queue.assumed(queued, now)
         waiting = scheduler.waiting.get(pod.uid)
         if assumed.permitted is None or waiting is None:
@@ -513,14 +506,14 @@ class ScheduleOne:
         """Bind the pod, or put it in a queue again; return whether it is bound."""
         attempts, attempt, queued = self.attempts, assumed.attempt, assumed.queued
         try:
-            self._reports.forget(assumed.pod.uid)
-            await bind(assumed, self._scheduler, self._extenders, self._reports.written)
+            self.reports.forget(assumed.pod.uid)
+            await bind(assumed, self.scheduler, self.extenders, self.reports.written)
         except PodRejected as rejection:
             assumed.failed(rejection.message)
             attempts.reject(attempt, queued, rejection)
         except CalledOff as called_off:
             if attempts.halted:  # those at Permit; the next leader decides about them anew
-                self._scheduler.queue.add_after_error(queued, self._clock())
+                self.scheduler.queue.add_after_error(queued, self._clock())
             else:
                 attempts.fail(attempt, queued, str(called_off))
         except BindingFailed as failure:
@@ -532,7 +525,7 @@ class ScheduleOne:
         except asyncio.CancelledError:
             assumed.undo.close()
             assumed.failed("its binding was called off")
-            self._scheduler.queue.add_after_error(queued, self._clock())
+            self.scheduler.queue.add_after_error(queued, self._clock())
             raise
         except Exception as error:
             logger.exception("binding pod %s failed", assumed.pod.key)
@@ -548,36 +541,36 @@ class ScheduleOne:
         return False
 
     def _bound(self, assumed: AssumedPod) -> None:
-        scheduler, queued, pod, now = self._scheduler, assumed.queued, assumed.pod, self._clock()
+        scheduler, queued, pod, now = self.scheduler, assumed.queued, assumed.pod, self._clock()
         scheduler.state.expect_confirmation(pod, now + _CONFIRMATION_SECONDS)
         scheduler.queue.done(queued, now)
         scheduler.decisions.bound(pod.uid, assumed.node, now)
-        self._reports.scheduled(pod, assumed.node)
+        self.reports.scheduled(pod, assumed.node)
         self.attempts.count(assumed.attempt, "scheduled")
         seconds = now - queued.initial_attempt_timestamp
         self._metrics.pod_bound(queued.attempts, seconds, flushed=queued.flushed)
         self._leave_group(assumed, bound=True)  # it may be tried again during PostBind
 
     def _gone(self, assumed: AssumedPod) -> None:
-        scheduler, uid, now = self._scheduler, assumed.pod.uid, self._clock()
+        scheduler, uid, now = self.scheduler, assumed.pod.uid, self._clock()
         scheduler.queue.done(assumed.queued, now)
         scheduler.state.delete_unscheduled(uid)  # the watch may have missed its end
         scheduler.decisions.gone(uid, now)
-        self._reports.forget(uid)
+        self.reports.forget(uid)
 
     def _ended(self, assumed: AssumedPod, task: "asyncio.Task[bool]") -> None:
         self._tasks.discard(task)
         bound = not task.cancelled() and task.exception() is None and task.result()
-        uid, being_bound = assumed.pod.uid, self._scheduler.being_bound
+        uid, being_bound = assumed.pod.uid, self.scheduler.being_bound
         if being_bound.get(uid) is assumed:  # else the next attempt has begun
             del being_bound[uid]
         unknown = self.attempts.halted and task.cancelled()
         if assumed.left_watch and not bound and not unknown:
-            self._scheduler.decisions.gone(uid, self._clock())
+            self.scheduler.decisions.gone(uid, self._clock())
         self._leave_group(assumed, bound=bound)
         # Another pod may be popped, this one be tried again, or others of its group.
         if self.waits or not bound or assumed.attempt.group is not None:
-            self._scheduler.work.set()
+            self.scheduler.work.set()
 
     async def finish(self, seconds: float) -> None:
         """End all bindings, those at Permit at once; cancel calls that take more than `seconds`.
@@ -585,8 +578,8 @@ class ScheduleOne:
         Attempts that wait for an extender are given up at once.
         """
         await self.extender_attempts.cancel(_CANCELLED_SECONDS)
-        for waiting in self._scheduler.waiting:
-            self._scheduler.waiting.reject(waiting.pod.uid, "", "the scheduler is stopping")
+        for waiting in self.scheduler.waiting:
+            self.scheduler.waiting.reject(waiting.pod.uid, "", "the scheduler is stopping")
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=seconds)
             for task in late:
@@ -600,7 +593,7 @@ class ScheduleOne:
         It is found by the uids of the members: the name of a group returns, and a group that is
         named by labels is known anew when the profile that knows the label returns.
         """
-        for uid, assumed in self._scheduler.being_bound.items():
+        for uid, assumed in self.scheduler.being_bound.items():
             together = assumed.together
             if together is not None and not together.over and group.has_on_node(uid):
                 return together
@@ -614,7 +607,7 @@ class ScheduleOne:
         together.ended(assumed.pod if bound else None)
         if together.called_off is not None:
             called_off = partial(self._called_off, together, assumed.attempt.pipeline)
-            self._scheduler.turn.post(called_off)
+            self.scheduler.turn.post(called_off)
 
     def _called_off(self, together: GroupBinding, pipeline: Pipeline) -> None:
         """Say in the group's status why members were called off; a scheduler that stops does not.
@@ -622,10 +615,10 @@ class ScheduleOne:
         If the bindings of all have ended, the profile may want those that are bound deleted.
         """
         group = together.group
-        if self._scheduler.state.pod_groups.get(group.key) is not group:
+        if self.scheduler.state.pod_groups.get(group.key) is not group:
             return  # it has gone; names return
         if not self.attempts.halted:
-            self._group_reports.failed(group, together.called_off or "")
+            self.group_reports.failed(group, together.called_off or "")
         if together.over:
             self._delete_half_group(group, pipeline, together.bound)
 
@@ -644,7 +637,7 @@ class ScheduleOne:
         if definition.uid and not definition.initially_scheduled:
             half |= {placed.pod.uid: placed.pod for placed in group.assigned.values()}
         if half and len(half) < group.minimum and self._binding_of(group) is None:
-            self._preemptions.delete_members(tuple(half.values()))
+            self.preemptions.delete_members(tuple(half.values()))
 
 
 def _needs_extenders(attempt: Attempt) -> bool:

@@ -439,6 +439,7 @@ class ProfileHandler:
         return f"{named} fail for every pod: {left_out[0][1]} (docs/rules.md, What rules cost)"
 
 
+@dataclass(eq=False, repr=False)
 class ProfileStatusWriter:
     """Has a ProfileHandler take in profiles, and writes their statuses but for two fields.
 
@@ -448,23 +449,17 @@ class ProfileStatusWriter:
     shown again. An Event names a profile's mistakes once its status does.
     """
 
-    def __init__(
-        self,
-        handler: ProfileHandler,
-        writer: ProfileWriter,
-        recorder: EventRecorder,
-        *,
-        turn: Turn,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._handler = handler
-        self._writer = writer
-        self._recorder = recorder
-        self._turn = turn
-        self._slices = TimeSlices(clock=clock)
+    handler: ProfileHandler
+    writer: ProfileWriter
+    recorder: EventRecorder
+    turn: Turn
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
+        self._slices = TimeSlices(clock=self.clock)
         self._statuses = StatusWriter[str](
-            "profiles", self._write, lanes=_LANES, turn=turn, sleep=sleep
+            "profiles", self._write, lanes=_LANES, turn=self.turn, sleep=self.sleep
         )
         self._later: set[str] = set()
         """The profiles whose statuses are written some seconds later."""
@@ -472,8 +467,8 @@ class ProfileStatusWriter:
     async def run(self) -> None:
         """Write for ever, also what becomes outdated with no change of a profile."""
         await self._statuses.run(
-            (STATUS_SECONDS, self._handler.surroundings_changed),
-            (CONFLICT_SECONDS, self._handler.settle_conflicts),
+            (STATUS_SECONDS, self.handler.surroundings_changed),
+            (CONFLICT_SECONDS, self.handler.settle_conflicts),
             (REPEAT_SECONDS, self._take_later),
         )
 
@@ -502,42 +497,42 @@ class ProfileStatusWriter:
         Returns a merge patch of its status, None if none is to be written or it has gone meanwhile.
         """
         name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
-        with self._handler.departures.meanwhile() as gone:
-            async with self._turn:
-                if uid in gone or (unless_known and self._handler.knows(name, uid)):
+        with self.handler.departures.meanwhile() as gone:
+            async with self.turn:
+                if uid in gone or (unless_known and self.handler.knows(name, uid)):
                     return None
                 slices = TimeSlices(clock=self._slices.clock)
-                status = await slices.run(partial(self._handler.applied, raw))
+                status = await slices.run(partial(self.handler.applied, raw))
                 self._seen(raw["metadata"])
                 return status
 
     def _seen(self, metadata: Mapping[str, Any]) -> None:
         name, uid = metadata["name"], metadata["uid"]
-        if self._handler.knows(name, uid):
-            self._writer.seen(name, uid, metadata.get("resourceVersion", ""))
+        if self.handler.knows(name, uid):
+            self.writer.seen(name, uid, metadata.get("resourceVersion", ""))
 
     async def gone(self, name: str, uid: str) -> None:
         """Take a profile out of force."""
-        await self._turn.run(partial(self._handler.gone, name, uid))
-        self._writer.gone(name, uid)
+        await self.turn.run(partial(self.handler.gone, name, uid))
+        self.writer.gone(name, uid)
         self._statuses.forget(name)
 
     async def _write(self, name: str) -> None:
         await self._slices.pause()  # of a thousand profiles, all are looked at
         self._later.discard(name)
-        patch = self._handler.patch(name)
+        patch = self.handler.patch(name)
         if not patch:
             return
-        warnings = self._handler.warnings(name, patch)
+        warnings = self.handler.warnings(name, patch)
         try:
-            await self._writer.patch_status(name, patch)
+            await self.writer.patch_status(name, patch)
         except (*RETRIED, NotFoundError):
             raise
         except ApiError:
             self._later.add(name)
             raise
         for regarding, reason, note in warnings:
-            self._recorder.record(regarding, "Warning", reason, "Applying", note)
+            self.recorder.record(regarding, "Warning", reason, "Applying", note)
 
 
 def _without_moves(status: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -81,6 +81,7 @@ class OnWatch(Protocol):
         """Note that a list or watch of `path` is sent, or (`accepted`) its watch is accepted."""
 
 
+@dataclass(eq=False, repr=False)
 class KopfSessions:
     """Sessions with our own credentials and TLS, one per login of kopf's.
 
@@ -91,26 +92,19 @@ class KopfSessions:
     `bursts` gets what the watch of pods tells, and leaves some of it to kopf.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        on_watch: OnWatch,
-        on_pods: OnPods,
-        bursts: Bursts,
-        may_write: Callable[[], bool] = lambda: True,
-        *,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._connection = connection
-        self._on_watch = on_watch
-        self._on_pods = on_pods
-        self._bursts = bursts
+    connection: Connection
+    on_watch: OnWatch
+    on_pods: OnPods
+    bursts: Bursts
+    may_write: Callable[[], bool] = lambda: True
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
         self._has_watched_pods = False
-        self._sleep = sleep
         self._reads = {resource.path(): _Read(resource) for resource in _WATCHED}
         self._garbage = _Garbage()
-        self._request_class = _guarded_request(may_write)
-        self._base = URL(connection.url).path.rstrip("/")
+        self._request_class = _guarded_request(self.may_write)
+        self._base = URL(self.connection.url).path.rstrip("/")
         self._sessions: list[aiohttp.ClientSession] = []
         self._requests: set[asyncio.Future[aiohttp.ClientResponse]] = set()
         self._watches: WeakSet[aiohttp.ClientResponse] = WeakSet()
@@ -121,7 +115,7 @@ class KopfSessions:
 
     async def log_in(self, **_: Any) -> kopf.AiohttpSession:
         """Return a new session; this is a login handler for kopf."""
-        connection = self._connection
+        connection = self.connection
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=connection.tls),
             headers={"User-Agent": connection.user_agent},
@@ -163,9 +157,9 @@ class KopfSessions:
         is_watch = "watch" in request.url.query
         read = None
         if request.method == "GET":
-            self._on_watch(path, accepted=False)
+            self.on_watch(path, accepted=False)
             if (read := self._reads.get(path)) is not None and read.trouble:
-                await self._sleep(read.backoff.pause())
+                await self.sleep(read.backoff.pause())
         answer = await self._authorised(request, send, path)
         (self._watches if is_watch else self._answers).add(answer)
         if self._is_ending:
@@ -178,7 +172,7 @@ class KopfSessions:
             content = _CutContent(content)
         answer.content = content
         if is_watch and answer.status == 200 and not (read is not None and read.trouble):
-            self._on_watch(path, accepted=True)
+            self.on_watch(path, accepted=True)
         return answer
 
     async def _authorised(
@@ -188,7 +182,7 @@ class KopfSessions:
 
         Raises ClientConnectionError if the server refuses these too, or the proxy the connection.
         """
-        credentials = self._connection.credentials
+        credentials = self.connection.credentials
         for _ in range(2):
             headers = await credentials.headers()
             request.headers.update(headers)
@@ -206,7 +200,7 @@ class KopfSessions:
             if not await credentials.renew(headers):
                 break
         call = Call.parse(request.method, path, watch="watch" in request.url.query)
-        refusal = UnauthorizedError(call, "Unauthorized", server=self._connection.url)
+        refusal = UnauthorizedError(call, "Unauthorized", server=self.connection.url)
         raise aiohttp.ClientConnectionError(explain(refusal))
 
     def _checked(
@@ -216,13 +210,13 @@ class KopfSessions:
         if is_watch:
             self._has_watched_pods |= read.resource is POD
             path = read.resource.path()
-            bursts = self._bursts if read.resource is POD else None
-            told = partial(self._on_watch, path, accepted=True)
+            bursts = self.bursts if read.resource is POD else None
+            told = partial(self.on_watch, path, accepted=True)
             return _Watch(content, read, self._garbage, told, bursts)
         hands_over = read.resource is POD and not self._has_watched_pods
         goes_on = "continue" in query
         return _List(
-            content, read, self._on_pods, self._bursts, hands_over=hands_over, goes_on=goes_on
+            content, read, self.on_pods, self.bursts, hands_over=hands_over, goes_on=goes_on
         )
 
     def _note_transport(self, answer: aiohttp.ClientResponse) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import random as random_module
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -33,19 +34,16 @@ _MOST_TRIES: Final = 5
 """How often a status is written to the newest version; somebody else writes all the time then."""
 
 
+@dataclass(eq=False, repr=False)
 class PodWriter:
     """Writes to pods over `client`; any number may be in flight at once."""
 
-    def __init__(
-        self,
-        client: ApiClient,
-        *,
-        random: random_module.Random | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._client = client
-        self._random = random or random_module.Random()  # noqa: S311 - spreads load, hides nothing
-        self._sleep = sleep
+    client: ApiClient
+    random: random_module.Random | None = None
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def __post_init__(self) -> None:
+        self._random = self.random or random_module.Random()  # noqa: S311 - spreads load, hides nothing
 
     async def bind(
         self,
@@ -84,7 +82,7 @@ class PodWriter:
         )
         path = POD.path(namespace, name, "binding")
         try:
-            await self._client.request("POST", path, body=body, wanted=wanted)
+            await self.client.request("POST", path, body=body, wanted=wanted)
         except (ConflictError, UnansweredError, ServerError):
             pod = await self._read(namespace, name, uid)
             if pod is None or pod["spec"].get("nodeName") != node:
@@ -121,9 +119,9 @@ class PodWriter:
         backoff = Backoff(self._random)
         while True:
             try:
-                pod = await self._client.get(POD, name, namespace)
+                pod = await self.client.get(POD, name, namespace)
             except (UnreachableError, ServerError, TooManyRequestsError):
-                await self._sleep(backoff.pause())
+                await self.sleep(backoff.pause())
             except NotFoundError:
                 raise
             except ApiError:
@@ -149,7 +147,7 @@ class PodWriter:
         422, because a uid cannot be changed; any other 422 is raised as InvalidError. Raises
         NotWantedError if it was not sent because `wanted` returned False then.
         """
-        return await _patch_status(self._client, POD, namespace, name, uid, status, wanted=wanted)
+        return await _patch_status(self.client, POD, namespace, name, uid, status, wanted=wanted)
 
     async def delete_pod(
         self,
@@ -166,7 +164,7 @@ class PodWriter:
         is raised only if the pod is still there. Raises NotWantedError if it was not sent, or not
         once more, because `wanted` returned False then.
         """
-        deleting = self._client.delete(POD, name, namespace, uid=uid, wanted=wanted)
+        deleting = self.client.delete(POD, name, namespace, uid=uid, wanted=wanted)
         return await self._has_removed(deleting, namespace, name, uid)
 
     async def evict_pod(
@@ -191,7 +189,7 @@ class PodWriter:
             }
         )
         path = POD.path(namespace, name, "eviction")
-        evicting = self._client.request("POST", path, body=body, wanted=wanted)
+        evicting = self.client.request("POST", path, body=body, wanted=wanted)
         return await self._has_removed(evicting, namespace, name, uid)
 
     async def _has_removed(

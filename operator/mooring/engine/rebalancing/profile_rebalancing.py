@@ -99,28 +99,23 @@ class Parts:
     """The evictions that were sent and are not answered."""
 
 
+@dataclass(eq=False, repr=False)
 class ProfileRebalancing:
     """Plans moves for a profile as it is in force, and carries them out in mode Apply.
 
     `write_status` writes the rebalancing section of the profile's status, or raises ApiError.
     """
 
-    def __init__(
-        self,
-        entry: ActiveProfile,
-        section: Rebalancing,
-        record: Record,
-        parts: Parts,
-        write_status: Callable[[], Awaitable[None]],
-    ) -> None:
-        self.entry = entry
-        self.record = record
-        self._section = section
-        self._limits = section.limits
-        self._parts = parts
-        self._turn = parts.scheduler.turn
-        self._write_status = write_status
-        self._name = entry.profile.name
+    entry: ActiveProfile
+    section: Rebalancing
+    record: Record
+    parts: Parts
+    write_status: Callable[[], Awaitable[None]]
+
+    def __post_init__(self) -> None:
+        self._limits = self.section.limits
+        self._turn = self.parts.scheduler.turn
+        self._name = self.entry.profile.name
         self._steps: list[RunningStep] = []
         """The steps whose moves have not all ended; the last one is begun now."""
         self._stopped: Stopped | None = None
@@ -131,7 +126,7 @@ class ProfileRebalancing:
     async def run(self) -> NoReturn:
         """Make a plan in each interval, and carry it out, until cancelled."""
         self._take_over()
-        parts, record = self._parts, self.record
+        parts, record = self.parts, self.record
         await parts.scheduler.sleep(FIRST_SECONDS)
         while True:
             began = parts.scheduler.clock()
@@ -143,7 +138,7 @@ class ProfileRebalancing:
             except Exception as error:
                 logger.exception("rebalancing for profile %s failed", self._name)
                 record.message = f"no plan: {text_of(error)}"
-            next_at = began + self._section.interval_seconds
+            next_at = began + self.section.interval_seconds
             await parts.scheduler.sleep(max(0.0, next_at - parts.scheduler.clock()))
 
     def _take_over(self) -> None:
@@ -152,7 +147,7 @@ class ProfileRebalancing:
         if found is None:
             return
         try:
-            self.record.restore(found, self._section, self._parts.rests)
+            self.record.restore(found, self.section, self.parts.rests)
         except (ProfileInvalid, ManifestError) as error:
             text = "the status of rebalancing of profile %s is unreadable: %s"
             logger.warning(text, self._name, error)
@@ -163,7 +158,7 @@ class ProfileRebalancing:
         The replacement is left alone; if the time is over before it is ready, all pods of the
         controller are.
         """
-        parts, former = self._parts, self.record.former
+        parts, former = self.parts, self.record.former
         known = set(parts.rests.resting())  # replacements of moves that have ended before
         while former:
             state, now = parts.scheduler.state, parts.scheduler.clock()
@@ -174,7 +169,7 @@ class ProfileRebalancing:
 
     async def _new_plan(self) -> Plan:
         """Make a plan in slices when nothing else is to be done, and show it."""
-        parts, record, section = self._parts, self.record, self._section
+        parts, record, section = self.parts, self.record, self.section
         async with parts.planning:
             until = parts.scheduler.clock() + _PATIENCE_SECONDS
             while parts.busy() and parts.scheduler.clock() < until:
@@ -188,12 +183,12 @@ class ProfileRebalancing:
 
     async def _carry_out(self, plan: Plan) -> None:
         """Carry out the steps of the plan, and say why if it is not carried out to its end."""
-        section, record = self._section, self.record
+        section, record = self.section, self.record
         if section.mode != "Apply" or self.entry.profile.spec.mode != "Active" or not plan.steps:
             return
         self._stopped = self._passed_over = None
         lasts = max(section.interval_seconds, _SHORTEST_LIFE)
-        begin_by = self._parts.scheduler.clock() + lasts
+        begin_by = self.parts.scheduler.clock() + lasts
         try:
             try:
                 for step in plan.steps:
@@ -202,7 +197,7 @@ class ProfileRebalancing:
                 await self._turn.run(self._settled)  # an ended move may have stopped it before
                 self._stopped = self._stopped or why
             while not await self._turn.run(self._settled):
-                await self._parts.scheduler.sleep(LOOK_SECONDS)
+                await self.parts.scheduler.sleep(LOOK_SECONDS)
         finally:
             for running in self._steps:
                 running.give_room(to_pods=False)
@@ -214,8 +209,8 @@ class ProfileRebalancing:
 
     async def _take(self, step: Step, begin_by: float) -> None:
         """Begin all moves of a step, the first one by that time, or pass the step over."""
-        parts = self._parts
-        running = RunningStep(step, self.entry, self._section, parts.scheduler, parts.expected)
+        parts = self.parts
+        running = RunningStep(step, self.entry, self.section, parts.scheduler, parts.expected)
         self._steps.append(running)
         try:
             for moves in step.batches:
@@ -232,7 +227,7 @@ class ProfileRebalancing:
         Raises:
             Stopped: They cannot be carried out.
         """
-        parts, expected = self._parts, self._parts.expected
+        parts, expected = self.parts, self.parts.expected
         self._check_size(running.step, moves)
         running.check_unchanged(moves)
         await self._until_allowed(moves)
@@ -242,7 +237,7 @@ class ProfileRebalancing:
         begun = [UnderWay(move, running.step, self._name, now) for move in moves]
         expected.moves += begun
         try:
-            await self._write_status()  # for the leader that may come next
+            await self.write_status()  # for the leader that may come next
             while not await self._turn.run(partial(self._begins, running, begun)):
                 await parts.scheduler.sleep(LOOK_SECONDS)
         except ApiError as error:
@@ -279,7 +274,7 @@ class ProfileRebalancing:
         Raises:
             Stopped: They do not.
         """
-        parts, limits = self._parts, self._limits
+        parts, limits = self.parts, self._limits
         until = parts.scheduler.clock() + BUDGET_SECONDS
         while True:
             await self._turn.run(self._check_going_on)
@@ -321,7 +316,7 @@ class ProfileRebalancing:
         Raises:
             Stopped: They are not, and no move before them is under way.
         """
-        parts, moves = self._parts, [each.move for each in begun]
+        parts, moves = self.parts, [each.move for each in begun]
         self._check_going_on()
         running.check_unchanged(moves)
         try:
@@ -345,7 +340,7 @@ class ProfileRebalancing:
             raise stopped
         if not self._is_in_force():
             raise Stopped(_CHANGED)
-        if not is_open(self._section.windows, self._parts.scheduler.now()):
+        if not is_open(self.section.windows, self.parts.scheduler.now()):
             raise Stopped("it is outside of the windows for moves")
 
     def _settled(self) -> bool:
@@ -354,7 +349,7 @@ class ProfileRebalancing:
         Pods get the room that was made for them. The step waits for the pods that made it to leave
         their nodes, but not without an end.
         """
-        now = self._parts.scheduler.clock()
+        now = self.parts.scheduler.clock()
         for running in tuple(self._steps):
             if not running.is_over or running.under_way:
                 running.until = now + self._limits.replacement_seconds
@@ -373,11 +368,11 @@ class ProfileRebalancing:
         self._passed_over = self._passed_over or why
 
     def _is_in_force(self) -> bool:
-        return self._parts.scheduler.profiles.in_force.get(self._name) is self.entry
+        return self.parts.scheduler.profiles.in_force.get(self._name) is self.entry
 
     async def _move(self, under_way: UnderWay, running: RunningStep) -> None:
         """Evict the pod, wait until its replacement is ready, and note how the move has ended."""
-        parts, record, pod = self._parts, self.record, under_way.move.pod
+        parts, record, pod = self.parts, self.record, under_way.move.pod
         try:
             if await self._evict(under_way):
                 self._evicted(under_way)
@@ -404,7 +399,7 @@ class ProfileRebalancing:
 
         No eviction is sent once the profile has changed since the plan.
         """
-        parts, state, pod = self._parts, self._parts.scheduler.state, under_way.move.pod
+        parts, state, pod = self.parts, self.parts.scheduler.state, under_way.move.pod
         if not state.begin_evictions(under_way.place or pod, (pod,)):
             under_way.end(Result.GONE, about("{} has gone", pod))
             return False
@@ -438,11 +433,11 @@ class ProfileRebalancing:
         )
         pod = move.pod
         regarding = ObjectRef("Pod", pod.name, pod.namespace, pod.uid)
-        self._parts.recorder.record(regarding, "Normal", "Rebalanced", "Rebalancing", note)
+        self.parts.recorder.record(regarding, "Normal", "Rebalanced", "Rebalancing", note)
 
     async def _until_replaced(self, under_way: UnderWay) -> None:
         """Wait until the replacement is ready, or it is clear that the move fails."""
-        clock, seconds = self._parts.scheduler.clock, float(self._limits.replacement_seconds)
+        clock, seconds = self.parts.scheduler.clock, float(self._limits.replacement_seconds)
         pod = under_way.move.pod
         if pod.owner is not None and pod.owner.kind == "StatefulSet":
             seconds += pod.termination_grace_period_seconds  # it comes when the pod has gone
@@ -451,13 +446,13 @@ class ProfileRebalancing:
             if clock() >= until:
                 ended = Result.LATE, _why_late(under_way, seconds)
                 break
-            await self._parts.scheduler.sleep(LOOK_SECONDS)
+            await self.parts.scheduler.sleep(LOOK_SECONDS)
         under_way.end(*ended)
 
     def _ended(self, under_way: UnderWay) -> tuple[Result, Why] | None:
         """Return how the move has ended by now, and why; None while it goes on."""
         move, replacement = under_way.move, under_way.replacement
-        scheduler, state = self._parts.scheduler, self._parts.scheduler.state
+        scheduler, state = self.parts.scheduler, self.parts.scheduler.state
         if scheduler.cluster.row(move.target) is None:
             return Result.GONE, f"node {move.target} has gone"
         if replacement is None:
@@ -481,9 +476,7 @@ class ProfileRebalancing:
         """
         regarding = ObjectRef(KIND, self._name, uid=self.record.uid, api_version=API_VERSION)
         reason = "RebalancingStopped"
-        self._parts.recorder.record(
-            regarding, "Warning", reason, "Rebalancing", _for_everybody(why)
-        )
+        self.parts.recorder.record(regarding, "Warning", reason, "Rebalancing", _for_everybody(why))
         logger.warning("rebalancing for profile %s is stopped: %s", self._name, whole(why))
 
 

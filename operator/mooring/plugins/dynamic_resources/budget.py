@@ -1,5 +1,6 @@
 """How much work searches for devices may take, in one decision and altogether."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from mooring.framework.evaluations import Evaluations
@@ -9,6 +10,7 @@ _UNITS_PER_STEP: Final = 40
 """What a step costs an attempt, in the units of `Evaluations`."""
 
 
+@dataclass(eq=False, repr=False)
 class Budget:
     """How much work may be spent on searches that do not succeed at once.
 
@@ -22,22 +24,19 @@ class Budget:
         evaluations: What one attempt may do; None where nothing else waits for it.
     """
 
-    def __init__(
-        self,
-        steps: int = 300_000,
-        steps_on_node: int = 150_000,
-        least_on_node: int = 0,
-        evaluations: Evaluations | None = None,
-    ) -> None:
-        self._left = self._left_before = steps
-        self._left_on_node = self._steps_on_node = steps_on_node
-        self._least_on_node = least_on_node
-        self._evaluations = evaluations
+    steps: int = 300_000
+    steps_on_node: int = 150_000
+    least_on_node: int = 0
+    evaluations: Evaluations | None = None
+
+    def __post_init__(self) -> None:
+        self._left = self._left_before = self.steps
+        self._left_on_node = self._steps_on_node = self.steps_on_node
 
     def begin_node(self) -> None:
         """Begin to count the steps of the next node."""
         self._left_before = self._left
-        self._left_on_node = min(self._steps_on_node, max(self._left, self._least_on_node))
+        self._left_on_node = min(self._steps_on_node, max(self._left, self.least_on_node))
 
     def undo_node(self) -> None:
         """Do not count the steps of this node: its search has not ended, and begins anew."""
@@ -45,13 +44,13 @@ class Budget:
 
     def work(self, units: int) -> None:
         """Charge the attempt with work, in the units of `Evaluations`."""
-        if self._evaluations is not None:
-            self._evaluations.spend(units)
+        if self.evaluations is not None:
+            self.evaluations.spend(units)
 
     def pause(self) -> None:
         """Let other tasks run, if that is due; PluginFailed ends the attempt without a budget."""
-        if self._evaluations is not None:
-            self._evaluations.pause("searching for devices for the pod's claims")
+        if self.evaluations is not None:
+            self.evaluations.pause("searching for devices for the pod's claims")
 
     def spend(self, steps: int) -> None:
         """Count the steps.

@@ -311,26 +311,22 @@ class ResultsOnNodes:
         return self._known.scores[self.numbers]
 
 
+@dataclass(eq=False, repr=False)
 class EquivalentNodes:
     """The pools of all nodes, their classes, and what claims get; up to date before each use.
 
     `allocated` are the devices that count as in use; None: those of the cluster.
     """
 
-    def __init__(
-        self,
-        rules: KubernetesRules,
-        evaluations: Evaluations,
-        most_bytes: int = _MOST_BYTES,
-        allocated: AllocatedDevices | None = None,
-    ) -> None:
-        self._allocated = allocated
-        self._rules = rules
-        self._evaluations = evaluations
-        self.most_bytes = most_bytes
+    rules: KubernetesRules
+    evaluations: Evaluations
+    most_bytes: int = _MOST_BYTES
+    allocated: AllocatedDevices | None = None
+
+    def __post_init__(self) -> None:
         self._needed = 0
         """How many bytes were remembered when that was last only what the nodes needed."""
-        self.inventory = Inventory((), rules)
+        self.inventory = Inventory((), self.rules)
         """All slices."""
         self._seen = (-1, -1, -1, 0)
         """Versions of slices and devices in use, of the set of nodes, the position of its log."""
@@ -394,8 +390,8 @@ class EquivalentNodes:
 
         Raises PluginFailed if the attempt has done enough.
         """
-        self._evaluations.spend(units)
-        self._evaluations.pause("reading the devices of the nodes")
+        self.evaluations.spend(units)
+        self.evaluations.pause("reading the devices of the nodes")
 
     def classes(self, cluster: ClusterView, claims: Sequence[ResourceClaim]) -> NodeClasses:
         """Return the classes of all rows for these claims.
@@ -453,8 +449,8 @@ class EquivalentNodes:
             claims,
             devices.claims.allocated if allocated is None else allocated,
             devices.classes.get,
-            cel_selectors(self._rules, budget),
-            self._rules,
+            cel_selectors(self.rules, budget),
+            self.rules,
             budget,
         )
 
@@ -495,7 +491,7 @@ class EquivalentNodes:
     def _follow(self, cluster: ClusterView) -> None:
         """Take over the changes of the cluster."""
         devices, log = cluster.dynamic_resources, cluster.node_changes
-        self._in_use = devices.claims.allocated if self._allocated is None else self._allocated
+        self._in_use = devices.claims.allocated if self.allocated is None else self.allocated
         slices, allocated, before, position = self._seen
         size = len(cluster.nodes)
         now = devices.slices.version, self._in_use.version, size, log.position
@@ -537,7 +533,7 @@ class EquivalentNodes:
         """Take over the slices of these names, None: all, and find the rows that have them."""
         devices = cluster.dynamic_resources
         if changed is None:
-            self.inventory = Inventory(devices.slices.all(), self._rules)
+            self.inventory = Inventory(devices.slices.all(), self.rules)
             self._moved.update(range(len(self._rows)))
             self._outdate_shared(*self._shared)
             return
@@ -607,9 +603,9 @@ class EquivalentNodes:
         before, after = self._rows[row], None
         if node is not None:
             inventory = self.inventory
-            slices = slices_of_node(inventory, node.name, node.labels, self._rules)
+            slices = slices_of_node(inventory, node.name, node.labels, self.rules)
             pools, shared, own = (
-                pools_of_slices(inventory, slices, self._rules),
+                pools_of_slices(inventory, slices, self.rules),
                 list[Pool](),
                 list[ResourceSlice](),
             )
@@ -691,7 +687,7 @@ class EquivalentNodes:
         distinct, first = np.unique(numbers[places], return_index=True)
         new = sorted(zip(places[first].tolist(), distinct.tolist(), strict=True))
         if known.budget is None:
-            known.budget = Budget(least_on_node=_LEAST_STEPS, evaluations=self._evaluations)
+            known.budget = Budget(least_on_node=_LEAST_STEPS, evaluations=self.evaluations)
         searches, budget = self.allocator(claims, cluster, known.budget), known.budget
         for index, number in new:
             node = nodes.node(index)
