@@ -1,6 +1,7 @@
 """The syntax tree of a CEL expression, and the functions that the parser's operators stand for."""
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any, Final
 
 from mooring.cel.types import Type
@@ -187,31 +188,13 @@ def walk(node: Node) -> Iterator[Node]:
         yield from walk(part)
 
 
-def copied(node: Node) -> Node:
-    """Return a tree of new nodes like those of the given one, which is not checked yet."""
-    match node:
-        case Select():
-            return Select(node.at, copied(node.operand), node.field, node.tests)
-        case Call():
-            target = None if node.target is None else copied(node.target)
-            return Call(node.at, node.function, [copied(arg) for arg in node.args], target)
-        case ListOf():
-            return ListOf(node.at, [copied(each) for each in node.elements], node.optional)
-        case MapOf():
-            return MapOf(node.at, [(copied(k), copied(v), opt) for k, v, opt in node.entries])
-        case Comprehension():
-            return Comprehension(
-                node.at,
-                items=copied(node.items),
-                variables=node.variables,
-                collects=node.collects,
-                start=copied(node.start),
-                condition=copied(node.condition),
-                step=copied(node.step),
-                result=copied(node.result),
-            )
-        case Ident():
-            return Ident(node.at, node.name)
-        case Literal():
-            return Literal(node.at, node.value)
-    raise TypeError(node)
+def copied(part: Any) -> Any:
+    """Return a tree of new nodes like those of the given node, which is not checked yet."""
+    if isinstance(part, list | tuple):
+        return type(part)(map(copied, part))
+    if not isinstance(part, Node):
+        return part
+    made = copy(part)
+    for name in type(part).__slots__:
+        setattr(made, name, copied(getattr(part, name)))
+    return made
