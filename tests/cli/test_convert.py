@@ -15,6 +15,7 @@ from mooring.plugins import SHIPPED
 from mooring.policy.imports.configuration import Configuration
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.profiles import load_profiles
+from policies import kube_configuration
 
 
 def invoke(*words: str, stdin: str | None = None) -> Result:
@@ -156,11 +157,7 @@ def test_a_file_from_which_nothing_can_be_converted_is_a_mistake() -> None:
 
 def converted(tmp_path: Path, *words: str, **fields: object) -> Result:
     path = tmp_path / "config.json"
-    header = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-    }
-    path.write_text(json.dumps({**header, **fields}))
+    path.write_text(json.dumps(kube_configuration(**fields)))
     return invoke(str(path), *words)
 
 

@@ -32,6 +32,7 @@ from mooring.simulate.manifests import Manifest
 from mooring.simulate.profiles import LoadedProfile, load_profiles
 from mooring.simulate.simulation import simulate
 from mooring.testing.fakes import FakeApi, handle
+from policies import kube_configuration
 
 REGISTRY: Final = Registry(SHIPPED, {})
 
@@ -69,12 +70,7 @@ def _inputs(
 ) -> Inputs:
     """Return the case as `mooring simulate` reads it."""
     objects = [Manifest("the case", raw) for raw in (*case["objects"], case["pod"])]
-    configuration = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [case["profile"]],
-        "extenders": extenders,
-    }
+    configuration = kube_configuration(profiles=[case["profile"]], extenders=extenders)
     kubernetes = rules_of_server(case["kubernetes"]).version
     documents = _converted(configuration, kubernetes) if converted else [configuration]
     profiles = _loaded(orjson.dumps(documents))

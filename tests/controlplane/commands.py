@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from policies import kube_configuration
+
 Component = Literal["kube-controller-manager", "kube-scheduler", "kwok"]
 """The programs that a control plane may have beside etcd and kube-apiserver."""
 
@@ -116,13 +118,8 @@ def kube_scheduler(layout: Layout, kubeconfig: Path, config: Path) -> list[str]:
 def scheduler_config(kubeconfig: Path, config: Mapping[str, Any]) -> str:
     """Return the given fields of a KubeSchedulerConfiguration, completed, as the file's text."""
     connection = {"kubeconfig": str(kubeconfig), **config.get("clientConnection", {})}
-    whole = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {"leaderElect": False},
-        **config,
-        "clientConnection": connection,
-    }
+    given = {"leaderElection": {"leaderElect": False}, **config, "clientConnection": connection}
+    whole = kube_configuration(**given)
     return json.dumps(whole, indent=2) + "\n"
 
 

@@ -35,6 +35,7 @@ from demo.stage import (
     start_mooring,
     temporary_folder,
 )
+from policies import profile
 
 Raw = dict[str, Any]
 
@@ -124,15 +125,8 @@ class _BorrowedStage:
         self.kubectl("apply", "-f", str(replica.ROOT / "crds" / "schedulingprofiles.yaml"))
         self.made.append(f"{CRDS}/{CRD}")
         self._wait_until_established()
-        metadata = {"name": self.profile, "labels": {LABEL: self.name}}
-        profile = {
-            "apiVersion": "scheduling.mooring.dev/v1alpha1",
-            "kind": "SchedulingProfile",
-            "metadata": metadata,
-            "spec": {},
-        }
         with self.client() as client:
-            client.post(PROFILES, profile)
+            client.post(PROFILES, profile(self.profile, {"labels": {LABEL: self.name}}))
         self.made.append(f"{PROFILES}/{self.profile}")
         return (
             f"the CRD {CRD} is established, SchedulingProfile {self.profile} is applied",

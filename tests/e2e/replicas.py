@@ -241,16 +241,6 @@ def messages_of(client: Client, namespace: str) -> set[str]:
     }
 
 
-def profile(name: str, **spec: Any) -> Raw:
-    """Return a SchedulingProfile."""
-    return {
-        "apiVersion": "scheduling.mooring.dev/v1alpha1",
-        "kind": "SchedulingProfile",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-
-
 def ready(raw: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return status, reason and message of a profile's Ready condition; empty without one."""
     for condition in raw.get("status", {}).get("conditions", ()):

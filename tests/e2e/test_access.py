@@ -30,6 +30,7 @@ from controlplane.nodes import create_nodes
 from controlplane.processes import free_ports
 from e2e.replicas import Replica, Replicas, bound, create_pods, eventually, pod
 from http_servers import answering, served_by_thread
+from policies import profile
 
 ROOT = Path(__file__).parents[2]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -343,12 +344,7 @@ def test_the_last_decisions_of_the_leader_are_replayed_with_two_policies(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     for name in ("old", "new"):
-        profile = {
-            "apiVersion": "scheduling.mooring.dev/v1alpha1",
-            "kind": "SchedulingProfile",
-            "metadata": {"name": name},
-        }
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(profile))
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(profile(name)))
     policies = (str(tmp_path / f"{name}.yaml") for name in ("old", "new"))
     result = cluster.run("simulate", "--compare", *policies, "--replay", user="admin")
     assert result.returncode == 0, result.stderr

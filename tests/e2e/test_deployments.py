@@ -14,7 +14,8 @@ from controlplane.client import Client
 from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes
 from controlplane.releases import chosen_release
-from e2e.replicas import PROFILES, Replicas, bound, eventually, pod, profile
+from e2e.replicas import PROFILES, Replicas, bound, eventually, pod
+from policies import profile
 
 ROOT = Path(__file__).parents[2]
 REPLICAS: Final = 6

@@ -25,6 +25,7 @@ from deterministic_extender import SEED
 from e2e.replicas import PROFILES, Replica, Replicas, delete_now, eventually, pods
 from faults.cache import read_dump
 from mooring.cli.convert import convert
+from policies import kube_configuration
 
 PODS: Final = 120
 NODES: Final = 8
@@ -101,13 +102,11 @@ def mooring(
     configuration = folder / "configuration.yaml"
     configuration.write_text(
         yaml.safe_dump(
-            {
-                "apiVersion": "kubescheduler.config.k8s.io/v1",
-                "kind": "KubeSchedulerConfiguration",
-                "percentageOfNodesToScore": 100,
-                "profiles": [{"schedulerName": SCHEDULER}],
-                "extenders": extenders(extender),
-            }
+            kube_configuration(
+                percentageOfNodesToScore=100,
+                profiles=[{"schedulerName": SCHEDULER}],
+                extenders=extenders(extender),
+            )
         )
     )
     converted = CliRunner().invoke(convert, [str(configuration)], catch_exceptions=False)

@@ -15,20 +15,11 @@ from controlplane.client import Client
 from controlplane.nodes import create_nodes
 from controlplane.releases import chosen_release
 from deterministic_extender import SEED, application, filtered
-from e2e.replicas import (
-    PROFILES,
-    Replicas,
-    bound,
-    create_pods,
-    eventually,
-    pod,
-    pods,
-    profile,
-    ready,
-)
+from e2e.replicas import PROFILES, Replicas, bound, create_pods, eventually, pod, pods, ready
 from extending import Answers
 from http_servers import served_by_thread
 from mooring.testing.builders import pod_group
+from policies import profile
 
 pytestmark = pytest.mark.pod_groups
 

@@ -21,10 +21,10 @@ from e2e.replicas import (
     pod,
     pods,
     priority_class,
-    profile,
     ready,
 )
 from faults.books import read_metrics
+from policies import profile
 
 FULL: Final = 9
 """Pods of 1.3 cores of which three fill each node; pods of other tests take thousandths."""

@@ -9,10 +9,11 @@ import pytest
 
 from controlplane import ControlPlane
 from controlplane.nodes import create_nodes
-from e2e.replicas import PROFILES, QUICK_LEASE, create_pods, delete_now, eventually, profile
+from e2e.replicas import PROFILES, QUICK_LEASE, create_pods, delete_now, eventually
 from faults.books import PodSeen, counts
 from faults.rules import Kind, Rule
 from faults.scene import HIGH, LOW, Member, Scene, create_priorities, drained_pod
+from policies import profile
 
 Raw = dict[str, Any]
 

@@ -22,9 +22,9 @@ from e2e.replicas import (
     eventually,
     pod,
     pods,
-    profile,
     ready,
 )
+from policies import profile
 
 PREFIX = "ALIYUN_COM_GPU_MEM"
 CARDS = "scheduling.mooring.dev/gpu-cards"
@@ -83,7 +83,7 @@ def plane(plane: ControlPlane) -> ControlPlane:
             client.post("/api/v1/nodes", raw)
         enabled = [{"name": name} for name in ("GPUShare", "GPUTopology", "GPUFragmentation")]
         groups = {"podGroupLabels": [{"name": GROUP, "minimum": MINIMUM}]}
-        spec = {
+        spec: dict[str, Any] = {
             "plugins": {"multiPoint": {"enabled": enabled}},
             "pluginConfig": [{"name": "GangScheduling", "args": groups}],
         }

@@ -19,8 +19,9 @@ from controlplane import ApiError, ControlPlane
 from controlplane.client import Client
 from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes
-from e2e.replicas import PROFILES, create_pods, delete_now, eventually, pod, profile, ready
+from e2e.replicas import PROFILES, create_pods, delete_now, eventually, pod, ready
 from faults.scene import Member, Scene, create_priorities
+from policies import profile
 
 Raw = dict[str, Any]
 

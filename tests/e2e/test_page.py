@@ -14,6 +14,7 @@ from controlplane.client import Client
 from controlplane.nodes import create_nodes
 from controlplane.processes import free_ports
 from e2e.replicas import (
+    PROFILES,
     QUICK_LEASE,
     Raw,
     Replica,
@@ -27,6 +28,7 @@ from e2e.replicas import (
 )
 from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group
+from policies import profile
 
 SHOP, BANK = "shop", "bank"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -309,13 +311,8 @@ def test_text_of_the_cluster_is_never_markup(tab: Tab, cluster: Cluster) -> None
     evil = "<img src=x onerror=document.title='owned'>"
     sign_in(tab.page, cluster)
     with cluster.access.client() as client:
-        profile = {
-            "apiVersion": "scheduling.mooring.dev/v1alpha1",
-            "kind": "SchedulingProfile",
-            "metadata": {"name": "evil"},
-            "spec": {"rules": [{"name": "never", "filter": "false", "message": evil}]},
-        }
-        client.post("/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles", profile)
+        rule = {"name": "never", "filter": "false", "message": evil}
+        client.post(PROFILES, profile("evil", rules=[rule]))
         evil_pod = pod("struck", cpu="1")
         evil_pod["spec"]["schedulerName"] = "evil"
         create_pods(client, SHOP, evil_pod)

@@ -13,7 +13,8 @@ from controlplane.client import ApiError
 from controlplane.nodes import create_nodes
 from e2e.conftest import Cluster
 from e2e.node_pool import NodePool
-from e2e.replicas import PROFILES, create_pods, eventually, pod, profile, ready
+from e2e.replicas import PROFILES, create_pods, eventually, pod, ready
+from policies import profile
 
 PACK = {
     "pluginConfig": [

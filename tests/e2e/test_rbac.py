@@ -36,7 +36,6 @@ from e2e.replicas import (
     eventually,
     pod,
     pods,
-    profile,
 )
 from mooring.kube.client import ApiClient
 from mooring.kube.config import load_connection
@@ -56,6 +55,7 @@ from mooring.kube.writes import PodWriter
 from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.model.resource_claims import EXTENDED_RESOURCE_CLAIM
 from mooring.testing.builders import coscheduling_pod_group, pod_group
+from policies import profile
 from storage_builders import pv, pvc, storage_class
 
 ROOT = Path(__file__).parents[2]

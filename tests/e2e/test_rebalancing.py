@@ -16,16 +16,8 @@ from controlplane import ControlPlane
 from controlplane.client import Client
 from controlplane.namespaces import create_namespace
 from controlplane.nodes import node_object
-from e2e.replicas import (
-    PROFILES,
-    QUICK_LEASE,
-    Replica,
-    Replicas,
-    create_pods,
-    eventually,
-    pod,
-    profile,
-)
+from e2e.replicas import PROFILES, QUICK_LEASE, Replica, Replicas, create_pods, eventually, pod
+from policies import profile
 
 Raw = dict[str, Any]
 ZONE: Final = "topology.kubernetes.io/zone"

@@ -14,7 +14,7 @@ from controlplane.client import ApiError, Client
 from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.releases import RELEASES, Release, chosen_release
 from e2e.node_pool import NodePool
-from e2e.replicas import PROFILES, Replicas, eventually, messages_of, profile, ready
+from e2e.replicas import PROFILES, Replicas, eventually, messages_of, ready
 from mooring.kube.resources import COSCHEDULING_POD_GROUP
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.pod import parse_pod
@@ -22,6 +22,7 @@ from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.model.resources import parse_containers
 from mooring.simulate.admission import Admission, Forbidden
 from mooring.testing.builders import coscheduling_pod_group, pod_group
+from policies import profile
 
 Raw = dict[str, Any]
 
@@ -119,7 +120,7 @@ def test_the_next_pods_follow_a_changed_profile(pool: NodePool) -> None:
     def apply(generation: int, strategy: str) -> None:
         args = {"scoringStrategy": {"type": strategy, "resources": [{"name": "cpu", "weight": 1}]}}
         score = {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit"}]}
-        spec = {
+        spec: dict[str, Any] = {
             "pluginConfig": [{"name": "NodeResourcesFit", "args": args}],
             "plugins": {"score": score},
         }

@@ -14,17 +14,8 @@ import replica
 from controlplane import ControlPlane
 from controlplane.client import Client
 from controlplane.nodes import create_nodes
-from e2e.replicas import (
-    PROFILES,
-    Replica,
-    Replicas,
-    bound,
-    create_pods,
-    eventually,
-    pod,
-    pods,
-    profile,
-)
+from e2e.replicas import PROFILES, Replica, Replicas, bound, create_pods, eventually, pod, pods
+from policies import profile
 
 ONE_BY_ONE = 300
 AT_ONCE = 700

@@ -15,6 +15,7 @@ from controlplane import ControlPlane
 from controlplane.nodes import create_nodes
 from e2e.replicas import create_pods, pod
 from mooring.cli.simulate import simulate
+from policies import profile
 
 ROOT = Path(__file__).parents[2]
 VIEWER = "viewer"
@@ -82,13 +83,8 @@ def test_a_live_cluster_and_its_saved_dump_decide_alike_also_without_the_crd(
 
     plane.access.kubectl("apply", "-f", str(ROOT / "crds"))
     replica.wait_until_established(plane.access)
-    profile = {
-        "apiVersion": "scheduling.mooring.dev/v1alpha1",
-        "kind": "SchedulingProfile",
-        "metadata": {"name": "default-scheduler"},
-        "spec": {"percentageOfNodesToScore": 100},
-    }
-    plane.access.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(profile))
+    default = profile("default-scheduler", percentageOfNodesToScore=100)
+    plane.access.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(default))
     installed = live(plane, "--save", dump)
     assert installed.stderr == ""
     assert decisions(installed) == decisions(result)

@@ -12,17 +12,8 @@ from controlplane.client import Client
 from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes
 from controlplane.processes import ProcessGroup, free_ports
-from e2e.replicas import (
-    PROFILES,
-    Replica,
-    Replicas,
-    bound,
-    create_pods,
-    eventually,
-    pod,
-    profile,
-    ready,
-)
+from e2e.replicas import PROFILES, Replica, Replicas, bound, create_pods, eventually, pod, ready
+from policies import profile
 
 STRANGER = "dora"
 ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/mooring"

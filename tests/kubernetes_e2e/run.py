@@ -20,6 +20,7 @@ from kubernetes_e2e.kubelet import (
     run_required_pods,
     set_addresses,
 )
+from policies import profile
 
 HERE: Final = Path(__file__).parent
 VERSION: Final = required_kubernetes(HERE / "go.mod")
@@ -45,12 +46,7 @@ LABELS: Final = "!Feature:OffByDefault || FeatureGate:GenericWorkload"
 """Not the cases of features that are off; those of pod groups are on here."""
 SKIP: Final = "Multi-AZ"
 """Cases of clusters of a cloud with several zones."""
-PROFILE: Final = {
-    "apiVersion": "scheduling.mooring.dev/v1alpha1",
-    "kind": "SchedulingProfile",
-    "metadata": {"name": "default-scheduler"},
-    "spec": {},
-}
+PROFILE: Final = profile("default-scheduler")
 
 
 @contextmanager

@@ -4,19 +4,14 @@ from typing import Any
 
 from mooring.handlers.profiles import ProfileHandler
 from mooring.page.policy import Policy
+from policies import profile
 from scheduler_states import scheduler_state, silent_pod_enqueuer
 
 NO_SHADOWS: dict[str, Any] = {"profiles": {}, "pods": []}
 
 
 def document(*, generation: int = 1, name: str = "packed", **spec: Any) -> dict[str, Any]:
-    metadata = {"name": name, "uid": f"uid-{name}", "generation": generation}
-    return {
-        "apiVersion": "scheduling.mooring.dev/v1alpha1",
-        "kind": "SchedulingProfile",
-        "metadata": metadata,
-        "spec": spec,
-    }
+    return profile(name, {"uid": f"uid-{name}", "generation": generation}, **spec)
 
 
 class Stage:

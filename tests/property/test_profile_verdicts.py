@@ -20,6 +20,7 @@ from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.profiles import InvalidProfile
 from mooring.simulate.simulation import simulate
+from policies import profile
 from scheduler_states import scheduler_state, silent_pod_enqueuer
 
 Verdict = str | dict[str, Any]
@@ -98,12 +99,7 @@ def specs() -> st.SearchStrategy[dict[str, Any]]:
 
 
 PROFILES: Final = st.builds(
-    lambda name, spec: {
-        "apiVersion": "scheduling.mooring.dev/v1alpha1",
-        "kind": "SchedulingProfile",
-        "metadata": {"name": name, "uid": "u1", "generation": 1},
-        "spec": spec,
-    },
+    lambda name, spec: profile(name, {"uid": "u1", "generation": 1}, **spec),
     st.sampled_from(("packed", "a.b", "Packed")),
     specs(),
 )

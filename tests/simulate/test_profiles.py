@@ -24,6 +24,7 @@ from mooring.simulate.profiles import (
     read_profiles,
 )
 from mooring.testing.builders import api_object
+from policies import kube_configuration
 
 REGISTRY = Registry(SHIPPED, {})
 
@@ -46,12 +47,7 @@ def profile(name: str = "mine", **spec: Any) -> Manifest:
 
 
 def configuration(**fields: Any) -> Manifest:
-    raw = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        **fields,
-    }
-    return Manifest("config.yaml", raw)
+    return Manifest("config.yaml", kube_configuration(**fields))
 
 
 def weights(loaded: LoadedProfile) -> dict[str, int]:

@@ -12,9 +12,10 @@ from typing import Any, Final, Self
 
 from controlplane.client import Client
 from controlplane.nodes import node_object
-from e2e.replicas import PROFILES, create_pods, profile
+from e2e.replicas import PROFILES, create_pods
 from faults.books import CONSTRAINED, PROTECTED, PodSeen
 from faults.scene import HIGH, LOW, Scene, drained_pod
+from policies import profile
 from soak import workloads
 from soak.workloads import constrained_pod
 

@@ -13,8 +13,9 @@ from typing import Any, Final
 from controlplane import ControlPlane
 from controlplane.nodes import node_object
 from device_builders import device_claim, device_class, resource_slice
-from e2e.replicas import PROFILES, pod, profile
+from e2e.replicas import PROFILES, pod
 from faults.books import CONSTRAINED, GPU_COUNT, GPU_MEMORY, PROTECTED
+from policies import profile
 from storage_builders import pv, pvc, storage_class
 
 Raw = dict[str, Any]

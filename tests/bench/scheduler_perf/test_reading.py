@@ -10,13 +10,11 @@ from bench.scheduler_perf.configuration import profiles_of
 from bench.scheduler_perf.reading import Operation, Workload, chosen, read_workloads
 from bench.scheduler_perf.source import workloads_folder
 from controlplane.releases import NEWEST, chosen_release
+from policies import kube_configuration
 
 Raw = dict[str, Any]
 
-CONFIGURATION = {
-    "apiVersion": "kubescheduler.config.k8s.io/v1",
-    "kind": "KubeSchedulerConfiguration",
-}
+CONFIGURATION = kube_configuration()
 PODS = {"opcode": "createPods", "countParam": "$pods"}
 
 

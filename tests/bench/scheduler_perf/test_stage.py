@@ -17,6 +17,7 @@ from bench.scheduler_perf.stage import perf_server, run_once
 from bench.schedulers import KubeScheduler, Mooring, Scheduler
 from controlplane import ControlPlane
 from device_builders import device_claim, device_class, request, resource_slice
+from policies import kube_configuration
 
 pytestmark = pytest.mark.server
 
@@ -163,11 +164,8 @@ def test_both_schedulers_run_under_the_configuration_of_the_case(
 ) -> None:
     """Under it pods fit although no node has their resource."""
     fit = {"name": "NodeResourcesFit", "args": {"ignoredResourceGroups": ["example.com"]}}
-    configuration = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": "default-scheduler", "pluginConfig": [fit]}],
-    }
+    tested = {"schedulerName": "default-scheduler", "pluginConfig": [fit]}
+    configuration = kube_configuration(profiles=[tested])
     text = POD.replace('cpu: "{{.cpu}}"', 'cpu: "1", example.com/card: "1"').replace(
         "requests:", "limits: {example.com/card: 1}, requests:"
     )

@@ -13,24 +13,17 @@ from mooring.policy.merge import Catalog
 from mooring.policy.points import Point
 from mooring.policy.profile import SchedulingProfileSpec
 from mooring.policy.resolve import resolve
-
-
-def configuration(**fields: object) -> dict[str, Any]:
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        **fields,
-    }
+from policies import kube_configuration
 
 
 def profiles(*entries: dict[str, Any]) -> dict[str, Any]:
-    return configuration(profiles=list(entries))
+    return kube_configuration(profiles=list(entries))
 
 
 def test_an_empty_file_gives_the_default_scheduler_and_kube_schedulers_settings(
     catalog: Catalog,
 ) -> None:
-    imported = import_configuration(configuration(), catalog)
+    imported = import_configuration(kube_configuration(), catalog)
     (profile,) = imported.profiles
     assert (profile.name, profile.spec) == ("default-scheduler", SchedulingProfileSpec())
     assert imported.notes == ()
@@ -50,7 +43,7 @@ def test_an_empty_file_gives_the_default_scheduler_and_kube_schedulers_settings(
 
 
 def test_settings_are_read_and_zero_means_the_default(catalog: Catalog) -> None:
-    document = configuration(
+    document = kube_configuration(
         clientConnection={"qps": 5000, "burst": 0, "kubeconfig": "/etc/kubeconfig"},
         leaderElection={"leaderElect": False, "leaseDuration": "0s", "resourceName": "mine"},
         podInitialBackoffSeconds=2,
@@ -93,7 +86,7 @@ def test_v1beta3_is_read_as_v1_and_v1beta2_has_its_own_default_weights() -> None
             "plugins": plugins,
             "pluginConfig": [{"name": "NodeResourcesFit", "args": args}],
         }
-        return weights(configuration(apiVersion=api_version, profiles=[entry]))
+        return weights(kube_configuration(apiVersion=api_version, profiles=[entry]))
 
     raised = {"NodeAffinity": 2, "InterPodAffinity": 2, "TaintToleration": 3}
     assert of("v1").items() >= raised.items()
@@ -111,12 +104,12 @@ def test_v1beta3_is_read_as_v1_and_v1beta2_has_its_own_default_weights() -> None
 
 
 def test_v1beta2_without_profiles_has_its_own_default_weights() -> None:
-    document = configuration(apiVersion="kubescheduler.config.k8s.io/v1beta2")
+    document = kube_configuration(apiVersion="kubescheduler.config.k8s.io/v1beta2")
     assert weights(document)["TaintToleration"] == 1
 
 
 def test_fields_for_all_profiles_apply_to_each_profile(catalog: Catalog) -> None:
-    document = configuration(
+    document = kube_configuration(
         percentageOfNodesToScore=30,
         extenders=[{"urlPrefix": "http://a"}],
         profiles=[
@@ -160,7 +153,7 @@ def test_a_file_written_by_kube_scheduler_is_imported_with_notes(catalog: Catalo
         "placementScore": {},
         "score": {"disabled": [{"name": "*", "weight": 0}]},
     }
-    written = configuration(
+    written = kube_configuration(
         parallelism=16,
         enableProfiling=True,
         clientConnection={"acceptContentTypes": "", "contentType": "application/x"},

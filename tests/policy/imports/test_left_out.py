@@ -15,6 +15,7 @@ from mooring.policy.points import Point
 from mooring.policy.profile import SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import ResolvedProfile, resolve
+from policies import kube_configuration
 
 ALL = [{"name": "*"}]
 
@@ -35,11 +36,7 @@ def kept(spec: dict[str, Any], catalog: Catalog) -> Any:
 
 def imported(catalog: Catalog, **fields: Any) -> tuple[ResolvedProfile, list[str]]:
     """Return the only profile of a configuration, resolved, and the notes."""
-    document = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": "batch", **fields}],
-    }
+    document = kube_configuration(profiles=[{"schedulerName": "batch", **fields}])
     found = import_configuration(document, catalog)
     (profile,) = found.profiles
     return resolve(profile.spec, catalog), [str(note) for note in found.notes]
