@@ -187,6 +187,7 @@ async def test_the_status_of_a_group_says_what_it_waits_for(groups: Groups) -> N
     assert request.body["metadata"] == {"uid": "podgroup-default-train"}
     (status,) = groups.server.patched()
     assert (status["phase"], message(status)) == ("Pending", "2 of 3 members exist")
+    assert [each["type"] for each in status["conditions"]] == ["PodGroupScheduled"]
 
 
 async def test_a_status_is_written_once_for_many_changes_and_not_without_one(

@@ -337,8 +337,9 @@ class PodGroupStatusReporter:
         if definition is None or resource is None:
             return
         self._tell(group, definition, view, resource)
-        is_old = resource == POD_GROUP_V1ALPHA2
-        kind = "PodGroupScheduled" if is_old else "PodGroupInitiallyScheduled"
+        kind = "PodGroupScheduled"
+        if group.key.source is GroupSource.KUBERNETES and resource != POD_GROUP_V1ALPHA2:
+            kind = "PodGroupInitiallyScheduled"
         tried = rfc3339(record.tried) if record.tried is not None else ""
         status = desired_status(group, view, kind, now=rfc3339(self._now()), tried=tried)
         if status is not None:
