@@ -310,7 +310,6 @@ def _nothing_to_schedule(inputs: Inputs, selection: Selection) -> NoReturn:
 
 
 def _note_extenders(inputs: Inputs, *, called: bool) -> None:
-    """Print a note that names the profiles whose extenders were not called."""
     uncalled = ", ".join(p.profile.name for p in inputs.profiles if p.profile.spec.extenders)
     if uncalled and not called:
         note(f"extenders were not called (--extenders calls them): those of {uncalled}")

@@ -648,5 +648,4 @@ def _needs_extenders(attempt: Attempt) -> bool:
 
 
 def _seed(attempt: Attempt) -> int:
-    """Return the seed that breaks ties."""
     return tie_break_seed(attempt.first.pod.uid, attempt.first.attempts)

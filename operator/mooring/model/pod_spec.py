@@ -420,7 +420,6 @@ def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any
 
 
 def _images(containers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
-    """Yield the normalized image names of containers."""
     images = (text(container, "image", path) for path, container in containers)
     return (normalized_image(image) for image in images if image)
 

@@ -24,12 +24,10 @@ def largest(counts: Mapping[str, int]) -> Mapping[str, int]:
 
 
 def _counter(name: str, text: str, labels: tuple[str, ...] = ()) -> Any:
-    """Return a field for a counter, with its help text."""
     return field(metadata={"declaration": (CounterMetricFamily, name, text, labels)})
 
 
 def _gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> Any:
-    """Return a field for a gauge, with its help text."""
     return field(metadata={"declaration": (GaugeMetricFamily, name, text, labels)})
 
 

@@ -84,11 +84,21 @@ _Series = TypeVar("_Series", Count, Distribution)
 class _Family(Generic[_Series]):
     """Series by their label values."""
 
-    def __init__(self, name: str, documentation: str, labels: Sequence[str]) -> None:
+    def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
         self._name = name
         self._documentation = documentation
         self._labels = tuple(labels)
         self._series: dict[tuple[str, ...], _Series] = {}
+
+    def child(self, *values: str) -> _Series:
+        """Return the series with these label values, made on first use; keep it on a hot path."""
+        series = self._series.get(values)
+        if series is None:
+            series = self._series[values] = self._new()
+        return series
+
+    def _new(self) -> _Series:
+        raise NotImplementedError
 
     def keep(self, label: str, values: Container[str]) -> None:
         """Remove the series with other values of the label, if they have it."""
@@ -101,15 +111,8 @@ class _Family(Generic[_Series]):
 class CounterFamily(_Family[Count]):
     """A counter and its series, one per combination of label values."""
 
-    def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
-        super().__init__(name, documentation, labels)
-
-    def child(self, *values: str) -> Count:
-        """Return the series with these label values, made on first use; keep it on a hot path."""
-        count = self._series.get(values)
-        if count is None:
-            count = self._series[values] = Count()
-        return count
+    def _new(self) -> Count:
+        return Count()
 
     def collect(self) -> CounterMetricFamily:
         """Return the present values, in prometheus_client's form."""
@@ -128,12 +131,8 @@ class HistogramFamily(_Family[Distribution]):
         super().__init__(name, documentation, labels)
         self._bounds = bounds
 
-    def child(self, *values: str) -> Distribution:
-        """Return the series with these label values, made on first use; keep it on a hot path."""
-        distribution = self._series.get(values)
-        if distribution is None:
-            distribution = self._series[values] = Distribution(self._bounds)
-        return distribution
+    def _new(self) -> Distribution:
+        return Distribution(self._bounds)
 
     def collect(self) -> HistogramMetricFamily:
         """Return the present values, in prometheus_client's form."""

@@ -44,22 +44,14 @@ class SelectorSpread:
         return _spread(nodes, counts)
 
 
-class ServiceSpreading:
+class ServiceSpreading(SelectorSpread):
     """Spreads pods behind the same Services, whatever their controllers."""
 
     name: ClassVar[str] = "ServiceSpreading"
-    depends_on_node_only: ClassVar[bool] = False
-    normalize: ClassVar[Normalize] = Normalize.NONE
-
-    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | IntArray:
         """Return int64[nodes]: the pods on each node that all Services of the pod select."""
         return _counts(cluster.behind_services(pod), nodes, cluster)
-
-    def score(self, _pod: Pod, nodes: NodeView, counts: IntArray) -> IntArray:
-        """Return int64[nodes]: 0 where there are the most such pods, 100 where there are none."""
-        return _spread(nodes, counts)
 
 
 def _counts(

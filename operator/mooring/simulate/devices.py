@@ -115,7 +115,6 @@ class Devices:
         )
 
     def _pools(self, row: int) -> Iterator[tuple[Node, Pool]]:
-        """Yield the node of the row with each of its pools."""
         node = self._cluster.node(row)
         if node is not None:
             for pool in pools_of_node(self._inventory, node.name, node.labels, self._rules):

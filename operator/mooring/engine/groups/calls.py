@@ -60,7 +60,6 @@ def needed_about(
 
 
 def _is_filtered_or_scored(pod: Pod, pipeline: Pipeline) -> bool:
-    """Return whether an extender that is interested in the pod filters or scores nodes."""
     found = interested(pipeline, pod)
     return any(extender.filter_verb or extender.prioritize_verb for extender in found)
 

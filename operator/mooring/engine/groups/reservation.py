@@ -344,7 +344,6 @@ class GroupReservation:
         return leaving
 
     def _pods_on(self, rows: IntArray, leaving: BoolArray) -> list[Pod]:
-        """Return the leaving pods on these rows."""
         columns = self._cluster.pod_columns
         slots = np.flatnonzero(leaving & np.isin(columns.rows, rows))
         return [pod for slot in slots.tolist() if (pod := columns.pods[slot]) is not None]

@@ -93,7 +93,6 @@ class GPUTopology(CardPlugin):
         return scores
 
     def _handled(self, request: CardRequest) -> CardRequest | Skip:
-        """Return the request if it is for whole cards, else SKIP."""
         return request if request.is_whole else SKIP
 
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:

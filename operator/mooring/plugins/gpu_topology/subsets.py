@@ -103,6 +103,5 @@ def _bit_counts(size: int) -> npt.NDArray[np.int32]:
 
 
 def _highest(masks: IntArray, values: npt.NDArray[np.int32]) -> IntArray:
-    """Return the masks of the highest value."""
     best: IntArray = masks[values == values.max()]
     return best

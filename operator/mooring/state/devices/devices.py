@@ -39,7 +39,6 @@ class Devices:
         return cards
 
     def _on_row(self, form: CardFormat, row: int) -> CardsOfRow:
-        """Return the node of the row, and its pods with their cards if they are known."""
         pods = [(placed.pod, _known(placed, form)) for placed in self._pods.on(row)]
         return CardsOfRow(self._nodes.nodes[row], pods)
 
