@@ -5,6 +5,7 @@ from typing import Any
 
 from mooring.model.resource_claims import FINALIZER
 from mooring.testing.builders import api_object, given, pod_group, uid_of
+from node_selectors import named, node_selector
 
 DRIVER = "gpu.example.com"
 """The driver of devices that do not say otherwise."""
@@ -116,8 +117,7 @@ def allocated(
         device_result(each, pool=node or "pool") if isinstance(each, str) else dict(each)
         for each in devices
     ]
-    name = {"key": "metadata.name", "operator": "In", "values": [node]}
-    selector = {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [name]}]}} if node else {}
+    selector = {"nodeSelector": node_selector(named(node))} if node else {}
     return {"devices": {"results": results}, **selector, **fields}
 
 

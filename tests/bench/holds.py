@@ -37,6 +37,7 @@ from mooring.testing.builders import (
     service,
 )
 from mooring.time_slices import TimeSlices
+from node_selectors import expression, required_nodes, term
 from storage_builders import pv, pvc
 
 BOUND: Final = 0.1
@@ -726,8 +727,7 @@ def _web(number: int) -> dict[str, str]:
 def _only_on(r: FullReplica, nodes: int) -> dict[str, Any]:
     """Return the affinity of pods that only the first nodes take."""
     names = [r.node(n)["metadata"]["name"] for n in range(nodes)]
-    hosts = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
-    return {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [hosts]}]}}}
+    return required_nodes(term(expression("kubernetes.io/hostname", "In", *names)))
 
 
 def _away_from(app: str) -> Mapping[str, Any]:

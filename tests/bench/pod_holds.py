@@ -20,6 +20,7 @@ from mooring.page.trials import TryRequest, WhatIfRunner
 from mooring.page.turns import TrialsBusy
 from mooring.plugins import SHIPPED
 from mooring.testing.builders import pod
+from node_selectors import expression, required_nodes, term
 from storage_builders import (
     csi_driver,
     pv,
@@ -60,12 +61,11 @@ def preempting_with_requirements(r: FullReplica) -> Iterator[Work]:
 def preempting_with_terms(r: FullReplica) -> Iterator[Work]:
     """Preempt on 300 nodes: a pod with as many terms of node affinity as it may have and a port."""
     names = _names(r, _FEW)
-    terms = [
-        {"matchExpressions": [{"key": _HOST, "operator": "In", "values": [names[i % len(names)]]}]}
+    terms = (
+        term(expression(_HOST, "In", names[i % len(names)]))
         for i in range(LIMITS[Counted.NODE_TERMS])
-    ]
-    affinity = {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}
-    yield from _preempting(r, ports=[80], affinity=affinity)
+    )
+    yield from _preempting(r, ports=[80], affinity=required_nodes(*terms))
 
 
 def preempting_with_pod_terms(r: FullReplica) -> Iterator[Work]:
@@ -264,12 +264,9 @@ def _names(r: FullReplica, nodes: int) -> list[str]:
 
 def _on_first(r: FullReplica, nodes: int, requirements: int = 1) -> Raw:
     """Return the affinity of a pod that the first nodes take, with so many requirements."""
-    first = {"key": _HOST, "operator": "In", "values": _names(r, nodes)}
-    others = [
-        {"key": f"key-{i}", "operator": "NotIn", "values": ["x"]} for i in range(requirements - 1)
-    ]
-    terms = [{"matchExpressions": [first, *others]}]
-    return {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}
+    first = expression(_HOST, "In", *_names(r, nodes))
+    others = (expression(f"key-{i}", "NotIn", "x") for i in range(requirements - 1))
+    return required_nodes(term(first, *others))
 
 
 def _ports() -> range:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from node_selectors import expression, node_selector, term
+
 Object = dict[str, Any]
 Case = dict[str, Any]
 _Value = str | int | bool
@@ -58,8 +60,7 @@ def on_node(name: str) -> Object:
 
 def selected_by(key: str, *values: str) -> Object:
     """Return the field of a slice or device for nodes whose label has one of these values."""
-    requirement = {"key": key, "operator": "In", "values": list(values)}
-    return {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
+    return {"nodeSelector": node_selector(term(expression(key, "In", *values)))}
 
 
 def resource_slice(

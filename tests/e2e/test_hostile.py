@@ -21,6 +21,7 @@ from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes
 from e2e.replicas import PROFILES, create_pods, delete_now, eventually, pod, ready
 from faults.scene import Member, Scene, create_priorities
+from node_selectors import expression, required_nodes, term
 from policies import profile
 
 Raw = dict[str, Any]
@@ -150,22 +151,20 @@ def invented(what: str, count: int, salt: str) -> list[str]:
     return [f"{salt}.example/{what}-{number}" for number in range(count)]
 
 
-def expression(key: str) -> Raw:
-    return {"matchExpressions": [{"key": key, "operator": "Exists"}]}
+def with_label(key: str) -> Raw:
+    return term(expression(key, "Exists"))
 
 
 def with_preferences(name: str, count: int) -> Raw:
     """Return a pod that prefers nodes with labels that no node has."""
-    terms = [{"weight": 1, "preference": expression(key)} for key in invented("key", count, name)]
+    terms = [{"weight": 1, "preference": with_label(key)} for key in invented("key", count, name)]
     preferred = "preferredDuringSchedulingIgnoredDuringExecution"
     return pod(name, affinity={"nodeAffinity": {preferred: terms}})
 
 
 def with_requirements(name: str, count: int) -> Raw:
-    terms = [expression(key) for key in invented("key", count, name)]
-    required = {"nodeSelectorTerms": terms}
-    name_of = "requiredDuringSchedulingIgnoredDuringExecution"
-    return pod(name, affinity={"nodeAffinity": {name_of: required}})
+    terms = [with_label(key) for key in invented("key", count, name)]
+    return pod(name, affinity=required_nodes(*terms))
 
 
 def with_resources(name: str, count: int) -> Raw:
@@ -342,9 +341,7 @@ def hostile_pods(draw: st.DrawFn) -> Raw:
     if draw(st.booleans()):
         operator = draw(st.sampled_from(["Gt", "Lt", "In", "NotIn"]))
         value = draw(st.one_of(st.integers().map(str), st.just("x"), st.just("")))
-        terms = [{"matchExpressions": [{"key": "k", "operator": operator, "values": [value]}]}]
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-        spec["affinity"] = {"nodeAffinity": required}
+        spec["affinity"] = required_nodes(term(expression("k", operator, value)))
     return raw
 
 

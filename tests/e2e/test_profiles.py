@@ -14,6 +14,7 @@ from controlplane.nodes import create_nodes
 from e2e.conftest import Cluster
 from e2e.node_pool import NodePool
 from e2e.replicas import PROFILES, create_pods, eventually, pod, ready
+from node_selectors import expression, required_nodes, term
 from policies import profile
 
 PACK = {
@@ -245,9 +246,7 @@ POLICIES = 5
 
 def only_nodes_of(policy: str) -> Raw:
     """Return a profile whose pods fit the nodes with this label `policy` alone."""
-    expression = {"key": "policy", "operator": "In", "values": [policy]}
-    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    affinity = required_nodes(term(expression("policy", "In", policy)))["nodeAffinity"]
     return {"pluginConfig": [{"name": "NodeAffinity", "args": {"addedAffinity": affinity}}]}
 
 

@@ -17,6 +17,7 @@ from controlplane.client import Client
 from controlplane.namespaces import create_namespace
 from controlplane.nodes import node_object
 from e2e.replicas import PROFILES, QUICK_LEASE, Replica, Replicas, create_pods, eventually, pod
+from node_selectors import expression, required_nodes, term
 from policies import profile
 
 Raw = dict[str, Any]
@@ -232,9 +233,7 @@ def nodes_of_pods_that_violate(scene: Scene, replicas: int) -> tuple[str, str]:
     first, second = scene.add_nodes(2)
     scene.change_node(first, {"metadata": {"labels": {"disk": "ssd"}}})
     scene.put_profile()
-    term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    scene.deploy(replicas, affinity={"nodeAffinity": required})
+    scene.deploy(replicas, affinity=required_nodes(term(expression("disk", "In", "ssd"))))
     assert scene.per_node() == {first: replicas}
     scene.change_node(first, {"metadata": {"labels": {"disk": None}}})
     scene.change_node(second, {"metadata": {"labels": {"disk": "ssd"}}})

@@ -15,15 +15,11 @@ from mooring.engine.filtering import (
 from mooring.framework.diagnosis import Diagnosis
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod
+from node_selectors import met_by_every_node, named, required_nodes
 
 
 def by_name(*names: str) -> dict[str, object]:
-    terms = [
-        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
-        for name in names
-    ]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    return {"nodeAffinity": required}
+    return required_nodes(*(named(name) for name in names))
 
 
 def test_only_the_nodes_that_a_pod_names_are_searched() -> None:
@@ -39,14 +35,8 @@ def test_only_the_nodes_that_a_pod_names_are_searched() -> None:
 
 
 def test_terms_that_contradict_each_other_reject_the_pod_before_any_filter() -> None:
-    fields = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in ("a", "b")]
-    required = {
-        "requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": [{"matchFields": fields}]
-        }
-    }
     deciding = Deciding(node("a"))
-    pending = parse_pod(pod("new", affinity={"nodeAffinity": required}))
+    pending = parse_pod(pod("new", affinity=required_nodes(named("a", "b"))))
     work = deciding.shared.of(pending, deciding.pipeline)
     diagnosis = NodeSearch(pending, deciding.pipeline, deciding.cluster, work).pre_filter()
     assert isinstance(diagnosis, Diagnosis)
@@ -97,23 +87,15 @@ def test_resource_columns_and_trials_agree_about_nominated_pods() -> None:
         assert [row for group in rejected for row in group.rows.tolist()] == [0]
 
 
-def requiring(requirements: int) -> dict[str, Any]:
-    """Return the node affinity of a pod that every node meets."""
-    expressions = [
-        {"key": f"key-{i}", "operator": "NotIn", "values": ["x"]} for i in range(requirements)
-    ]
-    terms = [{"matchExpressions": expressions}]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    return {"nodeAffinity": required}
-
-
 def test_filters_that_read_the_node_alone_do_not_run_again_beside_nominated_pods() -> None:
     """A tenant may have 1,990 requirements, and pods may be nominated to hundreds of nodes."""
 
     def steps(requirements: int) -> int:
         deciding = Deciding(node("a", cpu="4"))
         deciding.nominate(pod("hoping", cpu="1", priority=9), "a")
-        search, said = deciding.search(pod("new", ports=[80], affinity=requiring(requirements)))
+        search, said = deciding.search(
+            pod("new", ports=[80], affinity=met_by_every_node(requirements))
+        )
         fits = search.feasible(said)
         return calls_in(lambda: search.rejected_with_nominated(said, fits))
 

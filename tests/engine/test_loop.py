@@ -34,6 +34,7 @@ from mooring.plugins import SHIPPED
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import node, pod, pod_group, uid_of
 from mooring.time_slices import TimeSlices
+from node_selectors import expression, node_selector, term
 from scheduler_states import put_profile
 from storage_builders import pv, pvc
 
@@ -386,9 +387,7 @@ async def test_a_pod_is_tried_again_though_its_room_is_taken(
 
 def only_in(zone: str) -> dict[str, object]:
     """Return the part of a PersistentVolume's spec that ties it to the zone."""
-    expression = {"key": ZONE, "operator": "In", "values": [zone]}
-    term = {"matchExpressions": [expression]}
-    return {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
+    return {"nodeAffinity": {"required": node_selector(term(expression(ZONE, "In", zone)))}}
 
 
 async def test_the_hints_of_an_event_do_not_hold_up_a_decision(client: ApiClient) -> None:

@@ -29,6 +29,7 @@ from mooring.plugins import SHIPPED
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
 from mooring.testing.builders import node, pod, toleration, uid_of
+from node_selectors import expression, required_nodes, term
 from scheduler_states import put_profile, scheduler_state
 
 OTHERS = {"match": {"schedulerNames": ["default-scheduler"]}}
@@ -412,9 +413,7 @@ def test_a_plugin_that_fails_costs_one_comparison(when: str) -> None:
 
 
 def test_a_pod_that_exceeds_a_limit_is_not_decided() -> None:
-    terms = [{"matchExpressions": [{"key": f"k{n}", "operator": "Exists"}]} for n in range(5000)]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    raw = pod(affinity={"nodeAffinity": required})
+    raw = pod(affinity=required_nodes(*(term(expression(f"k{n}", "Exists")) for n in range(5000))))
     assert parse_pod(raw).limit_exceeded is not None
     beside = Beside(*TWO)
     beside.pending(raw)

@@ -22,6 +22,7 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.observe.documents import plain
 from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group
 from mooring.testing.contract import Scenario
+from node_selectors import expression, required_nodes, term
 
 Raw = Mapping[str, Any]
 GPU = "example.com/gpu"
@@ -120,10 +121,7 @@ def test_a_label_that_no_node_has_is_named() -> None:
 
 
 def test_a_node_affinity_is_to_be_given_up() -> None:
-    expression = {"key": "zone", "operator": "In", "values": ["a", "b"]}
-    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    raw = pod("web", spec={"affinity": affinity})
+    raw = pod("web", affinity=required_nodes(term(expression("zone", "In", "a", "b"))))
     assert changes(Deciding(node("a")), raw) == ["if it had no required node affinity"]
 
 

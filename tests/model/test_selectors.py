@@ -17,10 +17,7 @@ from mooring.model.selectors import (
     parse_preferred_terms,
     selector_from_labels,
 )
-
-
-def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
-    return {"key": key, "operator": operator, "values": list(values)}
+from node_selectors import expression
 
 
 def selector(**raw: Any) -> LabelSelector:

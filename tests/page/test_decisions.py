@@ -9,6 +9,7 @@ from mooring.model.pod import parse_pod
 from mooring.observe.documents import plain
 from mooring.page.decisions import decision_in_full
 from mooring.testing.builders import node, pod
+from node_selectors import named, required_nodes
 from scheduler_states import put_profile, scheduler_state
 
 
@@ -89,20 +90,8 @@ def test_a_rejection_for_all_nodes_has_no_filters() -> None:
 
 
 def test_nodes_that_pre_filter_leaves_out_are_the_first_step() -> None:
-    affinity = {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [
-                    {
-                        "matchFields": [
-                            {"key": "metadata.name", "operator": "In", "values": ["large"]}
-                        ]
-                    }
-                ]
-            }
-        }
-    }
-    _, document = decided(pod("web", affinity=affinity), *CLUSTER)
+    raw = pod("web", affinity=required_nodes(named("large")))
+    _, document = decided(raw, *CLUSTER)
     assert document["filters"][0]["plugin"] == "PreFilter"
     assert (document["filters"][0]["rejected"], document["filters"][0]["left"]) == (3, 1)
 

@@ -9,9 +9,9 @@ from mooring.policy.args import NodeAffinityArgs
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import handle
+from node_selectors import expression, named, required_nodes
 from plugin_answers import PluginAnswers, Rejected
 
-HARD = "requiredDuringSchedulingIgnoredDuringExecution"
 SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
 OUT = Rejected(("node(s) didn't match Pod's node affinity/selector",), resolvable=False)
 ENFORCED = Rejected(("node(s) didn't match scheduler-enforced node affinity",), resolvable=False)
@@ -25,17 +25,12 @@ NODES = (
 ALL = {raw["metadata"]["name"] for raw in NODES}
 
 
-def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
-    return {"key": key, "operator": operator, "values": [*values]}
-
-
 def term(*expressions: dict[str, Any], names: tuple[str, ...] = ()) -> dict[str, Any]:
-    fields = [expression("metadata.name", "In", name) for name in names]
-    return {"matchExpressions": [*expressions], "matchFields": fields}
+    return {"matchExpressions": [*expressions]} | named(*names)
 
 
 def requiring(*terms: dict[str, Any], **features: Any) -> dict[str, Any]:
-    return pod(affinity={"nodeAffinity": {HARD: {"nodeSelectorTerms": [*terms]}}}, **features)
+    return pod(affinity=required_nodes(*terms), **features)
 
 
 def preferring(*weighted: tuple[int, dict[str, Any]]) -> dict[str, Any]:
@@ -135,7 +130,7 @@ def test_weights_of_the_preferred_terms_that_match_add_up() -> None:
 
 
 def test_the_profiles_own_affinity_is_added_to_every_pods() -> None:
-    added = {HARD: {"nodeSelectorTerms": [term(expression("disk", "Exists"))]}}
+    added = required_nodes(term(expression("disk", "Exists")))["nodeAffinity"]
     asking = PluginAnswers(NodeAffinity, *NODES, addedAffinity=added)
     assert asking.rejections(pod()) == {"plain": ENFORCED}
     assert asking.rejections(pod(node_selector={"cores": "2"})) == {

@@ -25,6 +25,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import handle
+from node_selectors import expression, node_selector, term
 
 Raw = dict[str, Any]
 
@@ -67,9 +68,8 @@ def spread(generation: int, name: str) -> Raw:
 
 def everywhere(count: int) -> Raw:
     """Return devices of all nodes of zone a."""
-    near = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
     names = [f"e{index}" for index in range(count)]
-    selector = {"nodeSelectorTerms": [near]}
+    selector = node_selector(term(expression("zone", "In", "a")))
     return resource_slice("s-all", names, pool="all", nodeSelector=selector)
 
 

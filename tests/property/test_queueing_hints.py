@@ -50,6 +50,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import api_object, namespace, node, pod, service
 from mooring.testing.fakes import handle
+from node_selectors import expression, required_nodes, term
 from storage_builders import (
     csi_driver,
     csi_node,
@@ -65,11 +66,7 @@ PODS = {"p0": "default", "p1": "default", "p2": "other", "p3": "other"}
 """Names with their namespaces."""
 ARGS: Mapping[str, Raw] = {
     "NodeAffinity": {
-        "addedAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "Exists"}]}]
-            }
-        }
+        "addedAffinity": required_nodes(term(expression("rack", "Exists")))["nodeAffinity"]
     },
     "NodeLabel": {"presentLabels": ["rack"], "absentLabels": ["disk"]},
     "PodTopologySpread": {

@@ -19,6 +19,7 @@ from mooring.simulate.manifests import InputError, Manifest
 from mooring.simulate.profiles import LoadedProfile, load_profiles
 from mooring.simulate.selection import EVERY_POD, Selection
 from mooring.testing.builders import api_object, node, pod
+from node_selectors import expression, required_nodes, term
 
 REGISTRY = Registry(SHIPPED, {})
 
@@ -115,22 +116,9 @@ def test_equal_pods_that_change_places_with_each_other_do_not_move() -> None:
 
 
 def test_a_pod_that_loses_its_place_has_the_reason() -> None:
+    added = required_nodes(term(expression("a", "Exists")))["nodeAffinity"]
     strict = policy(
-        "strict",
-        pluginConfig=[
-            {
-                "name": "NodeAffinity",
-                "args": {
-                    "addedAffinity": {
-                        "requiredDuringSchedulingIgnoredDuringExecution": {
-                            "nodeSelectorTerms": [
-                                {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
-                            ]
-                        }
-                    }
-                },
-            }
-        ],
+        "strict", pluginConfig=[{"name": "NodeAffinity", "args": {"addedAffinity": added}}]
     )
     objects = [*nodes(1), *pods(1)]
     (lost,) = compared(objects, SPREAD, strict).lost

@@ -16,6 +16,7 @@ from mooring.simulate.devices import Devices, NodeDevice
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of
+from node_selectors import named, node_selector
 
 SICK = [{"key": "sick", "value": "very", "effect": "NoExecute"}]
 
@@ -112,8 +113,7 @@ def test_classes_and_attributes_of_a_device_are_told() -> None:
 
 
 def test_devices_that_several_nodes_can_use_are_told_once() -> None:
-    is_b = {"key": "metadata.name", "operator": "In", "values": ["b"]}
-    on_b = {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [is_b]}]}}
+    on_b = {"nodeSelector": node_selector(named("b"))}
     state = cluster(
         node("a"),
         node("b"),

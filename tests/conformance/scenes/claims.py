@@ -25,6 +25,7 @@ from dra.objects import (
     resource_slice,
     result,
 )
+from node_selectors import named, node_selector
 
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 """The annotation by which the claim controller knows for which entry of a pod it made a claim."""
@@ -252,10 +253,9 @@ def _allocated(
     **status: Any,
 ) -> None:
     """Have the pod use a claim that has these devices of the node."""
-    name = {"key": "metadata.name", "operator": "In", "values": [node]}
     allocation = {
         "devices": {"results": list(results)},
-        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [name]}]},
+        "nodeSelector": node_selector(named(node)),
     }
     status |= {"allocation": allocation}
     if consumers:

@@ -18,6 +18,7 @@ from dra.objects import (
     result,
     selected_by,
 )
+from node_selectors import named, node_selector
 
 DRIVER: Final = "gpu.example.com"
 NETWORK: Final = "net.example.com"
@@ -137,8 +138,7 @@ def _status(cluster: Cluster) -> Raw:
     other = {"resource": "pods", "name": "other", "uid": f"{cluster.label}-other"}
     if not draw.chance(0.15):
         return {}
-    name = {"key": "metadata.name", "operator": "In", "values": [draw.choice(cluster.node_names)]}
-    selector = {"nodeSelectorTerms": [{"matchFields": [name]}]}
+    selector = node_selector(named(draw.choice(cluster.node_names)))
     devices = {"results": [result(DRIVER, "elsewhere", "d0", request="r0")]}
     return {
         "allocation": {"devices": devices, "nodeSelector": selector},

@@ -16,6 +16,7 @@ from mooring.model.pod import Uid, parse_pod
 from mooring.model.pod_group import DISRUPTION_MODE, GroupFormat
 from mooring.plugins.default_preemption.dry_runs import checks_of
 from mooring.testing.builders import Raw, node, pdb, pod, pod_group
+from node_selectors import met_by_every_node
 
 PREEMPTOR = pod("new", cpu="2", priority=100, ports=[80])
 BY_REQUESTS = pod("new", cpu="2", priority=100)
@@ -132,20 +133,10 @@ def disks(number: int) -> Raw:
     }
 
 
-def requiring(requirements: int) -> Raw:
-    """Return the node affinity of a pod that every node meets."""
-    expressions = [
-        {"key": f"key-{i}", "operator": "NotIn", "values": ["x"]} for i in range(requirements)
-    ]
-    terms = [{"matchExpressions": expressions}]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    return {"nodeAffinity": required}
-
-
 MUCH: dict[str, Raw] = {
     "volumes": {"spec": disks(100)},
     "ports": {"ports": range(80, 480)},
-    "requirements": {"affinity": requiring(900)},
+    "requirements": {"affinity": met_by_every_node(900)},
     "resources": {"requests": {f"example.com/r{i}": 1 for i in range(190)}},
 }
 
@@ -156,5 +147,5 @@ def test_a_check_costs_by_all_that_the_pod_has(fields: Raw) -> None:
 
 
 def test_a_check_of_an_ordinary_pod_costs_one() -> None:
-    few = pod("new", cpu="1", ports=[80, 443], affinity=requiring(3), spec=disks(3))
+    few = pod("new", cpu="1", ports=[80, 443], affinity=met_by_every_node(3), spec=disks(3))
     assert checks_of(parse_pod(few)) == 1

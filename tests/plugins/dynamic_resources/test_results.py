@@ -17,6 +17,7 @@ from dra.objects import (
     selected_by,
 )
 from dra.small_selectors import compile_small
+from node_selectors import expression, named, node_selector, term
 
 GPU = "gpu.example.com"
 
@@ -50,8 +51,7 @@ TWO = resource_slice("s", ALL_NODES, [device("d0"), device("d1"), device("d2")])
 
 
 def test_a_device_of_a_node_restricts_the_claim_to_it() -> None:
-    here = {"key": "metadata.name", "operator": "In", "values": ["n"]}
-    selector = {"nodeSelectorTerms": [{"matchFields": [here]}]}
+    selector = node_selector(named("n"))
     local = resource_slice("s", on_node("n"), [device("d")])
     assert allocation(local)["nodeSelector"] == selector
     binding = resource_slice("s", ALL_NODES, [device("d", bindsToNode=True)])
@@ -66,16 +66,8 @@ def test_node_selectors_of_devices_are_joined_and_all_nodes_need_none() -> None:
         resource_slice("u", selected_by("zone", "a"), [device("d")], pool="r"),
         requests=(request("r", exactly("gpu", 3)),),
     )
-    zones = [["a", "b"], ["a"]]
-    assert found["nodeSelector"] == {
-        "nodeSelectorTerms": [
-            {
-                "matchExpressions": [
-                    {"key": "zone", "operator": "In", "values": values} for values in zones
-                ]
-            }
-        ]
-    }
+    zones = (expression("zone", "In", "a", "b"), expression("zone", "In", "a"))
+    assert found["nodeSelector"] == node_selector(term(*zones))
 
 
 def test_a_node_selector_of_several_terms_is_an_error() -> None:

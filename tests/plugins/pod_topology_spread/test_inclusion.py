@@ -16,6 +16,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.topology.selection import PodSelector, selection
 from mooring.testing.builders import cluster, node, pod, toleration, uid_of
+from node_selectors import expression, required_nodes, term
 
 WEB = {"app": "web"}
 ALL_WEB = selection(
@@ -32,15 +33,7 @@ PODS = tuple(
     pod(f"p{i}", node=name, labels=WEB)
     for i, name in enumerate(("a1", "a2", "b1", "c1", "c1", "nowhere", "no-such-node"))
 )
-ON_SSD = {
-    "nodeAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": [
-                {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
-            ]
-        }
-    }
-}
+ON_SSD = required_nodes(term(expression("disk", "In", "ssd")))
 
 
 def constraint(**fields: Any) -> SpreadConstraint:
@@ -158,10 +151,8 @@ def test_scopes_take_a_bounded_number_of_bytes() -> None:
     inclusion = NodeInclusion(200_000)
     with traced_memory() as taken_so_far:
         for i in range(100):
-            others = {"key": "disk", "operator": "NotIn", "values": [f"disk-{i}"]}
-            terms = {"nodeSelectorTerms": [{"matchExpressions": [others]}]}
-            required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
-            found = counted_nodes(state, spec(affinity={"nodeAffinity": required}), (), inclusion)
+            others = required_nodes(term(expression("disk", "NotIn", f"disk-{i}")))
+            found = counted_nodes(state, spec(affinity=others), (), inclusion)
             assert found.rows is not None
             assert len(found.rows) == 3000
         gc.collect()

@@ -17,6 +17,7 @@ from mooring.plugins.volume_binding.choice import choices
 from mooring.state.cluster_view import ClusterView
 from mooring.state.storage.node_affinities import check_node_affinity
 from mooring.testing.builders import cluster, node
+from node_selectors import expression, node_selector, term
 from storage_builders import pv, pvc
 
 Raw = Mapping[str, Any]
@@ -170,12 +171,7 @@ def smallest(
 
 
 def _terms(*terms: tuple[str, tuple[str, ...]]) -> dict[str, Any]:
-    return {
-        "nodeSelectorTerms": [
-            {"matchExpressions": [{"key": key, "operator": "In", "values": [*values]}]}
-            for key, values in terms
-        ]
-    }
+    return node_selector(*(term(expression(key, "In", *values)) for key, values in terms))
 
 
 PLACES = st.sampled_from(

@@ -16,6 +16,7 @@ from mooring.plugins.volume_binding.finding import (
 )
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node
+from node_selectors import expression, node_selector, term
 from storage_builders import (
     csi_driver,
     csi_node,
@@ -155,11 +156,8 @@ def test_the_first_claim_that_cannot_be_made_says_why() -> None:
 def test_an_in_tree_volume_goes_by_its_drivers_zone_where_its_plugin_is_migrated(
     migrated: tuple[str, ...], expected: int
 ) -> None:
-    term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["z"]}]}
-    spec = {
-        "gcePersistentDisk": {"pdName": "d"},
-        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
-    }
+    required = node_selector(term(expression(ZONE, "In", "z")))
+    spec = {"gcePersistentDisk": {"pdName": "d"}, "nodeAffinity": {"required": required}}
     found = conflicts(
         node("n3", labels={"topology.gke.io/zone": "z"}),
         csi_node("n3", {}, migrated=[f"kubernetes.io/{plugin}-pd" for plugin in migrated]),

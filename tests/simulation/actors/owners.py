@@ -1,17 +1,15 @@
 """DaemonSets, which have a pod on each node, and Jobs, whose pods finish by themselves."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from mooring.kube.resources import NODE, POD
 from mooring.testing.builders import pod
+from node_selectors import named, required_nodes
 from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step
 
 if TYPE_CHECKING:
     from simulation.storage import Change, Raw
     from simulation.world import World
-
-
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class DaemonSets(Actor):
@@ -83,15 +81,13 @@ class DaemonSets(Actor):
         if drawn is None or there or storage.get(NODE, node) is None:
             return
         self._made += 1
-        field = {"key": "metadata.name", "operator": "In", "values": [node]}
-        required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
         raw = pod(
             f"{name}-{self._made}",
             namespace=NAMESPACE,
             cpu=drawn["cpu"],
             priority=drawn["priority"],
             labels={"daemon-set": name, "for-node": node},
-            affinity={"nodeAffinity": {_REQUIRED: required}},
+            affinity=required_nodes(named(node)),
             tolerations=[{"operator": "Exists"}],
             spec={"schedulerName": SCHEDULER},
         )

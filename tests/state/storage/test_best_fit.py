@@ -1,5 +1,4 @@
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from mooring.state.columns import IntArray
 from mooring.state.storage.best_fit import NO_POSITION, BestFitIndex
 from mooring.state.storage.node_affinities import check_node_affinity
 from mooring.testing.builders import cluster, node
+from node_selectors import expression, node_selector, term
 
 STATE = cluster(*(node(f"n{i}", zone="abc"[i % 3]) for i in range(5)))
 NODES = ClusterView(STATE).nodes
@@ -30,10 +30,7 @@ class Thing:
 
 
 def in_zones(*zones: str) -> NodeSelector | None:
-    term: dict[str, Any] = {
-        "matchExpressions": [{"key": ZONE, "operator": "In", "values": [*zones]}]
-    }
-    return parse_node_selector({"nodeSelectorTerms": [term]})
+    return parse_node_selector(node_selector(term(expression(ZONE, "In", *zones))))
 
 
 AFFINITIES = (None, in_zones("a"), in_zones("b"), in_zones("c"), in_zones("a", "b"), NodeSelector())
