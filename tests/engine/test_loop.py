@@ -360,6 +360,31 @@ async def test_a_pod_that_another_plugin_rejects_by_now_is_tried_and_waits_for_t
         await until(lambda: bindings.made)
 
 
+@pytest.mark.parametrize("fits", [True, False])
+async def test_a_relabelled_pod_is_tried_again_where_its_labels_may_matter(
+    client: ApiClient, bindings: Bindings, *, fits: bool
+) -> None:
+    """A pod may be the first of those that must be together, if its own term selects it."""
+    engine = Engine(client, node("a", cpu="2", labels={"rack": "1"}))
+    selector = {"matchLabels": {"app": "web"}}
+    terms = [{"labelSelector": selector, "topologyKey": "rack"}]
+    together = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    fields: dict[str, Any] = {"affinity": together, "cpu": "1"} if fits else {"cpu": "4"}
+    engine.pending(pod("waits", labels={"app": "api"}, **fields))
+    queue = engine.scheduler_state.queue
+    with engine.running():
+        await until(lambda: queue.counts()["unschedulable"] == 1)
+        queued = queue.named("default/waits")
+        assert queued is not None
+        engine.pending(pod("waits", labels={"app": "web"}, **fields))
+        if not fits:
+            assert queued.pod.labels == {"app": "web"}
+            assert (queue.counts()["unschedulable"], queued.attempts) == (1, 1)
+            raw = node("large", cpu="8")
+            engine.scheduler_state.state.put(Kind.NODE, "large", parse_object(Kind.NODE, raw))
+        await until(lambda: bindings.made)
+
+
 @pytest.mark.parametrize("change", ["spec", "victim", "flush"])
 async def test_a_pod_is_tried_again_though_its_room_is_taken(
     client: ApiClient, change: str

@@ -6,6 +6,7 @@ this by itself, and all of a profile in decisions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ from mooring.model.events import ClusterEvent, Kind
 from mooring.model.node import ZONE
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
+from mooring.model.sharing import shared_strings
 from mooring.model.volumes import ClaimVolume
 from mooring.plugins import SHIPPED
 from mooring.plugins.rules.plugin import Rules
@@ -197,7 +199,8 @@ class Refusals(RuleBasedStateMachine):
         spec = SchedulingProfileSpec()
         profile = SchedulingProfile("default-scheduler", spec)
         self.pipeline = profiles.put(profile, resolve(spec, registry)).pipeline
-        self.hint = QueueingHints(built_with).is_worth_requeuing
+        hints = QueueingHints(built_with)
+        self.hint, self.signature = hints.is_worth_requeuing, hints.signature
         self.shared = ResultCache(self.cluster)
         self.uids = 0
         self.nodes: dict[str, Features] = {}
@@ -289,6 +292,20 @@ class Refusals(RuleBasedStateMachine):
         uid = data.draw(st.sampled_from(sorted(self.placed)))
         del self.placed[uid]
         self.state.delete(Kind.POD, uid)
+
+    @rule(data=st.data(), labels=st.sampled_from(({"app": "a"}, {"app": "b"}, {})))
+    def a_waiting_pod_is_relabelled(self, data: st.DataObject, labels: dict[str, str]) -> None:
+        """Give it other labels; with the same signature it waits on for the same reasons."""
+        before = data.draw(st.sampled_from(sorted(self.waiting, key=lambda waits: waits.key)))
+        queued = self.waiting.pop(before)
+        after = replace(before, labels=shared_strings(labels))
+        now = self.rejected(after, SubQueue.UNSCHEDULABLE)
+        if queued is not None:
+            relabelled = replace(queued, pod=after)
+            if self.signature(relabelled) == self.signature(queued):
+                assert now is not None, f"{queued.unschedulable_plugins}: {labels}"
+                now = relabelled
+        self.waiting[after] = now
 
     @precondition(lambda self: self.nodes)
     @rule(name=pod_names, features=pod_features, data=st.data(), accepted=st.booleans())

@@ -31,12 +31,18 @@ DEFAULT, OTHER = pipeline(), pipeline()
 
 
 class FakeHints:
-    """Groups pods by spec, pipeline and rejecting plugins; `HELPS` says which events help."""
+    """Groups pods by spec, pipeline and rejecting plugins; `HELPS` says which events help.
+
+    If plugins read them, also by labels and owner.
+    """
 
     def signature(self, queued: QueuedPod) -> tuple[Any, ...]:
-        return queued.pod.spec, queued.pipeline, queued.unschedulable_plugins
+        pod = queued.pod
+        read = (frozenset(pod.labels.items()), pod.owner) if self.reads_labels else ()
+        return pod.spec, queued.pipeline, queued.unschedulable_plugins, read
 
     def __init__(self) -> None:
+        self.reads_labels = False
         self.nominated: dict[str, str] = {}
         self.run: list[tuple[str, ClusterEvent, bool]] = []
         """Pod, event and whether it came during the pod's attempt, of each hint that has run."""
@@ -402,14 +408,11 @@ def test_a_gated_pod_stays_where_it_is_when_its_gates_do(queue: SchedulingQueue)
     "changed",
     [
         make_pod("web", cpu="100m"),
-        make_pod("web", labels={"app": "web"}),
         # It may be put on reserved nodes now, as backfill.
         make_pod("web", spec={"activeDeadlineSeconds": 60}),
-        # A rule may read the kind of its owner.
-        make_pod("web", owner={"apiVersion": "v1", "kind": "X", "name": "web", "uid": "1"}),
         replace(make_pod("web"), claim_names={"gpu": "web-gpu"}),
     ],
-    ids=["requests", "labels", "deadline", "owner", "claim"],
+    ids=["requests", "deadline", "claim"],
 )
 def test_an_unschedulable_pod_that_changed_is_tried_again(
     queue: SchedulingQueue, changed: Pod
@@ -418,6 +421,30 @@ def test_an_unschedulable_pod_that_changed_is_tried_again(
     queue.add(changed, DEFAULT, 100.0)
     assert popped(queue, 100.0).pod is changed
     assert queue.pop(100.0) is None
+
+
+@pytest.mark.parametrize("are_read", [True, False])
+@pytest.mark.parametrize("is_in_group", [True, False])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        make_pod("web", labels={"app": "web"}),
+        # A rule may read the kind of its owner.
+        make_pod("web", owner={"apiVersion": "v1", "kind": "X", "name": "web", "uid": "1"}),
+    ],
+    ids=["labels", "owner"],
+)
+def test_a_relabelled_pod_is_tried_again_if_the_plugins_that_rejected_it_may_read_that(
+    queue: SchedulingQueue, hints: FakeHints, changed: Pod, *, is_in_group: bool, are_read: bool
+) -> None:
+    hints.reads_labels = are_read
+    reject(queue, "web", "api")
+    queued = queue.get(changed.uid)
+    assert queued is not None
+    queued.decided_by_specs = is_in_group
+    queue.add(changed, DEFAULT, 100.0)
+    assert queued.pod is changed
+    assert pop_all(queue, 100.0) == (["web"] if are_read or is_in_group else [])
 
 
 def test_a_pod_is_tried_after_an_event_of_its_own_that_helps(queue: SchedulingQueue) -> None:
@@ -882,7 +909,7 @@ def test_a_backoff_that_ends_and_a_changed_pod_are_counted_too(queue: Scheduling
     queue.add_after_error(popped(queue, 0.0), 0.0)
     assert popped(queue, 5.0).pod.name == "a"
     reject(queue, "b", now=5.0)
-    queue.add(make_pod("b", labels={"new": "yes"}), DEFAULT, 100.0)
+    queue.add(make_pod("b", cpu="100m"), DEFAULT, 100.0)
     queue.add(make_pod("b", labels={"new": "yes"}), DEFAULT, 100.0)
     incoming = queue.incoming()
     assert incoming["backoff", "ScheduleAttemptFailure"] == 1

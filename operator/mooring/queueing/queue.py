@@ -159,8 +159,9 @@ class SchedulingQueue:
     ) -> None:
         """Add the pod, or replace its known version and its pipeline by these.
 
-        An unschedulable pod whose spec, labels, owner, claims or pipeline changed is tried again,
-        and an attempt in flight does not count if it ends unschedulable. `times` are those of a pod
+        An unschedulable pod whose spec, claims or pipeline changed is tried again, one whose labels
+        or owner changed only if plugins have rejected it that may read them, as in kube-scheduler.
+        An attempt in flight does not count if it ends unschedulable. `times` are those of a pod
         that is not queued yet but known.
         """
         queued = self.get(pod.uid)
@@ -171,7 +172,8 @@ class SchedulingQueue:
             self._names.add(pod.key, pod.uid)
             self._retry(queued, now, _ADDED)
             return
-        changed = queued.pipeline is not pipeline or _changed(queued.pod, pod)
+        is_another = queued.pipeline is not pipeline or _is_another(queued.pod, pod)
+        changed = is_another or _is_relabelled(queued.pod, pod)
         was_gated = queued.gated
         queued.pod, queued.pipeline, queued.gated = pod, pipeline, gated
         if queued.queue is None:
@@ -181,11 +183,22 @@ class SchedulingQueue:
             if queued.attempts == 0:
                 queued.initial_attempt_timestamp = now
             self._retry(queued, now, _UPDATED)
-        elif changed and queued.queue is not SubQueue.BACKOFF:
+        elif queued.queue is not SubQueue.BACKOFF and (
+            is_another or (changed and not self._has_its_signature(queued))
+        ):
             self._retry(queued, now, _UPDATED)
         if changed or gated:
-            queued.by_event = False
+            queued.by_event &= not is_another
             self._try_next(queued, now)
+
+    def _has_its_signature(self, queued: QueuedPod) -> bool:
+        """Return whether an unschedulable pod has the signature that it was sorted in by.
+
+        Those of pods in equal groups are equal, too, so that a pod in such a group has not.
+        """
+        if queued.queue is not SubQueue.UNSCHEDULABLE or queued.decided_by_specs:
+            return False
+        return self._unschedulable.signature_of(queued.pod.uid) == self._hints.signature(queued)
 
     def try_again(self, uid: Uid, now: float) -> None:
         """Treat the pod as changed because its group has changed, see `add`."""
@@ -526,12 +539,15 @@ class SchedulingQueue:
         queued.ticket = next(self._tickets)
 
 
-def _changed(before: Pod, pod: Pod) -> bool:
-    """Return whether anything differs that a plugin or a reservation of nodes may read."""
+def _is_another(before: Pod, pod: Pod) -> bool:
+    """Return whether anything differs that any plugin or a reservation of nodes may read."""
     return (
         before.spec is not pod.spec
-        or before.labels != pod.labels
-        or before.owner != pod.owner
         or before.longest_run != pod.longest_run
         or before.claim_names != pod.claim_names
     )
+
+
+def _is_relabelled(before: Pod, pod: Pod) -> bool:
+    """Return whether anything differs that only plugins read that are not node-only."""
+    return before.labels != pod.labels or before.owner != pod.owner
