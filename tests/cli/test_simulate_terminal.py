@@ -18,6 +18,7 @@ import yaml
 
 from mooring.cli.simulate import simulate
 from mooring.testing.builders import node
+from pod_terms import apart, to_pods
 
 COLUMNS = 80
 LONG = "checkout-payment-reconciliator"
@@ -146,13 +147,7 @@ SPREAD = {
     "whenUnsatisfiable": "DoNotSchedule",
     "labelSelector": {"matchLabels": LABELS},
 }
-ANTI_AFFINITY = {
-    "podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": LABELS}}
-        ]
-    }
-}
+ANTI_AFFINITY = apart(to_pods(LABELS))
 LIST = {"apiVersion": "v1", "kind": "List"}
 POD_GROUP = new("PodGroup", {"minMember": 2})
 

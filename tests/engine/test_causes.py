@@ -6,6 +6,7 @@ from typing import Any
 from deciding import Deciding
 from mooring.engine.outcome import FitError
 from mooring.testing.builders import node, pod
+from pod_terms import apart, near, to_pods
 from storage_builders import pv, pvc
 
 Raw = Mapping[str, Any]
@@ -43,13 +44,7 @@ def test_a_node_without_any_of_a_resource_is_not_near() -> None:
 
 
 def test_a_node_that_one_filter_rejects_is_nearer_than_one_that_two_reject() -> None:
-    apart = {
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}}
-            ]
-        }
-    }
+    away = apart(to_pods({"app": "db"}, "zone"))
     full = [node(f"full-{number}", cpu="1", labels={"zone": "z"}) for number in range(5)]
     users = [pod(f"user-{number}", cpu="1", node=f"full-{number}") for number in range(5)]
     deciding = Deciding(
@@ -58,7 +53,7 @@ def test_a_node_that_one_filter_rejects_is_nearer_than_one_that_two_reject() -> 
         node("free", labels={"zone": "z"}),
         pod("db-0", labels={"app": "db"}, node="free"),
     )
-    assert cause(deciding, pod("db-1", cpu="500m", labels={"app": "db"}, affinity=apart)) == (
+    assert cause(deciding, pod("db-1", cpu="500m", labels={"app": "db"}, affinity=away)) == (
         "node(s) didn't match pod anti-affinity rules"
     )
 
@@ -112,19 +107,13 @@ def test_a_topology_key_that_no_node_has_is_named() -> None:
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "web"}},
     }
-    near = {
-        "podAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {"topologyKey": "zome", "labelSelector": {"matchLabels": {"app": "web"}}}
-            ]
-        }
-    }
+    beside = near(to_pods({"app": "web"}, "zome"))
     deciding = Deciding(node("a", labels={zone: "a"}))
     labels = {"app": "web"}
     assert cause(deciding, pod("web", labels=labels, spread=[spread])) == (
         "no node has the topologyKey topology.kubernetes.io/zome"
     )
-    assert cause(deciding, pod("web", labels=labels, affinity=near)) == (
+    assert cause(deciding, pod("web", labels=labels, affinity=beside)) == (
         "no node has the topologyKey zome"
     )
 

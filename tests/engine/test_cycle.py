@@ -17,9 +17,10 @@ from mooring.engine.extenders.answers import (
 )
 from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.model.events import Kind
-from mooring.model.node import HOSTNAME, parse_node
+from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, uid_of
+from pod_terms import near, to_pods
 
 
 def placed(deciding: Deciding, raw: dict[str, object], **arguments: int) -> ScheduleResult:
@@ -204,8 +205,7 @@ def test_a_dry_run_says_what_is_lacking_beside_the_pods_that_are_nominated_there
 def test_a_pod_must_fit_without_the_pods_that_are_nominated_there_too() -> None:
     deciding = Deciding(node("a"))
     deciding.nominate(pod("hoping", labels={"app": "db"}, priority=5), "a")
-    wanted = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": HOSTNAME}
-    beside = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [wanted]}}
+    beside = near(to_pods({"app": "db"}))
     dry_run = LiveDryRun(*deciding.search(pod("low", affinity=beside)))
     assert dry_run.rejection(0) == ("node(s) didn't match pod affinity rules",)
 

@@ -33,6 +33,7 @@ from mooring.plugins import SHIPPED
 from mooring.state.cluster_view import ClusterView
 from mooring.state.pod_groups import PodGroupState
 from mooring.testing.builders import node, pod, pod_group, uid_of
+from pod_terms import apart, near, to_pods
 from scheduler_states import put_profile
 
 Raw = dict[str, Any]
@@ -424,13 +425,9 @@ async def test_members_that_need_each_other_are_bound_also_after_a_pause(
 ) -> None:
     """The one that is in front fits only beside the other one."""
     engine = Engine(client, *(node(n) for n in "abc"), pod_group("g", 2), clock=ticking())
-    term = {
-        "topologyKey": "kubernetes.io/hostname",
-        "labelSelector": {"matchLabels": {"is": "lead"}},
-    }
-    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    beside = near(to_pods({"is": "lead"}))
     lead = pod("lead", group="g", labels={"is": "lead"})
-    engine.pending(pod("near", group="g", affinity=near), lead)
+    engine.pending(pod("near", group="g", affinity=beside), lead)
     with engine.running():
         await until(lambda: len(bindings.made) == 2)
     assert len({target for _, target in bindings.made}) == 1
@@ -749,16 +746,7 @@ async def test_a_group_that_waits_for_its_victims_is_not_tried_for_groups_that_a
         await until(lambda: bindings.deleted == ["low-a", "low-b"])
 
 
-NOT_BESIDE_G: Raw = {
-    "podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {
-                "labelSelector": {"matchLabels": {"group": "g"}},
-                "topologyKey": "kubernetes.io/hostname",
-            }
-        ]
-    }
-}
+NOT_BESIDE_G = apart(to_pods({"group": "g"}))
 
 
 def is_idle(engine: Engine) -> bool:

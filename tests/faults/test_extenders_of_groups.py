@@ -15,6 +15,7 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group, uid_of
+from pod_terms import near, to_pods
 
 Raw = dict[str, Any]
 
@@ -130,16 +131,12 @@ async def test_no_other_pod_waits_and_nothing_is_assumed_during_the_calls(stage:
 
 
 async def test_members_that_need_each_other_are_sent_before_any_is_placed(stage: Stage) -> None:
-    term = {
-        "topologyKey": "kubernetes.io/hostname",
-        "labelSelector": {"matchLabels": {"app": "lead"}},
-    }
-    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    beside = near(to_pods({"app": "lead"}))
     engine = await stage.engine(
         *nodes("abc"), pod_group("g", 2), answers=Answers(filter=passes("c"))
     )
     lead = pod("g-lead", group="g", cpu="1", labels={"app": "lead"})
-    engine.pending(pod("g-near", group="g", cpu="1", affinity=near), lead)
+    engine.pending(pod("g-near", group="g", cpu="1", affinity=beside), lead)
     await until(lambda: len(stage.api.bound) == 2)
     assert stage.api.bound == {"g-lead": "c", "g-near": "c"}
 

@@ -12,8 +12,8 @@ from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, namespace, node, pod, uid_of
 from mooring.testing.fakes import handle
 from plugin_answers import PluginAnswers, Rejected
+from pod_terms import apart, near, to_pods
 
-HARD = "requiredDuringSchedulingIgnoredDuringExecution"
 SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
 WEB, DB = {"app": "web"}, {"app": "db"}
 NODES = (
@@ -31,15 +31,7 @@ AGAINST_OTHERS = Rejected(
 
 
 def term(labels: dict[str, str] = WEB, key: str = ZONE, **fields: Any) -> dict[str, Any]:
-    return {"labelSelector": {"matchLabels": labels}, "topologyKey": key} | fields
-
-
-def together(*terms: dict[str, Any]) -> dict[str, Any]:
-    return {"podAffinity": {HARD: list(terms)}}
-
-
-def apart(*terms: dict[str, Any]) -> dict[str, Any]:
-    return {"podAntiAffinity": {HARD: list(terms)}}
+    return to_pods(labels, key) | fields
 
 
 def liking(*terms: tuple[int, dict[str, Any]]) -> dict[str, Any]:
@@ -68,45 +60,45 @@ def scores(
 
 
 def test_a_pod_without_terms_that_nobody_avoids_is_skipped() -> None:
-    assert rejections(pod(), placed("p", "a1", affinity=together(term()))) is None
+    assert rejections(pod(), placed("p", "a1", affinity=near(term()))) is None
     assert scores(pod(), placed("p", "a1")) is None
 
 
 def test_required_affinity_wants_a_matching_pod_in_the_nodes_domain() -> None:
-    incoming = pod(affinity=together(term(DB)))
+    incoming = pod(affinity=near(term(DB)))
     assert rejections(incoming, placed("p", "a1", DB)) == {"b1": NOT_WITH, "nowhere": NOT_WITH}
 
 
 def test_a_pod_must_match_every_required_term_to_count_for_any() -> None:
     front = {"app": "db", "tier": "front"}
-    incoming = pod(affinity=together(term(DB), term({"tier": "front"}, HOSTNAME)))
+    incoming = pod(affinity=near(term(DB), term({"tier": "front"}, HOSTNAME)))
     only_db, both = placed("p", "b1", DB), placed("q", "a1", front)
     assert rejections(incoming, only_db, both) == dict.fromkeys(("a2", "b1", "nowhere"), NOT_WITH)
 
 
 def test_terms_may_be_met_by_different_pods_in_their_own_domains() -> None:
-    incoming = pod(affinity=together(term(DB, ZONE), term(DB, "rack")))
+    incoming = pod(affinity=near(term(DB, ZONE), term(DB, "rack")))
     objects = (placed("p", "a2", DB), placed("q", "b1", DB))
     assert rejections(incoming, *objects) == {"a2": NOT_WITH, "nowhere": NOT_WITH}
 
 
 def test_the_first_of_a_series_may_go_wherever_the_labels_are() -> None:
-    incoming = pod(labels=WEB, affinity=together(term()))
+    incoming = pod(labels=WEB, affinity=near(term()))
     assert rejections(incoming) == {"nowhere": NOT_WITH}
     assert rejections(incoming, placed("p", "b1", DB)) == {"nowhere": NOT_WITH}
 
 
 def test_the_first_of_a_series_is_one_that_matches_itself_while_nobody_else_does() -> None:
     everywhere = dict.fromkeys(("a1", "a2", "b1", "nowhere"), NOT_WITH)
-    assert rejections(pod(labels=DB, affinity=together(term()))) == everywhere
-    incoming = pod(labels=WEB, affinity=together(term()))
+    assert rejections(pod(labels=DB, affinity=near(term()))) == everywhere
+    incoming = pod(labels=WEB, affinity=near(term()))
     assert rejections(incoming, placed("p", "b1")) == dict.fromkeys(
         ("a1", "a2", "nowhere"), NOT_WITH
     )
 
 
 def test_a_pod_outside_every_domain_does_not_end_the_series_of_the_first() -> None:
-    incoming = pod(labels=WEB, affinity=together(term()))
+    incoming = pod(labels=WEB, affinity=near(term()))
     assert rejections(incoming, placed("p", "nowhere")) == {"nowhere": NOT_WITH}
 
 
@@ -123,7 +115,7 @@ def test_existing_pods_keep_away_whom_their_anti_affinity_is_about() -> None:
 
 
 def test_the_reason_is_the_first_rule_that_fails() -> None:
-    incoming = pod(labels=WEB, affinity=together(term(DB)) | apart(term({"app": "cache"})))
+    incoming = pod(labels=WEB, affinity=near(term(DB)) | apart(term({"app": "cache"})))
     objects = (
         placed("db", "a1", DB),
         placed("cache", "a2", {"app": "cache"}, affinity=apart(term(WEB, HOSTNAME))),
@@ -197,7 +189,7 @@ def test_preferences_of_existing_pods_count_where_they_are() -> None:
 
 def test_required_affinity_of_existing_pods_counts_with_the_profiles_weight() -> None:
     objects = (
-        placed("needs", "a1", DB, affinity=together(term())),
+        placed("needs", "a1", DB, affinity=near(term())),
         placed("likes", "b1", DB, affinity=liking((4, term()))),
     )
     expected = {"a1": 25, "a2": 25, "b1": 100, "nowhere": 0}

@@ -8,6 +8,7 @@ from mooring.model.node import HOSTNAME, ZONE
 from mooring.plugins.inter_pod_affinity import InterPodAffinity
 from mooring.testing.builders import namespace, node, pod
 from plugin_answers import PluginAnswers
+from pod_terms import to_pods
 
 Raw = dict[str, Any]
 
@@ -17,7 +18,7 @@ A1 = node("a1", zone="a")
 
 
 def term(labels: dict[str, str], key: str = ZONE, **fields: Any) -> Raw:
-    return {"labelSelector": {"matchLabels": labels}, "topologyKey": key} | fields
+    return to_pods(labels, key) | fields
 
 
 def near(*terms: Raw, **fields: Any) -> Raw:

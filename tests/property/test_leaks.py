@@ -18,6 +18,7 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.observe.records import DecisionLog
 from mooring.policy.device_args import PRESETS
 from mooring.testing.builders import namespace, node, pdb, pod, pod_group, service
+from pod_terms import apart, to_pods
 from scheduler_states import put_profile, scheduler_state, silent_pod_enqueuer
 from storage_builders import (
     csi_driver,
@@ -181,8 +182,6 @@ def waiting(name: str) -> Iterator[Raw]:
     """Yield pods without a node: those that fit, and those that do not."""
     home, app = f"ns-{name}", {name: name}
     plain: Raw = {"namespace": home, "labels": app}
-    term = {"labelSelector": {"matchLabels": app}, "topologyKey": f"rack-{name}"}
-    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     spread = {
         "maxSkew": 1,
         "topologyKey": "rack",
@@ -190,7 +189,7 @@ def waiting(name: str) -> Iterator[Raw]:
         "labelSelector": {"matchLabels": app},
     }
     yield pod(f"fits-{name}", node_selector={f"rack-{name}": "1"}, **plain)
-    yield pod(f"apart-{name}", affinity=apart, **plain)
+    yield pod(f"apart-{name}", affinity=apart(to_pods(app, f"rack-{name}")), **plain)
     yield pod(f"spread-{name}", spread=[spread], **plain)
     yield pod(f"binds-{name}", claims=["unbound"], **plain)
     yield pod(f"large-{name}", cpu="1000", group=f"other-{name}", **plain)

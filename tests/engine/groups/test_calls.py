@@ -10,6 +10,7 @@ from mooring.engine.extenders.answers import Answers, Needed
 from mooring.engine.groups.calls import needed_about
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import node, pod
+from pod_terms import near, to_pods
 
 FILTERS = {"urlPrefix": "http://e", "filterVerb": "filter"}
 GPU = "acme.io/gpu"
@@ -48,13 +49,9 @@ def test_extenders_are_asked_about_each_of_equal_members_some_at_a_time() -> Non
 
 
 def test_nodes_that_fit_only_beside_other_members_are_sent() -> None:
-    term = {
-        "topologyKey": "kubernetes.io/hostname",
-        "labelSelector": {"matchLabels": {"app": "lead"}},
-    }
-    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    beside = near(to_pods({"app": "lead"}))
     calls = Calls(node("a"), node("b", cpu="1"), node("c", taints=["own:NoSchedule"]))
-    (needed,) = calls.needed(members(1, affinity=near, cpu="2"))
+    (needed,) = calls.needed(members(1, affinity=beside, cpu="2"))
     assert needed.nodes == ("a",)
 
 

@@ -22,9 +22,10 @@ from group_searching import (
 from mooring.engine.extenders.answers import Answers
 from mooring.engine.groups.search import Assignment
 from mooring.model.events import Kind
-from mooring.model.node import HOSTNAME, parse_node
+from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod
+from pod_terms import near, to_pods
 
 Raw = dict[str, Any]
 
@@ -280,10 +281,9 @@ def test_members_with_inter_pod_terms_are_placed_beside_counted_ones() -> None:
 
 
 def test_a_member_that_must_be_near_another_is_placed_after_it() -> None:
-    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": "lead"}}}
-    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    beside = near(to_pods({"app": "lead"}))
     deciding = Deciding(node("a", cpu="8"), node("b", cpu="8"))
-    members = [pod("w", cpu="4", affinity=near), pod("lead", cpu="1", labels={"app": "lead"})]
+    members = [pod("w", cpu="4", affinity=beside), pod("lead", cpu="1", labels={"app": "lead"})]
     found = by_name(deciding, placed(deciding, members))
     assert found["w"] == found["lead"]
 

@@ -6,6 +6,7 @@ from devices.objects import gpu_node, share_pod
 from mooring.engine.rebalancing.estimates import Estimate, estimates
 from mooring.engine.rebalancing.improving import compared
 from mooring.testing.builders import node
+from pod_terms import near, to_pods
 from replanning import Replanning, owned
 
 
@@ -55,12 +56,13 @@ def test_pods_with_cards_are_not_estimated() -> None:
 
 
 def test_pods_that_must_be_near_others_are_all_suspect() -> None:
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
-    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     replanning = Replanning(
         node("a"),
         node("b"),
-        *(owned(f"w{n}", labels={"a": "b"}, affinity=near, node="a") for n in range(2)),
+        *(
+            owned(f"w{n}", labels={"a": "b"}, affinity=near(to_pods({"a": "b"})), node="a")
+            for n in range(2)
+        ),
     )
     found = estimated(replanning)
     assert found is not None

@@ -10,6 +10,7 @@ from mooring.engine.rebalancing.room import Room, RoomSearch
 from mooring.model.node import ZONE
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, uid_of
+from pod_terms import apart, near, to_pods
 from replanning import Replanning, owned
 
 
@@ -70,20 +71,11 @@ def test_pods_that_may_not_move_make_no_room() -> None:
 
 
 def test_room_is_made_where_a_pod_keeps_another_away() -> None:
-    apart = {
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "topologyKey": "kubernetes.io/hostname",
-                    "labelSelector": {"matchLabels": {"app": "web"}},
-                }
-            ]
-        }
-    }
+    away = apart(to_pods({"app": "web"}))
     replanning = Replanning(
         node("a", labels={"disk": "ssd"}), node("b"), owned("web", labels={"app": "web"}, node="a")
     )
-    wanted = pod("new", affinity=apart, node_selector={"disk": "ssd"})
+    wanted = pod("new", affinity=away, node_selector={"disk": "ssd"})
     assert names(room(replanning, wanted)) == [("web", "a", "b")]
 
 
@@ -106,15 +98,6 @@ def zoned(*zones: str) -> list[dict[str, Any]]:
     return [node(name, cpu="4", zone=name) for name in zones]
 
 
-def near(**labels: str) -> dict[str, Any]:
-    """Return terms for the zone of pods with these labels."""
-    return {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {"topologyKey": ZONE, "labelSelector": {"matchLabels": labels}}
-        ]
-    }
-
-
 def test_the_pods_to_which_a_pod_has_affinity_follow_it_to_its_zone() -> None:
     replanning = Replanning(
         *zoned("a", "b"),
@@ -128,7 +111,7 @@ def test_the_pods_to_which_a_pod_has_affinity_follow_it_to_its_zone() -> None:
         cpu="2",
         labels={"app": "cache"},
         node_selector={ZONE: "b"},
-        spec={"affinity": {"podAffinity": near(app="cache")}},
+        affinity=near(to_pods({"app": "cache"}, ZONE)),
     )
     assert names(room(replanning, wanted)) == [("cache-1", "a", "b"), ("cache-2", "a", "b")]
     assert room(replanning, wanted, most=1) is None
@@ -137,18 +120,18 @@ def test_the_pods_to_which_a_pod_has_affinity_follow_it_to_its_zone() -> None:
 @pytest.mark.parametrize("theirs", [True, False])
 def test_pods_leave_the_zone_from_which_they_keep_a_pod_apart(*, theirs: bool) -> None:
     """They are on another node than the one on which the pod then fits."""
-    apart: dict[str, Any] = {"spec": {"affinity": {"podAntiAffinity": near(app="db")}}}
+    away: dict[str, Any] = {"affinity": apart(to_pods({"app": "db"}, ZONE))}
     replanning = Replanning(
         *zoned("a", "b"),
         node("full", cpu="1", zone="b"),
-        owned("db-1", cpu="1", node="full", labels={"app": "db"}, **(apart if theirs else {})),
+        owned("db-1", cpu="1", node="full", labels={"app": "db"}, **(away if theirs else {})),
     )
     wanted = pod(
         "db",
         cpu="2",
         labels={"app": "db"},
         node_selector={"kubernetes.io/hostname": "b"},
-        **({} if theirs else apart),
+        **({} if theirs else away),
     )
     found = room(replanning, wanted)
     assert names(found) == [("db-1", "full", "a")]
@@ -184,6 +167,6 @@ def test_a_pod_that_may_not_move_keeps_all_that_are_in_the_way_with_it() -> None
         owned("cache-1", cpu="1", node="a", labels={"app": "cache"}),
         pod("cache-2", cpu="1", node="a", labels={"app": "cache"}),
     )
-    affinity = {"affinity": {"podAffinity": near(app="cache")}}
-    wanted = pod("db", labels={"app": "cache"}, node_selector={ZONE: "b"}, spec=affinity)
+    beside = near(to_pods({"app": "cache"}, ZONE))
+    wanted = pod("db", labels={"app": "cache"}, node_selector={ZONE: "b"}, affinity=beside)
     assert room(replanning, wanted) is None

@@ -16,6 +16,7 @@ from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pdb, pod, uid_of
+from pod_terms import apart, to_pods
 
 HIGH, MIDDLE, LOW = 1000, 100, 10
 
@@ -466,11 +467,10 @@ def test_the_cheapest_nodes_are_tried_first_where_an_attempt_cannot_try_all() ->
     assert found == {"d"}
 
 
-def apart(name: str, **fields: Any) -> dict[str, Any]:
+def apart_from_b(name: str, **fields: Any) -> dict[str, Any]:
     """Return a pod that may not be beside a pod that says `a: b`; to find that out counts pods."""
-    term = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "kubernetes.io/hostname"}
-    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    return pod(name, cpu="1", priority=HIGH, affinity=anti, **fields)
+    away = apart(to_pods({"a": "b"}))
+    return pod(name, cpu="1", priority=HIGH, affinity=away, **fields)
 
 
 def test_an_attempt_without_time_for_a_dry_run_is_made_again() -> None:
@@ -482,8 +482,8 @@ def test_an_attempt_without_time_for_a_dry_run_is_made_again() -> None:
     )
     deciding = Deciding(*full, most_per_attempt=520)
     with pytest.raises(AttemptTooLongError, match="finding victims by dry runs takes longer"):
-        deciding.decision(apart("new"))
-    assert deciding.decision(apart("new")).nominated_node is not None
+        deciding.decision(apart_from_b("new"))
+    assert deciding.decision(apart_from_b("new")).nominated_node is not None
 
 
 def test_an_attempt_without_time_says_so_where_no_pod_may_be_a_victim() -> None:
@@ -492,7 +492,7 @@ def test_an_attempt_without_time_says_so_where_no_pod_may_be_a_victim() -> None:
     deciding = Deciding(
         *pool, *above, node("other"), pod("low", node="other"), most_per_attempt=500
     )
-    message = deciding.decision(apart("new", node_selector={"pool": "x"})).message
+    message = deciding.decision(apart_from_b("new", node_selector={"pool": "x"})).message
     assert message is not None
     assert "3 No preemption victims found" in message
 
@@ -505,12 +505,8 @@ def test_a_pod_with_many_terms_is_tried_on_fewer_nodes(
     monkeypatch.setattr(f"{module}._COMPARED_ALWAYS", 0)
     monkeypatch.setattr(f"{module}._MOST_CHECKS", most_checks)
     deciding = Deciding(*(o for name in "abc" for o in full(name, LOW, HIGH)))
-    terms = [
-        {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"on": on}}}
-        for on in ("a", "b")
-    ]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
-    raw = pod("new", cpu="4", priority=HIGH, affinity={"podAntiAffinity": required})
+    away = apart(*(to_pods({"on": on}) for on in ("a", "b")))
+    raw = pod("new", cpu="4", priority=HIGH, affinity=away)
     message = deciding.decision(raw).message
     assert message is not None
     found = f"{not_tried} node(s) were not tried in this attempt, because each needs a dry run"
@@ -565,16 +561,7 @@ def test_one_hundred_candidates_are_compared_at_any_cost(
         *(node(f"small-{i}", cpu="1") for i in range(too_small)),
         *(pod(f"on-{i}", node=f"small-{i}", priority=LOW) for i in range(too_small)),
     )
-    away = {
-        "topologyKey": "kubernetes.io/hostname",
-        "labelSelector": {"matchLabels": {"away": "yes"}},
-    }
-    raw = pod(
-        "new",
-        cpu="2",
-        priority=HIGH,
-        affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [away]}},
-    )
+    raw = pod("new", cpu="2", priority=HIGH, affinity=apart(to_pods({"away": "yes"})))
     assert {deciding.decision(raw, seed=i).nominated_node for i in (0, 30, 60)} == {"best"}
 
 

@@ -20,6 +20,7 @@ from mooring.plugins.default_preemption.victims import (
 from mooring.policy.profile import Preemption
 from mooring.state.pod_groups import PodGroupState
 from mooring.testing.builders import node, pdb, pod, pod_group, uid_of
+from pod_terms import apart, to_pods
 
 Raw = dict[str, Any]
 URGENT = pod("urgent", cpu="1", priority=100)
@@ -189,9 +190,8 @@ def in_zone(name: str) -> Raw:
 
 
 def away_from(app: str, cpu: str = "1") -> Raw:
-    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": app}}}
-    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    return pod("urgent", cpu=cpu, priority=100, affinity=anti)
+    away = apart(to_pods({"app": app}, "zone"))
+    return pod("urgent", cpu=cpu, priority=100, affinity=away)
 
 
 def test_members_on_other_nodes_are_gone_in_a_dry_run_too() -> None:

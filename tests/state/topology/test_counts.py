@@ -14,12 +14,13 @@ from mooring.state.topology.domain_counts import DomainCounts
 from mooring.state.topology.equivalent_pods import Role
 from mooring.state.topology.selection import PodSelector, Selection, selection
 from mooring.testing.builders import cluster, namespace, node, pod, uid_of
+from pod_terms import to_pods
 
 HARD = "requiredDuringSchedulingIgnoredDuringExecution"
 SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
 WEB = {"app": "web"}
 NODES = (node("a1", zone="a"), node("a2", zone="a"), node("b1", zone="b"), node("nowhere"))
-TO_WEB = {"labelSelector": {"matchLabels": WEB}, "topologyKey": ZONE}
+TO_WEB = to_pods(WEB, ZONE)
 
 
 def web(name: str, on: str, **fields: Any) -> dict[str, Any]:

@@ -11,12 +11,13 @@ from mooring.state.topology.equivalent_pods import (
 )
 from mooring.state.topology.selection import PodSelector, Selection, selection
 from mooring.testing.builders import pod
+from pod_terms import apart, to_pods
 
 HARD = "requiredDuringSchedulingIgnoredDuringExecution"
 SOFT = "preferredDuringSchedulingIgnoredDuringExecution"
 WEB = {"app": "web"}
-TO_WEB = {"labelSelector": {"matchLabels": WEB}, "topologyKey": "zone"}
-APART = {"podAntiAffinity": {HARD: [TO_WEB]}}
+TO_WEB = to_pods(WEB, "zone")
+APART = apart(TO_WEB)
 
 
 def parsed(**fields: Any) -> Pod:

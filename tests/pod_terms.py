@@ -1,0 +1,25 @@
+"""What pods say about being near other pods."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mooring.model.node import HOSTNAME
+
+Raw = dict[str, Any]
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def to_pods(labels: Mapping[str, str], key: str = HOSTNAME, **fields: Any) -> Raw:
+    """Return the term about pods with these labels, on the node or in another such domain."""
+    return {"labelSelector": {"matchLabels": labels}, "topologyKey": key, **fields}
+
+
+def near(*terms: Raw) -> Raw:
+    """Return the affinity of a pod that is to be near the pods of all the terms."""
+    return {"podAffinity": {_REQUIRED: [*terms]}}
+
+
+def apart(*terms: Raw) -> Raw:
+    """Return the affinity of a pod that is to be away from the pods of all the terms."""
+    return {"podAntiAffinity": {_REQUIRED: [*terms]}}
