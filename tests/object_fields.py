@@ -66,8 +66,20 @@ _BY_HAND: dict[str, Types] = {
             "scheduleTimeoutSeconds": "int",
         },
     },
+    "scheduling.volcano.sh/v1beta1 PodGroup": {
+        "PodGroup": {"spec": "VolcanoPodGroupSpec", "status": "{*}"},
+        "VolcanoPodGroupSpec": {
+            "minMember": "int",
+            "minTaskMember": "{int}",
+            "queue": "str",
+            "priorityClassName": "str",
+            "minResources": "{*}",
+            "networkTopology": "{*}",
+            "subGroupPolicy": "[*]",
+        },
+    },
 }
-"""The fields of kinds without a model: of Kubernetes 1.37, and of scheduling.x-k8s.io."""
+"""The fields of kinds without a model: of Kubernetes 1.37, scheduling.x-k8s.io and Volcano."""
 _LIKE = {
     "scheduling.k8s.io/v1 PodGroup": "scheduling.k8s.io/v1beta1 PodGroup",
     "scheduling.k8s.io/v1alpha3 PodGroup": "scheduling.k8s.io/v1beta1 PodGroup",

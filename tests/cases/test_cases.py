@@ -22,9 +22,9 @@ def run(command: click.Command, number: int, *words: str) -> Result:
     return CliRunner().invoke(command, [str(path), *words])
 
 
-def nodes(number: int) -> dict[str, str | None]:
+def nodes(number: int, *words: str) -> dict[str, str | None]:
     """Return the node of each pod, which is called without its namespace."""
-    decisions = json.loads(run(simulate, number, "-o", "json").stdout)["decisions"]
+    decisions = json.loads(run(simulate, number, "-o", "json", *words).stdout)["decisions"]
     return {each["pod"].partition("/")[2]: each["node"] for each in decisions}
 
 
@@ -117,3 +117,17 @@ def test_75_a_configuration_in_a_config_map_is_converted() -> None:
     assert profile["metadata"]["name"] == "my-scheduler"
     (entry,) = profile["spec"]["pluginConfig"]
     assert entry["args"]["scoringStrategy"]["type"] == "MostAllocated"
+
+
+def test_201_a_volcano_group_of_four_with_room_for_three_places_none_and_says_why() -> None:
+    assert nodes(201) == dict.fromkeys(("r0", "r1", "r2", "r3"))
+    assert "3 of 4" in message(201, "r0")
+
+
+def test_203_the_pods_that_an_empty_selector_counts_from_1_38_on_are_all_in_one_domain() -> None:
+    # The node selector leaves one node, so that the constraint holds whatever is counted.
+    assert nodes(203, "--kubernetes", "1.37") == nodes(203, "--kubernetes", "1.38") == {"p": "a"}
+
+
+def test_204_from_1_38_on_pod_level_requests_are_scored() -> None:
+    assert nodes(204, "--kubernetes", "1.38") == {"p": "b"}

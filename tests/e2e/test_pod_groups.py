@@ -21,6 +21,7 @@ from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes
 from controlplane.releases import chosen_release
 from e2e.replicas import (
+    PROFILES,
     Replica,
     Replicas,
     bound,
@@ -34,7 +35,8 @@ from e2e.replicas import (
 from mooring.kube.resources import POD_GROUP
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.pod_group import COSCHEDULING_LABEL
-from mooring.testing.builders import coscheduling_pod_group, pod_group
+from mooring.testing.builders import coscheduling_pod_group, pod_group, volcano_pod_group
+from policies import profile
 
 ROOT: Final = Path(__file__).parents[2]
 CRD: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podgroups.scheduling.x-k8s.io"
@@ -351,3 +353,67 @@ def test_an_urgent_pod_preempts_a_group_that_is_disrupted_as_a_whole_on_all_its_
         assert {*bound(client, namespace)} == {"m0", "m1"}
     for name in {"urgent", *bound(client, namespace)}:  # the nodes are for the next test, too
         delete_now(client, namespace, name)
+
+
+VOLCANO: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
+VOLCANO_CRD: Final = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "podgroups.scheduling.volcano.sh"},
+    "spec": {
+        "group": "scheduling.volcano.sh",
+        "names": {"kind": "PodGroup", "plural": "podgroups"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1beta1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+def test_a_group_of_volcano_is_placed_whole_or_not_at_all_and_says_why(
+    client: Client, namespace: str, scheduler: Replica
+) -> None:
+    client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", VOLCANO_CRD)
+    scheduler.wait_until_says("podgroups.scheduling.volcano.sh (v1beta1) is served")
+    config = [{"name": "GangScheduling", "args": {"podGroupPresets": ["Volcano"]}}]
+    client.post(
+        PROFILES, profile("volcano", match={"schedulerNames": ["volcano"]}, pluginConfig=config)
+    )
+    path, named = f"{VOLCANO.format(namespace)}/ray", {"scheduling.k8s.io/group-name": "ray"}
+    members = [pod(f"r{i}", cpu="3", scheduler="volcano") for i in range(3)]
+    for member in members:
+        member["metadata"]["annotations"] = named
+    create_pods(client, namespace, *members)
+    said = partial(messages_of, client, namespace)
+    eventually(said, lambda found: any("does not exist" in text for text in found), "no group yet")
+    raw = volcano_pod_group("ray", 3)
+    raw["metadata"] = {"name": "ray"}
+    client.post(VOLCANO.format(namespace), raw)
+    eventually(
+        lambda: client.get(path).get("status") or {},
+        lambda status: (
+            status.get("phase") == "Inqueue"
+            and "2 of 3 members fit" in str(status.get("conditions"))
+        ),
+        "why the group waits",
+    )
+    assert bound(client, namespace) == {}
+    client.patch(path, {"spec": {"minMember": 2}})
+    eventually(lambda: bound(client, namespace), lambda found: len(found) == 2, "two members")
+    eventually(
+        lambda: client.get(path)["status"]["conditions"],
+        lambda found: [each["status"] for each in found if each["type"] == "Scheduled"] == ["True"],
+        "the group is placed",
+    )

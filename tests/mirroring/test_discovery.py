@@ -19,6 +19,7 @@ from mooring.kube.resources import (
     POD_GROUP_V1ALPHA2,
     POD_GROUP_V1ALPHA3,
     SIGS_POD_GROUP,
+    VOLCANO_POD_GROUP,
     Resource,
 )
 from mooring.mirroring.discovery import EXPECTED, Discovery
@@ -28,6 +29,7 @@ OF_GROUPS = "v1, v1beta1, v1alpha3, v1alpha2"
 BY_FIELD = "pods that name one in spec.schedulingGroup wait (docs/gangs.md)"
 BY_LABEL = "pods that name one by its label wait (docs/gangs.md)"
 
+BY_VOLCANO = "pods that name one by Volcano's annotation wait (docs/gangs.md)"
 BY_SLICE = "taints of devices are those of their slices"
 
 
@@ -104,6 +106,7 @@ async def test_of_the_versions_of_a_kind_the_newest_that_is_served_is_used(
         **EXPECTED,
         Kind.POD_GROUP: used,
         Kind.COSCHEDULING_POD_GROUP: None,
+        Kind.VOLCANO_POD_GROUP: None,
         Kind.DEVICE_TAINT_RULE: None,
     }
 
@@ -182,6 +185,7 @@ async def test_an_upgrade_is_followed_when_several_looks_have_found_it(
         **EXPECTED,
         Kind.POD_GROUP: POD_GROUP,
         Kind.COSCHEDULING_POD_GROUP: COSCHEDULING_POD_GROUP,
+        Kind.VOLCANO_POD_GROUP: None,
         Kind.DEVICE_TAINT_RULE: None,
     }
 
@@ -223,12 +227,14 @@ async def test_what_is_not_served_is_said_once_with_what_follows(
         ),
         ("INFO", f"podgroups.scheduling.k8s.io ({OF_GROUPS}) is not served: {BY_FIELD}"),
         ("INFO", f"podgroups.scheduling.x-k8s.io (v1alpha1) is not served: {BY_LABEL}"),
+        ("INFO", f"podgroups.scheduling.volcano.sh (v1beta1) is not served: {BY_VOLCANO}"),
         ("INFO", f"devicetaintrules.resource.k8s.io (v1, v1beta2) is not served: {BY_SLICE}"),
     ]
     assert discovery.unserved() == {
         Kind.POD_DISRUPTION_BUDGET: POD_DISRUPTION_BUDGET,
         Kind.POD_GROUP: POD_GROUP_V1,
         Kind.COSCHEDULING_POD_GROUP: COSCHEDULING_POD_GROUP,
+        Kind.VOLCANO_POD_GROUP: VOLCANO_POD_GROUP,
         Kind.DEVICE_TAINT_RULE: DEVICE_TAINT_RULE,
     }
 

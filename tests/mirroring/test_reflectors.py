@@ -23,6 +23,7 @@ from mooring.kube.resources import (
     POD_GROUP_V1ALPHA2,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
+    VOLCANO_POD_GROUP,
     Resource,
 )
 from mooring.mirroring.discovery import EXPECTED
@@ -345,12 +346,14 @@ async def test_a_kind_that_is_served_is_followed_and_the_newest_version_of_it_on
         *MIRRORED,
         POD_GROUP_V1,
         COSCHEDULING_POD_GROUP,
+        VOLCANO_POD_GROUP,
         DEVICE_TAINT_RULE,
     }
     assert feeding.seen.names[POD_GROUP_V1] == ["train"]
     assert feeding.reflectors.served() == {
         Kind.POD_GROUP: POD_GROUP_V1,
         Kind.COSCHEDULING_POD_GROUP: COSCHEDULING_POD_GROUP,
+        Kind.VOLCANO_POD_GROUP: VOLCANO_POD_GROUP,
         Kind.DEVICE_TAINT_RULE: DEVICE_TAINT_RULE,
     }
     assert {"podgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io"} <= set(

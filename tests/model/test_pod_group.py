@@ -1,4 +1,4 @@
-"""What is read of PodGroups of both kinds, and of groups that only their members name."""
+"""What is read of PodGroups of each kind, and of groups that only their members name."""
 
 from typing import Any
 
@@ -23,9 +23,10 @@ from mooring.model.pod_group import (
     group_of_members,
     parse_coscheduling_pod_group,
     parse_pod_group,
+    parse_volcano_pod_group,
 )
 from mooring.model.resource_claims import parse_resource_claim
-from mooring.testing.builders import coscheduling_pod_group, pod, pod_group
+from mooring.testing.builders import coscheduling_pod_group, pod, pod_group, volcano_pod_group
 
 KOORDINATOR = GroupFormat(
     "gang.scheduling.koordinator.sh/name", "gang.scheduling.koordinator.sh/min-available"
@@ -42,6 +43,46 @@ def coscheduling(**spec: Any) -> PodGroup:
     raw = coscheduling_pod_group("train", 3)
     raw["spec"] |= spec
     return parse_coscheduling_pod_group(raw)
+
+
+def volcano(minimum: int = 3, **spec: Any) -> PodGroup:
+    return parse_volcano_pod_group(volcano_pod_group("train", minimum, **spec))
+
+
+def test_a_pod_group_of_volcano_has_its_minimum_and_resources() -> None:
+    group = volcano(4, minResources={"cpu": "2", "pods": "4"}, queue="default")
+    assert group.key == GroupKey(GroupSource.VOLCANO, "default", "train")
+    assert (group.minimum, group.min_resources, group.invalid) == (4, {"cpu": 2000}, None)
+
+
+def test_the_minimums_of_volcanos_roles_count_as_their_sum_if_that_is_more() -> None:
+    assert volcano(3, minTaskMember={"master": 1, "worker": 4}).minimum == 5
+    assert volcano(9, minTaskMember={"master": 1, "worker": 4}).minimum == 9
+    largest = 2**31 - 1
+    assert volcano(3, minTaskMember={"a": largest, "b": largest}).minimum == largest
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"minTaskMember": {"a": -1}}, "spec.minTaskMember.a: is -1; it must be 0 to"),
+        ({"minTaskMember": {f"r{i}": 1 for i in range(201)}}, "has 201 roles; Mooring reads at"),
+        ({"networkTopology": {"mode": "hard"}}, "spec.networkTopology: names a tier of HyperNodes"),
+        ({"minMember": "three"}, "spec.minMember: "),
+    ],
+)
+def test_a_pod_group_of_volcano_that_cannot_be_placed_as_it_asks_is_invalid(
+    spec: dict[str, Any], why: str
+) -> None:
+    assert why in (volcano(**spec).invalid or "")
+
+
+def test_a_domain_of_volcanos_group_is_a_wish_or_in_mooring_s_annotation() -> None:
+    assert volcano(networkTopology={"mode": "soft"}).invalid is None
+    raw = volcano_pod_group("train", 3, networkTopology={"mode": "hard", "highestTierAllowed": 1})
+    raw["metadata"]["annotations"] = {TOPOLOGY_KEYS: "rack"}
+    group = parse_volcano_pod_group(raw)
+    assert (group.invalid, group.topology) == (None, GroupTopology(("rack",)))
 
 
 def test_a_gang_of_kubernetes_has_its_minimum() -> None:

@@ -18,7 +18,15 @@ from mooring.model.pod_group import (
 from mooring.pausing import Work
 from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import PodGroupState
-from mooring.testing.builders import cluster, coscheduling_pod_group, node, pod, pod_group, uid_of
+from mooring.testing.builders import (
+    cluster,
+    coscheduling_pod_group,
+    node,
+    pod,
+    pod_group,
+    uid_of,
+    volcano_pod_group,
+)
 
 TRAIN = GroupKey(GroupSource.KUBERNETES, "default", "train")
 SITE = GroupFormat("example.com/group", "example.com/minimum")
@@ -172,7 +180,7 @@ def test_groups_without_an_object_are_known_in_tracked_formats_only() -> None:
 
 
 def test_a_format_may_name_a_group_by_its_object() -> None:
-    older = GroupFormat(SIGS_LABEL, names_object=True)
+    older = GroupFormat(SIGS_LABEL, source=GroupSource.COSCHEDULING)
     named = {SIGS_LABEL: "train"}
     state = cluster(node("n"), coscheduling_pod_group("train", 2), pod("a", labels=named))
     key = GroupKey(GroupSource.COSCHEDULING, "default", "train")
@@ -180,6 +188,20 @@ def test_a_format_may_name_a_group_by_its_object() -> None:
     state.track_pod_groups((older,))
     assert counts(state, key) == (1, 0, 0, 0)
     assert (group(state, key).minimum, group(state, key).missing) == (2, 1)
+
+
+def test_a_pod_that_names_volcanos_group_waits_for_its_object_unless_it_says_the_minimum() -> None:
+    form = GroupFormat("volcano/name", "volcano/minimum", GroupSource.VOLCANO)
+    named, alone = {"volcano/name": "train"}, {"volcano/name": "alone", "volcano/minimum": "3"}
+    state = cluster(node("n"), pod("a", annotations=named), pod("b", annotations=alone))
+    state.track_pod_groups((form,))
+    key = GroupKey(GroupSource.VOLCANO, "default", "train")
+    assert group(state, key).incomplete == "PodGroup default/train does not exist"
+    raw = volcano_pod_group("train", 2)
+    state.put(Kind.VOLCANO_POD_GROUP, "default/train", parse_object(Kind.VOLCANO_POD_GROUP, raw))
+    assert (group(state, key).minimum, group(state, key).missing) == (2, 1)
+    declared = GroupKey(GroupSource.PODS, "default", "alone")
+    assert (group(state, declared).minimum, group(state, declared).missing) == (3, 2)
 
 
 def test_a_group_of_the_same_name_in_another_format_has_what_that_declares() -> None:

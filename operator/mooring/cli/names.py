@@ -22,6 +22,7 @@ from mooring.kube.resources import (
     POD_GROUP_V1,
     SCHEDULING_PROFILE,
     SIGS_POD_GROUP,
+    VOLCANO_POD_GROUP,
     Resource,
 )
 from mooring.policy.errors import did_you_mean
@@ -48,7 +49,13 @@ def complete_pods(context: click.Context, _: click.Parameter, incomplete: str) -
     if kind in _POD_WORDS:
         found = _names(context, (POD,), _namespace(context), begun)
     elif kind in POD_GROUP_WORDS:
-        groups = (POD_GROUP_V1, POD_GROUP, COSCHEDULING_POD_GROUP, SIGS_POD_GROUP)
+        groups = (
+            POD_GROUP_V1,
+            POD_GROUP,
+            COSCHEDULING_POD_GROUP,
+            SIGS_POD_GROUP,
+            VOLCANO_POD_GROUP,
+        )
         found = _names(context, groups, _namespace(context), begun)
     else:
         found = _names(context, (POD,), kind, begun)

@@ -23,7 +23,7 @@ from mooring.model.pod_group import PodGroup
 from mooring.model.resource_claims import ResourceClaim
 from mooring.model.workloads import Namespace
 from mooring.pausing import Work, pause
-from mooring.state.pod_groups import PodGroupState
+from mooring.state.pod_groups import GROUP_KINDS, PodGroupState
 from mooring.time_slices import TimeSlices
 
 _WITHOUT_PROFILE_SECONDS: Final = 5.0
@@ -46,9 +46,7 @@ _GATED_AT_ONCE: Final = 200
 """PreEnqueue plugins run again for so many pods without a pause, which takes some milliseconds."""
 _FOUND_AT_ONCE: Final = 100
 """How many pods get their profile without a pause, which takes some milliseconds."""
-_GROUP_EVENTS: Final = frozenset(
-    (Kind.UNSCHEDULED_POD, Kind.POD_GROUP, Kind.COSCHEDULING_POD_GROUP)
-)
+_GROUP_EVENTS: Final = frozenset((Kind.UNSCHEDULED_POD, *GROUP_KINDS))
 
 
 class PodEnqueuer:

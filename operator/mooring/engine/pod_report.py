@@ -36,8 +36,11 @@ _KINDS: Final = {source: kind for kind, source in GROUP_KINDS.items()}
 _SERVE: Final = {
     GroupSource.KUBERNETES: "have the API server serve podgroups.scheduling.k8s.io, which it does "
     "not, or use another kind of pod group (docs/gangs.md)",
-    GroupSource.COSCHEDULING: "install the CRD podgroups.scheduling.x-k8s.io, which the API server "
-    "does not serve (docs/gangs.md)",
+    **{
+        source: f"install the CRD {source.value}, which the API server does not serve "
+        "(docs/gangs.md)"
+        for source in (GroupSource.COSCHEDULING, GroupSource.VOLCANO)
+    },
 }
 """What helps a group whose object cannot be created, because its kind is not served."""
 _FOR_VOLUMES: Final = (

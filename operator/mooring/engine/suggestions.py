@@ -69,6 +69,7 @@ _MINIMUM: Final = 0.9
 _FIELDS: Final[Mapping[GroupSource, str]] = {
     GroupSource.KUBERNETES: "minCount",
     GroupSource.COSCHEDULING: "minMember",
+    GroupSource.VOLCANO: "minMember",
     GroupSource.PODS: "minimum",
 }
 _Item = TypeVar("_Item")

@@ -26,6 +26,7 @@ class Kind(StrEnum):
     POD_GROUP = "PodGroup"
     """PodGroups of scheduling.k8s.io."""
     COSCHEDULING_POD_GROUP = "podgroups.scheduling.x-k8s.io"
+    VOLCANO_POD_GROUP = "podgroups.scheduling.volcano.sh"
     RESOURCE_CLAIM = "ResourceClaim"
     RESOURCE_SLICE = "ResourceSlice"
     DEVICE_CLASS = "DeviceClass"

@@ -9,7 +9,11 @@ from mooring.model.events import Kind
 from mooring.model.fields import name_of, namespace_of, text
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
-from mooring.model.pod_group import parse_coscheduling_pod_group, parse_pod_group
+from mooring.model.pod_group import (
+    parse_coscheduling_pod_group,
+    parse_pod_group,
+    parse_volcano_pod_group,
+)
 from mooring.model.resource_claims import parse_resource_claim
 from mooring.model.resource_slices import parse_device_taint_rule, parse_resource_slice
 
@@ -32,6 +36,7 @@ _PARSERS: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Any]]] = {
     Kind.PRIORITY_CLASS: workloads.parse_priority_class,
     Kind.POD_GROUP: parse_pod_group,
     Kind.COSCHEDULING_POD_GROUP: parse_coscheduling_pod_group,
+    Kind.VOLCANO_POD_GROUP: parse_volcano_pod_group,
     Kind.RESOURCE_CLAIM: parse_resource_claim,
     Kind.RESOURCE_SLICE: parse_resource_slice,
     Kind.DEVICE_CLASS: parse_device_class,
@@ -50,6 +55,7 @@ NAMESPACED: Final = frozenset(
         Kind.STATEFUL_SET,
         Kind.POD_GROUP,
         Kind.COSCHEDULING_POD_GROUP,
+        Kind.VOLCANO_POD_GROUP,
         Kind.RESOURCE_CLAIM,
     }
 )

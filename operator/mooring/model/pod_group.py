@@ -1,11 +1,12 @@
 """Pod groups: their definition by objects, or by the labels of their members.
 
-A group is named by its members in one of three ways, which are its source:
+A group is named by its members in one of four ways, which are its source:
 
 - `spec.schedulingGroup.podGroupName` names a PodGroup of `scheduling.k8s.io`;
 - the label `scheduling.x-k8s.io/pod-group` names a PodGroup of `scheduling.x-k8s.io`, which the
   coscheduling plugin made common, or of its older name `scheduling.sigs.k8s.io`; a `GroupFormat`
   may have another label do so;
+- an annotation of Volcano's (a `GroupFormat` too) names a PodGroup of `scheduling.volcano.sh`;
 - a label or annotation of the site's own (`GroupFormat`) names a group that has no object.
 
 The same name in two sources means two groups.
@@ -60,12 +61,14 @@ MAX_TOPOLOGY_KEYS: Final = 8
 _CONDITIONS: Final = {
     "PodGroupScheduled": "scheduled",
     "PodGroupInitiallyScheduled": "scheduled",
+    "Scheduled": "scheduled",
     NODES_RESERVED: "reserved",
 }
 """The fields of `PodGroupStatus` for the types of conditions."""
 _MAX_INT32: Final = 2**31 - 1
 _MAX_RESOURCES: Final = 200
 """Entries of minResources, as many as a pod may request."""
+_MAX_ROLES: Final = 200
 _LONGEST_ANNOTATION: Final = 8 * 320
 _LONGEST_NUMBER: Final = 12
 """Characters of a number in a label or annotation; longer ones are out of range."""
@@ -76,6 +79,7 @@ class GroupSource(StrEnum):
 
     KUBERNETES = "podgroups.scheduling.k8s.io"
     COSCHEDULING = "podgroups.scheduling.x-k8s.io"
+    VOLCANO = "podgroups.scheduling.volcano.sh"
     PODS = "pods"
 
 
@@ -143,8 +147,8 @@ _ANYWHERE: Final = GroupTopology()
 class GroupCondition:
     """A condition of a group: whether it was scheduled, or has nodes reserved.
 
-    `kind` is its type: PodGroupScheduled, which v1beta1 calls PodGroupInitiallyScheduled, or
-    `NODES_RESERVED`.
+    `kind` is its type: PodGroupScheduled, which v1beta1 calls PodGroupInitiallyScheduled and
+    Volcano Scheduled, or `NODES_RESERVED`.
     """
 
     kind: str
@@ -158,7 +162,7 @@ class GroupCondition:
 
 @dataclass(frozen=True, slots=True)
 class PodGroupStatus:
-    """A group's status on the API server; `phase` and counts are of coscheduling."""
+    """A group's status on the API server; `phase` and counts are of coscheduling and Volcano."""
 
     phase: str = ""
     running: int = 0
@@ -252,20 +256,20 @@ class PodGroup:
         scheduled = self.status.scheduled
         if scheduled is not None and scheduled.status == "True":
             return True
-        return self.status.phase in ("Running", "Finished", "Failed")
+        return self.status.phase in ("Running", "Finished", "Failed", "Completed")
 
 
 class GroupFormat(NamedTuple):
     """A label or annotation of the site's own that names a pod's group.
 
-    Both keys are looked up in the pod's labels and then in its annotations. Without `minimum_key`,
-    or on a pod that does not have it, the minimum is 1. With `names_object` the group is one of
-    coscheduling, and its PodGroup defines it.
+    Both keys are looked up in the pod's labels and then in its annotations. A group of the source
+    PODS is defined by its members; without `minimum_key`, or on a pod that does not have it, the
+    minimum is 1. One of another source is defined by its object, unless the pod has `minimum_key`.
     """
 
     name_key: str
     minimum_key: str | None = None
-    names_object: bool = False
+    source: GroupSource = GroupSource.PODS
 
     def name_of(self, pod: Pod) -> str | None:
         """Return the name of the pod's group; None if the pod names none."""
@@ -296,6 +300,16 @@ def parse_coscheduling_pod_group(raw: Mapping[str, Any]) -> PodGroup:
     One of `scheduling.sigs.k8s.io/v1alpha1` has the same fields.
     """
     return _parsed(raw, GroupSource.COSCHEDULING, _coscheduling_spec)
+
+
+@naming_the_object("PodGroup")
+def parse_volcano_pod_group(raw: Mapping[str, Any]) -> PodGroup:
+    """Parse a PodGroup of `scheduling.volcano.sh/v1beta1`; see `parse_pod_group` for errors.
+
+    The minimums of roles (`minTaskMember`) count as one minimum, their sum. One that must be placed
+    in a tier of HyperNodes, which Mooring does not read, is `invalid`.
+    """
+    return _parsed(raw, GroupSource.VOLCANO, _volcano_spec)
 
 
 class DeclaredByPod(NamedTuple):
@@ -386,6 +400,24 @@ def _coscheduling_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) 
         "topology": annotated.topology,
         "disruption_mode": annotated.disruption_mode,
     }
+
+
+def _volcano_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
+    found = _coscheduling_spec(spec, annotations)
+    where = "spec.minTaskMember"
+    roles = mapping(spec, "minTaskMember", "spec")
+    _at_most(len(roles), _MAX_ROLES, where, "roles")
+    minimums = (_within(roles, role, where, 0) or 0 for role in roles)
+    found["minimum"] = min(max(found["minimum"], sum(minimums)), _MAX_INT32)
+    network = mapping(spec, "networkTopology", "spec")
+    is_hard = text(network, "mode", "spec.networkTopology") == "hard"
+    if is_hard and not found["topology"].keys:
+        raise ManifestError(
+            "spec.networkTopology",
+            "names a tier of HyperNodes, which Mooring does not read; write the node labels of the "
+            f"domains into the annotation {TOPOLOGY_KEYS}",
+        )
+    return found
 
 
 def _kubernetes_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:

@@ -55,7 +55,7 @@ from mooring.simulate.new_objects import (
 )
 from mooring.simulate.offline import offline_handle
 from mooring.simulate.profiles import read_profiles
-from mooring.state.pod_groups import PodGroups, PodGroupState
+from mooring.state.pod_groups import GROUP_KINDS, PodGroups, PodGroupState
 from mooring.state.pods import PodTable
 from mooring.time_slices import REST, TimeSlices
 
@@ -67,7 +67,6 @@ _PROFILE_LIMITS: Final = replace(_LIMITS, values=5_000)
 """Of a profile, which is read in one step: the mistakes in 50,000 values take seconds."""
 _MOST_MISTAKES: Final = 20
 _SCHEDULING_GATES: Final = "SchedulingGates"
-_GROUPS: Final = (Kind.POD_GROUP, Kind.COSCHEDULING_POD_GROUP)
 _NO_RUNTIME_CLASS: Final = (
     "RuntimeClasses are not known here: their overhead and node selectors are not added"
 )
@@ -263,7 +262,7 @@ class WhatIfRunner:
         for manifest in manifests:
             with manifest.locating_errors():
                 kind = KINDS.get((manifest.group, manifest.kind))
-                if kind in _GROUPS:
+                if kind in GROUP_KINDS:
                     _add_group(manifest, new_objects, found)
                     continue
                 if kind in SELECT_PODS:

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from mooring.model.pod_group import SIGS_LABEL, GroupFormat
+from mooring.model.pod_group import SIGS_LABEL, GroupFormat, GroupSource
 from mooring.policy.durations import Duration
 from mooring.policy.names import QualifiedName
 from mooring.policy.reading import PolicyModel
@@ -27,14 +27,14 @@ class PodGroupLabel(PolicyModel):
 _PRESETS: Final[Mapping[PodGroupPreset, tuple[GroupFormat, ...]]] = {
     "Coscheduling": (GroupFormat(f"{SIGS_LABEL}/name", f"{SIGS_LABEL}/min-available"),),
     "Koordinator": (
-        GroupFormat(SIGS_LABEL, names_object=True),
+        GroupFormat(SIGS_LABEL, source=GroupSource.COSCHEDULING),
         GroupFormat(
             "gang.scheduling.koordinator.sh/name", "gang.scheduling.koordinator.sh/min-available"
         ),
     ),
-    "Volcano": (
-        GroupFormat("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-min-member"),
-        GroupFormat("scheduling.volcano.sh/group-name", "scheduling.volcano.sh/group-min-member"),
+    "Volcano": tuple(
+        GroupFormat(name, "scheduling.volcano.sh/group-min-member", GroupSource.VOLCANO)
+        for name in ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
     ),
 }
 

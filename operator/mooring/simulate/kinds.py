@@ -17,6 +17,7 @@ from mooring.kube.resources import (
     RESOURCE_SLICE,
     RUNTIME_CLASS,
     SIGS_POD_GROUP,
+    VOLCANO_POD_GROUP,
     Resource,
 )
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
@@ -48,6 +49,7 @@ READ: Final[tuple[Resource, ...]] = (
 _OF_KUBERNETES: Final = {"extensions", *(r.group for r in READ)} - {
     COSCHEDULING_POD_GROUP.group,
     SIGS_POD_GROUP.group,
+    VOLCANO_POD_GROUP.group,
 }
 """Groups of Kubernetes itself; in extensions there were Deployments until Kubernetes 1.16."""
 _OF_EVERY_REQUEST: Final = ("name", "firstAvailable")

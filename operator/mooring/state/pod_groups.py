@@ -37,6 +37,7 @@ GROUP_KINDS: Final[Mapping[Kind, GroupSource]] = MappingProxyType(
     {
         Kind.POD_GROUP: GroupSource.KUBERNETES,
         Kind.COSCHEDULING_POD_GROUP: GroupSource.COSCHEDULING,
+        Kind.VOLCANO_POD_GROUP: GroupSource.VOLCANO,
     }
 )
 """The kinds of objects that define groups."""
@@ -300,8 +301,8 @@ class PodGroups:
             return GroupKey(GroupSource.COSCHEDULING, pod.namespace, name), None
         for form in self._formats:
             if (named := form.name_of(pod)) is not None:
-                if form.names_object:
-                    return GroupKey(GroupSource.COSCHEDULING, pod.namespace, named), None
+                if form.source is not GroupSource.PODS and not form.minimum_of(pod):
+                    return GroupKey(form.source, pod.namespace, named), None
                 return GroupKey(GroupSource.PODS, pod.namespace, named), form
         return None, None
 

@@ -33,6 +33,7 @@ __all__ = [
     "service",
     "toleration",
     "uid_of",
+    "volcano_pod_group",
 ]
 
 CREATED: Final = "2026-01-01T00:00:00Z"
@@ -313,6 +314,13 @@ def coscheduling_pod_group(
     return raw
 
 
+def volcano_pod_group(name: str, minimum: int, **spec: Any) -> Raw:
+    """Return a PodGroup of Volcano, which its members name by an annotation."""
+    raw = coscheduling_pod_group(name, minimum)
+    raw["spec"] |= spec
+    return raw | {"apiVersion": "scheduling.volcano.sh/v1beta1"}
+
+
 def given(**fields: Any) -> Raw:
     """Return the fields that say something: neither None, False nor empty."""
     return {name: value for name, value in fields.items() if value}
@@ -339,6 +347,8 @@ def _kind(raw: Mapping[str, Any]) -> Kind:
     """Return the kind, which for a PodGroup depends on the API group."""
     if raw["apiVersion"].startswith("scheduling.x-k8s.io/"):
         return Kind.COSCHEDULING_POD_GROUP
+    if raw["apiVersion"].startswith("scheduling.volcano.sh/"):
+        return Kind.VOLCANO_POD_GROUP
     return Kind(raw["kind"])
 
 

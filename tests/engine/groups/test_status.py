@@ -7,8 +7,16 @@ import pytest
 
 from mooring.engine.groups.status import Finished, desired_status, view_of
 from mooring.model.pod_group import COSCHEDULING_LABEL
+from mooring.policy.gang_args import GangSchedulingArgs
 from mooring.state.pod_groups import PodGroupState
-from mooring.testing.builders import cluster, coscheduling_pod_group, node, pod, pod_group
+from mooring.testing.builders import (
+    cluster,
+    coscheduling_pod_group,
+    node,
+    pod,
+    pod_group,
+    volcano_pod_group,
+)
 
 NOW = "2026-03-01T00:00:00Z"
 LABEL = {COSCHEDULING_LABEL: "train"}
@@ -136,3 +144,39 @@ def test_a_group_of_kubernetes_has_the_condition_alone() -> None:
     assert wanted is not None
     assert wanted.keys() == {"conditions"}
     assert wanted["conditions"][0]["message"] == "1 of 3 members exist"
+
+
+@pytest.mark.parametrize(
+    ("running", "before", "written"),
+    [
+        (0, {}, {"phase": "Inqueue"}),
+        (1, {"phase": "Inqueue"}, {"running": 1}),
+        (3, {"phase": "Inqueue"}, {"phase": "Running", "running": 3}),
+    ],
+)
+def test_a_group_of_volcano_has_its_phases_and_is_queued_before_it_has_pods(
+    running: int, before: dict[str, Any], written: dict[str, Any]
+) -> None:
+    named = {"scheduling.k8s.io/group-name": "train"}
+    raw = volcano_pod_group("train", 3) | {"status": before}
+    raw["metadata"]["generation"] = 7
+    pods = (pod(f"p{i}", annotations=named, node="n") for i in range(running))
+    state = cluster(node("n"), raw, *pods)
+    state.track_pod_groups(GangSchedulingArgs(pod_group_presets=("Volcano",)).formats)
+    (only,) = state.pod_groups
+    view = view_of(only, Finished())
+    status = desired_status(only, view, "Scheduled", now=NOW, tried="") or {}
+    (condition,) = status.pop("conditions")
+    assert (condition["status"] == "True") == (running >= 3)
+    assert "observedGeneration" not in condition
+    assert status == written
+
+
+def test_the_status_of_a_group_of_volcano_is_written_once() -> None:
+    state = cluster(volcano_pod_group("train", 3))
+    (only,) = state.pod_groups
+    view = view_of(only, Finished())
+    status = desired_status(only, view, "Scheduled", now=NOW, tried="")
+    state = cluster(volcano_pod_group("train", 3) | {"status": status})
+    (only,) = state.pod_groups
+    assert desired_status(only, view_of(only, Finished()), "Scheduled", now=NOW, tried="") is None

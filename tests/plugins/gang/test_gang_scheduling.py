@@ -7,7 +7,7 @@ from mooring.framework.placements import GroupPolicy
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
-from mooring.model.pod_group import GroupFormat
+from mooring.model.pod_group import GroupFormat, GroupSource
 from mooring.plugins.gang.gang_scheduling import GangScheduling
 from mooring.policy.gang_args import GangSchedulingArgs
 from mooring.policy.reading import read
@@ -69,9 +69,9 @@ def test_the_arguments_become_formats_and_a_policy() -> None:
     assert gang.pod_group_formats == (GroupFormat("example.com/group", "example.com/min"),)
     assert gang.group_policy == GroupPolicy(None, 25)
     koordinator = plugin(cluster(), podGroupPresets=["Koordinator"]).pod_group_formats
-    assert [(form.name_key, form.names_object) for form in koordinator] == [
-        ("pod-group.scheduling.sigs.k8s.io", True),
-        ("gang.scheduling.koordinator.sh/name", False),
+    assert [(form.name_key, form.source) for form in koordinator] == [
+        ("pod-group.scheduling.sigs.k8s.io", GroupSource.COSCHEDULING),
+        ("gang.scheduling.koordinator.sh/name", GroupSource.PODS),
     ]
     changed = plugin(cluster(), reserveAfter="5m", deleteBoundMembers=True)
     assert changed.group_policy == GroupPolicy(300.0, 25, delete_bound_members=True)

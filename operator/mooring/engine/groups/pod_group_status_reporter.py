@@ -337,7 +337,7 @@ class PodGroupStatusReporter:
         if definition is None or resource is None:
             return
         self._tell(group, definition, view, resource)
-        kind = "PodGroupScheduled"
+        kind = "Scheduled" if group.key.source is GroupSource.VOLCANO else "PodGroupScheduled"
         if group.key.source is GroupSource.KUBERNETES and resource != POD_GROUP_V1ALPHA2:
             kind = "PodGroupInitiallyScheduled"
         tried = rfc3339(record.tried) if record.tried is not None else ""

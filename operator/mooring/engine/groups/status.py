@@ -15,8 +15,15 @@ from mooring.model.wording import listed
 from mooring.policy.status import LONGEST_MESSAGE
 from mooring.state.pod_groups import PodGroupState
 
-FINAL: Final = ("Finished", "Failed")
+FINAL: Final = ("Finished", "Failed", "Completed")
 """Phases that never change."""
+_OF_VOLCANO: Final = {
+    "Pending": "Inqueue",
+    "Scheduling": "Inqueue",
+    "Finished": "Completed",
+    "Failed": "Completed",
+}
+"""Volcano's names of phases. Its controller makes the pods of a job once the phase is Inqueue."""
 _MOST_GATES: Final = 3
 
 
@@ -116,6 +123,9 @@ def desired_status(
     if definition is None:
         return None
     known, generation, changed = definition.status, definition.generation, False
+    of_volcano = group.key.source is GroupSource.VOLCANO
+    if of_volcano:
+        generation = 0  # its conditions have no observedGeneration
     wanted = [(kind, known.scheduled, view.scheduled, view.reason, view.message)]
     if view.reserved or known.reserved is not None:
         reason = "Reserved" if view.reserved else "NotReserved"
@@ -130,17 +140,24 @@ def desired_status(
         )
         since = before.since if before is not None and before.status == status else ""
         condition = {"type": name, "status": status, "reason": reason, "message": message}
-        times = {"observedGeneration": generation, "lastTransitionTime": since or now}
-        conditions.append(condition | times)
-    fields = _coscheduling(group, view, tried)
+        times = {"lastTransitionTime": since or now}
+        observed = {} if of_volcano else {"observedGeneration": generation}
+        conditions.append(condition | observed | times)
+    fields = _of_members(group, view, tried)
     return {**fields, "conditions": conditions} if changed or fields else None
 
 
-def _coscheduling(group: PodGroupState, view: GroupView, tried: str) -> Mapping[str, Any]:
-    """Return the fields of a coscheduling PodGroup that differ from the API server's."""
-    if group.key.source is not GroupSource.COSCHEDULING or group.definition is None:
+def _of_members(group: PodGroupState, view: GroupView, tried: str) -> Mapping[str, Any]:
+    """Return the fields about members, of coscheduling or Volcano, that the API server lacks."""
+    source, definition = group.key.source, group.definition
+    if definition is None or source not in (GroupSource.COSCHEDULING, GroupSource.VOLCANO):
         return {}
-    known = group.definition.status
+    known = definition.status
+    if source is GroupSource.VOLCANO:
+        # Members that have ended cannot be found by the annotation that names their group.
+        phase = _OF_VOLCANO.get(view.phase, view.phase)
+        changed = {"phase": phase} if phase != known.phase else {}
+        return changed | ({"running": view.running} if view.running != known.running else {})
     wanted: list[tuple[str, Any, Any]] = [
         ("phase", view.phase, known.phase),
         ("running", view.running, known.running),

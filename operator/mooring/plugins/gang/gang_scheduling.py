@@ -4,6 +4,7 @@ The engine places the members of a group together where a profile has this plugi
 `group_policy` asks for it.
 """
 
+from itertools import product
 from typing import ClassVar
 
 from mooring.framework.handle import Handle
@@ -15,6 +16,7 @@ from mooring.model.pod import Pod
 from mooring.model.pod_group import PodGroup
 from mooring.policy.gang_args import GangSchedulingArgs
 from mooring.state.cluster_view import ClusterView
+from mooring.state.pod_groups import GROUP_KINDS
 
 
 class GangScheduling:
@@ -28,10 +30,7 @@ class GangScheduling:
             (Kind.UNSCHEDULED_POD, Action.ADD),
             (Kind.POD, Action.ADD),
             (Kind.POD, Action.DELETE),
-            (Kind.POD_GROUP, Action.ADD),
-            (Kind.POD_GROUP, Action.UPDATE),
-            (Kind.COSCHEDULING_POD_GROUP, Action.ADD),
-            (Kind.COSCHEDULING_POD_GROUP, Action.UPDATE),
+            *product(GROUP_KINDS, (Action.ADD, Action.UPDATE)),
         }
     )
 
