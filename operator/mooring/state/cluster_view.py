@@ -15,15 +15,9 @@ from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
 from mooring.model.workloads import Service
 from mooring.state.cluster import ClusterState, Trial
-from mooring.state.columns import ChangeLog, IntArray
-from mooring.state.dynamic_resources.dynamic_resources import DynamicResources
-from mooring.state.evictions import Evictions
+from mooring.state.columns import IntArray
 from mooring.state.labels import Domains
-from mooring.state.nominations import Nominations
-from mooring.state.pod_columns import PodColumns
-from mooring.state.pod_groups import PodGroups
 from mooring.state.pods import PlacedPod
-from mooring.state.storage.storage import Storage
 from mooring.state.topology.domain_counts import CountArray, DomainCounts
 from mooring.state.topology.equivalent_pods import Role
 from mooring.state.topology.selection import Selection
@@ -37,11 +31,25 @@ class ClusterView:
     results of methods longer than the call of your plugin.
     """
 
-    __slots__ = ("_nodes", "_state")
-
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._nodes = NodeView(state.nodes)
+        self.row_changes = state.nodes.changes
+        """The log of rows whose node or pods have changed; only to be read."""
+        self.node_changes = state.nodes.node_changes
+        """The log of rows that got another node or another version of it; only to be read."""
+        self.pod_columns = state.pod_columns
+        """Placed and nominated pods as columns."""
+        self.nominations = state.nominations
+        """Pods nominated to a node."""
+        self.evictions = state.evictions
+        """Pods that this scheduler is evicting, and the evictions that budgets still allow."""
+        self.pod_groups = state.pod_groups
+        """Pod groups and their members."""
+        self.storage = state.storage
+        """Volumes and claims, who uses them, and where they can be attached; only to be read."""
+        self.dynamic_resources = state.dynamic_resources
+        """Claims for devices, slices and classes, and devices in use; only to be read."""
 
     @property
     def server_version(self) -> str:
@@ -92,16 +100,6 @@ class ClusterView:
         return self._state.nodes.set_version
 
     @property
-    def row_changes(self) -> ChangeLog:
-        """The log of rows whose node or pods have changed; only to be read."""
-        return self._state.nodes.changes
-
-    @property
-    def node_changes(self) -> ChangeLog:
-        """The log of rows that got another node or another version of it; only to be read."""
-        return self._state.nodes.node_changes
-
-    @property
     def node_names(self) -> Sequence[str]:
         """Names by row; a copy, so it may be kept."""
         return tuple(self._state.nodes.names)
@@ -134,26 +132,6 @@ class ClusterView:
                 if group.key in of_pods:
                     found |= {placed.pod.uid: placed.pod for placed in group.on_nodes}
         return found
-
-    @property
-    def pod_columns(self) -> PodColumns:
-        """Placed and nominated pods as columns."""
-        return self._state.pod_columns
-
-    @property
-    def nominations(self) -> Nominations:
-        """Pods nominated to a node."""
-        return self._state.nominations
-
-    @property
-    def evictions(self) -> Evictions:
-        """Pods that this scheduler is evicting, and the evictions that budgets still allow."""
-        return self._state.evictions
-
-    @property
-    def pod_groups(self) -> PodGroups:
-        """Pod groups and their members."""
-        return self._state.pod_groups
 
     def row(self, node: str) -> int | None:
         """Return the row of a node's name, if it has one."""
@@ -218,16 +196,6 @@ class ClusterView:
     def known_namespace_labels(self, name: str) -> Mapping[str, str] | None:
         """Return the labels of a namespace, None where it is unknown."""
         return self._state.objects.known_namespace_labels(name)
-
-    @property
-    def storage(self) -> Storage:
-        """Volumes and claims, who uses them, and where they can be attached; only to be read."""
-        return self._state.storage
-
-    @property
-    def dynamic_resources(self) -> DynamicResources:
-        """Claims for devices, slices and classes, and devices in use; only to be read."""
-        return self._state.dynamic_resources
 
     def counts(self, pods: Selection, key: str) -> DomainCounts:
         """Count the selected placed pods per value of a node label, or per node (EACH_NODE).
