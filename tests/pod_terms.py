@@ -1,4 +1,4 @@
-"""What pods say about being near other pods."""
+"""What pods say about being near other pods, and away from them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,3 +23,9 @@ def near(*terms: Raw) -> Raw:
 def apart(*terms: Raw) -> Raw:
     """Return the affinity of a pod that is to be away from the pods of all the terms."""
     return {"podAntiAffinity": {_REQUIRED: [*terms]}}
+
+
+def spread_evenly(labels: Mapping[str, str], key: str = HOSTNAME, **fields: Any) -> Raw:
+    """Return the constraint that no domain has more than one such pod more than another."""
+    rule = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    return {**rule, **to_pods(labels, key), **fields}

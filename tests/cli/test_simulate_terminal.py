@@ -18,7 +18,7 @@ import yaml
 
 from mooring.cli.simulate import simulate
 from mooring.testing.builders import node
-from pod_terms import apart, to_pods
+from pod_terms import apart, spread_evenly, to_pods
 
 COLUMNS = 80
 LONG = "checkout-payment-reconciliator"
@@ -141,12 +141,7 @@ FAST = {
     "volumeBindingMode": "WaitForFirstConsumer",
 }
 SELECTOR = {"disk": "nvme"}
-SPREAD = {
-    "maxSkew": 1,
-    "topologyKey": "kubernetes.io/hostname",
-    "whenUnsatisfiable": "DoNotSchedule",
-    "labelSelector": {"matchLabels": LABELS},
-}
+SPREAD = spread_evenly(LABELS)
 ANTI_AFFINITY = apart(to_pods(LABELS))
 LIST = {"apiVersion": "v1", "kind": "List"}
 POD_GROUP = new("PodGroup", {"minMember": 2})

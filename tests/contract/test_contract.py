@@ -18,6 +18,7 @@ from mooring.plugins import SHIPPED
 from mooring.plugins.rules.plugin import Rules
 from mooring.testing.builders import node, pod, service
 from mooring.testing.contract import PluginContract, Scenario
+from pod_terms import spread_evenly
 from storage_builders import csi_node, pv, pvc, storage_class
 from strategies import scenarios
 
@@ -84,12 +85,7 @@ N1 = node(
 N2 = node("n2", cpu=2, zone="b", taints=("broken:NoExecute",), unschedulable=True)
 BUSY = pod("busy", labels=APP, cpu=3, memory="1Gi", ports=[80], node="n1")
 SPREAD = [
-    {
-        "topologyKey": ZONE,
-        "maxSkew": 1,
-        "whenUnsatisfiable": action,
-        "labelSelector": {"matchLabels": APP},
-    }
+    spread_evenly(APP, ZONE, whenUnsatisfiable=action)
     for action in ("DoNotSchedule", "ScheduleAnyway")
 ]
 CSI = {"csi": {"driver": "csi.example", "volumeHandle": "h"}}

@@ -22,6 +22,7 @@ from controlplane.nodes import create_nodes
 from e2e.replicas import PROFILES, create_pods, delete_now, eventually, pod, ready
 from faults.scene import Member, Scene, create_priorities
 from node_selectors import expression, required_nodes, term
+from pod_terms import spread_evenly
 from policies import profile
 
 Raw = dict[str, Any]
@@ -193,12 +194,7 @@ def with_affinities(name: str, count: int) -> Raw:
 
 def with_constraints(name: str, count: int) -> Raw:
     constraints = [
-        {
-            "maxSkew": 1,
-            "topologyKey": key,
-            "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": {"app": name}},
-        }
+        spread_evenly({"app": name}, key, whenUnsatisfiable="ScheduleAnyway")
         for key in invented("topology", count, name)
     ]
     return pod(name, topologySpreadConstraints=constraints)

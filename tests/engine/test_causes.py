@@ -6,7 +6,7 @@ from typing import Any
 from deciding import Deciding
 from mooring.engine.outcome import FitError
 from mooring.testing.builders import node, pod
-from pod_terms import apart, near, to_pods
+from pod_terms import apart, near, spread_evenly, to_pods
 from storage_builders import pv, pvc
 
 Raw = Mapping[str, Any]
@@ -101,12 +101,7 @@ def test_a_label_that_no_node_has_is_named() -> None:
 
 def test_a_topology_key_that_no_node_has_is_named() -> None:
     zone = "topology.kubernetes.io/zone"
-    spread = {
-        "maxSkew": 1,
-        "topologyKey": "topology.kubernetes.io/zome",
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"app": "web"}},
-    }
+    spread = spread_evenly({"app": "web"}, "topology.kubernetes.io/zome")
     beside = near(to_pods({"app": "web"}, "zome"))
     deciding = Deciding(node("a", labels={zone: "a"}))
     labels = {"app": "web"}

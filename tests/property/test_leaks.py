@@ -18,7 +18,7 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.observe.records import DecisionLog
 from mooring.policy.device_args import PRESETS
 from mooring.testing.builders import namespace, node, pdb, pod, pod_group, service
-from pod_terms import apart, to_pods
+from pod_terms import apart, spread_evenly, to_pods
 from scheduler_states import put_profile, scheduler_state, silent_pod_enqueuer
 from storage_builders import (
     csi_driver,
@@ -182,12 +182,7 @@ def waiting(name: str) -> Iterator[Raw]:
     """Yield pods without a node: those that fit, and those that do not."""
     home, app = f"ns-{name}", {name: name}
     plain: Raw = {"namespace": home, "labels": app}
-    spread = {
-        "maxSkew": 1,
-        "topologyKey": "rack",
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": app},
-    }
+    spread = spread_evenly(app, "rack", whenUnsatisfiable="ScheduleAnyway")
     yield pod(f"fits-{name}", node_selector={f"rack-{name}": "1"}, **plain)
     yield pod(f"apart-{name}", affinity=apart(to_pods(app, f"rack-{name}")), **plain)
     yield pod(f"spread-{name}", spread=[spread], **plain)

@@ -8,6 +8,7 @@ from mooring.engine.rebalancing.improving import Compared, alike_pods, compared
 from mooring.model.node import ZONE
 from mooring.policy.rebalancing import Goal
 from mooring.testing.builders import node, pod, service, uid_of
+from pod_terms import spread_evenly
 from replanning import Replanning, moves, owned
 
 ON_SSD = {"disk": "ssd"}
@@ -160,12 +161,7 @@ def test_a_pod_that_must_be_near_others_follows_them() -> None:
 
 
 def test_hard_spread_constraints_are_mended_with_the_fewest_moves() -> None:
-    spread = {
-        "maxSkew": 1,
-        "topologyKey": "topology.kubernetes.io/zone",
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"app": "web"}},
-    }
+    spread = spread_evenly({"app": "web"}, "topology.kubernetes.io/zone")
     replanning = Replanning(
         *(node(f"{zone}{n}", zone=zone) for zone in "xyz" for n in range(2)),
         *(

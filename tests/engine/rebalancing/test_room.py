@@ -10,7 +10,7 @@ from mooring.engine.rebalancing.room import Room, RoomSearch
 from mooring.model.node import ZONE
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, uid_of
-from pod_terms import apart, near, to_pods
+from pod_terms import apart, near, spread_evenly, to_pods
 from replanning import Replanning, owned
 
 
@@ -141,16 +141,7 @@ def test_pods_leave_the_zone_from_which_they_keep_a_pod_apart(*, theirs: bool) -
 
 def test_a_pod_leaves_a_zone_that_has_too_many_by_topology_spread() -> None:
     """The pod is too large for zone a, in which there are none."""
-    spread = {
-        "topologySpreadConstraints": [
-            {
-                "maxSkew": 1,
-                "topologyKey": ZONE,
-                "whenUnsatisfiable": "DoNotSchedule",
-                "labelSelector": {"matchLabels": {"app": "web"}},
-            }
-        ]
-    }
+    spread = {"topologySpreadConstraints": [spread_evenly({"app": "web"}, ZONE)]}
     replanning = Replanning(
         node("a", cpu="1", zone="a"),
         *zoned("b"),

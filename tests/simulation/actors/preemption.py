@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from mooring.kube.resources import POD, SCHEDULING_PROFILE
-from mooring.model.node import HOSTNAME
 from mooring.testing.builders import api_object, pod
+from pod_terms import spread_evenly
 from simulation.actors.strangers import HANGS
 from simulation.disruption_controller import DisruptionController
 from simulation.scenario import NAMESPACE, Actor, Plan, Step
@@ -31,12 +31,7 @@ _SELECTORS: Final[tuple[dict[str, Any], ...]] = (
 )
 _WRITES: Final = ("evict", "delete pods", "evict", "delete pods", "patch status of pods", "bind")
 _OUTCOMES: Final = ("unavailable", "failed", "quota", "answer lost", "timed out late", "slow")
-_SPREAD: Final = {
-    "maxSkew": 1,
-    "topologyKey": HOSTNAME,
-    "whenUnsatisfiable": "DoNotSchedule",
-    "labelSelector": {"matchLabels": {"spread": "yes"}},
-}
+_SPREAD: Final = spread_evenly({"spread": "yes"})
 _REMOVES: Final = {"Default": "delete pods", "Strict": "evict"}
 """How a victim is removed, by what the profile says of budgets."""
 

@@ -6,6 +6,7 @@ from faults.books import CONSTRAINED
 from mooring.kube.resources import NAMESPACE as NAMESPACES
 from mooring.kube.resources import POD, POD_DISRUPTION_BUDGET, POD_GROUP, SERVICE
 from mooring.testing.builders import namespace, pdb, pod, pod_group, service
+from pod_terms import spread_evenly
 from simulation.scenario import SCHEDULER, Actor, Plan, Step
 
 if TYPE_CHECKING:
@@ -15,15 +16,7 @@ if TYPE_CHECKING:
 
 _TENANT: Final = "tenant"
 _LARGE: Final = {f"key-{number:04}": "v" * 60 for number in range(300)}
-_SPREAD: Final = [
-    {
-        "maxSkew": 1,
-        "topologyKey": f"key-{number}",
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"a": "b"}},
-    }
-    for number in range(30)
-]
+_SPREAD: Final = [spread_evenly({"a": "b"}, f"key-{number}") for number in range(30)]
 _SPECS: Final[tuple[dict[str, Any], ...]] = (
     {"containers": [{"name": "c", "resources": {"requests": {"cpu": "9" * 40}}}]},
     {"containers": [{"name": "c"}] * 200},
