@@ -124,6 +124,10 @@ def test_201_a_volcano_group_of_four_with_room_for_three_places_none_and_says_wh
     assert "3 of 4" in message(201, "r0")
 
 
+def test_202_a_gang_that_has_lost_a_member_gets_it_before_a_pod_that_waits_longer() -> None:
+    assert nodes(202) == {"g2": "n2", "single": None}
+
+
 def test_203_the_pods_that_an_empty_selector_counts_from_1_38_on_are_all_in_one_domain() -> None:
     # The node selector leaves one node, so that the constraint holds whatever is counted.
     assert nodes(203, "--kubernetes", "1.37") == nodes(203, "--kubernetes", "1.38") == {"p": "a"}

@@ -557,7 +557,7 @@ async def test_members_that_a_former_leader_bound_are_deleted_if_the_rest_does_n
         await until(lambda: bindings.deleted == ["g-0"])
     assert status_of(engine).startswith(
         "1 of 2 members are bound; minCount (2) cannot be satisfied: 1 scheduled, 0 remaining; "
-        "the group of 1 does not fit"
+        "1 member of the group of 2 does not fit"
     )
 
 

@@ -1,5 +1,10 @@
-"""Sorts the queue: higher priority first, then the pod that has waited longer (queuesort/)."""
+"""Sorts the queue: higher priority first, then the pod that has waited longer (queuesort/).
 
+Of one priority, members of a gang that has lost others come first: what it has on nodes is of no
+use until its minimum is complete again.
+"""
+
+from math import inf
 from typing import ClassVar
 
 from mooring.framework.handle import Handle
@@ -8,13 +13,17 @@ from mooring.framework.registry import NoArgs
 
 
 class PrioritySort:
-    """Sorts by priority, then by the time of entering the queue."""
+    """Sorts by priority, then whether a gang has lost members, then by the time of entering."""
 
     name: ClassVar[str] = "PrioritySort"
     depends_on_node_only: ClassVar[bool] = True
 
-    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+    def __init__(self, _args: NoArgs, handle: Handle) -> None:
+        self._pod_groups = handle.cluster.pod_groups
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[int, float]:
         """Return the pod's key: pods with smaller keys are scheduled first."""
-        return by_priority(queued)
+        priority, since = by_priority(queued)
+        group = self._pod_groups.of(queued.pod) if len(self._pod_groups) else None
+        has_lost = group is not None and 0 < group.scheduled_pods_count < group.minimum
+        return priority, -inf if has_lost else since

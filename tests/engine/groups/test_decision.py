@@ -185,7 +185,9 @@ def test_a_gang_that_does_not_fit_says_how_far_kube_scheduler_came_since_1_37() 
     for version, said in (("1.37", words), ("1.36", "")):
         objects = node("a", cpu="3"), pod_group("g", 8), runs
         decision = decided(Deciding(*objects, kubernetesVersion=version), members(7, cpu="1"))
-        assert decision.message.startswith(f"{said}the group of 7 does not fit: 2 of 7 members")
+        assert decision.message.startswith(
+            f"{said}7 members of the group of 8 do not fit: 2 of 7 members"
+        )
     few = decided(Deciding(node("a"), pod_group("g", 8)), members(3))
     assert few.message == "minCount (8) cannot be satisfied: 0 scheduled, 3 remaining"
 

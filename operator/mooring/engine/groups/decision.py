@@ -134,7 +134,8 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecisi
     all_tried = len(tried) == len(placements)
     if chosen is None:
         _name_what_is_lacking(tried, search)
-    decision = _decision(chosen, tried, search, pipeline, all_tried=all_tried)
+    on_nodes = group.scheduled_pods_count
+    decision = _decision(chosen, tried, search, pipeline, on_nodes, all_tried=all_tried)
     if chosen is None:
         # kube-scheduler tries one member after the other, and stops when too few are left.
         fits = len(tried[0].assignment.rows)
@@ -420,6 +421,7 @@ def _decision(
     tried: Sequence[_Candidate],
     search: GroupSearch,
     pipeline: Pipeline,
+    on_nodes: int,
     *,
     all_tried: bool,
 ) -> GroupDecision:
@@ -437,7 +439,7 @@ def _decision(
             plugins, nodes_say = plugins | diagnosis.plugins, diagnosis.message
         if search.searched.extended_rejects:
             plugins |= {EXTENDER}
-        message = _message(chosen, tried, about, tries, nodes_say, impossible=impossible)
+        message = _message(chosen, tried, about, on_nodes, nodes_say, impossible=impossible)
     return GroupDecision(
         rows=assignment.rows if chosen is not None else {},
         domain=(placement.key, placement.value) if chosen is not None and placement.key else None,
@@ -456,7 +458,7 @@ def _message(
     chosen: _Candidate | None,
     tried: Sequence[_Candidate],
     about: _Candidate,
-    tries: int,
+    on_nodes: int,
     diagnosis: str,
     *,
     impossible: bool,
@@ -466,10 +468,14 @@ def _message(
     if chosen is not None:
         left = wanted - len(about.assignment.rows)
         return f"{plural(left, 'member')} beyond the minimum: {diagnosis}"
-    if impossible:
-        head = f"the group of {wanted} does not fit"
-    else:
-        head = f"no placement of the group of {wanted} was found within {tries} tries"
+    whole, fails = f"the group of {wanted}", "does not fit"
+    if on_nodes:
+        whole = f"{plural(wanted, 'member')} of the group of {wanted + on_nodes}"
+        fails = fails if wanted == 1 else "do not fit"
+    head = f"{whole} {fails}"
+    if not impossible:
+        tries = sum(c.assignment.tries for c in tried)
+        head = f"no placement of {whole} was found within {tries} tries"
     causes = "; ".join(_causes(tried))
     return f"{head}: {causes}" if diagnosis in causes else f"{head}: {causes}. {diagnosis}"
 
