@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _GRACE_SECONDS: Final = 15.0
 """So long after its first Binding the whole minimum of a gang is bound."""
-_LATE_SECONDS: Final = 2.0
-"""What a Binding was decided on may be so old."""
+_LATE_SECONDS: Final = 4.0
+"""What a Binding was decided on may be so old: watches may be three seconds behind."""
 _CONFIRMED_SECONDS: Final = 75.0
 """So long after a plugin said so it is known at the latest that a pod is not bound."""
 _ON_ITS_WAY_SECONDS: Final = 10.0
