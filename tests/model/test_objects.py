@@ -29,6 +29,7 @@ from mooring.testing.builders import (
     priority_class,
     service,
     toleration,
+    volcano_pod_group,
 )
 from storage_builders import pv, pvc, storage_class
 
@@ -174,6 +175,7 @@ OBJECTS: dict[Kind, dict[str, Any]] = {
         annotations={"a": "b"},
         status={"conditions": [{"type": "PodGroupScheduled", "status": "True"}]},
     ),
+    Kind.VOLCANO_POD_GROUP: volcano_pod_group("g", 2),
     Kind.COSCHEDULING_POD_GROUP: coscheduling_pod_group(
         "train",
         3,
