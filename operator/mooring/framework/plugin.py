@@ -84,7 +84,7 @@ class Plugin(Protocol):
     each time. See also `DeviceReadingPlugin`, `KeyedFilterPlugin` and `KeyedScorePlugin`.
     """
     # A plugin about pod groups may also have `pod_group_formats`, GroupFormats (model/pod_group.py)
-    # of labels or annotations by which pods name a group that has no object.
+    # of labels or annotations by which pods name a group.
 
 
 class EnqueueExtensions(Plugin, Protocol):

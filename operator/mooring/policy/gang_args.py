@@ -40,7 +40,7 @@ _PRESETS: Final[Mapping[PodGroupPreset, tuple[GroupFormat, ...]]] = {
 
 
 class GangSchedulingArgs(PolicyModel):
-    """How pods name groups without an object, and how to treat groups that wait or break."""
+    """How else pods name groups, and how to treat groups that wait or break."""
 
     pod_group_labels: tuple[PodGroupLabel, ...] = Field((), max_length=16)
     """Looked up in this order, in a pod's labels and then in its annotations."""

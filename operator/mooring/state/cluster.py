@@ -563,7 +563,7 @@ class ClusterState:
         return before is not None
 
     def track_pod_groups(self, formats: tuple[GroupFormat, ...]) -> None:
-        """Find groups without an object by exactly these formats from now on.
+        """Find groups by exactly these formats, too, from now on.
 
         Every pod is counted anew, with a pause after each; the state must stand still meanwhile.
         """

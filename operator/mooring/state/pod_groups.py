@@ -336,7 +336,7 @@ class PodGroups:
         return changed
 
     def track(self, formats: tuple[GroupFormat, ...]) -> Iterator[Pod]:
-        """Find groups without an object by these formats from now on; the first match counts.
+        """Find groups by these formats, too, from now on; the first match counts.
 
         Return an iterator that counts every pod anew, and yields it.
         """
