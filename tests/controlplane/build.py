@@ -155,8 +155,12 @@ def programs_folder(
 
 
 def built_releases(programs: Collection[str] | None = None) -> list[Release]:
-    """Return the releases that have these programs built, from the oldest to the newest."""
-    modules = ((release, control_plane(release)) for release in RELEASES)
+    """Return the releases that have these programs built, from the oldest to the newest.
+
+    One whose servers are another release's is left out: it is no server of its own version.
+    """
+    own = (release for release in RELEASES if not release.servers_of)
+    modules = ((release, control_plane(release)) for release in own)
     return [
         release
         for release, module in modules
