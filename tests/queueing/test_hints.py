@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from device_builders import allocated, device_claim, request
+from mooring.framework.diagnosis import EXTENDER
 from mooring.framework.handle import Handle
 from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.framework.registry import NoArgs, Registry
@@ -115,6 +116,20 @@ def test_pods_rejected_by_other_plugins_share_a_signature_only_with_equal_labels
     other = rejected(*by, name="other", labels={"app": "other"})
     assert queueing_hint.signature(one) == queueing_hint.signature(like_it)
     assert queueing_hint.signature(one) != queueing_hint.signature(other)
+
+
+@pytest.mark.parametrize(
+    "owner", [None, {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "1"}]
+)
+def test_a_pod_that_an_extender_has_rejected_has_another_signature_once_it_is_relabelled(
+    queueing_hint: QueueingHints, owner: dict[str, str] | None
+) -> None:
+    """The queue leaves a relabelled pod asleep that keeps its signature."""
+    before = rejected("NodeResourcesFit", EXTENDER, name="waits", labels={"app": "one"})
+    labels = {"app": "two" if owner is None else "one"}
+    after = rejected("NodeResourcesFit", EXTENDER, name="waits", labels=labels, owner=owner)
+    assert before.pod.uid == after.pod.uid
+    assert queueing_hint.signature(before) != queueing_hint.signature(after)
 
 
 GANGS = pipeline()

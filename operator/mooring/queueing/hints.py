@@ -36,15 +36,10 @@ class QueueingHints:
         rejected = (pod.spec, pipeline, plugins, group, pod.longest_run)
         if plugins <= pipeline.plugins_of_node_only:
             return rejected
+        read = (*rejected, frozenset(pod.labels.items()), pod.owner)
         if EXTENDER in queued.unschedulable_plugins:
-            return (*rejected, pod.uid)  # extenders read the whole pod
-        return (
-            *rejected,
-            frozenset(pod.labels.items()),
-            pod.volumes,
-            pod.owner,
-            self._with_devices(pod),
-        )
+            return (*read, pod.uid)  # extenders read the whole pod
+        return (*read, pod.volumes, self._with_devices(pod))
 
     def _with_devices(self, pod: Pod) -> Hashable:
         """Return a key that differs for pods whose claims have different requests, or devices.
