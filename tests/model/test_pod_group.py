@@ -220,6 +220,16 @@ def test_a_group_that_was_placed_once_stays_so_whatever_its_kind() -> None:
         assert parse_coscheduling_pod_group(raw).initially_scheduled is placed
 
 
+def test_only_volcanos_groups_have_the_condition_scheduled() -> None:
+    """Some controller may write a condition of that name into a group of another kind."""
+    status = {"conditions": [{"type": "Scheduled", "status": "True"}]}
+    assert not parse_pod_group(pod_group("a", 3, status=status)).initially_scheduled
+    raw = coscheduling_pod_group("a", 3) | {"status": status}
+    assert not parse_coscheduling_pod_group(raw).initially_scheduled
+    raw = volcano_pod_group("a", 3) | {"status": status}
+    assert parse_volcano_pod_group(raw).initially_scheduled
+
+
 def test_a_status_that_cannot_be_read_counts_as_none() -> None:
     raw = coscheduling_pod_group("a", 3, status={"phase": "Running", "running": "many"})
     group = parse_coscheduling_pod_group(raw)

@@ -61,10 +61,11 @@ MAX_TOPOLOGY_KEYS: Final = 8
 _CONDITIONS: Final = {
     "PodGroupScheduled": "scheduled",
     "PodGroupInitiallyScheduled": "scheduled",
-    "Scheduled": "scheduled",
     NODES_RESERVED: "reserved",
 }
 """The fields of `PodGroupStatus` for the types of conditions."""
+_CONDITIONS_OF_VOLCANO: Final = {"Scheduled": "scheduled", NODES_RESERVED: "reserved"}
+"""The same for Volcano's: in other groups anybody may write a condition of such a plain name."""
 _MAX_INT32: Final = 2**31 - 1
 _MAX_RESOURCES: Final = 200
 """Entries of minResources, as many as a pod may request."""
@@ -381,7 +382,9 @@ def _parsed(raw: Mapping[str, Any], source: GroupSource, parse_spec: _SpecParser
     }
     annotations = strings(metadata, "annotations", "metadata")
     with suppress(ManifestError):  # a status that cannot be read is written anew
-        fields["status"] = _status(mapping(raw, "status"))
+        of_volcano = source is GroupSource.VOLCANO
+        conditions = _CONDITIONS_OF_VOLCANO if of_volcano else _CONDITIONS
+        fields["status"] = _status(mapping(raw, "status"), conditions)
     try:
         fields |= parse_spec(mapping(raw, "spec"), annotations)
     except ManifestError as error:
@@ -538,13 +541,13 @@ def _shown(value: str) -> str:
     return repr(value if len(value) <= 40 else f"{value[:40]}...")
 
 
-def _status(raw: Mapping[str, Any]) -> PodGroupStatus:
+def _status(raw: Mapping[str, Any], field_of: Mapping[str, str]) -> PodGroupStatus:
     known: dict[str, GroupCondition] = {}
     for index, condition in enumerate(mappings(raw, "conditions", "status")):
         where = f"status.conditions[{index}]"
         kind = text(condition, "type", where)
-        if field_of := _CONDITIONS.get(kind):
-            known[field_of] = GroupCondition(
+        if name := field_of.get(kind):
+            known[name] = GroupCondition(
                 kind=kind,
                 status=text(condition, "status", where),
                 reason=text(condition, "reason", where),
