@@ -20,6 +20,7 @@ from mooring.kube.resources import (
     POD_GROUP_V1ALPHA2,
     POD_GROUP_V1ALPHA3,
     SIGS_POD_GROUP,
+    VOLCANO_POD_GROUP,
     Resource,
 )
 from mooring.kube.writes import PodGroupWriter
@@ -34,13 +35,25 @@ from mooring.model.pod_group import (
 )
 from mooring.observe.documents import plain
 from mooring.state.pod_groups import PodGroupState
-from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group, uid_of
+from mooring.testing.builders import (
+    coscheduling_pod_group,
+    node,
+    pod,
+    pod_group,
+    uid_of,
+    volcano_pod_group,
+)
 from scheduler_states import put_profile, scheduler_state
 
 LABEL = {COSCHEDULING_LABEL: "train"}
 SERVED = {
     Kind.POD_GROUP: POD_GROUP_V1ALPHA2,
     Kind.COSCHEDULING_POD_GROUP: COSCHEDULING_POD_GROUP,
+    Kind.VOLCANO_POD_GROUP: VOLCANO_POD_GROUP,
+}
+CUSTOM = {
+    "scheduling.x-k8s.io": Kind.COSCHEDULING_POD_GROUP,
+    "scheduling.volcano.sh": Kind.VOLCANO_POD_GROUP,
 }
 WAIT_SECONDS = 60.0
 
@@ -108,8 +121,8 @@ class Groups:
 
     def show(self, raw: dict[str, Any]) -> None:
         """Let the watch show this object."""
-        coscheduling = raw["apiVersion"].startswith("scheduling.x-k8s.io")
-        kind = Kind.COSCHEDULING_POD_GROUP if coscheduling else Kind(raw["kind"])
+        group, _, _ = raw["apiVersion"].partition("/")
+        kind = CUSTOM.get(group) or Kind(raw["kind"])
         value = parse_object(kind, raw)
         self.state.put(kind, object_key(kind, raw), value)
 
@@ -437,6 +450,25 @@ async def test_the_groups_of_other_schedulers_are_not_written(groups: Groups) ->
     groups.show(coscheduling_pod_group("without-members", 3))
     await groups.round()
     assert groups.server.patched() == []
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "presets", "written"),
+    [("volcano", ["Volcano"], True), ("mooring", ["Volcano"], False), ("volcano", [], False)],
+)
+async def test_a_group_of_volcano_is_queued_without_pods_where_a_profile_takes_those_to_come(
+    groups: Groups, scheduler: str, presets: list[str], *, written: bool
+) -> None:
+    """Volcano's controller makes the pods of a job only then; else its own scheduler says so."""
+    config = [{"name": "GangScheduling", "args": {"podGroupPresets": presets}}]
+    match = {"schedulerNames": [scheduler]}
+    put_profile(groups.scheduler, "jobs", match=match, pluginConfig=config)
+    await groups.round()
+    groups.server.patched()
+    groups.show(volcano_pod_group("job", 3))
+    await groups.round()
+    found = groups.server.patched()
+    assert [status["phase"] for status in found] == ["Inqueue"] * written
 
 
 @pytest.mark.parametrize(("status", "again"), [(500, True), (403, False)])

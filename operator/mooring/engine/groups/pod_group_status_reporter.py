@@ -29,7 +29,7 @@ from mooring.kube.status_writer import StatusWriter
 from mooring.kube.timestamps import rfc3339
 from mooring.kube.writes import PodGroupWriter
 from mooring.model.events import ClusterEvent, Kind
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, parse_pod
 from mooring.model.pod_group import (
     COSCHEDULING_LABEL,
     SIGS_LABEL,
@@ -306,7 +306,20 @@ class PodGroupStatusReporter:
         elif group.key.source is GroupSource.COSCHEDULING:
             # No other scheduler gives a coscheduling PodGroup a condition.
             record.owned |= definition.status.scheduled is not None
+        elif group.key.source is GroupSource.VOLCANO:
+            record.owned |= self._replaces_volcano(group.key.namespace)
         return record.owned
+
+    def _replaces_volcano(self, namespace: str) -> bool:
+        """Return whether a profile takes the pods that Volcano's controller will make here.
+
+        It makes those of a job only once the group's phase says so.
+        """
+        metadata, spec = {"name": "volcano", "namespace": namespace}, {"schedulerName": "volcano"}
+        pod = parse_pod({"metadata": metadata, "spec": spec})
+        entry = self._scheduler.profiles.of(pod, self._scheduler.cluster)
+        formats = entry.pipeline.pod_group_formats if entry is not None else ()
+        return any(form.source is GroupSource.VOLCANO for form in formats)
 
     def _must_count(self, group: PodGroupState) -> bool:
         """Return whether finished members must be counted: after a start, or if some have left."""
