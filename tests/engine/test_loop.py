@@ -29,7 +29,7 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.documents import plain
 from mooring.observe.records import NotedStep, Step
-from mooring.pausing import Work, pause
+from mooring.pausing import Work, pause, pause_now
 from mooring.plugins import SHIPPED
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import node, pod, pod_group, uid_of
@@ -313,6 +313,26 @@ async def test_an_unschedulable_pod_waits_until_a_node_comes(
         engine.scheduler_state.state.put(Kind.NODE, "large", parse_object(Kind.NODE, raw))
         await until(lambda: bindings.made)
     assert bindings.made == [("big", "large")]
+
+
+async def test_a_pod_that_comes_in_a_turn_without_work_is_tried_at_once(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch's object waits for the end of the turn, which has found no pod before."""
+    monkeypatch.setattr(loop_module, "_IDLE_SECONDS", 2 * SECONDS)
+    engine = Engine(client, node("a"))
+    turn, brought = engine.scheduler_state.turn, list[asyncio.Task[None]]()
+
+    def compare(_until: float) -> bool:
+        if not brought:
+            bring = turn.deliver(lambda: engine.pending(pod("new")), 0, TimeSlices())
+            brought.append(asyncio.get_running_loop().create_task(bring))
+            pause_now()
+        return False
+
+    monkeypatch.setattr(engine.shadow, "compare", compare)
+    with engine.running():
+        await until(lambda: bindings.made)
 
 
 async def test_a_pod_whose_room_another_has_taken_is_not_tried_again(

@@ -66,6 +66,9 @@ class SchedulingLoop:
         try:
             while not attempts.halted:
                 self._turned = now = self._clock()
+                # Not after the turn: others bring work in its pauses, and just at its end.
+                self._scheduler.work.clear()
+                self.schedule_one.waits = not self._may_bind()
                 async with self._scheduler.turn:
                     work = partial(self._work_once, now, slices)
                     has_worked = await slices.run(work, lambda: not attempts.halted)
@@ -111,10 +114,7 @@ class SchedulingLoop:
 
     async def _idle(self, now: float) -> None:
         """Wait for work, for the end of a binding or the next backoff; for a while at most."""
-        self._scheduler.work.clear()
-        may_bind = self._may_bind()
-        self.schedule_one.waits = not may_bind
-        due = self._scheduler.queue.next_due() if may_bind else None
+        due = self._scheduler.queue.next_due() if self._may_bind() else None
         seconds = _IDLE_SECONDS if due is None else min(max(due - now, 0.0), _IDLE_SECONDS)
         self._set_alarm(asyncio.get_running_loop().time() + seconds)
         await self._scheduler.work.wait()
