@@ -19,6 +19,7 @@ from mooring.engine import loop as loop_module
 from mooring.engine.build import Options
 from mooring.engine.extenders.answers import PodAnswers
 from mooring.framework.handle import Handle
+from mooring.framework.post_filter import NotEligible, PostFilterState
 from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, Skip
@@ -405,12 +406,29 @@ async def test_a_relabelled_pod_is_tried_again_where_its_labels_may_matter(
         await until(lambda: bindings.made)
 
 
-@pytest.mark.parametrize("change", ["spec", "victim", "flush"])
+class Helpful:
+    """May make room for a pod that fits nowhere by other rules than DefaultPreemption."""
+
+    name: ClassVar[str] = "Helpful"
+    depends_on_node_only: ClassVar[bool] = False
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def post_filter(self, _state: PostFilterState) -> NotEligible:
+        """Make no room yet."""
+        return NotEligible("not yet")
+
+
+@pytest.mark.parametrize("change", ["spec", "victim", "flush", "plugin"])
 async def test_a_pod_is_tried_again_though_its_room_is_taken(
     client: ApiClient, change: str
 ) -> None:
     """It may be another pod by now, have victims, or wait for what no event has told."""
-    engine = Engine(client, node("a", cpu="2"))
+    post_filter = {"enabled": [{"name": "Helpful"}] if change == "plugin" else []}
+    registry = Registry((*SHIPPED, Marked, Helpful), {})
+    engine = Engine(
+        client, node("a", cpu="2"), registry=registry, plugins={"postFilter": post_filter}
+    )
     state, queue = engine.scheduler_state.state, engine.scheduler_state.queue
     first = parse_pod(pod("first", cpu="2", node="a"))
     second = parse_pod(pod("second", cpu="2", node="a", priority=-1 if change == "victim" else 0))

@@ -66,6 +66,7 @@ from mooring.state.pod_groups import PodGroupState
 logger = logging.getLogger(__name__)
 
 _GANG: Final = frozenset(("GangScheduling",))
+_SHIPPED_POST_FILTERS: Final = frozenset(("DefaultPreemption", "DynamicResources"))
 _JOIN_SECONDS: Final = 1.0
 """A new member of a group waits so long while extenders are called about the others."""
 _RECORDED_NODES: Final = 3
@@ -162,6 +163,8 @@ class ScheduleOne:
         pod, pipeline, cluster = queued.pod, queued.pipeline, self.scheduler.cluster
         if not queued.by_event or queued.flushed or not queued.unschedulable_plugins:
             return False
+        if any(plugin.name not in _SHIPPED_POST_FILTERS for plugin in pipeline.post_filter):
+            return False  # such a plugin may help the pod in any attempt
         may_preempt = pod.spec.preempts and (
             cluster.pod_groups.disrupted_whole or cluster.pod_columns.has_below(pod.spec.priority)
         )
