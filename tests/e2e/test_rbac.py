@@ -48,6 +48,7 @@ from mooring.kube.resources import (
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
     SIGS_POD_GROUP,
+    VOLCANO_POD_GROUP,
     Call,
     Resource,
 )
@@ -227,7 +228,10 @@ def tells_of_a_pod_without_a_node(cluster: Cluster) -> Sign:
     tries = count()
 
     def counted_up() -> bool:
-        raw = cluster.client.patch(path, {"metadata": {"labels": {"try": str(next(tries))}}})
+        # Another toleration has the pod tried again: its spec is another one.
+        tolerations = cluster.client.get(path)["spec"].get("tolerations", [])
+        more = {"key": f"try-{next(tries)}", "operator": "Exists"}
+        raw = cluster.client.patch(path, {"spec": {"tolerations": [*tolerations, more]}})
         series = [
             event
             for event in cluster.client.get(events)["items"]
@@ -452,7 +456,8 @@ def test_every_right_is_used_and_no_other_is_needed(cluster: Cluster) -> None:
     if not cluster.serves(DEVICE_TAINT_RULE):
         needed -= {right for right in needed if right[2] == DEVICE_TAINT_RULE.plural}
     needed -= {right for right in needed if is_for_more_than_requests(right)}
-    needed -= {right for right in needed if right[1] == SIGS_POD_GROUP.group}  # not served here
+    not_served = {SIGS_POD_GROUP.group, VOLCANO_POD_GROUP.group}
+    needed -= {right for right in needed if right[1] in not_served}
     if not RELEASE.backs_resources_by_devices:
         needed -= {(verb, RESOURCE_CLAIM.group, RESOURCE_CLAIM.plural) for verb in CREATES}
     assert cluster.used() == needed
