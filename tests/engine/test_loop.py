@@ -833,6 +833,26 @@ async def test_the_end_of_a_binding_lets_the_next_pod_be_decided_where_no_more_m
         await until(lambda: len(bindings.made) == 3)
 
 
+async def test_the_end_of_a_binding_that_began_as_the_loop_waited_for_its_turn_wakes_it(
+    client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_module, "_MOST_BINDING", 1)
+    monkeypatch.setattr(loop_module, "_IDLE_SECONDS", 3600.0)
+    engine = Engine(client, node("a"))
+    scheduler = engine.scheduler_state
+    engine.pending(pod("first", labels={"does": "wait"}))
+    with engine.running():
+        await until(lambda: len(scheduler.waiting) and not scheduler.work.is_set())
+        bindings.hold.add("first")
+        async with scheduler.turn:
+            engine.pending(pod("second"))
+            await until(lambda: not scheduler.work.is_set())  # the loop waits for the turn
+            scheduler.waiting.allow(uid_of("first"), Marked.name)
+        await until(lambda: "first" in bindings.held)
+        bindings.answer("first")
+        await until(lambda: len(bindings.made) == 2)
+
+
 async def test_a_binding_that_fails_wakes_the_loop_for_the_end_of_the_backoff(
     client: ApiClient, bindings: Bindings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,7 +68,6 @@ class SchedulingLoop:
                 self._turned = now = self._clock()
                 # Not after the turn: others bring work in its pauses, and just at its end.
                 self._scheduler.work.clear()
-                self.schedule_one.waits = not self._may_bind()
                 async with self._scheduler.turn:
                     work = partial(self._work_once, now, slices)
                     has_worked = await slices.run(work, lambda: not attempts.halted)
@@ -109,8 +108,12 @@ class SchedulingLoop:
         return False
 
     def _may_bind(self) -> bool:
-        """Return whether one more binding may be in flight."""
-        return self.schedule_one.requesting < _MOST_BINDING
+        """Return whether one more binding may be in flight; if not, the end of one wakes the loop.
+
+        That is noted when it is found: bindings begin and end while the loop waits for its turn.
+        """
+        self.schedule_one.waits = self.schedule_one.requesting >= _MOST_BINDING
+        return not self.schedule_one.waits
 
     async def _idle(self, now: float) -> None:
         """Wait for work, for the end of a binding or the next backoff; for a while at most."""
