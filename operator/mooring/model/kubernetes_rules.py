@@ -97,6 +97,7 @@ class KubernetesRules:
             claims share it. Else it can be allocated.
         versions_by_precedence: Constraints compare versions without their build metadata. Else as
             texts.
+        capacities_have_domain: Errors name a capacity with its domain, the driver if it has none.
         cel_errors_name_container: The error about an unknown name in a CEL selector says that it
             was looked for in the container ''.
     """
@@ -138,6 +139,7 @@ class KubernetesRules:
     unusable_pool_on_node: bool
     shares_exclude_whole: bool
     versions_by_precedence: bool
+    capacities_have_domain: bool
     cel_errors_name_container: bool
 
 
@@ -179,6 +181,7 @@ _1_34: Final = KubernetesRules(
     unusable_pool_on_node=False,
     shares_exclude_whole=False,
     versions_by_precedence=False,
+    capacities_have_domain=False,
     cel_errors_name_container=True,
 )
 _1_35: Final = replace(
@@ -230,6 +233,7 @@ _1_38: Final = replace(
     unusable_pool_on_node=True,
     shares_exclude_whole=True,
     versions_by_precedence=True,
+    capacities_have_domain=True,
     cel_errors_name_container=False,
 )
 

@@ -124,5 +124,5 @@ def test_amounts_that_cannot_be_computed_are_errors_from_1_37_on(amount: str, te
     memory = with_memory("8", policy)
     with pytest.raises(CapacityError, match=text) as caught:
         left(amount, memory)
-    assert str(caught.value).startswith('capacity "memory": ')
+    assert caught.value.said_of("gpu", NEW).startswith('capacity "memory": ')
     assert left(amount, memory, rules=OLD) == (amount == "-5")

@@ -160,6 +160,14 @@ def test_from_1_38_on_a_device_that_is_shared_no_more_is_in_use_while_shares_are
     assert ("allocations" in answered) == found
 
 
+@pytest.mark.parametrize(("minor", "said"), [("1.37", "memory"), ("1.38", f"{GPU}/memory")])
+def test_from_1_38_on_an_error_names_a_capacity_with_its_domain(minor: str, said: str) -> None:
+    listed = [device("d0", capacity={"memory": {"value": "8Gi"}})]
+    negative = exactly("gpu", 1, capacity={"requests": {"memory": "-1"}})
+    error = answer(listed, wants("a", negative), minor=minor)["error"]
+    assert f'capacity "{said}": capacity value is negative' in error
+
+
 @pytest.mark.parametrize(("minor", "found"), [("1.37", False), ("1.38", True)])
 def test_from_1_38_on_versions_are_compared_without_their_build_metadata(
     minor: str, *, found: bool

@@ -30,6 +30,15 @@ _NOT_REPRESENTABLE: Final = (
 class CapacityError(Exception):
     """A capacity that cannot be computed; from Kubernetes 1.37 on it ends the allocation."""
 
+    def __init__(self, why: str, name: str = "") -> None:
+        super().__init__(why)
+        self.name = name
+
+    def said_of(self, driver: str, rules: KubernetesRules) -> str:
+        """Return what kube-scheduler says of the capacity of a device of the driver."""
+        domain = f"{driver}/" if rules.capacities_have_domain and "/" not in self.name else ""
+        return f'capacity "{domain}{self.name}": {self}'
+
 
 def capacity_left(
     requested: Requested,
@@ -56,7 +65,7 @@ def capacity_left(
     if rules.capacity_errors:
         for name in sorted(consumed):
             if consumed[name].nano < 0:
-                raise CapacityError(f'capacity "{name}": {_NEGATIVE}')
+                raise CapacityError(_NEGATIVE, name)
     return all(
         not _violates(consumed[name], capacity.policy, rules)
         and in_use.get(name, 0) + consumed[name].nano + allocating.get(name, 0)
@@ -77,7 +86,7 @@ def consumed_capacity(
         try:
             consumed[name] = _consumed(requested.get(name), device.capacity[name], rules)
         except CapacityError as error:
-            raise CapacityError(f'capacity "{name}": {error}') from None
+            raise CapacityError(str(error), name) from None
     return consumed
 
 

@@ -234,8 +234,9 @@ class Requests:
         try:
             return capacity_left(slot.wanted.capacity, candidate.device, in_use, {}, self._rules)
         except CapacityError as error:
+            said = error.said_of(candidate.id.driver, self._rules)
             raise AllocationError(
-                f"{where}: checking capacity for device {candidate.id.device}: {error}"
+                f"{where}: checking capacity for device {candidate.id.device}: {said}"
             ) from None
 
     def why_not_selected(self, slot: Slot, candidate: Candidate) -> str:

@@ -316,9 +316,10 @@ class Trial:
                 self._rules,
             )
         except CapacityError as error:
+            said = error.said_of(candidate.id.driver, self._rules)
             raise AllocationError(
                 f"claim {self._claims[slot.claim].key}, request {slot.wanted.name}: checking "
-                f"capacity for device {candidate.text}: {error}"
+                f"capacity for device {candidate.text}: {said}"
             ) from None
 
     def _needs_counters(self, candidate: Candidate, position: int) -> bool:
