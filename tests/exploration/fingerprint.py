@@ -10,8 +10,8 @@ import marshal
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import cached_property
 from hashlib import blake2b
 from types import FrameType, GeneratorType
 from typing import Any, Final
@@ -80,10 +80,13 @@ def _frame_of(coroutine: Any) -> Any:
 
 
 def attributes(value: object) -> dict[str, Any]:
-    """Return all attributes of an object by name, those of its slots too."""
-    if is_dataclass(value):
-        return {each.name: getattr(value, each.name) for each in fields(value)}
-    found = dict(getattr(value, "__dict__", {}))
+    """Return all attributes of an object by name, those of its slots too.
+
+    What a cached property has computed follows from the others.
+    """
+    kept = getattr(value, "__dict__", {}).items()
+    own = type(value)
+    found = {n: v for n, v in kept if not isinstance(getattr(own, n, None), cached_property)}
     for cls in type(value).__mro__:
         slots = getattr(cls, "__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
