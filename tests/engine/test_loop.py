@@ -19,7 +19,6 @@ from mooring.engine import loop as loop_module
 from mooring.engine.build import Options
 from mooring.engine.extenders.answers import PodAnswers
 from mooring.framework.handle import Handle
-from mooring.framework.post_filter import NotEligible, PostFilterState
 from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, Skip
@@ -336,51 +335,6 @@ async def test_a_pod_that_comes_in_a_turn_without_work_is_tried_at_once(
         await until(lambda: bindings.made)
 
 
-async def test_a_pod_whose_room_another_has_taken_is_not_tried_again(
-    client: ApiClient, bindings: Bindings
-) -> None:
-    engine = Engine(client, node("a", cpu="2"))
-    state, queue = engine.scheduler_state.state, engine.scheduler_state.queue
-    first, second = (parse_pod(pod(name, cpu="2", node="a")) for name in ("first", "second"))
-    state.put(Kind.POD, first.uid, first)
-    engine.pending(pod("waits", cpu="2"))
-    with engine.running():
-        await until(lambda: queue.counts()["unschedulable"] == 1)
-        queued = queue.named("default/waits")
-        assert queued is not None
-        state.delete(Kind.POD, first.uid)
-        while queue.run_hints(engine.scheduler_state.clock()):
-            pass
-        assert queue.counts()["unschedulable"] == 0
-        state.put(Kind.POD, second.uid, second)
-        await until(lambda: queue.counts()["unschedulable"] == 1)
-        assert (queued.attempts, queued.unschedulable_count) == (1, 1)
-        state.delete(Kind.POD, second.uid)
-        await until(lambda: bindings.made)
-    assert bindings.made == [("waits", "a")]
-
-
-async def test_a_pod_that_another_plugin_rejects_by_now_is_tried_and_waits_for_that(
-    client: ApiClient, bindings: Bindings
-) -> None:
-    engine = Engine(client, node("a", cpu="2"))
-    state, queue = engine.scheduler_state.state, engine.scheduler_state.queue
-    first = parse_pod(pod("first", cpu="2", node="a"))
-    state.put(Kind.POD, first.uid, first)
-    engine.pending(pod("waits", cpu="2"))
-    with engine.running():
-        await until(lambda: queue.counts()["unschedulable"] == 1)
-        tainted = node("a", cpu="2", taints=["key=value:NoSchedule"])
-        state.put(Kind.NODE, "a", parse_object(Kind.NODE, tainted))
-        state.delete(Kind.POD, first.uid)
-        queued = queue.named("default/waits")
-        assert queued is not None
-        await until(lambda: queued.attempts == 2 and queue.counts()["unschedulable"] == 1)
-        assert not bindings.made
-        state.put(Kind.NODE, "a", parse_object(Kind.NODE, node("a", cpu="2")))
-        await until(lambda: bindings.made)
-
-
 @pytest.mark.parametrize("fits", [True, False])
 async def test_a_relabelled_pod_is_tried_again_where_its_labels_may_matter(
     client: ApiClient, bindings: Bindings, *, fits: bool
@@ -404,48 +358,6 @@ async def test_a_relabelled_pod_is_tried_again_where_its_labels_may_matter(
             raw = node("large", cpu="8")
             engine.scheduler_state.state.put(Kind.NODE, "large", parse_object(Kind.NODE, raw))
         await until(lambda: bindings.made)
-
-
-class Helpful:
-    """May make room for a pod that fits nowhere by other rules than DefaultPreemption."""
-
-    name: ClassVar[str] = "Helpful"
-    depends_on_node_only: ClassVar[bool] = False
-
-    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
-
-    def post_filter(self, _state: PostFilterState) -> NotEligible:
-        """Make no room yet."""
-        return NotEligible("not yet")
-
-
-@pytest.mark.parametrize("change", ["spec", "victim", "flush", "plugin"])
-async def test_a_pod_is_tried_again_though_its_room_is_taken(
-    client: ApiClient, change: str
-) -> None:
-    """It may be another pod by now, have victims, or wait for what no event has told."""
-    post_filter = {"enabled": [{"name": "Helpful"}] if change == "plugin" else []}
-    registry = Registry((*SHIPPED, Marked, Helpful), {})
-    engine = Engine(
-        client, node("a", cpu="2"), registry=registry, plugins={"postFilter": post_filter}
-    )
-    state, queue = engine.scheduler_state.state, engine.scheduler_state.queue
-    first = parse_pod(pod("first", cpu="2", node="a"))
-    second = parse_pod(pod("second", cpu="2", node="a", priority=-1 if change == "victim" else 0))
-    state.put(Kind.POD, first.uid, first)
-    engine.pending(pod("waits", cpu="2"))
-    with engine.running():
-        await until(lambda: queue.counts()["unschedulable"] == 1)
-        queued = queue.named("default/waits")
-        assert queued is not None
-        state.delete(Kind.POD, first.uid)
-        while queue.run_hints(engine.scheduler_state.clock()):
-            pass
-        state.put(Kind.POD, second.uid, second)
-        if change == "spec":
-            engine.pending(pod("waits", cpu="1900m"))
-        queued.flushed = change == "flush"
-        await until(lambda: queued.attempts == 2)
 
 
 def only_in(zone: str) -> dict[str, object]:

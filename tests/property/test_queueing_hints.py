@@ -495,16 +495,11 @@ class Refusals(RuleBasedStateMachine):
             self.told(queued, self.since)
 
     def told(self, queued: QueuedPod, events: Iterable[ClusterEvent]) -> QueuedPod | None:
-        """Return the pod as it waits on, for new reasons if changes woke it; None if placed.
-
-        Where its plugins leave it no node, it waits on for the same reasons.
-        """
+        """Return the pod as it waits on, for new reasons if changes woke it; None if placed."""
         now = self.rejected(queued.pod, queued.queue)
         flew = queued.queue is None
         if any(self.hint(queued, event, during_attempt=flew) for event in events):
-            plugins = queued.unschedulable_plugins
-            if not self.shared.fits_nowhere(queued.pod, self.pipeline, plugins):
-                return now
+            return now
         assert now is not None, f"{queued.unschedulable_plugins} at {events}"
         return queued
 

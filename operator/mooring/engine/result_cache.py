@@ -366,37 +366,12 @@ class SpecResults:
 
     def filter(self, pod: Pod, nodes: NodeView, devices: Hashable) -> tuple[BoolArray, BoolArray]:
         """Return which rows pass the filters that ignore the pods on a node, and all of them."""
-        self._renew_keys(pod)
-        return self._passed(self._filters, pod, nodes, devices)
-
-    def fits_nowhere(
-        self, plugins: frozenset[str], pod: Pod, nodes: NodeView, devices: Hashable
-    ) -> bool:
-        """Return whether each row is rejected by one of these filters.
-
-        False if one of them is no node-only filter that runs.
-        """
-        self._renew_keys(pod)
-        filters = zip(self.running.filters, self._filters, strict=True)
-        wanted = [used for kept, used in filters if kept.plugin.name in plugins]
-        if len(wanted) < len(plugins):
-            return False
-        _, fits = self._passed(wanted, pod, nodes, devices)
-        return not fits.any()
-
-    def _renew_keys(self, pod: Pod) -> None:
-        """Take other columns if the nodes are others."""
         if self._taken_as_of != self._cluster.node_set_version:
             self._release()
             self._take(pod)
-
-    def _passed(
-        self, filters: Sequence[_Used], pod: Pod, nodes: NodeView, devices: Hashable
-    ) -> tuple[BoolArray, BoolArray]:
-        """Return which rows pass those of the filters that ignore pods on a node, and all."""
         as_of = self.as_of(devices, len(nodes))
         fits = without_pods = nodes.present.copy()
-        for column, kind, run in filters:
+        for column, kind, run in self._filters:
             if kind == _LAST and is_few(int(np.count_nonzero(fits)), nodes):
                 rows = fits.nonzero()[0]
                 fits = np.zeros(len(nodes), np.bool_)
@@ -529,16 +504,6 @@ class ResultCache:
         finally:  # a plugin may fail for every spec
             while self.bytes > self.most_bytes and len(self._specs) > 1:
                 self._drop(*self._specs.popitem(last=False))
-
-    def fits_nowhere(self, pod: Pod, pipeline: Pipeline, plugins: frozenset[str]) -> bool:
-        """Return whether the pod has results, and each node is rejected by one of these plugins.
-
-        False if one of the plugins is no node-only filter that runs for the pod.
-        """
-        spec = self._specs.get((pod.spec, pipeline))
-        if spec is None or spec.rejection is not None:
-            return False
-        return spec.fits_nowhere(plugins, pod, self.cluster.nodes, spec.devices(pod))
 
     def _kept(self, pod: Pod, pipeline: Pipeline) -> SpecResults:
         """Return the results for the pod's spec, which may be empty yet."""

@@ -66,7 +66,6 @@ from mooring.state.pod_groups import PodGroupState
 logger = logging.getLogger(__name__)
 
 _GANG: Final = frozenset(("GangScheduling",))
-_SHIPPED_POST_FILTERS: Final = frozenset(("DefaultPreemption", "DynamicResources"))
 _JOIN_SECONDS: Final = 1.0
 """A new member of a group waits so long while extenders are called about the others."""
 _RECORDED_NODES: Final = 3
@@ -133,9 +132,6 @@ class ScheduleOne:
             return
         pipeline = queued.pipeline
         group = group_of(pod, pipeline, scheduler.cluster)
-        if group is None and self._is_hopeless(queued):
-            scheduler.queue.still_unschedulable(queued, now)
-            return
         if group is None:
             attempt = Attempt(pipeline, now, {pod.uid: queued})
         elif (group.number, pipeline.profile) in self._calling:
@@ -152,29 +148,6 @@ class ScheduleOne:
             self.extender_attempts.add(attempt)
         else:
             self._scheduling_cycle(attempt)
-
-    def _is_hopeless(self, queued: QueuedPod) -> bool:
-        """Return whether an attempt would end as the last one, rejected by the same plugins.
-
-        An event has moved the pod, but other pods may have taken the room since. The pod may go on
-        waiting for its plugins if they leave it no node now: before it fits on one, one of them
-        must pass a node that it rejects, and its hints are asked about the event that does that.
-        """
-        pod, pipeline, cluster = queued.pod, queued.pipeline, self.scheduler.cluster
-        if not queued.by_event or queued.flushed or not queued.unschedulable_plugins:
-            return False
-        if any(plugin.name not in _SHIPPED_POST_FILTERS for plugin in pipeline.post_filter):
-            return False  # such a plugin may help the pod in any attempt
-        may_preempt = pod.spec.preempts and (
-            cluster.pod_groups.disrupted_whole or cluster.pod_columns.has_below(pod.spec.priority)
-        )
-        if may_preempt or cluster.nominations.get(pod.uid) is not None:
-            return False
-        pipeline.evaluations.begin_attempt()
-        try:
-            return self._cache.fits_nowhere(pod, pipeline, queued.unschedulable_plugins)
-        except PluginFailed:
-            return False  # the attempt tells
 
     def go_on(self) -> None:
         """Decide in the attempt whose extenders have answered first, or which may begin."""

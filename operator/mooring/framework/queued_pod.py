@@ -107,8 +107,6 @@ class QueuedPod:
     When the attempt ends without the same rejection, the next pod of that group is moved."""
     moved_by: str = field(default="", repr=False)
     """The event that last moved the pod out of the unschedulable ones, as metrics name it."""
-    by_event: bool = field(default=False, repr=False)
-    """Whether only an event moved it: the pod itself is as it was in its last attempt."""
     flushed: bool = False
     """Whether it left the unschedulable ones because it had been there for five minutes."""
     retry_at: float = inf

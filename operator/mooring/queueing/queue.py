@@ -188,7 +188,6 @@ class SchedulingQueue:
         ):
             self._retry(queued, now, _UPDATED)
         if changed or gated:
-            queued.by_event &= not is_another
             self._try_next(queued, now)
 
     def _has_its_signature(self, queued: QueuedPod) -> bool:
@@ -299,25 +298,12 @@ class SchedulingQueue:
         """
         if self._in_flight.get(queued.pod.uid) is not queued:
             return
+        since = self._in_flight.leave(queued.pod.uid)
         queued.unschedulable_count += 1
         queued.consecutive_errors_count = 0
         queued.unschedulable_plugins = plugins
         queued.flushed, queued.retry_at = False, retry_at
         self._back_off(queued, queued.unschedulable_count, now)
-        self._sleep(queued, now)
-
-    def still_unschedulable(self, queued: QueuedPod, now: float) -> None:
-        """End the attempt of a pod before it is made: what moved the pod helps it no more.
-
-        It is unschedulable as its last attempt has left it.
-        """
-        if self._in_flight.get(queued.pod.uid) is queued:
-            queued.attempts -= 1
-            self._sleep(queued, now)
-
-    def _sleep(self, queued: QueuedPod, now: float) -> None:
-        """Put a pod in flight among the unschedulable ones, see `add_unschedulable`."""
-        since = self._in_flight.leave(queued.pod.uid)
         self._pods[queued.pod.uid] = queued
         if queued.gated or queued.outdated:
             self._retry(queued, now, _ATTEMPT_FAILED)
@@ -393,7 +379,6 @@ class SchedulingQueue:
                 self._try_for_group(queued, now, queued.moved_by)
             else:
                 self._retry(queued, now, queued.moved_by)
-            queued.by_event = True
         return True
 
     def retry(self, uid: Uid, now: float) -> None:
@@ -466,7 +451,6 @@ class SchedulingQueue:
         if following is not None:
             following.flushed = queued.flushed
             self._try_for_group(following, now, queued.moved_by)
-            following.by_event = queued.by_event
 
     def _back_off(self, queued: QueuedPod, times: int, now: float) -> None:
         """Set the end of the backoff after this number of attempts."""
@@ -476,7 +460,6 @@ class SchedulingQueue:
 
     def _retry(self, queued: QueuedPod, now: float, event: str) -> None:
         """Move the pod to the active queue; to backoff while that runs, to gated if it is gated."""
-        queued.by_event = False
         if queued.gated:
             self._move(queued, SubQueue.GATED, now, event)
         elif queued.backoff_expiration > now:
@@ -487,7 +470,6 @@ class SchedulingQueue:
 
     def _move_to_error_backoff(self, queued: QueuedPod, now: float, event: str) -> None:
         """Move the pod to the backoff queue that is never popped early; to gated if it is gated."""
-        queued.by_event = False
         if queued.gated:
             self._move(queued, SubQueue.GATED, now, event)
             return
