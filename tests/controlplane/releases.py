@@ -7,7 +7,7 @@ minor version, such as 1.35; the newest is the default.
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -116,6 +116,13 @@ class Release:
         }
 
 
+_1_37: Final = Release(
+    "1.37",
+    pod_group_versions=("v1beta1", "v1alpha3"),
+    gang_gates=("GenericWorkload", "TopologyAwareWorkloadScheduling"),
+    pod_group_condition="PodGroupInitiallyScheduled",
+    gang_job={"scheduling": {"schedulingPolicy": {"gang": {}}}},
+)
 _PLACEMENT_POINTS: Final = frozenset(("placementGenerate", "placementScore"))
 
 RELEASES: Final[Sequence[Release]] = (
@@ -134,22 +141,8 @@ RELEASES: Final[Sequence[Release]] = (
         pod_group_condition="PodGroupScheduled",
         gang_job={"completionMode": "Indexed"},
     ),
-    Release(
-        "1.37",
-        pod_group_versions=("v1beta1", "v1alpha3"),
-        gang_gates=("GenericWorkload", "TopologyAwareWorkloadScheduling"),
-        pod_group_condition="PodGroupInitiallyScheduled",
-        gang_job={"scheduling": {"schedulingPolicy": {"gang": {}}}},
-    ),
-    Release(
-        "1.38",
-        pod_group_versions=("v1beta1", "v1alpha3"),
-        gang_gates=("GenericWorkload", "TopologyAwareWorkloadScheduling"),
-        pod_group_condition="PodGroupInitiallyScheduled",
-        gang_job={"scheduling": {"schedulingPolicy": {"gang": {}}}},
-        servers_of="1.37",
-        go="go1.27.3",
-    ),
+    _1_37,
+    replace(_1_37, minor="1.38", servers_of=_1_37.minor, go="go1.27.3"),
 )
 """From the oldest to the newest."""
 
