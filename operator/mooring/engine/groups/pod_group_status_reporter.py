@@ -307,7 +307,7 @@ class PodGroupStatusReporter:
             # No other scheduler gives a coscheduling PodGroup a condition.
             record.owned |= definition.status.scheduled is not None
         elif group.key.source is GroupSource.VOLCANO:
-            record.owned |= self._replaces_volcano(group.key.namespace)
+            record.owned = record.owned or self._replaces_volcano(group.key.namespace)
         return record.owned
 
     def _replaces_volcano(self, namespace: str) -> bool:

@@ -99,12 +99,13 @@ class DefaultPreemption:
         rows, fitting = rows[~by_extenders], rows[by_extenders]
         rejections: Counter[str] = Counter()
         candidates = self._find_candidates(state, rows, rejections)
-        without = _without_victims(state, fitting, rejections)
-        if state.preempt_extenders and self._extenders_add:
+        may_add = state.preempt_extenders and self._extenders_add
+        without = _without_victims(state, fitting, rejections) if may_add or not candidates else []
+        if may_add:
             candidates += [Candidate(row, ()) for row in without]
         elif self._extenders_add:
             rejections[_NO_VICTIMS] += len(without)
-        elif without and not candidates:
+        elif without:
             return NotEligible(f"preemption: {_expected_victims(state, without)}", is_error=True)
         if candidates and state.preempt_extenders:
             return Candidates(tuple(_for_extenders(state, found) for found in candidates))
