@@ -190,12 +190,12 @@ async def test_a_member_of_a_group_that_is_called_off_is_free_whatever_its_plugi
     attempted = stage.take(reserve=[step], pre_bind=[step], bind=[step])
     group = PodGroupState(GroupKey(GroupSource.KUBERNETES, "default", "g"))
     group.definition = parse_pod_group(pod_group("g", 2))
-    attempted.together = together = GroupBinding(group, 2)
+    attempted.together = together = GroupBinding(group, (attempted.pod, attempted.pod))
     other = asyncio.create_task(together.all_at(together.permitted))
     binding = asyncio.create_task(stage.bind(attempted))
     await begun.wait()
     await other
-    together.failed("the other one has gone")
+    together.failed("the other one has gone", attempted.pod)
     with pytest.raises(CalledOff, match="the other one has gone"):
         await binding
     assert stage.said == ["reserve Volumes", "pre_bind Volumes", "unreserve Volumes"]

@@ -14,10 +14,15 @@ from mooring.engine.api import AtBind
 from mooring.engine.group_binding import CalledOff, GroupBinding
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.model.pod import parse_pod
-from mooring.model.pod_group import GroupKey, GroupSource, parse_pod_group
+from mooring.model.pod import Pod, parse_pod
+from mooring.model.pod_group import (
+    GroupKey,
+    GroupSource,
+    parse_pod_group,
+    parse_volcano_pod_group,
+)
 from mooring.state.pod_groups import PodGroupState
-from mooring.testing.builders import node, pod, pod_group, uid_of
+from mooring.testing.builders import node, pod, pod_group, uid_of, volcano_pod_group
 from scheduler_states import put_profile
 
 SECONDS = 60.0
@@ -39,8 +44,15 @@ def group_of(minimum: int) -> PodGroupState:
     return group
 
 
+def pods(count: int, **annotations: str) -> list[Pod]:
+    return [parse_pod(pod(f"p{number}", annotations=annotations)) for number in range(count)]
+
+
+(MEMBER,) = pods(1)
+
+
 def binding(members: int, *, needed: int) -> GroupBinding:
-    return GroupBinding(group_of(needed), members)
+    return GroupBinding(group_of(needed), pods(members))
 
 
 async def permitted(group: GroupBinding) -> None:
@@ -74,7 +86,7 @@ async def test_a_member_that_is_not_needed_is_not_waited_for_once_it_has_failed(
     group = binding(3, needed=2)
     waiting = [asyncio.create_task(ready(group)) for _ in range(2)]
     assert await arrived(*waiting) == 0
-    group.failed("no volume")
+    group.failed("no volume", MEMBER)
     async with asyncio.timeout(SECONDS):
         await asyncio.gather(*waiting)
 
@@ -83,14 +95,14 @@ async def test_the_others_are_called_off_when_a_needed_member_fails() -> None:
     group = binding(2, needed=2)
     waiting = asyncio.create_task(permitted(group))
     await arrived(waiting)
-    group.failed("no volume")
+    group.failed("no volume", MEMBER)
     with pytest.raises(CalledOff, match="no volume"):
         await waiting
 
 
 async def test_all_are_called_off_if_the_minimum_is_raised_before_the_first_is_bound() -> None:
     definition = group_of(2)
-    group = GroupBinding(definition, 2)
+    group = GroupBinding(definition, pods(2))
     waiting = asyncio.create_task(ready(group))
     assert await arrived(waiting) == 0
     definition.definition = group_of(3).definition
@@ -101,23 +113,37 @@ async def test_all_are_called_off_if_the_minimum_is_raised_before_the_first_is_b
 
 async def test_all_are_called_off_if_one_fails_that_a_raised_minimum_needs() -> None:
     definition = group_of(2)
-    group = GroupBinding(definition, 3)
+    group = GroupBinding(definition, pods(3))
     waiting = [asyncio.create_task(ready(group)) for _ in range(2)]
     assert await arrived(*waiting) == 0
     definition.definition = parse_pod_group(pod_group("g", 3))
-    group.failed("no volume")
+    group.failed("no volume", MEMBER)
     ended = await asyncio.gather(*waiting, return_exceptions=True)
     assert [*map(str, ended)] == ["no volume"] * 2
+
+
+async def test_all_are_called_off_if_a_role_has_too_few_members_left() -> None:
+    key = GroupKey(GroupSource.VOLCANO, "default", "g")
+    state, roles = PodGroupState(key), {"ps": 1, "worker": 2}
+    state.definition = parse_volcano_pod_group(volcano_pod_group("g", 3, minTaskMember=roles))
+    workers = pods(4, **{"volcano.sh/task-spec": "worker"})
+    parameter_server = pods(1, **{"volcano.sh/task-spec": "ps"})
+    group = GroupBinding(state, (*workers, *parameter_server))
+    for worker in workers[:2]:
+        group.failed("no volume", worker)
+    assert group.called_off is None  # as many are left as the roles need
+    group.failed("deleted", *parameter_server)
+    assert group.called_off == "deleted"  # three would be enough, but not of each role
 
 
 async def test_none_is_called_off_if_the_minimum_is_raised_once_the_first_may_be_bound() -> None:
     """The members that are bound would stay bound, and be fewer."""
     definition = group_of(2)
-    group = GroupBinding(definition, 2)
+    group = GroupBinding(definition, pods(2))
     async with asyncio.timeout(SECONDS):
         await asyncio.gather(ready(group), ready(group))
     definition.definition = group_of(3).definition
-    group.join(1)
+    group.join(pods(1))
     async with asyncio.timeout(SECONDS):
         await ready(group)
     assert group.called_off is None
@@ -129,7 +155,7 @@ async def test_a_member_that_leaves_a_meeting_is_not_counted_there() -> None:
     await arrived(leaving)
     leaving.cancel()
     await arrived(leaving)
-    group.failed("deleted")
+    group.failed("deleted", MEMBER)
     waiting = asyncio.create_task(ready(group))
     assert await arrived(waiting) == 0
     async with asyncio.timeout(SECONDS):
@@ -166,7 +192,7 @@ async def test_a_pod_that_is_gone_is_not_bound_again() -> None:
 
 async def test_a_binding_that_has_not_begun_is_called_off() -> None:
     group = binding(2, needed=2)
-    group.failed("quota")
+    group.failed("quota", MEMBER)
 
     async def call() -> None:
         raise AssertionError
@@ -207,7 +233,7 @@ async def test_members_of_a_large_group_are_called_off_a_few_at_a_time() -> None
 
     waiting = [asyncio.create_task(member()) for _ in range(199)]
     assert await arrived(*waiting) == 0
-    group.failed("no volume")
+    group.failed("no volume", MEMBER)
     async with asyncio.timeout(SECONDS):
         most = 0
         while called_off < 199:

@@ -55,17 +55,35 @@ def test_a_pod_group_of_volcano_has_its_minimum_and_resources() -> None:
     assert (group.minimum, group.min_resources, group.invalid) == (4, {"cpu": 2000}, None)
 
 
-def test_the_minimums_of_volcanos_roles_count_as_their_sum_if_that_is_more() -> None:
-    assert volcano(3, minTaskMember={"master": 1, "worker": 4}).minimum == 5
-    assert volcano(9, minTaskMember={"master": 1, "worker": 4}).minimum == 9
+@pytest.mark.parametrize(
+    ("minimum", "expected", "roles"),
+    [
+        (0, 5, {"master": 1, "worker": 4}),
+        (5, 5, {"master": 1, "worker": 4}),
+        (9, 9, {"master": 1, "worker": 4}),
+        (3, 3, {}),  # as in Volcano: less than all roles need means any members
+    ],
+)
+def test_volcanos_roles_have_minimums_unless_the_group_needs_fewer_members(
+    minimum: int, expected: int, roles: dict[str, int]
+) -> None:
+    found = volcano(minimum, minTaskMember={"master": 1, "worker": 4, "idle": 0})
+    assert (found.minimum, found.roles) == (expected, roles)
+
+
+def test_the_sum_of_the_minimums_of_roles_is_an_int32() -> None:
     largest = 2**31 - 1
-    assert volcano(3, minTaskMember={"a": largest, "b": largest}).minimum == largest
+    assert volcano(0, minTaskMember={"a": largest, "b": largest}).minimum == largest
 
 
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
         ({"minTaskMember": {"a": -1}}, "spec.minTaskMember.a: is -1; it must be 0 to"),
+        (
+            {"minMember": 0, "minTaskMember": {"": 4}},
+            "spec: has a minimum for a role without a name",
+        ),
         ({"minTaskMember": {f"r{i}": 1 for i in range(201)}}, "has 201 roles; Mooring reads at"),
         ({"networkTopology": {"mode": "hard"}}, "spec.networkTopology: names a tier of HyperNodes"),
         ({"minMember": "three"}, "spec.minMember: "),

@@ -17,15 +17,23 @@ from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.model.pod_group import COSCHEDULING_LABEL, GroupFormat, GroupKey, GroupSource
 from mooring.state.cluster import ClusterState
 from mooring.state.pod_groups import PodGroupState
-from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group
+from mooring.testing.builders import (
+    coscheduling_pod_group,
+    node,
+    pod,
+    pod_group,
+    volcano_pod_group,
+)
 from relists import replace_all
 
 SITE = GroupFormat("site/group", "site/minimum")
-OTHER = GroupFormat("other/group")
+OTHER = GroupFormat("other/group", source=GroupSource.VOLCANO)
+ROLES = {"driver": 1, "worker": 2}
 Formats = tuple[GroupFormat, ...]
 SOURCES = {
     Kind.POD_GROUP: GroupSource.KUBERNETES,
     Kind.COSCHEDULING_POD_GROUP: GroupSource.COSCHEDULING,
+    Kind.VOLCANO_POD_GROUP: GroupSource.VOLCANO,
 }
 
 names = st.sampled_from(("p0", "p1", "p2", "p3", "p4"))
@@ -36,6 +44,7 @@ features = st.fixed_dictionaries(
         "label": rarely,
         "site": st.sampled_from((None, "train", "serve")),
         "other": st.sampled_from((None, "train", "serve")),
+        "role": st.sampled_from((None, "driver", "worker", "worker")),
         "minimum": st.sampled_from((None, 2, 10, 3)),
         "priority": st.sampled_from((0, 5, -3)),
         "terminating": st.sampled_from((False, False, True)),
@@ -59,6 +68,8 @@ class Known:
         labels = {COSCHEDULING_LABEL: self.features["label"]} if self.features["label"] else {}
         annotations = {SITE.name_key: site} if site else {}
         annotations |= {OTHER.name_key: other} if other else {}
+        if self.features["role"]:
+            annotations["volcano.sh/task-spec"] = self.features["role"]
         if self.features["minimum"] is not None:
             annotations[str(SITE.minimum_key)] = str(self.features["minimum"])
         raw = pod(
@@ -82,13 +93,12 @@ class Known:
             return GroupKey(GroupSource.COSCHEDULING, "default", self.features["label"])
         for form in formats:
             if name := self.features["site" if form == SITE else "other"]:
-                return GroupKey(GroupSource.PODS, "default", name)
+                return GroupKey(form.source, "default", name)
         return None
 
-    def declares(self, formats: Formats) -> int:
+    def declares(self) -> int:
         """Return the minimum that this member of a group without an object declares."""
-        form = next(f for f in formats if self.features["site" if f == SITE else "other"])
-        minimum: int | None = self.features["minimum"] if form == SITE else None
+        minimum: int | None = self.features["minimum"]
         return 1 if minimum is None else minimum
 
 
@@ -209,6 +219,9 @@ class Groups(RuleBasedStateMachine):
     def defined(self, kind: Kind, name: str, minimum: int) -> None:
         make = pod_group if kind is Kind.POD_GROUP else coscheduling_pod_group
         raw = make(name, minimum)
+        if kind is Kind.VOLCANO_POD_GROUP:
+            minimum = max(minimum, sum(ROLES.values()))
+            raw = volcano_pod_group(name, minimum, minTaskMember=ROLES)
         self.state.put(kind, object_key(kind, raw), parse_object(kind, raw))
         self.model.defined[GroupKey(SOURCES[kind], "default", name)] = minimum
 
@@ -282,14 +295,18 @@ class Groups(RuleBasedStateMachine):
         assert group.scheduled_pods_count == len(group.assigned) + len(group.assumed)
         minimum = group.minimum
         if key.source is GroupSource.PODS:
-            declared = [known.declares(self.model.formats) for known in staying]
+            declared = [known.declares() for known in staying]
             assert minimum == max(declared, default=0)
         else:
             assert minimum == self.model.defined.get(key, 0)
         assert (group.definition is None) == (
             not staying if key.source is GroupSource.PODS else key not in self.model.defined
         )
-        assert group.missing == max(0, minimum - len(staying))
+        on_nodes = Counter(k.features["role"] for k in staying if k.assigned or k.assumed)
+        exist = Counter(k.features["role"] for k in staying)
+        short = [sum((Counter(group.roles) - of).values()) for of in (exist, on_nodes)]
+        assert group.missing == max(0, minimum - len(staying), short[0])
+        assert group.lacking == max(0, minimum - group.scheduled_pods_count, short[1])
         assert group.priority == max((k.features["priority"] for k in staying), default=0)
 
 

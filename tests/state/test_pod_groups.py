@@ -1,6 +1,7 @@
 """Who is a member of which group, and in what state; tests/property tries any order."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -304,6 +305,82 @@ def test_surplus_is_what_a_group_can_lose() -> None:
     )
     assert group(state).surplus == 3
     assert list(state.pod_groups.with_surplus) == [group(state)]
+
+
+ROLES = GroupFormat("scheduling.k8s.io/group-name", source=GroupSource.VOLCANO)
+MPI = GroupKey(GroupSource.VOLCANO, "default", "mpi")
+
+
+def with_role(name: str, role: str, **fields: Any) -> dict[str, Any]:
+    """Return a member of Volcano's group mpi."""
+    annotations = {ROLES.name_key: "mpi", "volcano.sh/task-spec": role}
+    return pod(name, annotations=annotations, **fields)
+
+
+def of_roles(*raws: dict[str, Any], minimum: int = 0, **roles: int) -> PodGroupState:
+    """Return the group mpi with these minimums of roles, and these members."""
+    state = cluster(node("n"), volcano_pod_group("mpi", minimum, minTaskMember=roles), *raws)
+    state.track_pod_groups((ROLES,))
+    return group(state, MPI)
+
+
+def test_a_group_waits_until_enough_members_of_each_role_exist() -> None:
+    workers = [with_role(f"w{i}", "worker") for i in range(4)]
+    mpi = of_roles(*workers, launcher=1, worker=2)
+    assert (mpi.incomplete, mpi.missing) == ("0 of 1 members of role launcher exist", 1)
+    leaving = with_role("l", "launcher", terminating=True)
+    assert of_roles(*workers, leaving, launcher=1, worker=2).missing == 1
+    launcher = with_role("l", "launcher")
+    complete = of_roles(*workers, launcher, launcher=1, worker=2)
+    assert (complete.incomplete, complete.missing) == (None, 0)
+    assert complete.completed_by(parse_pod(launcher))
+    assert not complete.completed_by(parse_pod(workers[0]))
+    assert of_roles(*workers, launcher, minimum=6, launcher=1, worker=2).incomplete == (
+        "5 of 6 members exist"
+    )
+
+
+def test_the_needed_members_are_the_first_of_each_role() -> None:
+    on_node = with_role("w0", "worker", node="n")
+    mpi = of_roles(on_node, minimum=4, launcher=1, worker=2)
+    names = [("w1", "worker"), ("w2", "worker"), ("o", "other"), ("l", "launcher"), ("l2", "")]
+    pods = [parse_pod(with_role(*name)) for name in names]
+    needed, others = mpi.needed_of(pods)
+    assert ({p.name for p in needed}, {p.name for p in others}) == ({"w1", "w2", "l"}, {"o", "l2"})
+    assert mpi.lacking == 3
+    assert mpi.short_of(pods) is None
+    assert mpi.short_of(pods[:3]) == "0 of 1 members of role launcher"
+    assert mpi.short_of([pods[0], pods[3]]) == "2 of 3 members"
+    assert mpi.is_enough([*pods[:2], pods[3]], 1)
+    assert not mpi.is_enough(pods[:3], 1)
+
+
+def test_a_group_loses_only_members_that_their_role_does_not_need() -> None:
+    on_nodes = [with_role(f"w{i}", "worker", node="n") for i in range(4)]
+    on_nodes += [with_role("l", "launcher", node="n")]
+    mpi = of_roles(*on_nodes, launcher=1, worker=2)
+    assert mpi.surplus == 2
+    lost = mpi.surplus_of(parse_pod(raw) for raw in reversed(on_nodes))
+    assert [pod.name for pod in lost] == ["w3", "w2"]
+    assert of_roles(*on_nodes[:4], launcher=1, worker=2).surplus == 1  # the launcher is to come
+
+
+def test_a_role_may_change_and_a_trial_counts_it() -> None:
+    state = cluster(node("n"), volcano_pod_group("mpi", 0, minTaskMember={"a": 1, "b": 1}))
+    state.track_pod_groups((ROLES,))
+    state.put_unscheduled(parse_pod(with_role("p", "a")))
+    state.put_unscheduled(parse_pod(with_role("q", "a")))
+    mpi = group(state, MPI)
+    assert mpi.missing == 1
+    changed = parse_pod(with_role("q", "b"))
+    state.put_unscheduled(changed)
+    assert mpi.missing == 0
+    with state.trial() as trial:
+        trial.add(changed, 0)
+        assert (dict(mpi.roles_on_nodes), mpi.lacking) == ({"b": 1}, 1)
+        twin = mpi.with_members((), {changed.uid})
+        assert (twin.lacking, twin.missing) == (2, 1)
+    assert (dict(mpi.roles_on_nodes), mpi.lacking) == ({}, 2)
 
 
 def test_groups_that_are_disrupted_as_a_whole_are_known_as_long_as_they_are() -> None:

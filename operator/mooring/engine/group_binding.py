@@ -8,8 +8,8 @@ as the group is not called off.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from typing import Final, TypeVar
 
@@ -39,12 +39,15 @@ class GroupBinding:
     that none is bound if the others are not.
     """
 
-    def __init__(self, group: PodGroupState, members: int = 0) -> None:
+    def __init__(self, group: PodGroupState, members: Iterable[Pod] = ()) -> None:
         self.group = group
         self._others = group.scheduled_pods_count
-        self._left = members
+        self._left = 0
         """Members that are bound or may still be."""
         self._needed = group.minimum - self._others
+        self._of_roles = Counter(group.roles_on_nodes)
+        """Members of each role that are on nodes, are bound or may still be."""
+        self._roles = dict(group.roles)
         self._tasks = set[asyncio.Task[object]]()
         """Tasks of members that can be called off; one that is called off is removed."""
         self.permitted = Meeting()
@@ -54,19 +57,22 @@ class GroupBinding:
         self._requests = asyncio.Semaphore(_MOST_REQUESTS)
         self.called_off: str | None = None
         """Why the members that are not bound are called off; None if they are not."""
-        self._unfinished = members
+        self._unfinished = 0
         self.bound = list[Pod]()
         """The members that are bound."""
+        self.join(members)
 
     @property
     def over(self) -> bool:
         """Whether every member is bound or will not be."""
         return not self._unfinished
 
-    def join(self, members: int) -> None:
-        """Count so many more members, which were assumed."""
-        self._left += members
-        self._unfinished += members
+    def join(self, members: Iterable[Pod]) -> None:
+        """Count these members too, which were assumed."""
+        for pod in members:
+            self._left += 1
+            self._unfinished += 1
+            self._of_roles[self.group.role_of(pod)] += 1
 
     @contextmanager
     def may_call_off(self) -> Iterator[None]:
@@ -140,16 +146,21 @@ class GroupBinding:
         if bound is not None:
             self.bound.append(bound)
 
-    def failed(self, reason: str) -> None:
+    def failed(self, reason: str, member: Pod) -> None:
         """Note that a member will not be bound; the text is one line for users."""
         self._left -= 1
+        self._of_roles[self.group.role_of(member)] -= 1
         self._call_off_if_too_few(reason)
         self._look()
 
     def _call_off_if_too_few(self, reason: str) -> None:
         if not self.ready.over:
             self._needed = max(self._needed, self.group.minimum - self._others)
-        if self._left < self._needed and self.called_off is None:
+            for role, minimum in self.group.roles.items():
+                self._roles[role] = max(self._roles.get(role, 0), minimum)
+        too_few = self._left < self._needed
+        too_few |= any(self._of_roles[role] < least for role, least in self._roles.items())
+        if too_few and self.called_off is None:
             self.called_off = reason
             # Not at once: a task that runs now would be cancelled where it waits next.
             asyncio.get_running_loop().call_soon(self._call_off_some)

@@ -301,7 +301,7 @@ class PodEnqueuer:
         if joined is not None and joined != left:
             group = groups.get(joined)
             # Otherwise it is not complete yet, or was before this member came.
-            if group is not None and group.all_pods_count == group.minimum:
+            if group is not None and isinstance(after, Pod) and group.completed_by(after):
                 self._admit(group)
 
     def _admit(self, group: PodGroupState | None, *, changed: bool = False) -> None:

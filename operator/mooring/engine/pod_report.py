@@ -246,10 +246,10 @@ class PodReportBuilder:
             return f"correct {source.value}/{group.key.name}"
         if group.missing:
             text = f"create {group.missing} more of its members"
-            exist = group.all_pods_count
+            exist = group.all_pods_count if not group.roles else 0
             return f"{text}, or require at most {exist}" if exist else text
         waiting = {queued.pod.uid for queued in _decidable(group, self._scheduler)}
-        if len(waiting) >= max(group.minimum - group.scheduled_pods_count, 1):
+        if group.short_of([group.unscheduled[uid] for uid in waiting]) is None:
             return None
         others = [pod for uid, pod in group.unscheduled.items() if uid not in waiting]
         gated = [pod for pod in others if pod.spec.gates]
@@ -263,8 +263,7 @@ class PodReportBuilder:
         """Return changes with which the group fits; [] if too few members may be decided about."""
         scheduler = self._scheduler
         waiting = _decidable(group, scheduler)
-        needed = max(group.minimum - group.scheduled_pods_count, 1)
-        if group.incomplete is not None or len(waiting) < needed:
+        if group.incomplete is not None or group.short_of([each.pod for each in waiting]):
             return []
         pipeline = waiting[0].pipeline
         if group_of(waiting[0].pod, pipeline, scheduler.cluster) is None:

@@ -430,7 +430,7 @@ class ScheduleOne:
             together = self._binding_of(group) or GroupBinding(group)
         assumed = assume_reserve_and_permit(attempt, rows, scheduler, now=now, together=together)
         if together is not None:
-            together.join(len(assumed))
+            together.join(one.pod for one in assumed)
         begun = 0
         try:
             for one in assumed:
@@ -612,7 +612,7 @@ class ScheduleOne:
         half = {pod.uid: pod for pod in bound}
         if definition.uid and not definition.initially_scheduled:
             half |= {placed.pod.uid: placed.pod for placed in group.assigned.values()}
-        if half and len(half) < group.minimum and self._binding_of(group) is None:
+        if half and not group.is_enough(half.values()) and self._binding_of(group) is None:
             self.preemptions.delete_members(tuple(half.values()))
 
 

@@ -108,7 +108,7 @@ class AssumedPod:
     def failed(self, reason: str) -> None:
         """Tell the group that the pod was assumed with, if any, that it will not be bound."""
         if self.together is not None:
-            self.together.failed(f"member {self.pod.key} failed: {reason}")
+            self.together.failed(f"member {self.pod.key} failed: {reason}", self.pod)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

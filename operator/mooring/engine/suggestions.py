@@ -355,7 +355,7 @@ class _Suggestions:
         """Suggest the largest minimum with which those members get a node that fit."""
         definition, first = group.definition, self._first
         smaller = group.scheduled_pods_count + (first.fits if first is not None else 0)
-        if definition is None or not 0 < smaller < definition.minimum:
+        if definition is None or group.roles or not 0 < smaller < definition.minimum:
             return None
         lowered = copy(group)
         lowered.definition = replace(definition, minimum=smaller)

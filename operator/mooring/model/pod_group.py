@@ -84,6 +84,16 @@ class GroupSource(StrEnum):
     PODS = "pods"
 
 
+_ROLE_KEYS: Final = {GroupSource.VOLCANO: "volcano.sh/task-spec"}
+"""The label or annotation that names a member's role in its group."""
+
+
+def role_of(pod: Pod, source: GroupSource) -> str:
+    """Return the role that the pod has in its group of this source; "" if it names none."""
+    key = _ROLE_KEYS.get(source)
+    return pod.labels.get(key) or pod.annotations.get(key) or "" if key is not None else ""
+
+
 class GroupKey(NamedTuple):
     """The identity of a group."""
 
@@ -198,6 +208,7 @@ class PodGroup:
         generation: `metadata.generation` of the object.
         version: `metadata.resourceVersion` of the object; groups that differ in it only are equal.
         minimum: How many members are placed together or not at all; 0 and 1 bind each alone.
+        roles: How many of these must have a role, for each role with a minimum of its own.
         gang: False for the policy `basic`, which has no minimum.
         priority: The object's own; if it is None, the priority of the members counts.
         preempts: Whether the members may preempt, if the object says so; None: each says it.
@@ -213,6 +224,7 @@ class PodGroup:
     generation: int = 0
     version: str = field(default="", compare=False)
     minimum: int = 0
+    roles: Mapping[str, int] = field(default_factory=dict)
     gang: bool = True
     topology: GroupTopology = _ANYWHERE
     disruption_mode: DisruptionMode = DisruptionMode.POD
@@ -228,6 +240,7 @@ class PodGroup:
         """The requirements of the group; equal for groups that differ in name, age and status."""
         return (
             self.minimum,
+            frozenset(self.roles.items()),
             self.gang,
             self.topology,
             self.disruption_mode,
@@ -307,8 +320,9 @@ def parse_coscheduling_pod_group(raw: Mapping[str, Any]) -> PodGroup:
 def parse_volcano_pod_group(raw: Mapping[str, Any]) -> PodGroup:
     """Parse a PodGroup of `scheduling.volcano.sh/v1beta1`; see `parse_pod_group` for errors.
 
-    The minimums of roles (`minTaskMember`) count as one minimum, their sum. One that must be placed
-    in a tier of HyperNodes, which Mooring does not read, is `invalid`.
+    A `minMember` below the sum of the minimums of roles (`minTaskMember`) counts instead of them,
+    as in Volcano (job_info.go, CheckTaskValid). A group that must be placed in a tier of
+    HyperNodes, which Mooring does not read, is `invalid`.
     """
     return _parsed(raw, GroupSource.VOLCANO, _volcano_spec)
 
@@ -408,10 +422,11 @@ def _coscheduling_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) 
 def _volcano_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
     found = _coscheduling_spec(spec, annotations)
     where = "spec.minTaskMember"
-    roles = mapping(spec, "minTaskMember", "spec")
-    _at_most(len(roles), _MAX_ROLES, where, "roles")
-    minimums = (_within(roles, role, where, 0) or 0 for role in roles)
-    found["minimum"] = min(max(found["minimum"], sum(minimums)), _MAX_INT32)
+    tasks = mapping(spec, "minTaskMember", "spec")
+    _at_most(len(tasks), _MAX_ROLES, where, "roles")
+    roles = {task: _within(tasks, task, where, 0) or 0 for task in tasks}
+    if not 0 < found["minimum"] < sum(roles.values()):
+        found |= _with_roles(found["minimum"], roles)
     network = mapping(spec, "networkTopology", "spec")
     is_hard = text(network, "mode", "spec.networkTopology") == "hard"
     if is_hard and not found["topology"].keys:
@@ -514,6 +529,14 @@ def _mode(value: str, where: str) -> DisruptionMode:
         raise ManifestError(
             where, f"{_shown(value)} is not a mode; write Pod or PodGroup"
         ) from None
+
+
+def _with_roles(minimum: int, roles: Mapping[str, int]) -> dict[str, Any]:
+    """Return the fields of a group with these minimums of roles, whose minimum is their sum."""
+    of_roles = {role: least for role, least in roles.items() if least}
+    if "" in of_roles:
+        raise ManifestError("spec", "has a minimum for a role without a name")
+    return {"minimum": min(max(minimum, sum(of_roles.values())), _MAX_INT32), "roles": of_roles}
 
 
 def _within(raw: Mapping[str, Any], field: str, where: str, least: int) -> int | None:

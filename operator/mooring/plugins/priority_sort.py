@@ -25,5 +25,5 @@ class PrioritySort:
         """Return the pod's key: pods with smaller keys are scheduled first."""
         priority, since = by_priority(queued)
         group = self._pod_groups.of(queued.pod) if len(self._pod_groups) else None
-        has_lost = group is not None and 0 < group.scheduled_pods_count < group.minimum
+        has_lost = group is not None and group.scheduled_pods_count > 0 and group.lacking > 0
         return priority, -inf if has_lost else since

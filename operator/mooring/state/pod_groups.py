@@ -9,7 +9,7 @@ they are on their way out, and a group must not be complete because of them.
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, count
@@ -29,6 +29,7 @@ from mooring.model.pod_group import (
     PodGroup,
     Reservation,
     group_of_members,
+    role_of,
 )
 from mooring.model.pod_spec import PodSpec
 from mooring.state.pods import PlacedPod, PodTable
@@ -85,6 +86,8 @@ class PodGroupState:
         "_defined_by",
         "_first_created",
         "_priorities",
+        "_roles",
+        "_roles_on_nodes",
         "_terminating",
         "_unscheduled",
         "_unscheduled_specs",
@@ -94,6 +97,7 @@ class PodGroupState:
         "departed_pods_count",
         "key",
         "number",
+        "roles_on_nodes",
         "terminating",
         "unscheduled",
         "unscheduled_specs",
@@ -118,6 +122,11 @@ class PodGroupState:
         self._unscheduled_specs: Counter[PodSpec] = Counter()
         self.unscheduled_specs: Mapping[PodSpec, int] = MappingProxyType(self._unscheduled_specs)
         """How many members without a node there are of each spec."""
+        self._roles: Counter[str] = Counter()
+        """How many members there are of each role, terminating ones left out."""
+        self._roles_on_nodes: Counter[str] = Counter()
+        self.roles_on_nodes: Mapping[str, int] = MappingProxyType(self._roles_on_nodes)
+        """How many members on a node there are of each role."""
         self._priorities: _Largest[int] = _Largest()
         self._declared: _Largest[DeclaredByPod] = _Largest()
         self._first_created = float("inf")
@@ -144,6 +153,67 @@ class PodGroupState:
         """How many members are placed together or not at all; 0 without a definition."""
         return self.definition.minimum if self.definition is not None else 0
 
+    @property
+    def roles(self) -> Mapping[str, int]:
+        """How many of the minimum must have a role, by role."""
+        return self.definition.roles if self.definition is not None else {}
+
+    def role_of(self, pod: Pod) -> str:
+        """Return the member's role; "" if it has none."""
+        return role_of(pod, self.key.source)
+
+    @property
+    def lacking(self) -> int:
+        """How many members must still get a node until the minimum is reached, of each role too."""
+        of_roles = sum(max(0, n - self._roles_on_nodes[role]) for role, n in self.roles.items())
+        return max(0, self.minimum - self.scheduled_pods_count, of_roles)
+
+    def short_of(self, pods: Collection[Pod]) -> str | None:
+        """Return how many of the members that lack a node these are, such as `3 of 4 members`.
+
+        None if the minimum is reached with them, of each role too.
+        """
+        if self.roles:
+            of_roles = Counter(map(self.role_of, pods))
+            for role, minimum in self.roles.items():
+                lacking = minimum - self._roles_on_nodes[role]
+                if of_roles[role] < lacking:
+                    return f"{of_roles[role]} of {lacking} members of role {role}"
+        needed = max(self.lacking, 1)
+        return f"{len(pods)} of {needed} members" if len(pods) < needed else None
+
+    def needed_of(self, pods: Sequence[Pod]) -> tuple[Sequence[Pod], Sequence[Pod]]:
+        """Return the members, the first ones, with which the minimum is reached; and the others.
+
+        One is needed in any case.
+        """
+        left = {role: n - self._roles_on_nodes[role] for role, n in self.roles.items()}
+        needed, others = list[Pod](), pods
+        if left:
+            others = []
+            for pod in pods:
+                role = self.role_of(pod)
+                (needed if left.get(role, 0) > 0 else others).append(pod)
+                left[role] = left.get(role, 0) - 1
+        more = max(self.lacking, 1) - len(needed)
+        return [*needed, *others[:more]], others[more:]
+
+    def is_enough(self, pods: Iterable[Pod], others: int = 0) -> bool:
+        """Return whether these members and so many others without a role are the minimum.
+
+        Of each role too; none is never enough.
+        """
+        of_roles = Counter(map(self.role_of, pods))
+        return of_roles.total() + others >= max(self.minimum, 1) and all(
+            of_roles[role] >= minimum for role, minimum in self.roles.items()
+        )
+
+    def completed_by(self, pod: Pod) -> bool:
+        """Return whether enough members exist, and do not without this one."""
+        role = self.role_of(pod)
+        is_last = self._roles[role] == self.roles.get(role, -1)
+        return not self.missing and (is_last or self.all_pods_count == self.minimum)
+
     def has_on_node(self, uid: Uid) -> bool:
         """Return whether the pod of this uid is a member on a node, and not terminating."""
         return uid in self._assumed or uid in self._assigned
@@ -151,7 +221,8 @@ class PodGroupState:
     @property
     def missing(self) -> int:
         """How many members must still be created before the group can be placed."""
-        return max(0, self.minimum - self.all_pods_count)
+        of_roles = sum(max(0, n - self._roles[role]) for role, n in self.roles.items())
+        return max(0, self.minimum - self.all_pods_count, of_roles)
 
     @property
     def incomplete(self) -> str | None:
@@ -160,6 +231,9 @@ class PodGroupState:
             return f"PodGroup {self.key} does not exist"
         if self.definition.invalid is not None:
             return self.definition.invalid
+        for role, minimum in self.roles.items():
+            if self._roles[role] < minimum:
+                return f"{self._roles[role]} of {minimum} members of role {role} exist"
         if self.missing:
             return f"{self.all_pods_count} of {self.minimum} members exist"
         return None
@@ -167,7 +241,19 @@ class PodGroupState:
     @property
     def surplus(self) -> int:
         """How many members on a node the group can lose and still have its minimum."""
-        return max(0, self.scheduled_pods_count - self.minimum)
+        on_nodes = self._roles_on_nodes
+        of_roles = sum(min(n, on_nodes[role]) for role, n in self.roles.items())
+        return max(0, self.scheduled_pods_count - max(self.minimum, of_roles))
+
+    def surplus_of(self, pods: Iterable[Pod]) -> Iterator[Pod]:
+        """Yield those of these members on a node, the first ones, that the group can lose."""
+        surplus, on_nodes = self.surplus, self._roles_on_nodes.copy()
+        for pod in pods:
+            role = self.role_of(pod)
+            if surplus and on_nodes[role] > self.roles.get(role, 0):
+                on_nodes[role] -= 1
+                surplus -= 1
+                yield pod
 
     @property
     def priority(self) -> int:
@@ -194,6 +280,9 @@ class PodGroupState:
         found._unscheduled.update((pod.uid, pod) for pod in pods)
         found._assumed.update(_without(self._assumed, without))
         found._assigned.update(_without(self._assigned, without))
+        placed = [placed.pod for placed in found.on_nodes]
+        found._roles_on_nodes.update(map(self.role_of, placed))
+        found._roles.update(map(self.role_of, chain(placed, found._unscheduled.values())))
         return found
 
     def _add(self, pod: Pod, placed: PlacedPod | None, declared: DeclaredByPod | None) -> None:
@@ -207,6 +296,7 @@ class PodGroupState:
             self._assumed[pod.uid] = placed
         else:
             self._assigned[pod.uid] = placed
+        self._count_role(pod, 1, placed=placed is not None)
         self._first_created = min(self._first_created, pod.created)
         self._priorities.add(pod.spec.priority)
         if declared is not None:
@@ -217,14 +307,22 @@ class PodGroupState:
         """Remove the pod, which `_add` was called with, from all counts."""
         if self._terminating.pop(pod.uid, None) is not None:
             return
-        if self._unscheduled.pop(pod.uid, None) is not None:
+        is_placed = self._unscheduled.pop(pod.uid, None) is None
+        if not is_placed:
             add_count(self._unscheduled_specs, pod.spec, -1)
         self._assumed.pop(pod.uid, None)
         self._assigned.pop(pod.uid, None)
+        self._count_role(pod, -1, placed=is_placed)
         self._priorities.remove(pod.spec.priority)
         if declared is not None:
             self._declared.remove(declared)
             self._define_by_members()
+
+    def _count_role(self, pod: Pod, number: int, *, placed: bool) -> None:
+        if role := self.role_of(pod):
+            add_count(self._roles, role, number)
+            if placed:
+                add_count(self._roles_on_nodes, role, number)
 
     def _define_by_members(self) -> None:
         declared = self._declared.get()

@@ -28,6 +28,7 @@ from mooring.testing.builders import (
     pod,
     pod_group,
     uid_of,
+    volcano_pod_group,
 )
 from storage_builders import pv, pvc, storage_class
 
@@ -45,6 +46,7 @@ def decided(
     budget: SearchBudget | None = None,
 ) -> GroupDecision:
     pods = [parse_pod(raw) for raw in raws]
+    deciding.state.track_pod_groups(deciding.pipeline.pod_group_formats)
     for one in pods:
         deciding.state.put_unscheduled(one)
     group = deciding.state.pod_groups.of(pods[0])
@@ -101,6 +103,45 @@ def test_members_on_a_node_count_for_the_minimum() -> None:
     for raw in members(2, cpu="1"):
         deciding.place(raw, "a")
     assert len(decided(deciding, members(2, 2, cpu="1")).rows) == 2
+
+
+VOLCANO: Final = {"name": "GangScheduling", "args": {"podGroupPresets": ["Volcano"]}}
+
+
+def with_roles(**cpus: list[str]) -> list[Raw]:
+    """Return members of Volcano's group g: by role the cpu of each."""
+    return [
+        pod(
+            f"{role}-{number}",
+            cpu=cpu,
+            annotations={"scheduling.k8s.io/group-name": "g", "volcano.sh/task-spec": role},
+        )
+        for role, each in cpus.items()
+        for number, cpu in enumerate(each)
+    ]
+
+
+def test_each_role_gets_its_minimum_though_more_of_another_would_fit() -> None:
+    """The three workers fit without the launcher, and are as many as the group needs."""
+    group = volcano_pod_group("g", 3, minTaskMember={"launcher": 1, "worker": 2})
+    raws = with_roles(worker=["2", "2", "2"], launcher=["1"])
+    deciding = Deciding(node("a", cpu="6"), group, pluginConfig=[VOLCANO])
+    decision = decided(deciding, raws)
+    assert decision.rows.keys() == {uid_of("worker-0"), uid_of("worker-1"), uid_of("launcher-0")}
+    assert decision.message.startswith("1 member beyond the minimum: ")
+    on_node = Deciding(node("a", cpu="6"), group, pluginConfig=[VOLCANO])
+    on_node.place(raws[0], "a")
+    assert decided(on_node, raws[1:]).rows.keys() == {uid_of("worker-1"), uid_of("launcher-0")}
+
+
+def test_a_group_none_of_whose_roles_may_be_left_out_is_placed_whole_or_not_at_all() -> None:
+    group = volcano_pod_group("g", 3, minTaskMember={"launcher": 1, "worker": 2})
+    deciding = Deciding(node("a", cpu="4"), node("b", cpu="4"), group, pluginConfig=[VOLCANO])
+    decision = decided(deciding, with_roles(worker=["2"] * 4, launcher=["5"]))
+    assert not decision.rows
+    assert "the group of 5 does not fit: 4 of 5 members fit" in decision.message
+    few = decided(deciding, with_roles(worker=["2", "2", "2"]))
+    assert few.message == "0 of 1 members of role launcher can be scheduled now"
 
 
 def passing(raws: list[Raw], *passed: str, failed: tuple[str, ...] = ()) -> Answers:

@@ -16,7 +16,7 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.plugins.default_preemption import groups
 from mooring.state.cluster import Trial
 from mooring.state.columns import IntArray
-from mooring.testing.builders import node, pdb, pod, pod_group, uid_of
+from mooring.testing.builders import node, pdb, pod, pod_group, uid_of, volcano_pod_group
 
 Raw = dict[str, Any]
 
@@ -31,6 +31,7 @@ def gang(count: int, priority: int = 100, **fields: Any) -> list[Raw]:
 
 def preempted(deciding: Deciding, members: list[Raw]) -> GroupPreemption:
     pods = [parse_pod(raw) for raw in members]
+    deciding.state.track_pod_groups(deciding.pipeline.pod_group_formats)
     for one in pods:
         deciding.state.put_unscheduled(one)
     group = deciding.state.pod_groups.of(pods[0])
@@ -172,6 +173,45 @@ def test_a_group_above_its_minimum_gives_up_its_surplus_first() -> None:
         running("single", "a", started="2026-01-03T00:00:00Z"),
     )
     assert victims(deciding, gang(1)) == ["e2"]
+
+
+def test_a_group_with_roles_gives_up_no_member_that_its_role_needs() -> None:
+    config = [{"name": "GangScheduling", "args": {"podGroupPresets": ["Volcano"]}}]
+    named = {"scheduling.k8s.io/group-name": "mpi", "volcano.sh/task-spec": "worker"}
+    launcher = named | {"volcano.sh/task-spec": "launcher"}
+    deciding = Deciding(
+        node("a", cpu="3"),
+        pod_group("g", 1),
+        volcano_pod_group("mpi", 0, minTaskMember={"launcher": 1, "worker": 1}),
+        running("w1", "a", annotations=named, started="2026-01-01T00:00:00Z"),
+        running("w2", "a", annotations=named, started="2026-01-02T00:00:00Z"),
+        running("l", "a", annotations=launcher, started="2026-01-03T00:00:00Z"),
+        pluginConfig=config,
+    )
+    assert victims(deciding, gang(1)) == ["w2"]
+
+
+def test_members_of_each_role_are_nominated() -> None:
+    config = [{"name": "GangScheduling", "args": {"podGroupPresets": ["Volcano"]}}]
+    members = [
+        pod(
+            name,
+            cpu="1",
+            priority=100,
+            annotations={"scheduling.k8s.io/group-name": "mpi", "volcano.sh/task-spec": name[0]},
+        )
+        for name in ("w1", "w2", "w3", "l1")
+    ]
+    deciding = Deciding(
+        node("a", cpu="2"),
+        volcano_pod_group("mpi", 0, minTaskMember={"l": 1, "w": 1}),
+        running("low1", "a"),
+        running("low2", "a"),
+        pluginConfig=config,
+    )
+    answer = preempted(deciding, members)
+    assert isinstance(answer, GroupNomination)
+    assert answer.nodes.keys() == {uid_of("w1"), uid_of("l1")}
 
 
 def test_a_group_that_waits_for_its_victims_evicts_no_more() -> None:

@@ -111,11 +111,10 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecisi
     If the minimum has its nodes already, as many members get one as fit.
     """
     members, pipeline, cluster = searched.members, searched.pipeline, searched.cluster
-    needed = max(group.minimum - group.scheduled_pods_count, 1)
     if (differs := disagreement(group, members, pipeline.kubernetes)) is not None:
         return GroupDecision({}, message=differs)
-    if len(members) < needed:
-        text = f"{len(members)} of {needed} members can be scheduled now"
+    if (short := group.short_of(members)) is not None:
+        text = f"{short} can be scheduled now"
         return GroupDecision({}, message=_progress(group, pipeline, 0, len(members)) or text)
     if (lacking := _lacking(group, cluster)) is not None:
         resource_filters = frozenset(pipeline.resource_filters)
@@ -128,7 +127,7 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecisi
         return GroupDecision({}, message=placements.reason, plugins=reason)
     tried = list[_Candidate]()
     found = _complete(search.place, placements, tried, searched.budget)
-    best = found or _partial(tried, needed)
+    best = found or _partial(tried, group, members) or _needed_only(group, searched, placements)
     with searched.trial():
         chosen = _best(best, group, pipeline, cluster) if best else None
     all_tried = len(tried) == len(placements)
@@ -215,7 +214,7 @@ def _lacking(group: PodGroupState, cluster: ClusterView) -> str | None:
     (CheckClusterResource).
     """
     definition = group.definition
-    if definition is None or group.scheduled_pods_count >= max(group.minimum, 1):
+    if definition is None or (group.scheduled_pods_count and not group.lacking):
         return None
     nodes = cluster.nodes
     for resource, amount in definition.min_resources.items():
@@ -254,13 +253,13 @@ def preempt_for_group(
             if extender.preempt_verb:
                 return Unschedulable(_PREEMPT_VERB.format(extender.name))
     waiting = without_node(members, cache.cluster)
-    needed = max(group.minimum - group.scheduled_pods_count, 1)
+    needed, others = group.needed_of(waiting)
     searched = SearchedMembers(
-        waiting[:needed],
+        needed,
         pipeline,
         cache,
         seed=seed,
-        others=waiting[needed:],
+        others=others,
         extended=answers.on(cache.cluster, not_sent=True) if answers is not None else {},
     )
     state, metrics = _GroupDryRun(group, searched).state(now), pipeline.metrics
@@ -385,10 +384,37 @@ def _complete(
     return []
 
 
-def _partial(tried: Sequence[_Candidate], needed: int) -> list[_Candidate]:
+def _partial(
+    tried: Sequence[_Candidate], group: PodGroupState, members: Sequence[Pod]
+) -> list[_Candidate]:
     """Return, of the lowest tier with any, the placements that take as many members as needed."""
+    needed = max(group.lacking, 1)
     enough = [c for c in tried if len(c.assignment.rows) >= needed]
+    if group.roles:
+        enough = [
+            c
+            for c in enough
+            if group.short_of([pod for pod in members if pod.uid in c.assignment.rows]) is None
+        ]
     return [c for c in enough if c.placement.tier == enough[0].placement.tier]
+
+
+def _needed_only(
+    group: PodGroupState, searched: SearchedMembers, placements: Iterable[Placement]
+) -> list[_Candidate]:
+    """Return the placements of the members alone that the minimums of roles need.
+
+    Beside the others, these may not get a node: another role takes their room.
+    """
+    needed, others = group.needed_of(searched.members)
+    if not (group.roles and others):
+        return []
+    search = GroupSearch(replace(searched, members=needed, others=(*searched.others, *others)))
+    found = _complete(search.place, placements, [], searched.budget)
+    wanted = len(searched.members)
+    return [
+        replace(c, assignment=replace(c.assignment, wanted=wanted, impossible=False)) for c in found
+    ]
 
 
 def _best(

@@ -182,9 +182,8 @@ class PodGroupStatusReporter:
         record.decision = replace(decision, rows={}, tried=decision.tried[:_MOST_TRIED])
         record.members, record.domains = len(decision.rows), len(decision.tried)
         record.error = ""
-        placed = group.scheduled_pods_count
-        placed += sum(uid in group.unscheduled for uid in decision.rows)
-        if decision.rows and not record.placed and placed >= group.minimum:
+        placed = [pod for uid in decision.rows if (pod := group.unscheduled.get(uid))]
+        if decision.rows and not record.placed and not (group.lacking and group.short_of(placed)):
             record.placed = True
             if record.complete_since is not None:
                 seconds = self._clock() - record.complete_since

@@ -271,13 +271,13 @@ class GroupReservation:
 
         Of the nodes with the most free, as few are taken as are enough.
         """
-        needed = max(group.minimum - group.scheduled_pods_count, 1)
+        needed, others = group.needed_of(pods)
         searched = SearchedMembers(
-            pods[:needed],
+            needed,
             pipeline,
             self._cache,
             seed=0,
-            others=pods[needed:],
+            others=others,
             extended=answers.on(self._cluster, not_sent=True) if answers is not None else {},
         )
         search = GroupSearch(searched)
@@ -292,7 +292,7 @@ class GroupReservation:
             # Where all rows of a placement are not enough, fewer of them are not looked at.
             if self._promising(search, group, placement.rows) is None:
                 continue
-            for rows in self._growing(placement.rows, needed, most):
+            for rows in self._growing(placement.rows, len(needed), most):
                 found = self._placed(search, group, rows, removals)
                 if found is not None and found.complete:
                     return found.rows

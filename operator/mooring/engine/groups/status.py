@@ -71,14 +71,15 @@ def view_of(
     running = sum(placed.pod.phase == "Running" for placed in group.assigned.values())
     before = definition is not None and definition.initially_scheduled
     bound = f"{len(group.assigned)} of {minimum} members are bound; " if group.assigned else ""
-    scheduled = before or len(group.assigned) + finished.succeeded >= minimum
+    assigned = (placed.pod for placed in group.assigned.values())
+    scheduled = before or group.is_enough(assigned, finished.succeeded)
     if scheduled:
         reason, message = "Scheduled", ""
     elif (incomplete := group.incomplete) is not None:
         reason, message = "Unschedulable", f"{bound}{incomplete}"
     elif error:
         reason, message = "SchedulerError", f"{bound}{error}"
-    elif group.scheduled_pods_count >= minimum:
+    elif group.scheduled_pods_count and not group.lacking:
         reason = "Unschedulable"
         message = f"{len(group.assigned)} of {minimum} members are bound; the others will be soon"
     else:

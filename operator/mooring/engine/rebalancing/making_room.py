@@ -50,15 +50,15 @@ class MakingRoom:
         """Add the step that makes the group fit, if it needs one; return whether it fits then."""
         planning = self.planning
         members = [pod for pod in group.unscheduled.values() if not why_not(planning, pod)]
-        needed = max(group.minimum - group.scheduled_pods_count, 1)
-        if group.incomplete is not None or len(members) < needed:
-            self.said = group.incomplete or f"{len(members)} of {needed} members can be scheduled"
+        if (short := group.short_of(members)) is not None or group.incomplete is not None:
+            self.said = group.incomplete or f"{short} can be scheduled"
             return False
         decision = planning.group_decision(group, members)
         self.said = decision.message
         moves: tuple[Move, ...] | None = ()
         if not decision.rows:
-            moves = self._fewest_for(group, members, needed)
+            needed, _ = group.needed_of(members)
+            moves = self._fewest_for(group, needed if group.roles else members, len(needed))
             if moves is None:
                 return False
             mark = len(planning)

@@ -159,9 +159,16 @@ def _surplus(state: PodGroupPostFilterState) -> npt.NDArray[np.bool_]:
     found = np.zeros(len(columns.pods), np.bool_)
     slots = np.flatnonzero(columns.in_groups(group.number for group in groups))
     slots = slots[columns.by_importance(slots, columns.groups[slots])]
-    ends = np.searchsorted(columns.groups[slots], [group.number for group in groups], side="right")
-    for group, end in zip(groups, ends.tolist(), strict=True):
-        found[slots[end - group.surplus : end]] = True
+    numbers, sorted_numbers = [group.number for group in groups], columns.groups[slots]
+    starts = np.searchsorted(sorted_numbers, numbers)
+    ends = np.searchsorted(sorted_numbers, numbers, side="right")
+    for group, start, end in zip(groups, starts.tolist(), ends.tolist(), strict=True):
+        if not group.roles:
+            found[slots[end - group.surplus : end]] = True
+            continue
+        last_first = slots[start:end][::-1].tolist()
+        pods = {pod: slot for slot in last_first if (pod := columns.pods[slot]) is not None}
+        found[[pods[pod] for pod in group.surplus_of(pods)]] = True
     return found
 
 
