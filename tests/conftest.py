@@ -26,7 +26,7 @@ guard_turns()
 # Servers that live for minutes collect their garbage less often, which is a sixth of their CPU.
 os.environ.setdefault("GOGC", "400")
 
-pytest_plugins = ["controlplane.fixtures", "time_limits"]
+pytest_plugins = ["api_fixtures", "controlplane.fixtures", "time_limits"]
 
 PACKAGES = Path(__file__).parents[1] / "operator" / "mooring"
 
@@ -34,11 +34,11 @@ STARTING = frozenset({"control_plane", "fresh_control_plane"})
 """Fixtures that start a control plane."""
 
 LONGEST = (
-    "tests/bench/test_bench.py",
+    "tests/tools/bench/test_bench.py",
     "tests/e2e/test_rebalancing.py",
     "tests/e2e/test_faults.py",
-    "tests/soak/test_soak.py",
-    "tests/demo/test_demo.py",
+    "tests/tools/soak/test_soak.py",
+    "tests/tools/demo/test_demo.py",
     "tests/e2e/test_quickstart.py",
     "tests/conformance/test_corpus.py",
     "tests/simulation/test_simulation.py",

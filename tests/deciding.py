@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from mooring.engine.cycle import decide
-from mooring.engine.extenders.answers import Needed
-from mooring.engine.filtering import NodeSearch, PreFiltered
-from mooring.engine.outcome import Outcome, decision_of
-from mooring.engine.result_cache import ResultCache
+from mooring.extenders.verdicts import Needed
 from mooring.framework.decision import Decision
-from mooring.framework.pipeline import Pipeline
 from mooring.framework.registry import Registry
 from mooring.model.pod import Uid, parse_pod
 from mooring.observe.records import DecisionLog
 from mooring.plugins import SHIPPED
+from mooring.runtime.pipeline import Pipeline
+from mooring.scheduling.cycle import decide
+from mooring.scheduling.filtering import NodeSearch, PreFiltered
+from mooring.scheduling.outcome import Outcome, decision_of
+from mooring.scheduling.result_cache import ResultCache
 from scheduler_states import put_profile, scheduler_state
 
 Raw = Mapping[str, Any]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mooring.model.resource_claims import FINALIZER
+from mooring.claims.model.resource_claims import FINALIZER
 from mooring.testing.builders import api_object, given, pod_group, uid_of
 from node_selectors import named, node_selector
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from mooring.pausing import Work
-from mooring.time_slices import TimeSlices
+from mooring.process.time_slices import TimeSlices
 
 _Result = TypeVar("_Result")
 

@@ -8,8 +8,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from kube.api_server import Request
-from mooring.engine.build import Engine as WholeEngine
-from mooring.engine.build import Options
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable, Wait
@@ -19,6 +17,8 @@ from mooring.observe.documents import plain
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DEFAULT_LIMIT, DecisionLog, NotedStep
 from mooring.plugins import SHIPPED
+from mooring.run.build import Engine as WholeEngine
+from mooring.run.build import Options
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster
 from scheduler_states import put_profile

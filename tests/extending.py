@@ -9,8 +9,8 @@ import orjson
 from aiohttp import web
 
 from http_servers import serving
-from mooring.engine.extenders import answers as answering
-from mooring.engine.extenders.answers import Needed, NodeFailure, PodAnswers
+from mooring.extenders import verdicts as answering
+from mooring.extenders.verdicts import Needed, NodeFailure, PodAnswers
 from mooring.model.pod import Pod, parse_pod
 
 BUSY = NodeFailure("busy", resolvable=True, extender="http://e")

@@ -6,10 +6,10 @@ from typing import Any
 from deciding import Deciding
 from driving import driven
 from extending import put
-from mooring.engine.extenders.answers import Answers, NodeFailure
-from mooring.engine.groups.budget import SearchBudget
-from mooring.engine.groups.placement import GroupSearch
-from mooring.engine.groups.search import Assignment, SearchedMembers
+from mooring.extenders.verdicts import Answers, NodeFailure
+from mooring.groups.search.group_search import Assignment, SearchedMembers
+from mooring.groups.search.placement import GroupSearch
+from mooring.groups.search.search_budget import SearchBudget
 from mooring.model.node import HOSTNAME
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import pod

@@ -73,7 +73,8 @@ def _imports(root: Path, touched: Collection[Path]) -> dict[Path, set[Path]]:
 
 
 def _module(path: Path) -> str:
-    return ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__")
+    """Return the name that a file is imported by: operator/, tests/ and tests/tools/ are roots."""
+    return ".".join(path.with_suffix("").parts[1:]).removesuffix(".__init__").removeprefix("tools.")
 
 
 def _names(text: str) -> Iterator[str]:

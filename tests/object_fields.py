@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kubernetes_asyncio.client import models
 
-from mooring.kube.resources import Resource
+from mooring.kube.api_resources import Resource
 from mooring.simulate.kinds import READ
 
 TABLE = Path(__file__).parents[1] / "operator" / "mooring" / "simulate" / "object_fields.json"

@@ -18,20 +18,20 @@ from device_builders import (
     request,
     resource_slice,
 )
-from mooring.engine.cycle import decide
-from mooring.engine.outcome import FitError, decision_of
-from mooring.engine.rebalancing.plan import Move, Plan, Step
-from mooring.engine.rebalancing.report import RebalancingReport, plan_report
-from mooring.engine.result_cache import ResultCache
-from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import PodRef, TextAboutPods
-from mooring.framework.queued_pod import PodState
 from mooring.kube.timestamps import rfc3339
 from mooring.model.pod import parse_pod
 from mooring.observe.http import Endpoints
-from mooring.page.api import Page
-from mooring.page.queue import Queue
+from mooring.page.queue_view import Queue
+from mooring.page.routes import Page
 from mooring.policy.rebalancing import Goal, Rebalancing
+from mooring.rebalancing.plan import Move, Plan, Step
+from mooring.rebalancing.report import RebalancingReport, plan_report
+from mooring.runtime.queued_pod import PodState
+from mooring.scheduling.cycle import decide
+from mooring.scheduling.outcome import FitError, decision_of
+from mooring.scheduling.result_cache import ResultCache
+from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.testing.builders import node, pod, uid_of
 from pages import page, page_endpoints
 from scheduler_states import put_profile, scheduler_state

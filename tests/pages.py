@@ -7,30 +7,30 @@ from typing import Any
 import aiohttp
 
 import served_endpoints
-from mooring.engine.pod_report import PodReportBuilder
-from mooring.engine.rebalancing.report import RebalancingReport
-from mooring.engine.scheduler_state import SchedulerState
-from mooring.handlers.profiles import ProfileHandler
+from mooring.handlers.profile_handler import ProfileHandler
+from mooring.kube.api_resources import POD, Call, Resource
 from mooring.kube.client import Listing
 from mooring.kube.errors import NotFoundError
-from mooring.kube.resources import POD, Call, Resource
 from mooring.observe.http import Endpoints
 from mooring.observe.records import DecisionLog
-from mooring.page.api import Page
-from mooring.page.nodes import Nodes
-from mooring.page.objects import PodObjects
-from mooring.page.pods import Pods
-from mooring.page.policy import Policy
-from mooring.page.queue import Queue
-from mooring.page.rebalancing import PlansView
-from mooring.page.search import PodSearch
+from mooring.page.nodes_view import Nodes
+from mooring.page.pod_objects import PodObjects
+from mooring.page.pod_search import PodSearch
+from mooring.page.pods_view import Pods
+from mooring.page.policy_view import Policy
+from mooring.page.queue_view import Queue
+from mooring.page.rebalancing_view import PlansView
+from mooring.page.routes import Page
 from mooring.page.trials import WhatIfRunner
+from mooring.rebalancing.report import RebalancingReport
+from mooring.scheduling.pod_report import PodReportBuilder
+from mooring.scheduling.scheduler_state import SchedulerState
 from scheduler_states import SHIPPED_ONLY, silent_pod_enqueuer
 from served_endpoints import EVERYTHING, Rights, endpoints
 
 
 class Stored:
-    """Implements `mooring.page.objects.ObjectClient` over pods and events."""
+    """Implements `mooring.page.pod_objects.ObjectClient` over pods and events."""
 
     def __init__(self, objects: Iterable[Mapping[str, Any]]) -> None:
         self._objects = tuple(objects)

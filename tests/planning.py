@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from mooring.engine.rebalancing.plan import Move, Plan, Step
-from mooring.engine.rebalancing.report import PlanReport, plan_report, with_nodes
 from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.model.pod import Pod, parse_pod
 from mooring.policy.rebalancing import Goal, MoveLimits, Rebalancing
+from mooring.rebalancing.plan import Move, Plan, Step
+from mooring.rebalancing.report import PlanReport, plan_report, with_nodes
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 

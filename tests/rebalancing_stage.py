@@ -9,15 +9,6 @@ from typing import Any, Final
 from background import in_background
 from kube.api_server import Request
 from kube.virtual_clock import VirtualClock
-from mooring.engine.build import Engine
-from mooring.engine.profiles import ActiveProfile
-from mooring.engine.rebalancing.plan import Move, Plan, Step
-from mooring.engine.rebalancing.profile_rebalancing import LOOK_SECONDS
-from mooring.engine.rebalancing.record import whole
-from mooring.engine.rebalancing.running_step import RunningStep
-from mooring.engine.rebalancing.under_way import UnderWay
-from mooring.engine.result_cache import ResultCache
-from mooring.engine.what_if import WhatIf
 from mooring.framework.decision import PodRef
 from mooring.kube.client import ApiClient
 from mooring.model.events import Kind
@@ -26,6 +17,15 @@ from mooring.model.pod import Pod, parse_pod
 from mooring.model.workloads import parse_pod_disruption_budget
 from mooring.pausing import pause
 from mooring.policy.rebalancing import Goal, Rebalancing
+from mooring.rebalancing.plan import Move, Plan, Step
+from mooring.rebalancing.profile_rebalancing import LOOK_SECONDS
+from mooring.rebalancing.record import whole
+from mooring.rebalancing.running_step import RunningStep
+from mooring.rebalancing.under_way import UnderWay
+from mooring.run.build import Engine
+from mooring.scheduling.profiles_in_force import ActiveProfile
+from mooring.scheduling.result_cache import ResultCache
+from mooring.scheduling.what_if import WhatIf
 from mooring.testing.builders import cluster, node, pod, uid_of
 from scheduler_states import SHIPPED_ONLY, put_profile
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mooring.kube.resources import Resource
+from mooring.kube.api_resources import Resource
 from mooring.mirroring.mirror import Mirror
 from mooring.model.events import Kind
 from mooring.state.cluster import ClusterState

@@ -5,17 +5,17 @@ from dataclasses import replace
 from typing import Any, Final
 
 from deciding import Deciding
-from mooring.engine.groups.budget import SearchBudget
-from mooring.engine.rebalancing.plan import Plan
-from mooring.engine.rebalancing.planner import make_plan, takes_of
-from mooring.engine.rebalancing.planning import Planning
-from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import PodRef
+from mooring.groups.model.pod_group import GroupKey
+from mooring.groups.search.search_budget import SearchBudget
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
-from mooring.model.pod_group import GroupKey
 from mooring.policy.reading import read
 from mooring.policy.rebalancing import Rebalancing
+from mooring.rebalancing.plan import Plan
+from mooring.rebalancing.plan_state import Planning
+from mooring.rebalancing.planner import make_plan, takes_of
+from mooring.scheduling.result_cache import ResultCache
 from mooring.testing.builders import pod
 
 MANY: Final = 1_000_000

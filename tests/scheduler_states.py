@@ -5,20 +5,20 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from mooring.engine.build import Options, build_scheduler_state
-from mooring.engine.pod_enqueuer import PodEnqueuer
-from mooring.engine.pod_status_reporter import PodStatusReporter
-from mooring.engine.profiles import ActiveProfile
-from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.registry import Registry
 from mooring.model.pod import Pod
 from mooring.plugins import SHIPPED
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
+from mooring.process.turn import Turn
+from mooring.run.build import Options, build_scheduler_state
+from mooring.scheduling.pod_enqueuer import PodEnqueuer
+from mooring.scheduling.pod_status_reporter import PodStatusReporter
+from mooring.scheduling.profiles_in_force import ActiveProfile
+from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.testing.builders import cluster
 from mooring.testing.fakes import FakeApi
-from mooring.turn import Turn
 
 SHIPPED_ONLY: Final = Registry(SHIPPED, {})
 

@@ -13,7 +13,7 @@ from mooring.observe.http import Endpoints
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
-from mooring.page.queue import Queue
+from mooring.page.queue_view import Queue
 from scheduler_states import scheduler_state
 
 EVERYTHING: Final = "everything"

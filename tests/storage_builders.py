@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mooring.model.node import HOSTNAME
-from mooring.model.storage import BIND_COMPLETED, SELECTED_NODE
 from mooring.testing.builders import api_object, given
+from mooring.volumes.model.storage_objects import BIND_COMPLETED, SELECTED_NODE
 
 
 def storage_class(

@@ -21,17 +21,17 @@ from device_builders import resource_slice
 from handlers.small_api import KOPF, SmallApi
 from holders import Holders, most_bytes
 from kube.api_server import ApiServer, Request, bookmark, event
-from mooring.app import Scheduler
-from mooring.engine.outcome import ScheduleResult
+from mooring.claims.model.resource_slices import parse_resource_slice
+from mooring.kube.api_resources import POD, SCHEDULING_PROFILE, Resource
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.kube.resources import POD, SCHEDULING_PROFILE, Resource
 from mooring.mirroring.mirror import MIRRORED
 from mooring.model.events import Kind
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.pod import parse_pod
-from mooring.model.resource_slices import parse_resource_slice
-from mooring.settings import RunSettings
+from mooring.run.replica import Scheduler
+from mooring.run.settings import RunSettings
+from mooring.scheduling.outcome import ScheduleResult
 from mooring.testing.builders import (
     api_object,
     namespace,

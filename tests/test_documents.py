@@ -21,14 +21,10 @@ from click.testing import CliRunner
 from deciding import Deciding
 from device_builders import allocated, device_result
 from mooring.__main__ import main
-from mooring.cli.explanation import claim_lines, remedy_lines
-from mooring.engine.outcome import FitError
-from mooring.engine.result_cache import ResultCache
-from mooring.engine.suggestions import suggestions
-from mooring.engine.what_if import WhatIf
-from mooring.framework.claim_report import ExplainsClaims
+from mooring.claims.claim_report import ExplainsClaims
+from mooring.cli.explanation_text import claim_lines, remedy_lines
 from mooring.framework.registry import ENTRY_POINT_GROUP, Registry
-from mooring.model.devices import CardFormat, node_cards
+from mooring.gpu_cards.model.cards import CardFormat, node_cards
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.observe.collector import StateCollector
@@ -36,12 +32,16 @@ from mooring.observe.documents import plain
 from mooring.observe.metrics import Metrics
 from mooring.plugins import SHIPPED
 from mooring.policy.defaults import DEFAULT_WEIGHTS
-from mooring.policy.errors import ProfileInvalid
 from mooring.policy.points import Point
 from mooring.policy.profile import KIND
+from mooring.policy.profile_errors import ProfileInvalid
 from mooring.policy.rebalancing import Rebalancing
 from mooring.policy.resolve import load_profile
 from mooring.policy.rules.expressions import check
+from mooring.scheduling.outcome import FitError
+from mooring.scheduling.result_cache import ResultCache
+from mooring.scheduling.suggestions import suggestions
+from mooring.scheduling.what_if import WhatIf
 from mooring.simulate.expectations import run_case
 from mooring.simulate.policy_tests import KIND as POLICY_TEST
 from mooring.simulate.policy_tests import Expectation, read_policy_tests
@@ -124,7 +124,7 @@ def test_every_file_that_architecture_names_exists() -> None:
         for code in _CODE.findall(section)
         if _PATH.fullmatch(code)
     }
-    assert "engine/cycle.py" in named
+    assert "scheduling/cycle.py" in named
     assert {n for n in named if not ((SOURCE / n).exists() or (ROOT / n).exists())} == set()
 
 
@@ -143,7 +143,7 @@ def _hops() -> Iterator[tuple[str, str]]:
 
 def test_every_walk_in_architecture_goes_through_functions_that_exist() -> None:
     hops = set(_hops())
-    assert ("engine/schedule_one.py", "_commit") in hops
+    assert ("scheduling/schedule_one.py", "_commit") in hops
     defined = {
         (file, node.name)
         for file in {file for file, _ in hops}
@@ -391,7 +391,7 @@ def test_the_plugins_of_the_guide_keep_the_contract(tmp_path: Path) -> None:
 
 def test_the_tables_of_settings_are_made_of_the_settings() -> None:
     page = (ROOT / "docs" / "settings.md").read_text()
-    again = "PYTHONPATH=tests .venv/bin/python -m website --settings writes them anew"
+    again = ".venv/bin/python -m website --settings writes them anew"
     assert with_settings(page) == page, again
 
 

@@ -120,7 +120,7 @@ def test_a_command_does_not_pay_for_what_it_does_not_use(commands: list[str], ne
 
 
 def test_a_replica_asks_the_api_server_before_it_imports_what_it_will_need() -> None:
-    assert {*SLOW} & modules_after("import mooring.service") == {"aiohttp"}
+    assert {*SLOW} & modules_after("import mooring.run.service") == {"aiohttp"}
 
 
 def test_a_replica_in_a_pod_does_not_import_the_models_of_another_client(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_replica_in_a_pod_does_not_import_the_models_of_another_client(tmp_pat
     for name in ("token", "ca.crt"):
         (tmp_path / name).write_text("x")
     imported = modules_after(
-        "import mooring.service, mooring.app;"
+        "import mooring.run.service, mooring.run.replica;"
         "from mooring.kube.config import _ServiceAccount as Account;"
         "from pathlib import Path;"
         "environ = {'KUBERNETES_SERVICE_HOST': 'a', 'KUBERNETES_SERVICE_PORT': '1'};"
@@ -152,25 +152,25 @@ def test_a_kubeconfig_is_read_without_the_models_of_its_library(tmp_path: Path) 
     assert "kubernetes_asyncio.client.models" in imported
 
 
-REPLICA = "import mooring.cli.run, mooring.service, mooring.app"
+REPLICA = "import mooring.cli.run, mooring.run.service, mooring.run.replica"
 LATE = (
     "cryptography",  # for a certificate of its own
     "google.protobuf",
     "kubernetes_asyncio",
     "mooring.cel.compiler",  # for classes of devices
     "mooring.cel.interpreter",  # and for rules
-    "mooring.engine.rebalancing.planner",
+    "mooring.rebalancing.planner",
     "mooring.observe.traces",
     "mooring.page.trials",
     "mooring.plugins.rules.evaluation",
     "mooring.policy.imports",
-    "mooring.policy.rules.plan",
+    "mooring.policy.rules.rule_plan",
     "multiprocessing",  # for commands
     "re2",
 )
 """What a replica imports only when a profile, an object, an option or a request needs it."""
-OF_SIMULATE = {"cards", "devices", "manifests"}
-"""The modules of `mooring.simulate` that the page reads nodes and requests with."""
+OF_SIMULATE = {"manifests"}
+"""The modules of `mooring.simulate` that the page reads requests with."""
 
 
 def test_a_replica_imports_late_what_only_some_replicas_need() -> None:
@@ -183,10 +183,10 @@ def test_a_replica_imports_late_what_only_some_replicas_need() -> None:
 
 
 CLUSTER = """
-from mooring.engine.outcome import ScheduleResult
-from mooring.engine.result_cache import ResultCache
-from mooring.engine.what_if import WhatIf
-from mooring.kube.resources import DEVICE_CLASS
+from mooring.scheduling.outcome import ScheduleResult
+from mooring.scheduling.result_cache import ResultCache
+from mooring.scheduling.what_if import WhatIf
+from mooring.kube.api_resources import DEVICE_CLASS
 from mooring.mirroring.mirror import Mirror
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod

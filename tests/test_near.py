@@ -108,4 +108,4 @@ def test_changed_is_what_differs_from_main_committed_or_not(root: Path) -> None:
 
 def test_the_mirror_of_a_source_file_has_its_name_without_underscores() -> None:
     assert mirror(Path("operator/mooring/cli/_parser.py")) == Path("tests/cli/test_parser.py")
-    assert mirror(Path("operator/mooring/app.py")) == Path("tests/test_app.py")
+    assert mirror(Path("operator/mooring/run/replica.py")) == Path("tests/run/test_replica.py")

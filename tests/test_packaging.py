@@ -16,7 +16,7 @@ from mooring import __version__
 from mooring.framework.registry import SHIPPED_WITH, Registry
 from mooring.plugins import SHIPPED
 from mooring.policy.resolve import load_profile
-from mooring.settings import RunSettings
+from mooring.run.settings import RunSettings
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()

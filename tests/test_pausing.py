@@ -13,7 +13,7 @@ from mooring.pausing import (
     pause_now,
     timed,
 )
-from mooring.time_slices import TimeSlices
+from mooring.process.time_slices import TimeSlices
 
 seen: ContextVar[str] = ContextVar("seen")
 

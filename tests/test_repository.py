@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from configparser import ConfigParser
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,7 @@ from near import mirror
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "operator" / "mooring"
 TESTS = ROOT / "tests"
-LOCKS = ("requirements.lock", "tests/controlplane/go.lock")
+LOCKS = ("requirements.lock", "tests/tools/controlplane/go.lock")
 
 NOT_COMMITTED = {".git", ".venv", "__pycache__", "build", "dist"}
 
@@ -56,8 +57,18 @@ def test_every_source_file_has_a_test_file_of_its_name() -> None:
     assert [str(path) for path in mirrors if not (ROOT / path).exists()] == []
 
 
+def test_every_module_lies_on_a_floor_of_importlinter() -> None:
+    config = ConfigParser()
+    config.read(ROOT / ".importlinter")
+    layers = config["importlinter:contract:floors"]["layers"]
+    floors = tuple(f"{name}." for name in re.findall(r"mooring[\w.]*", layers))
+    paths = [path.relative_to(SOURCE.parent).with_suffix("") for path in _sources()]
+    modules = [".".join(path.parts) for path in paths]
+    assert [name for name in modules if not f"{name}.".startswith(floors)] == []
+
+
 def test_no_test_imports_another_test_or_wires_an_engine_by_hand() -> None:
-    """`mooring.engine.build` wires engines, in the program and in tests; helpers are no tests."""
+    """`mooring.run.build` wires engines, in the program and in tests; helpers are no tests."""
     forbidden = re.compile(
         r"^ *(from|import) (\w+\.)*test_|\b(SchedulingLoop|SchedulerState)\(", re.MULTILINE
     )

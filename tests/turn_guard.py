@@ -8,10 +8,10 @@ import sys
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from mooring.engine.scheduler_state import SchedulerState
 from mooring.pausing import Work
+from mooring.process.turn import Turn
+from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.state.cluster import ClusterState
-from mooring.turn import Turn
 
 _turns = WeakKeyDictionary[ClusterState, Turn]()
 """Whose turn it is to use the state of each replica."""

@@ -10,7 +10,7 @@ from click.exceptions import NoSuchCommand
 from click.shell_completion import CompletionItem
 
 from mooring import __version__
-from mooring.importing import import_module_quickly
+from mooring.process.importing import import_module_quickly
 
 _COMMANDS: Final = {
     "run": "Run the scheduler.",

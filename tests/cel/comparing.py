@@ -1,6 +1,6 @@
 """Compares selectors with those of kube-scheduler, on drawn expressions and devices.
 
-Run it with `PYTHONPATH=tests .venv/bin/python -m cel.comparing --cases 1000 --seed 1`.
+Run it with `.venv/bin/python -m cel.comparing --cases 1000 --seed 1`.
 """
 
 import argparse
@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 from cel.expressions import Case, corner_cases, draw_case
 from cel.oracle import VERSIONS, Answers, answers
 from cel.recorded import DATA, record
-from mooring.cel.device_selector import (
+from mooring.cel.cel_errors import CompileError
+from mooring.claims.device_selector import (
     DeviceSelector,
     DeviceView,
     SelectorError,
     compile_selector,
 )
-from mooring.cel.errors import CompileError
+from mooring.claims.model.resource_slices import Version
 from mooring.model.quantity import parse_quantity
-from mooring.model.resource_slices import Version
 
 
 class Difference(NamedTuple):

@@ -2,15 +2,15 @@
 
 from typing import Any, Final
 
-from mooring.cel.device_selector import (
+from mooring.cel.cel_errors import CompileError
+from mooring.cel.values import work
+from mooring.claims.device_selector import (
     DeviceView,
     SelectorError,
     compile_selector,
 )
-from mooring.cel.errors import CompileError
-from mooring.cel.values import work
+from mooring.claims.model.resource_slices import Version
 from mooring.model.quantity import parse_quantity
-from mooring.model.resource_slices import Version
 
 GPU: Final = DeviceView(
     "gpu.example.com",

@@ -1,7 +1,7 @@
 import pytest
 
+from mooring.cel.cel_errors import CompileError
 from mooring.cel.compiler import compiled
-from mooring.cel.errors import CompileError
 
 
 def test_a_program_says_how_many_bytes_it_takes() -> None:

@@ -1,5 +1,5 @@
-from mooring.cel.calls import binding_of
 from mooring.cel.declarations import functions
+from mooring.cel.function_calls import binding_of
 from mooring.cel.tree import (
     AND,
     CONDITIONAL,

@@ -1,12 +1,12 @@
 import pytest
 
 from cel.evaluating import GPU, answer, is_true, work_of
-from mooring.cel.device_selector import (
+from mooring.cel.cel_errors import CompileError
+from mooring.cel.values import LIMIT_EXCEEDED
+from mooring.claims.device_selector import (
     SelectorError,
     compile_selector,
 )
-from mooring.cel.errors import CompileError
-from mooring.cel.values import LIMIT_EXCEEDED
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from mooring.cel.errors import CompileError
+from mooring.cel.cel_errors import CompileError
 from mooring.cel.parser import MOST_LEVELS, parse
 from mooring.cel.tree import Call, Comprehension, Ident, Literal, Node, UInt
 

@@ -5,13 +5,13 @@ from functools import partial
 import pytest
 
 from cel.evaluating import GPU
-from mooring.cel.device_selector import (
+from mooring.cel.cel_errors import CompileError
+from mooring.cel.values import LIMIT_EXCEEDED, work
+from mooring.claims.device_selector import (
     DeviceSelector,
     SelectorError,
     compile_selector,
 )
-from mooring.cel.errors import CompileError
-from mooring.cel.values import LIMIT_EXCEEDED, work
 from mooring.pausing import Work
 
 LONG = [

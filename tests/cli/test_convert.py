@@ -13,8 +13,8 @@ from mooring.cli.run import run
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.policy.imports.configuration import Configuration
+from mooring.simulate.load_profiles import load_profiles
 from mooring.simulate.manifests import Manifest
-from mooring.simulate.profiles import load_profiles
 from policies import kube_configuration
 
 

@@ -6,8 +6,8 @@ import pytest
 from mooring.cli.differences import Difference, differences, in_short
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
+from mooring.simulate.load_profiles import LoadedProfile, read_profiles
 from mooring.simulate.manifests import Manifest
-from mooring.simulate.profiles import LoadedProfile, read_profiles
 from mooring.testing.builders import api_object
 
 REGISTRY = Registry(SHIPPED, {})

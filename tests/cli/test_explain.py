@@ -16,7 +16,7 @@ from mooring.cli.explain import explain
 from mooring.framework.decision import Decision, NodeScore, PodRef, Rejection
 from mooring.model.pod import Uid, parse_pod
 from mooring.observe.records import DecisionLog, Step
-from mooring.page.queue import Queue
+from mooring.page.queue_view import Queue
 from mooring.testing.builders import pod
 from scheduler_states import put_profile, scheduler_state
 

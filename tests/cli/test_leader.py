@@ -28,8 +28,8 @@ from mooring.cli.leader import (
     leader_options,
 )
 from mooring.framework.decision import Decision, PodRef
+from mooring.kube.api_resources import LEASE, POD
 from mooring.kube.port_forward import PROTOCOL
-from mooring.kube.resources import LEASE, POD
 from mooring.model.pod import Uid
 from mooring.observe.records import DecisionLog
 from mooring.simulate.manifests import InputError

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from mooring.cli.moves import print_plans, print_plans_as_json, print_wanted
-from mooring.engine.rebalancing.report import PlanReport
 from mooring.model.pod import parse_pod
 from mooring.policy.rebalancing import Goal
-from mooring.simulate.rebalancing import Wanted, WantedPlan
+from mooring.rebalancing.report import PlanReport
+from mooring.simulate.offline_plan import Wanted, WantedPlan
 from mooring.testing.builders import pod
 from planning import emptying, making_room, plan, reported, spread_step
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from mooring.cli.run import run
-from mooring.settings import RunSettings
+from mooring.run.settings import RunSettings
 
 OPTIONS = {option.name: option for option in run.params if isinstance(option, click.Option)}
 

@@ -7,7 +7,7 @@ import pytest
 
 from cli.running import Running, serving
 from mooring.cli.shadow import report, shadow
-from mooring.policy.status import COMPARED
+from mooring.policy.profile_status import COMPARED
 
 STATUS = {
     "since": "2026-11-22T03:00:00Z",

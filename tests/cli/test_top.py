@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from cli.running import Running, serving
-from mooring.cli.metrics import Reading
+from mooring.cli.scrape import Reading
 from mooring.cli.top import interval, rendered, top
 
 

@@ -16,6 +16,8 @@ from click.testing import CliRunner
 from conformance.scenes.extenders import at_port
 from deterministic_extender import application
 from http_servers import served_by_thread
+from mooring.claims.model.resource_claims import parse_resource_claim
+from mooring.claims.plugin.plugin import DynamicResources
 from mooring.cli.convert import convert
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
@@ -23,13 +25,11 @@ from mooring.framework.verdicts import PluginError
 from mooring.model.events import Kind
 from mooring.model.kubernetes_rules import rules_of_server
 from mooring.model.pod import parse_pod
-from mooring.model.resource_claims import parse_resource_claim
 from mooring.plugins import SHIPPED
-from mooring.plugins.dynamic_resources.plugin import DynamicResources
 from mooring.policy.args import DynamicResourcesArgs
 from mooring.simulate.inputs import Inputs, inputs_of
+from mooring.simulate.load_profiles import LoadedProfile, load_profiles
 from mooring.simulate.manifests import Manifest
-from mooring.simulate.profiles import LoadedProfile, load_profiles
 from mooring.simulate.simulation import simulate
 from mooring.testing.fakes import FakeApi, handle
 from policies import kube_configuration

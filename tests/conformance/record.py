@@ -21,7 +21,7 @@ from controlplane.progress import Progress
 from controlplane.releases import chosen_release
 
 EPILOG = """examples:
-  the whole corpus anew, after a change of the version in tests/controlplane/versions/1.37/go.mod:
+  the whole corpus anew, after a change of tests/tools/controlplane/versions/1.37/go.mod:
       make controlplane && python -m conformance.record --out tests/conformance/data
   what another release decides, once `make controlplane KUBERNETES=1.36` has built it:
       KUBERNETES=1.36 python -m conformance.record --out /tmp/older

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from deciding import Deciding
 from devices.alibaba import CARD, MILLI, NODES, Request, cards_in, nodes, raw_pod, requests
-from mooring.engine.assumed import assume_and_reserve
-from mooring.engine.cycle import tie_break_seed
-from mooring.engine.outcome import ScheduleResult
 from mooring.model.pod import parse_pod
+from mooring.scheduling.assumed import assume_and_reserve
+from mooring.scheduling.cycle import tie_break_seed
+from mooring.scheduling.outcome import ScheduleResult
 
 REQUESTED: Final = 1.3
 SEEDS: Final = (1, 2, 3, 4, 5, 6)

@@ -9,9 +9,9 @@ import pytest
 
 from devices.objects import gpu_node
 from devices.topologies import A100_NVSWITCH, FOUR_ON_TWO_SOCKETS, ONE_CARD, V100_HYBRID_CUBE
-from mooring.model.devices import link_rank, node_cards
+from mooring.gpu_cards.card_args import PRESETS
+from mooring.gpu_cards.model.cards import link_rank, node_cards
 from mooring.model.node import parse_node
-from mooring.policy.device_args import PRESETS
 
 SCRIPT = Path(__file__).parents[2] / "manifests" / "gpu-topology" / "publish.py"
 

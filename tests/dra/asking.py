@@ -5,16 +5,16 @@ from typing import Final
 
 from dra.objects import Case
 from dra.oracle import Answer
-from mooring.model.device_classes import parse_device_class
+from mooring.claims.model.device_classes import parse_device_class
+from mooring.claims.model.resource_claims import allocation_fields, parse_resource_claim
+from mooring.claims.model.resource_slices import parse_resource_slice
+from mooring.claims.plugin.allocation_error import AllocationError
+from mooring.claims.plugin.allocator import Allocator
+from mooring.claims.plugin.attempt_budget import Budget
+from mooring.claims.plugin.cel_selectors import Compile, Selectors, cel_selectors
+from mooring.claims.plugin.pools import Inventory, Pool, pools_of_node
+from mooring.claims.state.allocated_devices import AllocatedDevices
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
-from mooring.model.resource_claims import allocation_fields, parse_resource_claim
-from mooring.model.resource_slices import parse_resource_slice
-from mooring.plugins.dynamic_resources.allocation_error import AllocationError
-from mooring.plugins.dynamic_resources.allocator import Allocator
-from mooring.plugins.dynamic_resources.budget import Budget
-from mooring.plugins.dynamic_resources.pools import Inventory, Pool, pools_of_node
-from mooring.plugins.dynamic_resources.selectors import Compile, Selectors, cel_selectors
-from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
 
 SHARE: Final = "share"
 """What stands for every share id, as in the answers of the program."""

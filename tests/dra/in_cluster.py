@@ -5,18 +5,18 @@ from itertools import count
 from typing import Any, Final
 
 from dra.objects import Case, Object
+from mooring.claims.model.resource_claims import Allocation, parse_resource_claim
+from mooring.claims.plugin.allocation_error import AllocationError
+from mooring.claims.plugin.allocator import Allocator
+from mooring.claims.plugin.attempt_budget import Budget
+from mooring.claims.plugin.cel_selectors import Selectors, cel_selectors
+from mooring.claims.plugin.equivalence import EquivalentNodes, Result, ResultsOnNodes
+from mooring.claims.plugin.pools import Inventory, pools_of_node
 from mooring.framework.evaluations import Evaluations
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.events import Kind
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.objects import object_key, parse_object
-from mooring.model.resource_claims import Allocation, parse_resource_claim
-from mooring.plugins.dynamic_resources.allocation_error import AllocationError
-from mooring.plugins.dynamic_resources.allocator import Allocator
-from mooring.plugins.dynamic_resources.budget import Budget
-from mooring.plugins.dynamic_resources.equivalence import EquivalentNodes, Result, ResultsOnNodes
-from mooring.plugins.dynamic_resources.pools import Inventory, pools_of_node
-from mooring.plugins.dynamic_resources.selectors import Selectors, cel_selectors
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from mooring.cel.device_selector import DeviceView, SelectorError
-from mooring.cel.errors import CompileError
+from mooring.cel.cel_errors import CompileError
+from mooring.claims.device_selector import DeviceView, SelectorError
 
 _ATTRIBUTE: Final = re.compile(r'device\.attributes\["(.+?)"\]\.(\w+) (==|<=|>=) (\w+|"\w+")')
 _DRIVER: Final = re.compile(r'device\.driver == "(.+)"')

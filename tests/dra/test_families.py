@@ -3,9 +3,9 @@ import json
 import pytest
 
 from dra.families import FAMILIES, drawn
-from mooring.model.device_classes import parse_device_class
-from mooring.model.resource_claims import parse_resource_claim
-from mooring.model.resource_slices import parse_resource_slice
+from mooring.claims.model.device_classes import parse_device_class
+from mooring.claims.model.resource_claims import parse_resource_claim
+from mooring.claims.model.resource_slices import parse_resource_slice
 
 
 def test_the_same_seed_draws_the_same_cases_and_another_one_others() -> None:

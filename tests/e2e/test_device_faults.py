@@ -15,7 +15,7 @@ from device_builders import device_claim, device_class, resource_slice
 from e2e.replicas import PROFILES, QUICK_LEASE, delete_now, eventually
 from faults.rules import Kind, Rule
 from faults.scene import Scene
-from mooring.model.resource_claims import ResourceClaim, parse_resource_claim
+from mooring.claims.model.resource_claims import ResourceClaim, parse_resource_claim
 from mooring.testing import builders
 
 Raw = dict[str, Any]

@@ -22,7 +22,7 @@ from device_builders import (
     resource_slice,
 )
 from e2e.replicas import QUICK_LEASE, Replicas, eventually
-from mooring.model.resource_claims import FINALIZER
+from mooring.claims.model.resource_claims import FINALIZER
 from mooring.testing import builders
 
 NODES = ("node-1", "node-2")

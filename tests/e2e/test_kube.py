@@ -11,6 +11,15 @@ import pytest
 
 from controlplane import ControlPlane
 from mooring.kube import reflector as reflector_module
+from mooring.kube.api_resources import (
+    EVENT,
+    LEASE,
+    NODE,
+    POD,
+    POD_DISRUPTION_BUDGET,
+    SCHEDULING_PROFILE,
+    Resource,
+)
 from mooring.kube.client import ApiClient
 from mooring.kube.config import load_connection
 from mooring.kube.errors import (
@@ -25,15 +34,6 @@ from mooring.kube.errors import (
 from mooring.kube.lease import LeaderElector
 from mooring.kube.recorder import EventRecorder, ObjectRef
 from mooring.kube.reflector import EventType, Reflector
-from mooring.kube.resources import (
-    EVENT,
-    LEASE,
-    NODE,
-    POD,
-    POD_DISRUPTION_BUDGET,
-    SCHEDULING_PROFILE,
-    Resource,
-)
 from mooring.kube.writes import PodWriter
 from mooring.pausing import pause
 

@@ -18,8 +18,8 @@ from controlplane.client import ApiError, Client
 from controlplane.cluster import ControlPlane
 from controlplane.nodes import create_nodes
 from controlplane.releases import chosen_release
-from mooring.kube import resources
-from mooring.kube.resources import Resource
+from mooring.kube import api_resources as resources
+from mooring.kube.api_resources import Resource
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "manifests" / "examples").glob("*.yaml"))

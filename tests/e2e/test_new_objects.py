@@ -12,8 +12,8 @@ import yaml
 from controlplane import ControlPlane
 from controlplane.client import ApiError, Client
 from controlplane.releases import chosen_release
-from mooring.kube import resources
-from mooring.kube.resources import Resource
+from mooring.kube import api_resources as resources
+from mooring.kube.api_resources import Resource
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod

@@ -26,7 +26,7 @@ from e2e.replicas import (
     pod,
     pods,
 )
-from mooring.model.pod_group import COSCHEDULING_LABEL
+from mooring.groups.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group
 from policies import profile
 

@@ -32,9 +32,9 @@ from e2e.replicas import (
     pod,
     priority_class,
 )
-from mooring.kube.resources import POD_GROUP
+from mooring.groups.model.pod_group import COSCHEDULING_LABEL
+from mooring.kube.api_resources import POD_GROUP
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
-from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group, pod_group, volcano_pod_group
 from policies import profile
 

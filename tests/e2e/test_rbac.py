@@ -37,10 +37,9 @@ from e2e.replicas import (
     pod,
     pods,
 )
-from mooring.kube.client import ApiClient
-from mooring.kube.config import load_connection
-from mooring.kube.errors import ApiError, UnansweredError
-from mooring.kube.resources import (
+from mooring.claims.model.resource_claims import EXTENDED_RESOURCE_CLAIM
+from mooring.groups.model.pod_group import COSCHEDULING_LABEL
+from mooring.kube.api_resources import (
     COSCHEDULING_POD_GROUP,
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
@@ -52,9 +51,10 @@ from mooring.kube.resources import (
     Call,
     Resource,
 )
+from mooring.kube.client import ApiClient
+from mooring.kube.config import load_connection
+from mooring.kube.errors import ApiError, UnansweredError
 from mooring.kube.writes import PodWriter
-from mooring.model.pod_group import COSCHEDULING_LABEL
-from mooring.model.resource_claims import EXTENDED_RESOURCE_CLAIM
 from mooring.testing.builders import coscheduling_pod_group, pod_group
 from policies import profile
 from storage_builders import pv, pvc, storage_class

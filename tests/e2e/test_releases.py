@@ -15,10 +15,10 @@ from controlplane.namespaces import create_namespace, delete_namespace
 from controlplane.releases import RELEASES, Release, chosen_release
 from e2e.node_pool import NodePool
 from e2e.replicas import PROFILES, Replicas, eventually, messages_of, ready
-from mooring.kube.resources import COSCHEDULING_POD_GROUP
+from mooring.groups.model.pod_group import COSCHEDULING_LABEL
+from mooring.kube.api_resources import COSCHEDULING_POD_GROUP
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.pod import parse_pod
-from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.model.resources import parse_containers
 from mooring.simulate.admission import Admission, Forbidden
 from mooring.testing.builders import coscheduling_pod_group, pod_group

@@ -28,17 +28,17 @@ from exploration.small_cluster import (
     StoredNode,
 )
 from exploration.stepped_loop import SteppedLoop
-from mooring.engine import schedule_one
-from mooring.engine.build import Engine, Options
-from mooring.framework.queued_pod import SubQueue
+from mooring.kube.api_resources import Call
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, ConflictError, NotFoundError, ServerError, UnansweredError
-from mooring.kube.resources import Call
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Uid
 from mooring.observe.metrics import Metrics
-from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT
+from mooring.run.build import Engine, Options
+from mooring.runtime.queued_pod import SubQueue
+from mooring.scheduling import schedule_one
+from mooring.scheduling.queue.queue import UNSCHEDULABLE_TIMEOUT
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import coscheduling_pod_group, pod_group
 

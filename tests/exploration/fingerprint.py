@@ -18,20 +18,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from mooring.engine.scheduler_state import Attempt
-from mooring.framework.pipeline import Pipeline
-from mooring.framework.queued_pod import QueuedPod
+from mooring.groups.model.pod_group import PodGroup
+from mooring.groups.state.pod_groups import PodGroupState
 from mooring.model.node import Node
 from mooring.model.pod import Pod
-from mooring.model.pod_group import PodGroup
 from mooring.model.pod_spec import PodSpec
 from mooring.pausing import Work
-from mooring.queueing.events import EventLog
-from mooring.queueing.heap import PodHeap
-from mooring.queueing.in_flight import InFlight
-from mooring.queueing.queue import UNSCHEDULABLE_TIMEOUT, SchedulingQueue
-from mooring.queueing.unschedulable import UnschedulablePods
-from mooring.state.pod_groups import PodGroupState
+from mooring.runtime.pipeline import Pipeline
+from mooring.runtime.queued_pod import QueuedPod
+from mooring.scheduling.queue.heap import PodHeap
+from mooring.scheduling.queue.in_flight import InFlight
+from mooring.scheduling.queue.kept_events import EventLog
+from mooring.scheduling.queue.queue import UNSCHEDULABLE_TIMEOUT, SchedulingQueue
+from mooring.scheduling.queue.unschedulable import UnschedulablePods
+from mooring.scheduling.scheduler_state import Attempt
 
 _LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
     SchedulingQueue: frozenset(
@@ -61,13 +61,13 @@ _LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
     Attempt: frozenset(("began", "took")),  # only for metrics
 }
 _WALKED: Final = (
-    "mooring.queueing.",
-    "mooring.engine.groups.",
-    "mooring.engine.group_binding",
-    "mooring.engine.assumed",
-    "mooring.engine.scheduler_state",
+    "mooring.scheduling.queue.",
+    "mooring.groups.search.",
+    "mooring.scheduling.group_binding",
+    "mooring.scheduling.assumed",
+    "mooring.scheduling.scheduler_state",
     "mooring.model.",
-    "mooring.framework.queued_pod",
+    "mooring.runtime.queued_pod",
 )
 """Modules whose objects are walked through; of other objects only the class is told."""
 _EVENT_NUMBERS: Final = frozenset(("seen", "next", "since", "end"))
@@ -198,7 +198,7 @@ class Fingerprint:
 
     def _attribute(self, cls: type, name: str, value: object) -> object:
         is_number = isinstance(value, int) and name in _EVENT_NUMBERS
-        if is_number and cls.__module__.startswith("mooring.queueing"):
+        if is_number and cls.__module__.startswith("mooring.scheduling.queue"):
             return self._event(value)
         return self.of(value)
 

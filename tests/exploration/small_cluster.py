@@ -10,18 +10,18 @@ from functools import cache
 from typing import Any, Final
 
 from exploration.explorer import Action, Broken
-from mooring.engine.pod_enqueuer import PodEnqueuer
-from mooring.engine.scheduler_state import SchedulerState
-from mooring.framework.queued_pod import SubQueue
 from mooring.framework.registry import Registry
+from mooring.groups.model.pod_group import COSCHEDULING_LABEL
 from mooring.model.events import Kind
 from mooring.model.node import Node, parse_node
 from mooring.model.pod import Pod, Uid, parse_pod
-from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.plugins import SHIPPED
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
+from mooring.runtime.queued_pod import SubQueue
+from mooring.scheduling.pod_enqueuer import PodEnqueuer
+from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.testing.builders import node, pod
 
 REGISTRY: Final = Registry(SHIPPED, {})

@@ -9,13 +9,13 @@ import pytest
 
 from exploration.engine_world import SCENARIOS, EngineWorld, exploring
 from exploration.explorer import Explored, explore
-from mooring.engine import assumed
-from mooring.engine.assumed import assume_and_reserve
-from mooring.engine.groups.reservation import GroupReservation
-from mooring.engine.pod_enqueuer import PodEnqueuer
-from mooring.framework.queued_pod import QueuedPod
-from mooring.queueing.queue import SchedulingQueue
-from mooring.state.pod_groups import PodGroupState
+from mooring.groups.search.reservation import GroupReservation
+from mooring.groups.state.pod_groups import PodGroupState
+from mooring.runtime.queued_pod import QueuedPod
+from mooring.scheduling import assumed
+from mooring.scheduling.assumed import assume_and_reserve
+from mooring.scheduling.pod_enqueuer import PodEnqueuer
+from mooring.scheduling.queue.queue import SchedulingQueue
 
 EVENTS = (
     "is deleted",

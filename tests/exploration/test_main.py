@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from exploration.__main__ import main
-from mooring.queueing.queue import SchedulingQueue
+from mooring.scheduling.queue.queue import SchedulingQueue
 
 
 def test_what_was_seen_is_told() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import engines
 from extending import Answers, extender
 from kube.api_server import ApiServer, Request
-from mooring.engine.build import Options
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
+from mooring.run.build import Options
 
 
 class ApiAnswers:

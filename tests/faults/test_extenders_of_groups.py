@@ -9,11 +9,11 @@ import pytest
 from engines import until
 from extending import Answers
 from faults.extender_engine import Engine, Held, Stage, all_pass, staged
-from mooring.engine.groups import calls
+from mooring.groups.model.pod_group import COSCHEDULING_LABEL
+from mooring.groups.search import extender_calls as calls
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
-from mooring.model.pod_group import COSCHEDULING_LABEL
 from mooring.testing.builders import coscheduling_pod_group, node, pod, pod_group, uid_of
 from pod_terms import near, to_pods
 

@@ -16,12 +16,10 @@ import pytest
 
 import engines
 from kube.api_server import ApiServer
-from mooring.engine.build import Options, build_scheduler_state
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint
 from mooring.framework.plugin import Normalize
 from mooring.framework.post_filter import Nomination, PostFilterState
-from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Unschedulable, Wait
 from mooring.kube.client import ApiClient
@@ -30,7 +28,9 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins import SHIPPED
-from mooring.policy.errors import ProfileInvalid
+from mooring.policy.profile_errors import ProfileInvalid
+from mooring.run.build import Options, build_scheduler_state
+from mooring.runtime.queued_pod import QueuedPod
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import NodeView
@@ -308,7 +308,7 @@ async def until(holds: Callable[[], object], tasks: list["asyncio.Task[None]"]) 
 
 def blames(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return what was logged; all of it must be about Hostile and name its distribution."""
-    found = [r for r in caplog.records if r.name != "mooring.framework.slow_decisions"]
+    found = [r for r in caplog.records if r.name != "mooring.runtime.slow_decisions"]
     assert all(record.levelno == logging.ERROR for record in found)
     assert all("\n" not in r.getMessage() and len(r.getMessage()) < 2000 for r in found)
     assert all(not record.exc_info for record in found)
@@ -400,7 +400,7 @@ async def test_an_asynchronous_call_that_is_slow_is_cancelled_and_the_pod_forgot
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mooring.engine.binding._TO_END_SECONDS", 0.01)
+    monkeypatch.setattr("mooring.scheduling.binding._TO_END_SECONDS", 0.01)
     await run(Engine(client, plugin_at(method, does), clock), bindings, "slow")
     (message,) = blames(caplog)
     assert f"was cancelled at {POINTS[method]} after 0.01 s" in message

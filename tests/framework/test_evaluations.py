@@ -13,7 +13,7 @@ from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.selectors import LabelSelector, Requirement
 from mooring.state.cluster_view import ClusterView
 from mooring.state.labels import EACH_NODE
-from mooring.state.topology.selection import PodSelector, selection
+from mooring.state.topology.pod_selection import PodSelector, selection
 from mooring.testing.builders import cluster, node, pod
 
 

@@ -9,7 +9,6 @@ import pytest
 from pydantic import BaseModel
 
 from deciding import Deciding
-from mooring.engine.outcome import FitError, ScheduleResult
 from mooring.framework.handle import Handle
 from mooring.framework.per_node import NodeInfo, per_node
 from mooring.framework.plugin import Normalize, points_of
@@ -18,6 +17,7 @@ from mooring.framework.verdicts import PluginError, Unschedulable
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.policy.points import Point
+from mooring.scheduling.outcome import FitError, ScheduleResult
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.contract import PluginContract, Scenario
 from mooring.testing.fakes import handle

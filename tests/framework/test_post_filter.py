@@ -3,9 +3,9 @@
 import pytest
 
 from deciding import Deciding
-from mooring.engine.cycle import LiveDryRun
 from mooring.framework.post_filter import DryRun, Nomination, NotEligible, PostFilterState
 from mooring.policy.profile import Preemption
+from mooring.scheduling.cycle import LiveDryRun
 from mooring.testing.builders import node, pod
 
 

@@ -5,20 +5,20 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from kube.api_server import Request
-from mooring.engine.pod_enqueuer import PodEnqueuer
-from mooring.engine.scheduler_state import SchedulerState
-from mooring.handlers.profiles import ProfileHandler, ProfileStatusWriter
-from mooring.kube.client import ApiClient
-from mooring.kube.recorder import EventRecorder
-from mooring.kube.resources import (
+from mooring.handlers.profile_handler import ProfileHandler, ProfileStatusWriter
+from mooring.kube.api_resources import (
     NAMESPACE,
     POD,
     PRIORITY_CLASS,
     SCHEDULING_PROFILE,
     Resource,
 )
+from mooring.kube.client import ApiClient
+from mooring.kube.recorder import EventRecorder
 from mooring.kube.writes import ProfileWriter
 from mooring.mirroring.discovery import EXPECTED
+from mooring.scheduling.pod_enqueuer import PodEnqueuer
+from mooring.scheduling.scheduler_state import SchedulerState
 
 KOPF: Final = "kopf-of-test"
 """The User-Agent by which kopf's requests are told from those of Mooring's own client."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.handlers.bursts import QUIET_SECONDS, Bursts
-from mooring.kube.answers import WatchEvent
+from mooring.kube.response_checks import WatchEvent
 
 
 class Told:

@@ -21,8 +21,7 @@ from controlplane.client import Client
 from handlers.small_api import KOPF, SmallApi, status_writer
 from kube.api_server import ApiServer, Request, event, status_object
 from kube.virtual_clock import VirtualClock
-from mooring.engine.scheduler_state import SchedulerState
-from mooring.handlers.objects import ObjectHandlers
+from mooring.handlers.kopf_objects import ObjectHandlers
 from mooring.handlers.runner import (
     ASK_AGAIN_SECONDS,
     GOOD_SECONDS,
@@ -30,11 +29,12 @@ from mooring.handlers.runner import (
     UNWATCHED_SECONDS,
     KopfRunner,
 )
+from mooring.kube.api_resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection, load_connection
-from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
+from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.testing import builders
 from mooring.testing.builders import priority_class
 from scheduler_states import scheduler_state, silent_pod_enqueuer

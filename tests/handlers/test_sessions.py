@@ -21,9 +21,9 @@ from kube.refusing_proxy import refusing_proxy
 from memory import collections_of_garbage
 from mooring.handlers.bursts import Bursts
 from mooring.handlers.sessions import BOOKMARK_EVENTS, MOST_GARBAGE_BYTES, KopfSessions
+from mooring.kube.api_resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
 from mooring.kube.config import Connection
 from mooring.kube.credentials import Credentials, NoToken
-from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
 
 WEB: dict[str, Any] = {"metadata": {"name": "web", "uid": "u1", "resourceVersion": "1"}}
 

@@ -8,10 +8,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from background import in_background
+from mooring.kube.api_resources import POD, Resource
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.reflector import EventType, Reflector
-from mooring.kube.resources import POD, Resource
 from mooring.pausing import pause
 
 if TYPE_CHECKING:

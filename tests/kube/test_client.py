@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from kube.api_server import ApiServer, Request, pod
+from mooring.kube.api_resources import LEASE, NODE, POD
 from mooring.kube.client import ApiClient, Listing, PatchType
 from mooring.kube.config import Connection
 from mooring.kube.errors import GoneError, ServerError, explain
-from mooring.kube.resources import LEASE, NODE, POD
 
 LEASE_OBJECT = {"metadata": {"name": "mooring", "namespace": "kube-system"}, "spec": {}}
 

@@ -4,6 +4,7 @@ import orjson
 import pytest
 
 from kube.api_server import status_object
+from mooring.kube.api_resources import NODE, POD, SCHEDULING_PROFILE, Call
 from mooring.kube.errors import (
     ApiError,
     ConfigError,
@@ -23,7 +24,6 @@ from mooring.kube.errors import (
     exceeds_quota,
     explain,
 )
-from mooring.kube.resources import NODE, POD, SCHEDULING_PROFILE, Call
 
 BIND = Call.parse("POST", POD.path("team-a", "web", "binding"))
 LIST_PROFILES = Call.parse("GET", SCHEDULING_PROFILE.path())

@@ -16,15 +16,15 @@ import pytest
 
 import mooring
 from kube.api_server import ApiServer, Request
-from mooring.engine.api import AtBind, PluginApi
+from mooring.kube.api_resources import POD
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.errors import NotLeadingError
 from mooring.kube.recorder import EventRecorder, ObjectRef
-from mooring.kube.resources import POD
 from mooring.kube.transport import REVIEWS
 from mooring.kube.writes import PodGroupWriter, PodWriter, ProfileWriter
 from mooring.model.pod import parse_pod
+from mooring.scheduling.plugin_api import AtBind, PluginApi
 from mooring.testing import builders
 
 WEB = parse_pod(builders.pod("web"))
@@ -192,7 +192,8 @@ def _writes(node: ast.AST, writing: set[str]) -> bool:
 def classes_that_write() -> set[str]:
     """Return the names of the classes that have a client write."""
     found = set()
-    for package in ("kube", "engine", "mirroring", "handlers", "page"):
+    packages = "kube scheduling groups rebalancing extenders run mirroring handlers page"
+    for package in packages.split():
         for path in (Path(mooring.__file__).parent / package).rglob("*.py"):
             body = ast.parse(path.read_text()).body
             functions = [f for f in body if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef)]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kube.api_server import ApiServer, Request, bookmark, event, pod
 from kube.refusing_proxy import refusing_proxy
 from kube.virtual_clock import VirtualClock
+from mooring.kube.api_resources import POD
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.credentials import Credentials
@@ -25,7 +26,6 @@ from mooring.kube.errors import (
     explain,
 )
 from mooring.kube.limiter import TokenBucket
-from mooring.kube.resources import POD
 from mooring.kube.transport import LONGEST_RETRY_AFTER, RETRIES, LineSplitter
 
 PODS = POD.path()

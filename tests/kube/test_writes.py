@@ -9,6 +9,14 @@ import pytest
 
 from kube.api_server import ApiServer, budget_refusal
 from kube.virtual_clock import VirtualClock
+from mooring.kube.api_resources import (
+    COSCHEDULING_POD_GROUP,
+    POD,
+    POD_GROUP,
+    SCHEDULING_PROFILE,
+    SIGS_POD_GROUP,
+    Resource,
+)
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.errors import (
@@ -21,14 +29,6 @@ from mooring.kube.errors import (
     ServerError,
     TooManyRequestsError,
     UnansweredError,
-)
-from mooring.kube.resources import (
-    COSCHEDULING_POD_GROUP,
-    POD,
-    POD_GROUP,
-    SCHEDULING_PROFILE,
-    SIGS_POD_GROUP,
-    Resource,
 )
 from mooring.kube.transport import RETRIES
 from mooring.kube.writes import PodGroupWriter, PodWriter, ProfileWriter

@@ -9,10 +9,9 @@ import pytest
 from background import in_background
 from kube.api_server import ApiServer, Request
 from kube.virtual_clock import VirtualClock
-from mooring.engine.scheduler_state import Departures
+from mooring.kube.api_resources import POD, PRIORITY_CLASS
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
-from mooring.kube.resources import POD, PRIORITY_CLASS
 from mooring.mirroring.comparer import (
     EVERY_SECONDS,
     MOST_FETCHED,
@@ -20,6 +19,7 @@ from mooring.mirroring.comparer import (
     CacheComparer,
     WatchedResource,
 )
+from mooring.scheduling.scheduler_state import Departures
 
 PENDING = {"fieldSelector": "spec.nodeName="}
 

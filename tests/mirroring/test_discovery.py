@@ -7,9 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kube.api_server import ApiServer, Request
-from mooring.kube.client import ApiClient
-from mooring.kube.config import Connection
-from mooring.kube.resources import (
+from mooring.kube.api_resources import (
     COSCHEDULING_POD_GROUP,
     DEVICE_TAINT_RULE,
     DEVICE_TAINT_RULE_V1BETA2,
@@ -22,6 +20,8 @@ from mooring.kube.resources import (
     VOLCANO_POD_GROUP,
     Resource,
 )
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
 from mooring.mirroring.discovery import EXPECTED, Discovery
 from mooring.model.events import Kind
 

@@ -18,7 +18,8 @@ from device_builders import (
     resource_slice,
 )
 from driving import driven
-from mooring.kube.resources import (
+from mooring.claims.model.resource_claims import DeviceId
+from mooring.kube.api_resources import (
     DEVICE_CLASS,
     DEVICE_TAINT_RULE_V1BETA2,
     NODE,
@@ -31,7 +32,6 @@ from mooring.kube.resources import (
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED, Mirror
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import parse_pod
-from mooring.model.resource_claims import DeviceId
 from mooring.pausing import Work
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import node, pod, service

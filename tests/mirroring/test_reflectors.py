@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 
 from kube.api_server import ApiServer, Request, bookmark, event
-from mooring.kube.client import ApiClient
-from mooring.kube.config import Connection
-from mooring.kube.reflector import EventType
-from mooring.kube.resources import (
+from mooring.kube.api_resources import (
     COSCHEDULING_POD_GROUP,
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
@@ -26,6 +23,9 @@ from mooring.kube.resources import (
     VOLCANO_POD_GROUP,
     Resource,
 )
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.kube.reflector import EventType
 from mooring.mirroring.discovery import EXPECTED
 from mooring.mirroring.mirror import ASSIGNED_PODS, MIRRORED, MIRRORED_IF_SERVED
 from mooring.mirroring.reflectors import DEAD_SECONDS, Reflectors

@@ -8,7 +8,7 @@ from mooring.model.affinity import (
     parse_pod_affinity,
     spread_constraints_of,
 )
-from mooring.model.errors import ManifestError
+from mooring.model.manifest_error import ManifestError
 
 HARD = "requiredDuringSchedulingIgnoredDuringExecution"
 SOFT = "preferredDuringSchedulingIgnoredDuringExecution"

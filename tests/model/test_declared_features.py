@@ -10,7 +10,7 @@ from mooring.model.declared_features import (
     declared_features,
     required_features,
 )
-from mooring.model.errors import ManifestError
+from mooring.model.manifest_error import ManifestError
 
 RESTARTS = {"restartPolicyRules": [{"action": "Restart"}, {"action": "RestartAllContainers"}]}
 MOUNTS = {"volumeMounts": [{"name": "a"}, {"name": "b", "bindMountOptions": ["noexec"]}]}

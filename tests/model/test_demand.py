@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from mooring.model.demand import Demand, pod_demand, pod_limits, qos_class
-from mooring.model.errors import ManifestError
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
+from mooring.model.manifest_error import ManifestError
 
 MIB = 2**20
 

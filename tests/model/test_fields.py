@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 
-from mooring.model.errors import ManifestError
 from mooring.model.fields import (
     boolean,
     integer,
@@ -19,6 +18,7 @@ from mooring.model.fields import (
     text,
     texts,
 )
+from mooring.model.manifest_error import ManifestError
 
 Reader = Callable[[Mapping[str, Any], str, str], object]
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from mooring.model.errors import ManifestError
+from mooring.model.manifest_error import ManifestError
 from mooring.model.node import REGION, ZONE, normalized_image, parse_node
 from mooring.model.taints import Taint
 from mooring.testing.builders import node

@@ -16,8 +16,8 @@ from device_builders import (
     request,
     resource_slice,
 )
-from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
+from mooring.model.manifest_error import ManifestError
 from mooring.model.objects import NAMESPACED, is_older, object_key, parse_object
 from mooring.testing.builders import (
     api_object,

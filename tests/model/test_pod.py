@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from driving import driven
-from mooring.model.errors import ManifestError
+from mooring.claims.model.resource_claims import ExtendedResourceClaim
+from mooring.model.manifest_error import ManifestError
 from mooring.model.pod import (
     OwnerRef,
     claim_keys,
@@ -13,10 +14,9 @@ from mooring.model.pod import (
     parse_pod,
     workload_of,
 )
-from mooring.model.resource_claims import ExtendedResourceClaim
-from mooring.model.volumes import ClaimVolume
 from mooring.pausing import Work
 from mooring.testing.builders import pod
+from mooring.volumes.model.pod_volumes import ClaimVolume
 
 NEW_YEAR = 1_767_225_600.0
 

@@ -5,10 +5,10 @@ import orjson
 import pytest
 
 from memory import traced_memory
-from mooring.model.errors import ManifestError
+from mooring.claims.model.resource_claims import PodClaim
+from mooring.model.manifest_error import ManifestError
 from mooring.model.pod import parse_pod
 from mooring.model.pod_spec import HostPort, PodSpec, PodSpecCache
-from mooring.model.resource_claims import PodClaim
 from mooring.testing.builders import pod, toleration
 
 HARD: Final = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.model.errors import ManifestError
+from mooring.model.manifest_error import ManifestError
 from mooring.model.quantity import parse_count, parse_milli, parse_quantity
 
 INT64_MAX = 2**63 - 1

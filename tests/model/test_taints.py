@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.model.errors import ManifestError
+from mooring.model.manifest_error import ManifestError
 from mooring.model.taints import (
     NOT_SCHEDULABLE_TAINT,
     Taint,

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from mooring.model.errors import ManifestError
+from mooring.model.manifest_error import ManifestError
 from mooring.model.selectors import LabelSelector
 from mooring.model.workloads import (
     Controller,

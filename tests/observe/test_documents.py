@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from mooring.framework.decision import NodeScore, PodRef, TextAboutPods
-from mooring.model.sharing import FrozenDict
+from mooring.model.shared_values import FrozenDict
 from mooring.observe.documents import HIDDEN, dumps, fields_of, plain
 
 WEB = PodRef.of_key("shop/web")

@@ -15,8 +15,6 @@ import pytest
 
 from certificates import Authority, Pair
 from deciding import keep
-from mooring.engine.rebalancing.report import MovedPod, PlannedStep, RebalancingReport
-from mooring.engine.scheduler_state import SchedulerState
 from mooring.framework.decision import Decision, PodRef, TextAboutPods
 from mooring.model.access import User
 from mooring.model.pod import Uid, parse_pod
@@ -25,7 +23,9 @@ from mooring.observe.http import Check, ListenError
 from mooring.observe.metrics import Metrics
 from mooring.observe.records import DecisionLog
 from mooring.observe.tls import ServingTls
-from mooring.page.queue import Queue
+from mooring.page.queue_view import Queue
+from mooring.rebalancing.report import MovedPod, PlannedStep, RebalancingReport
+from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.testing import builders
 from scheduler_states import put_profile, scheduler_state
 from served_endpoints import EVERYTHING, LOOPBACK, Rights, endpoints, served

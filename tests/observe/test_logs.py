@@ -13,7 +13,7 @@ from kopf import OperatorSettings
 
 from mooring.observe.logs import FORMATS, LIBRARIES, configure
 
-logger = logging.getLogger("mooring.engine.loop")
+logger = logging.getLogger("mooring.scheduling.loop")
 
 
 class UserError(Exception):
@@ -51,7 +51,7 @@ def test_json_has_the_message_as_it_was_written_and_the_rest_as_fields() -> None
     assert datetime.fromisoformat(entry.pop("time")).utcoffset() is not None
     assert entry == {
         "level": "info",
-        "logger": "mooring.engine.loop",
+        "logger": "mooring.scheduling.loop",
         "message": "pod bound",
         "pod": "shop/cart-0",
         "attempts": 2,
@@ -67,7 +67,7 @@ def test_text_quotes_only_what_would_not_be_one_word() -> None:
     )
     line = stream.getvalue()
     assert line.endswith(
-        "Z WARNING mooring.engine.loop  pod rejected  pod=shop/cart-0"
+        "Z WARNING mooring.scheduling.loop  pod rejected  pod=shop/cart-0"
         '  why="no \\"fit\\""  left=0  note=""  ids=["a", "b"]\n'
     )
 

@@ -6,9 +6,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mooring import __version__
 from mooring.framework.plugin_failures import ExtensionPoint
-from mooring.framework.plugin_metrics import PluginMetrics, Status
 from mooring.observe.collector import StateCollector
 from mooring.observe.metrics import Metrics
+from mooring.runtime.plugin_metrics import PluginMetrics, Status
 
 BUCKETS = {
     "scheduler_scheduling_attempt_duration_seconds": (0.001, 16.384, 15),

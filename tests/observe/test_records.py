@@ -15,11 +15,11 @@ from mooring.framework.decision import (
     Rejection,
     TextAboutPods,
 )
-from mooring.framework.queued_pod import PodState, StateTimes
 from mooring.model.pod import Uid
 from mooring.observe import records
 from mooring.observe.documents import plain
 from mooring.observe.records import LATEST, DecisionLog, Step
+from mooring.runtime.queued_pod import PodState, StateTimes
 
 POD = "shop/cart-0"
 UID = Uid("u1")

@@ -18,10 +18,10 @@ import mooring.observe.traces
 from deciding import keep
 from http_servers import answering, serving
 from mooring.framework.decision import Decision, PodRef
-from mooring.framework.queued_pod import PodState, StateTimes
 from mooring.model.pod import Uid
 from mooring.observe.records import DecisionLog, NotedStep, Step
 from mooring.observe.traces import Traces
+from mooring.runtime.queued_pod import PodState, StateTimes
 
 UID = Uid("0b53a1e2-6c57-4d0e-9f38-7d2f4a6f1c11")
 OTHER_UID = Uid("7c2dd8a5-9d6b-4b43-8f0e-58c2f2c0a3b9")

@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 from device_builders import device_class, resource_slice
-from mooring.engine.scheduler_state import SchedulerState
 from mooring.model.events import Kind
 from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import parse_pod
@@ -21,6 +20,7 @@ from mooring.observe.documents import plain
 from mooring.page import trials
 from mooring.page.trials import MOST_PODS, CompareRequest, TryRequest, WhatIfRunner
 from mooring.page.turns import TrialsBusy
+from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import InputError, Manifest, manifests_in
 from mooring.simulate.simulation import simulate

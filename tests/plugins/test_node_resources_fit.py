@@ -9,9 +9,9 @@ from device_builders import (
     device_class,
     resource_slice,
 )
+from mooring.claims.model.resource_claims import parse_resource_claim
 from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
-from mooring.model.resource_claims import parse_resource_claim
 from mooring.plugins.node_resources_fit import NodeResourcesFit
 from mooring.testing.builders import node, pod
 from plugin_answers import PluginAnswers, Rejected

@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from mooring.engine.cycle import decide
-from mooring.engine.outcome import ScheduleResult, decision_of
-from mooring.engine.profiles import Profiles
-from mooring.engine.result_cache import ResultCache
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
 from mooring.model.pod import parse_pod
 from mooring.plugins import SHIPPED
-from mooring.policy.imports.policy import import_policy
+from mooring.policy.imports.old_policy import import_policy
 from mooring.policy.imports.predicates import PREDICATES, PRIORITIES, RATIO
 from mooring.policy.resolve import resolve
+from mooring.scheduling.cycle import decide
+from mooring.scheduling.outcome import ScheduleResult, decision_of
+from mooring.scheduling.profiles_in_force import Profiles
+from mooring.scheduling.result_cache import ResultCache
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import handle

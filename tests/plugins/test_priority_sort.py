@@ -1,6 +1,6 @@
-from mooring.framework.queued_pod import QueuedPod
 from mooring.framework.registry import NoArgs
 from mooring.plugins.priority_sort import PrioritySort
+from mooring.runtime.queued_pod import QueuedPod
 from mooring.testing.builders import cluster, node, pod, pod_group
 from mooring.testing.fakes import handle, pipeline, queued_pod
 

@@ -8,7 +8,6 @@ from pydantic import BaseModel
 
 from call_counts import calls_in
 from mooring.policy.args import KUBE_SCHEDULER_ARGS
-from mooring.policy.errors import ProfileInvalid
 from mooring.policy.legacy_args import (
     NodeLabelArgs,
     NodePressureArgs,
@@ -17,6 +16,7 @@ from mooring.policy.legacy_args import (
 )
 from mooring.policy.merge import Catalog
 from mooring.policy.points import Point
+from mooring.policy.profile_errors import ProfileInvalid
 
 POINTS = {
     "SchedulingGates": "preEnqueue",

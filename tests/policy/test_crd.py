@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from mooring.policy.crd import custom_resource_definition, render
 from mooring.policy.profile import SchedulingProfileSpec
-from mooring.policy.status import SchedulingProfileStatus
+from mooring.policy.profile_status import SchedulingProfileStatus
 
 COMMITTED = Path(__file__).parents[2] / "crds" / "schedulingprofiles.yaml"
 

@@ -8,11 +8,11 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from mooring.gpu_cards.card_args import GPUShareArgs
 from mooring.policy.args import KUBE_SCHEDULER_ARGS
-from mooring.policy.device_args import GPUShareArgs
 from mooring.policy.extender import Extender
 from mooring.policy.imports.configuration import import_configuration
-from mooring.policy.imports.policy import import_policy
+from mooring.policy.imports.old_policy import import_policy
 from mooring.policy.legacy_args import (
     NodeLabelArgs,
     NodePressureArgs,

@@ -5,7 +5,7 @@ from types import MappingProxyType
 import pytest
 from pydantic import Field
 
-from mooring.policy.errors import FieldError
+from mooring.policy.profile_errors import FieldError
 from mooring.policy.reading import MOST_MISTAKES, PolicyModel, read
 
 Steps = Callable[[Callable[[], object]], int]

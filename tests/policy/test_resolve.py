@@ -7,10 +7,10 @@ from pydantic import BaseModel, model_validator
 
 from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST
 from mooring.policy.args import InterPodAffinityArgs, NodeResourcesFitArgs
-from mooring.policy.errors import PluginLoadError, ProfileInvalid
 from mooring.policy.merge import Catalog
 from mooring.policy.points import Point
 from mooring.policy.profile import SchedulingProfileSpec, read_profile
+from mooring.policy.profile_errors import PluginLoadError, ProfileInvalid
 from mooring.policy.reading import read
 from mooring.policy.resolve import ResolvedProfile, load_profile, resolve
 

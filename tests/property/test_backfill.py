@@ -10,12 +10,12 @@ from typing import Any
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from mooring.engine.cycle import decide
-from mooring.engine.groups.reservation import GroupReservation
-from mooring.engine.outcome import ScheduleResult
-from mooring.engine.result_cache import ResultCache
-from mooring.framework.queued_pod import QueuedPod
+from mooring.groups.search.reservation import GroupReservation
 from mooring.model.pod import parse_pod
+from mooring.runtime.queued_pod import QueuedPod
+from mooring.scheduling.cycle import decide
+from mooring.scheduling.outcome import ScheduleResult
+from mooring.scheduling.result_cache import ResultCache
 from mooring.testing.builders import node, pod, pod_group
 from scheduler_states import put_profile, scheduler_state
 

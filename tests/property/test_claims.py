@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from device_builders import allocated, device_claim
+from mooring.claims.model.resource_claims import Allocation, ResourceClaim, parse_resource_claim
 from mooring.model.events import Kind
-from mooring.model.resource_claims import Allocation, ResourceClaim, parse_resource_claim
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of

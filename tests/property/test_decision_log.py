@@ -14,10 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from deciding import keep
 from mooring.framework.decision import Decision, PodRef, Rejection
-from mooring.framework.queued_pod import PodState, StateTimes
 from mooring.model.pod import Uid
 from mooring.observe.documents import plain
 from mooring.observe.records import DecisionLog, Step
+from mooring.runtime.queued_pod import PodState, StateTimes
 
 PODS = ("a/1", "a/2", "b/1")
 NODES = ("n1", "n2")

@@ -16,12 +16,12 @@ from device_builders import (
     request,
     resource_slice,
 )
+from mooring.claims.plugin.device_fragmentation import DeviceFragmentation
+from mooring.claims.plugin.pod_claims import PodClaims
 from mooring.framework.registry import NoArgs
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
-from mooring.plugins.dynamic_resources.fragmentation import DeviceFragmentation
-from mooring.plugins.dynamic_resources.pod_claims import PodClaims
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod

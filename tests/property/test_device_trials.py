@@ -16,18 +16,18 @@ from device_builders import (
     resource_slice,
 )
 from group_searching import placed
-from mooring.engine.assumed import assume_and_reserve
-from mooring.engine.outcome import ScheduleResult
-from mooring.engine.what_if import WhatIf
-from mooring.model.events import Kind
-from mooring.model.pod import Pod, parse_pod
-from mooring.model.resource_claims import (
+from mooring.claims.model.resource_claims import (
     Allocation,
     ResourceClaim,
     allocation_fields,
     parse_resource_claim,
 )
-from mooring.state.dynamic_resources.allocated_devices import AllocatedDevices
+from mooring.claims.state.allocated_devices import AllocatedDevices
+from mooring.model.events import Kind
+from mooring.model.pod import Pod, parse_pod
+from mooring.scheduling.assumed import assume_and_reserve
+from mooring.scheduling.outcome import ScheduleResult
+from mooring.scheduling.what_if import WhatIf
 from mooring.testing.builders import node, pod, pod_group, uid_of
 
 Raw = dict[str, Any]

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from deciding import Deciding
 from devices.objects import gpu_node, share_pod, whole_pod
-from mooring.engine.assumed import assume_and_reserve
-from mooring.engine.outcome import FitError, Outcome, ScheduleResult
 from mooring.framework.plugin_failures import PluginFailed
-from mooring.model.devices import link_rank
+from mooring.gpu_cards.model.cards import link_rank
 from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
+from mooring.scheduling.assumed import assume_and_reserve
+from mooring.scheduling.outcome import FitError, Outcome, ScheduleResult
 from mooring.testing.builders import node, pod, uid_of
 
 PLUGINS = {"multiPoint": {"enabled": [{"name": "GPUShare"}, {"name": "GPUTopology"}]}}

@@ -11,14 +11,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from mooring.engine.assumed import assume_and_reserve
-from mooring.engine.groups.decision import GroupDecision, place_group
-from mooring.engine.groups.members import GroupBackoffs, group_of, take_members
-from mooring.engine.result_cache import ResultCache
-from mooring.framework.queued_pod import QueuedPod, SubQueue
+from mooring.groups.model.pod_group import parse_pod_group
+from mooring.groups.search.group_decision import GroupDecision, place_group
+from mooring.groups.search.members import GroupBackoffs, group_of, take_members
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, Uid, parse_pod
-from mooring.model.pod_group import parse_pod_group
+from mooring.runtime.queued_pod import QueuedPod, SubQueue
+from mooring.scheduling.assumed import assume_and_reserve
+from mooring.scheduling.result_cache import ResultCache
 from mooring.testing.builders import node, pod, pod_group, uid_of
 from scheduler_states import put_profile, scheduler_state, silent_pod_enqueuer
 

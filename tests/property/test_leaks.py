@@ -6,17 +6,17 @@ from typing import Any, Final
 
 from devices.objects import gpu_node, share_pod
 from holders import parts_of
-from mooring.engine.assumed import assume_reserve_and_permit
-from mooring.engine.cycle import decide
-from mooring.engine.outcome import FitError, ScheduleResult
-from mooring.engine.result_cache import ResultCache
-from mooring.engine.scheduler_state import Attempt
+from mooring.gpu_cards.card_args import PRESETS
 from mooring.model.bounded_cache import BoundedCache
 from mooring.model.events import Kind
 from mooring.model.objects import identity, parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.records import DecisionLog
-from mooring.policy.device_args import PRESETS
+from mooring.scheduling.assumed import assume_reserve_and_permit
+from mooring.scheduling.cycle import decide
+from mooring.scheduling.outcome import FitError, ScheduleResult
+from mooring.scheduling.result_cache import ResultCache
+from mooring.scheduling.scheduler_state import Attempt
 from mooring.testing.builders import namespace, node, pdb, pod, pod_group, service
 from pod_terms import apart, spread_evenly, to_pods
 from scheduler_states import put_profile, scheduler_state, silent_pod_enqueuer

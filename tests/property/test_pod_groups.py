@@ -10,13 +10,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from mooring.groups.model.pod_group import COSCHEDULING_LABEL, GroupFormat, GroupKey, GroupSource
+from mooring.groups.state.pod_groups import PodGroupState
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
-from mooring.model.pod_group import COSCHEDULING_LABEL, GroupFormat, GroupKey, GroupSource
 from mooring.state.cluster import ClusterState
-from mooring.state.pod_groups import PodGroupState
 from mooring.testing.builders import (
     coscheduling_pod_group,
     node,

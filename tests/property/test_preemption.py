@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from deciding import Deciding
-from mooring.engine.cycle import LiveDryRun
-from mooring.engine.outcome import FitError
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.plugins.default_preemption.candidates import Candidate, select_victims
 from mooring.plugins.default_preemption.victims import Victim
+from mooring.scheduling.cycle import LiveDryRun
+from mooring.scheduling.outcome import FitError
 from mooring.testing.builders import cluster, node, pdb, pod, pod_group
 
 Raw = dict[str, Any]

@@ -11,14 +11,14 @@ from mooring.cli.checking import check_files
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import Unschedulable
-from mooring.handlers.profiles import ProfileHandler
+from mooring.handlers.profile_handler import ProfileHandler
 from mooring.model.pod import Pod
 from mooring.plugins import SHIPPED
 from mooring.policy.profile import SchedulingProfile
 from mooring.policy.resolve import ResolvedProfile
 from mooring.simulate.inputs import inputs_of
+from mooring.simulate.load_profiles import InvalidProfile
 from mooring.simulate.manifests import Manifest
-from mooring.simulate.profiles import InvalidProfile
 from mooring.simulate.simulation import simulate
 from policies import profile
 from scheduler_states import scheduler_state, silent_pod_enqueuer

@@ -10,11 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mooring.framework.pipeline import Pipeline
-from mooring.framework.queued_pod import QueuedPod, SubQueue
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, Uid, parse_pod
-from mooring.queueing.queue import SchedulingQueue
+from mooring.runtime.pipeline import Pipeline
+from mooring.runtime.queued_pod import QueuedPod, SubQueue
+from mooring.scheduling.queue.queue import SchedulingQueue
 from mooring.testing import builders
 from mooring.testing.fakes import pipeline
 

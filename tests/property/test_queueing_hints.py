@@ -27,31 +27,31 @@ from features import (
     node_features,
     pod_features,
 )
-from mooring.engine.cycle import decide
-from mooring.engine.outcome import FitError
-from mooring.engine.profiles import Profiles
-from mooring.engine.result_cache import ResultCache
 from mooring.framework.hints import QueueingHint
-from mooring.framework.queued_pod import QueuedPod, StateTimes, SubQueue
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
 from mooring.model.events import ClusterEvent, Kind
 from mooring.model.node import ZONE
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
-from mooring.model.sharing import shared_strings
-from mooring.model.volumes import ClaimVolume
+from mooring.model.shared_values import shared_strings
 from mooring.plugins import SHIPPED
 from mooring.plugins.rules.plugin import Rules
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
 from mooring.policy.rules.rule import Rule
-from mooring.queueing.hints import QueueingHints
+from mooring.runtime.queued_pod import QueuedPod, StateTimes, SubQueue
+from mooring.scheduling.cycle import decide
+from mooring.scheduling.outcome import FitError
+from mooring.scheduling.profiles_in_force import Profiles
+from mooring.scheduling.queue.run_hints import QueueingHints
+from mooring.scheduling.result_cache import ResultCache
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import api_object, namespace, node, pod, service
 from mooring.testing.fakes import handle
+from mooring.volumes.model.pod_volumes import ClaimVolume
 from node_selectors import expression, required_nodes, term
 from storage_builders import (
     csi_driver,

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driving import driven
-from mooring.engine.cycle import decide
-from mooring.engine.filtering import NodeSearch
-from mooring.engine.outcome import ScheduleResult
-from mooring.engine.rebalancing.movable import created_anew
-from mooring.engine.result_cache import ResultCache
 from mooring.model.node import HOSTNAME
 from mooring.model.pod import Pod
+from mooring.rebalancing.movable import created_anew
+from mooring.scheduling.cycle import decide
+from mooring.scheduling.filtering import NodeSearch
+from mooring.scheduling.outcome import ScheduleResult
+from mooring.scheduling.result_cache import ResultCache
 from mooring.testing.builders import node
 from replanning import Replanning
 from strategies import clusters_of_nodes, pods, surroundings

@@ -11,11 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from mooring.engine.cycle import decide
-from mooring.engine.extenders.answers import Needed, PodAnswers
-from mooring.engine.outcome import ScheduleResult, decision_of
-from mooring.engine.profiles import ActiveProfile, Profiles
-from mooring.engine.result_cache import ResultCache
+from mooring.extenders.verdicts import Needed, PodAnswers
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
 from mooring.model.events import Kind
@@ -27,6 +23,10 @@ from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
 from mooring.policy.rules.rule import RULES
+from mooring.scheduling.cycle import decide
+from mooring.scheduling.outcome import ScheduleResult, decision_of
+from mooring.scheduling.profiles_in_force import ActiveProfile, Profiles
+from mooring.scheduling.result_cache import ResultCache
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, namespace

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from mooring.model.events import Kind
-from mooring.model.migration import csi_source
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, parse_pod
-from mooring.model.storage import CSISource
-from mooring.model.volumes import CSI_DRIVERS, ClaimVolume, Disk, PodVolume
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
-from mooring.state.storage.csi_nodes import UNLIMITED
-from mooring.state.storage.volume_users import in_conflict, is_restricted
 from mooring.testing.builders import node, pod
+from mooring.volumes.model.migration import csi_source
+from mooring.volumes.model.pod_volumes import CSI_DRIVERS, ClaimVolume, Disk, PodVolume
+from mooring.volumes.model.storage_objects import CSISource
+from mooring.volumes.state.csi_nodes import UNLIMITED
+from mooring.volumes.state.volume_users import in_conflict, is_restricted
 from storage_builders import (
     csi_node,
     pv,

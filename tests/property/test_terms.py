@@ -20,7 +20,7 @@ from mooring.state.labels import EACH_NODE
 from mooring.state.topology.counts import TopologyCounts
 from mooring.state.topology.domain_counts import DomainCounts
 from mooring.state.topology.equivalent_pods import Role
-from mooring.state.topology.selection import PodSelector, Selection, selection
+from mooring.state.topology.pod_selection import PodSelector, Selection, selection
 from mooring.testing.builders import namespace, node, pod, uid_of
 
 NAMES = tuple(f"p{i}" for i in range(5))

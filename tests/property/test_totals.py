@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deciding import Deciding
-from mooring.engine.cycle import decide
-from mooring.engine.outcome import ScheduleResult
 from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import SKIP
 from mooring.model.pod import Pod, parse_pod
+from mooring.scheduling.cycle import decide
+from mooring.scheduling.outcome import ScheduleResult
 from strategies import clusters_of_nodes, pods, surroundings
 
 Raw = dict[str, Any]
@@ -57,7 +57,7 @@ def test_totals_are_the_sum_of_what_each_plugin_says_of_the_feasible_nodes(
     templates: list[Raw],
     order: list[int],
 ) -> None:
-    monkeypatch.setattr("mooring.engine.result_cache._MANY", many)
+    monkeypatch.setattr("mooring.scheduling.result_cache._MANY", many)
     deciding = Deciding(*surroundings(), *raw_nodes)
     for number, chosen in enumerate(order):
         raw = templates[chosen % len(templates)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deciding import Deciding
 from group_searching import search_for
-from mooring.engine.groups.decision import GroupDecision, decide_group
+from mooring.groups.search.group_decision import GroupDecision, decide_group
 from mooring.model.pod import parse_pod
 from mooring.testing.builders import node, pod, pod_group
 

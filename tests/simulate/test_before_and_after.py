@@ -3,8 +3,8 @@
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from mooring.engine.rebalancing.plan import Plan
 from mooring.model.pod import parse_pod
+from mooring.rebalancing.plan import Plan
 from mooring.simulate.before_and_after import write_before_and_after
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod

@@ -13,11 +13,11 @@ from device_builders import (
 )
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
+from mooring.simulate.chosen_pods import EVERY_POD, Selection
 from mooring.simulate.compare import Comparison, arrival_order, compare, recorded_order
 from mooring.simulate.inputs import inputs_of
+from mooring.simulate.load_profiles import LoadedProfile, load_profiles
 from mooring.simulate.manifests import InputError, Manifest
-from mooring.simulate.profiles import LoadedProfile, load_profiles
-from mooring.simulate.selection import EVERY_POD, Selection
 from mooring.testing.builders import api_object, node, pod
 from node_selectors import expression, required_nodes, term
 

@@ -7,8 +7,8 @@ from mooring.framework.registry import Registry
 from mooring.model.events import Kind
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import Inputs, inputs_of
+from mooring.simulate.load_profiles import load_profiles
 from mooring.simulate.manifests import InputError, Manifest
-from mooring.simulate.profiles import load_profiles
 from mooring.testing.builders import (
     api_object,
     node,

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from mooring.model.errors import ManifestError
+from mooring.model.manifest_error import ManifestError
 from mooring.simulate.kinds import READ, as_read
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mooring.model.errors import ManifestError
+from mooring.model.manifest_error import ManifestError
 from mooring.simulate.manifests import (
     STDIN,
     InputError,

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from mooring.kube.resources import Resource
+from mooring.kube.api_resources import Resource
 from mooring.simulate.kinds import READ
 from mooring.simulate.object_fields import field_mistakes
 from object_fields import TABLE, table
@@ -23,7 +23,7 @@ def pod(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
 
 
 def test_the_table_is_that_of_the_client_library() -> None:
-    """If it is not: PYTHONPATH=operator:tests .venv/bin/python -m object_fields."""
+    """If it is not: .venv/bin/python -m object_fields."""
     assert TABLE.read_text() == table()
 
 

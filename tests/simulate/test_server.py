@@ -1,6 +1,6 @@
 import pytest
 
-from mooring.model.errors import ManifestError
+from mooring.model.manifest_error import ManifestError
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.server import is_server, server_object, version_of
 from mooring.testing.builders import node

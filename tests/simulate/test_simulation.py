@@ -11,9 +11,9 @@ from device_builders import (
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import PluginError, Unschedulable
+from mooring.groups.model.pod_group import NODES_RESERVED
 from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import Pod
-from mooring.model.pod_group import NODES_RESERVED
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest

@@ -8,9 +8,9 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from faults.books import Amount, PodSeen
-from mooring.kube.resources import POD, RESOURCE_CLAIM, RESOURCE_SLICE
+from mooring.claims.model.resource_claims import FINALIZER
+from mooring.kube.api_resources import POD, RESOURCE_CLAIM, RESOURCE_SLICE
 from mooring.model.pod import Uid
-from mooring.model.resource_claims import FINALIZER
 from simulation.actors.accelerators import EXTENDED, suits
 from simulation.actors.devices import pool_of
 from simulation.scenario import NAMESPACE

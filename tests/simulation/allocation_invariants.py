@@ -6,8 +6,8 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from faults.books import PodSeen
-from mooring.kube.resources import POD, RESOURCE_CLAIM, RESOURCE_SLICE
-from mooring.model.resource_claims import DeviceId
+from mooring.claims.model.resource_claims import DeviceId
+from mooring.kube.api_resources import POD, RESOURCE_CLAIM, RESOURCE_SLICE
 from simulation.actors.accelerators import MEMORY, suits, wanted_memory
 from simulation.actors.devices import Devices, claim_of
 from simulation.actors.groups import group_of

@@ -10,8 +10,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from mooring.kube import resources
-from mooring.kube.resources import (
+from mooring.kube import api_resources as resources
+from mooring.kube.api_resources import (
     LEASE,
     POD,
     POD_DISRUPTION_BUDGET,

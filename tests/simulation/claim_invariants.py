@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from mooring.kube.resources import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
+from mooring.kube.api_resources import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from mooring.model.node import HOSTNAME
-from mooring.model.storage import BIND_COMPLETED
+from mooring.volumes.model.storage_objects import BIND_COMPLETED
 from simulation.scenario import NAMESPACE
 from simulation.storage import Change, Raw
 

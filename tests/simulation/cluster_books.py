@@ -6,7 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from faults.books import GPU_COUNT, GPU_MEMORY, Amount, NodeSeen, PodSeen
-from mooring.kube.resources import LEASE, NODE, POD, SCHEDULING_PROFILE
+from mooring.kube.api_resources import LEASE, NODE, POD, SCHEDULING_PROFILE
 from simulation.constraints import Surroundings, refusal
 from simulation.storage import Change, Raw
 

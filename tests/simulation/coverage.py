@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from mooring.engine.pod_report import pod_state
-from mooring.framework.queued_pod import PodState
-from mooring.kube.resources import (
+from mooring.kube.api_resources import (
     NODE,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -21,7 +19,9 @@ from mooring.kube.resources import (
     RESOURCE_SLICE,
 )
 from mooring.model.pod import Uid
-from mooring.model.storage import SELECTED_NODE
+from mooring.runtime.queued_pod import PodState
+from mooring.scheduling.pod_report import pod_state
+from mooring.volumes.model.storage_objects import SELECTED_NODE
 from simulation.actors.devices import claim_of, pool_of
 from simulation.actors.faults import FAULTS
 from simulation.actors.groups import group_of

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from mooring.kube.resources import NODE, POD, Resource
+from mooring.kube.api_resources import NODE, POD, Resource
 from simulation.constraints import Surroundings
 from simulation.storage import Change, Raw, Storage
 

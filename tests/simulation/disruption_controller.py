@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from mooring.kube.resources import POD, POD_DISRUPTION_BUDGET
+from mooring.kube.api_resources import POD, POD_DISRUPTION_BUDGET
 from mooring.testing.builders import pdb
 from simulation.constraints import selects
 from simulation.scenario import NAMESPACE

@@ -5,8 +5,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from faults.books import Amount, PodSeen
-from mooring.kube.resources import POD, POD_GROUP
-from mooring.model.pod_group import GroupKey, GroupSource
+from mooring.groups.model.pod_group import GroupKey, GroupSource
+from mooring.kube.api_resources import POD, POD_GROUP
 from simulation.actors.faults import Faults
 from simulation.actors.groups import Groups, group_of
 from simulation.actors.plugins import Plugins

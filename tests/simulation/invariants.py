@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from faults.books import Amount, PodSeen
-from mooring.kube.resources import POD
+from mooring.kube.api_resources import POD
 from simulation.accelerator_invariants import (
     a_claim_gets_devices_that_suit_it,
     every_pod_whose_extended_resources_are_free_is_bound,

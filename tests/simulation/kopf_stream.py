@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from mooring.handlers.bursts import Bursts
 from mooring.handlers.runner import RETRIES, UNSCHEDULED, KopfRunner
-from mooring.kube.answers import event_of
+from mooring.kube.api_resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Call, Resource
 from mooring.kube.client import SMALL_PAGE_SIZE, ApiClient
 from mooring.kube.errors import (
     ApiError,
@@ -30,7 +30,7 @@ from mooring.kube.errors import (
     error_from_status,
     explain,
 )
-from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Call, Resource
+from mooring.kube.response_checks import event_of
 
 logger = logging.getLogger(__name__)
 

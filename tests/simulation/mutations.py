@@ -76,7 +76,7 @@ def found_by(mutation: Mutation, first: int, count: int) -> tuple[int, str] | No
     with _sources_with(mutation) as root:
         looked = subprocess.run(
             [sys.executable, "-m", "simulation.mutations", "--look", str(first), str(count)],
-            env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{tests}"},
+            env={**os.environ, "PYTHONPATH": f"{root}:{tests}:{tests / 'tools'}"},
             capture_output=True,
             text=True,
             check=False,

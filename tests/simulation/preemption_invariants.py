@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from faults.books import Amount, PodSeen
-from mooring.kube.resources import POD, POD_DISRUPTION_BUDGET, SCHEDULING_PROFILE
+from mooring.kube.api_resources import POD, POD_DISRUPTION_BUDGET, SCHEDULING_PROFILE
 from mooring.kube.timestamps import rfc3339
 from mooring.model.events import Kind
 from mooring.model.pod import Uid
@@ -26,7 +26,7 @@ from simulation.state_invariants import engine_of, engines
 from simulation.storage import Change, Raw
 
 if TYPE_CHECKING:
-    from mooring.engine.build import Engine
+    from mooring.run.build import Engine
     from simulation.world import Sent, World
 
 

@@ -8,8 +8,8 @@ see `simulation.invariants`.
 
 from typing import TYPE_CHECKING, Final
 
-from mooring.engine.build import Engine
-from mooring.kube.resources import SCHEDULING_PROFILE
+from mooring.kube.api_resources import SCHEDULING_PROFILE
+from mooring.run.build import Engine
 from simulation.actors.extenders import Extenders
 from simulation.actors.faults import Faults
 from simulation.actors.plugins import Plugins

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from mooring.engine.rebalancing.under_way import place_of
-from mooring.kube.resources import POD, SCHEDULING_PROFILE
+from mooring.kube.api_resources import POD, SCHEDULING_PROFILE
+from mooring.rebalancing.under_way import place_of
 from simulation.actors.rebalancing import MOVED
 from simulation.state_invariants import engines
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from faults.books import Amount, PodSeen
-from mooring.kube.resources import NODE, POD, SCHEDULING_PROFILE
+from mooring.kube.api_resources import NODE, POD, SCHEDULING_PROFILE
 from simulation.actors.faults import Faults
 from simulation.actors.groups import group_of
 from simulation.actors.rebalancing import MOVED, REPLACEMENT_SECONDS

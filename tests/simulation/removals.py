@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mooring.kube.resources import POD
+from mooring.kube.api_resources import POD
 from simulation.storage import Change, Raw
 
 

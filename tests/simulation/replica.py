@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import UnixConnector
 
-from mooring.app import Environment, Scheduler
 from mooring.framework.registry import Registry
 from mooring.kube.config import Connection
 from mooring.kube.credentials import Credentials
 from mooring.kube.errors import KubeError
 from mooring.plugins import SHIPPED
-from mooring.service import connected_replica
-from mooring.settings import RunSettings
+from mooring.run.replica import Environment, Scheduler
+from mooring.run.service import connected_replica
+from mooring.run.settings import RunSettings
 from simulation.api_server import EPOCH
 from simulation.kopf_stream import SimulatedKopf
 from simulation.network import API, Network
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _MOST_TURNS: Final = 20_000
 """In so many turns all tasks of a process that was ended must have ended."""
 _RUNS_A_PLUGIN: Final = "_checked"
-"""The function of engine/binding.py that a task for a plugin of another distribution runs."""
+"""The function of scheduling/binding.py that a task for a plugin of another distribution runs."""
 LEASE_NAMESPACE: Final = "mooring-system"
 _PLUGIN_SECONDS: Final = 5.0
 """How long asynchronous calls of plugins of other distributions may take."""

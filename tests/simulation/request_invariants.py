@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from mooring.kube.resources import POD
+from mooring.kube.api_resources import POD
 
 if TYPE_CHECKING:
     from simulation.world import Sent, World

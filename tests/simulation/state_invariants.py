@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from holders import Holders
-from mooring.engine.build import Engine
-from mooring.kube.resources import NODE, POD, SCHEDULING_PROFILE
+from mooring.kube.api_resources import NODE, POD, SCHEDULING_PROFILE
 from mooring.model.pod import Uid
+from mooring.run.build import Engine
 
 if TYPE_CHECKING:
     from simulation.cluster_books import Books

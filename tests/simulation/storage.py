@@ -7,8 +7,8 @@ and what the invariants are checked against.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from mooring.kube import resources
-from mooring.kube.resources import Resource
+from mooring.kube import api_resources as resources
+from mooring.kube.api_resources import Resource
 
 Raw = dict[str, Any]
 Key = tuple[str, str]

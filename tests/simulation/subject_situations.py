@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
-from mooring.kube.resources import POD, RESOURCE_CLAIM, SCHEDULING_PROFILE
+from mooring.kube.api_resources import POD, RESOURCE_CLAIM, SCHEDULING_PROFILE
 from simulation.actors.rebalancing import MOVED
 from simulation.network import Outcome
 from simulation.storage import Change, Raw

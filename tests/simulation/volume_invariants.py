@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from faults.books import PodSeen
-from mooring.kube.resources import (
+from mooring.kube.api_resources import (
     CSI_NODE,
     CSI_STORAGE_CAPACITY,
     PERSISTENT_VOLUME,
@@ -17,7 +17,7 @@ from mooring.kube.resources import (
 )
 from mooring.model.node import HOSTNAME
 from mooring.model.pod import Uid
-from mooring.model.storage import BIND_COMPLETED, SELECTED_NODE
+from mooring.volumes.model.storage_objects import BIND_COMPLETED, SELECTED_NODE
 from simulation.actors.volumes import DRIVER
 from simulation.cluster_books import LATE_SECONDS, kept_for_others, known_pods
 from simulation.scenario import NAMESPACE

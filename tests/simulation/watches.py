@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from mooring.kube.resources import Resource
+from mooring.kube.api_resources import Resource
 from simulation.network import Link, Request, status
 from simulation.storage import Change, Raw, Storage, selector
 

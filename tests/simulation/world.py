@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import orjson
 
-from mooring.kube.resources import (
+from mooring.kube.api_resources import (
     DEVICE_CLASS,
     LEASE,
     PERSISTENT_VOLUME,

@@ -6,11 +6,11 @@ from functools import partial
 import pytest
 
 from driving import driven
+from mooring.groups.model.pod_group import GroupKey, GroupSource, Reservation
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import REGION, ZONE, parse_node
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
-from mooring.model.pod_group import GroupKey, GroupSource, Reservation
 from mooring.pausing import Work
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import CREATED, cluster, namespace, node, pod, uid_of

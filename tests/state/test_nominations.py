@@ -3,9 +3,9 @@
 import math
 from datetime import UTC, datetime
 
+from mooring.groups.model.pod_group import GroupKey, GroupSource, Reservation
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, Uid, parse_pod
-from mooring.model.pod_group import GroupKey, GroupSource, Reservation
 from mooring.state.nominations import Nominations
 from mooring.state.pod_columns import PodColumns
 from mooring.state.pods import PodTable

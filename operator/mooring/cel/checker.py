@@ -7,8 +7,8 @@ decide which implementation a call runs.
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
+from mooring.cel.cel_errors import Mistake
 from mooring.cel.declarations import Overload
-from mooring.cel.errors import Mistake
 from mooring.cel.tree import (
     AND,
     OPTIONAL_SELECT,

@@ -5,9 +5,9 @@ Source: kube-scheduler's `k8s.io/dynamic-resource-allocation/cel/compile.go`.
 
 from typing import Final
 
+from mooring.cel.cel_errors import CompileError, compile_error
 from mooring.cel.checker import Checker
 from mooring.cel.declarations import functions
-from mooring.cel.errors import CompileError, compile_error
 from mooring.cel.interpreter import Program, plan
 from mooring.cel.parser import parse
 from mooring.cel.types import ANY, BOOL, DYN, NAMED, STRING, Type, map_of

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mooring.cel.attributes import Evaluate, Frame, go_type, step
-from mooring.cel.calls import Binding, binding_of, is_conversion
-from mooring.cel.errors import CompileError
+from mooring.cel.cel_errors import CompileError
+from mooring.cel.function_calls import Binding, binding_of, is_conversion
 from mooring.cel.tree import (
     AND,
     CONDITIONAL,

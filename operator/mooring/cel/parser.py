@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn, cast
 
-from mooring.cel.errors import Mistake, compile_error
+from mooring.cel.cel_errors import Mistake, compile_error
 from mooring.cel.literals import LiteralError, unquoted
 from mooring.cel.macros import MACROS, MacroError, Macros
 from mooring.cel.tree import (

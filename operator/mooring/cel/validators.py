@@ -6,7 +6,7 @@ Source: cel-go's `cel/validator.go`, with the validators that kube-apiserver tur
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from mooring.cel.errors import Mistake
+from mooring.cel.cel_errors import Mistake
 from mooring.cel.formatting import FormatError, formatted, wrong_type
 from mooring.cel.regular_expressions import PatternError, compile_pattern
 from mooring.cel.times import parse_duration, parse_timestamp, timestamp_of_seconds

@@ -9,11 +9,17 @@ from typing import Final
 import yaml
 
 from mooring.framework.registry import Registry
-from mooring.model.errors import ManifestError
+from mooring.model.manifest_error import ManifestError
 from mooring.model.node import Node, parse_node
-from mooring.policy.errors import FieldError, join_path, split_path
 from mooring.policy.match import conflict_text, may_share_pods
+from mooring.policy.profile_errors import FieldError, join_path, split_path
 from mooring.policy.rules.rule import missing_on_nodes
+from mooring.simulate.load_profiles import (
+    InvalidProfile,
+    LoadedProfile,
+    ProfileLoader,
+    contains_profile,
+)
 from mooring.simulate.manifests import (
     STDIN,
     InputError,
@@ -24,12 +30,6 @@ from mooring.simulate.manifests import (
     display_name,
     manifests_in,
     read_text,
-)
-from mooring.simulate.profiles import (
-    InvalidProfile,
-    LoadedProfile,
-    ProfileLoader,
-    contains_profile,
 )
 
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})

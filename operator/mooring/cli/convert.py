@@ -18,9 +18,8 @@ from mooring.cli.console import (
 from mooring.framework.registry import Registry
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.plugins import SHIPPED
-from mooring.policy.errors import ProfileInvalid
 from mooring.policy.imports.configuration import ProcessSettings
-from mooring.policy.imports.policy import PROVIDERS, import_provider
+from mooring.policy.imports.old_policy import PROVIDERS, import_provider
 from mooring.policy.profile import (
     DEFAULT_SCHEDULER,
     KubernetesVersion,
@@ -28,8 +27,9 @@ from mooring.policy.profile import (
     SchedulingProfile,
     SchedulingProfileSpec,
 )
+from mooring.policy.profile_errors import ProfileInvalid
 from mooring.policy.reading import read
-from mooring.simulate.profiles import profile_objects, read_profiles
+from mooring.simulate.load_profiles import profile_objects, read_profiles
 
 _LEASE: Final = (
     "the shipped RBAC allows the Lease mooring-system/mooring only: change its Role, or leave out "

@@ -8,7 +8,7 @@ import orjson
 
 from mooring.policy.extender import without_secrets
 from mooring.policy.points import Point
-from mooring.simulate.profiles import LoadedProfile
+from mooring.simulate.load_profiles import LoadedProfile
 
 _COMMA: Final = ", "
 

@@ -21,7 +21,7 @@ from mooring.cli.console import (
     print_yaml,
     printable,
 )
-from mooring.cli.explanation import (
+from mooring.cli.explanation_text import (
     claim_lines,
     duration,
     explanation,
@@ -35,15 +35,15 @@ from mooring.cli.explanation import (
     zero_scores,
 )
 from mooring.cli.leader import Following, Leader, answer_of, leader_options
-from mooring.cli.names import POD_GROUP_WORDS, complete_namespaces, complete_pods, why_unknown
+from mooring.cli.name_lookup import POD_GROUP_WORDS, complete_namespaces, complete_pods, why_unknown
 from mooring.cli.pending import examples_by_cause, pending_lines, workload_lines
-from mooring.framework.queued_pod import PodState
 from mooring.kube.config import default_namespace
 from mooring.kube.errors import KubeError
 from mooring.kube.errors import explain as explain_error
 from mooring.model.wording import plural
+from mooring.runtime.queued_pod import PodState
+from mooring.simulate.chosen_pods import TypeAndName, type_and_name
 from mooring.simulate.manifests import InputError
-from mooring.simulate.selection import TypeAndName, type_and_name
 
 _STATES: Final[Mapping[str, str]] = {
     PodState.ACTIVE: "in the active queue",

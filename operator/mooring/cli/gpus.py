@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
-from mooring.cli.cluster import live_manifests
+from mooring.claims.device_view import NodeDevice
 from mooring.cli.console import (
     DONE,
     NO,
@@ -18,21 +18,21 @@ from mooring.cli.console import (
     print_table,
     printable,
 )
+from mooring.cli.inputs import live_manifests
 from mooring.cli.progress import Progress
-from mooring.engine.profiles import ActiveProfile, Profiles
 from mooring.framework.registry import Registry
+from mooring.gpu_cards.card_args import PRESETS
+from mooring.gpu_cards.card_view import Card, NodeGPUs, node_gpus, shared_devices
 from mooring.plugins import SHIPPED
-from mooring.policy.device_args import PRESETS
 from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
-from mooring.simulate.cards import Card, NodeGPUs, node_gpus, shared_devices
-from mooring.simulate.devices import NodeDevice
-from mooring.simulate.gpus import Plan, picture, plans
+from mooring.scheduling.profiles_in_force import ActiveProfile, Profiles
+from mooring.simulate.gpu_moves import Plan, picture, plans
 from mooring.simulate.inputs import Inputs, inputs_of
+from mooring.simulate.load_profiles import is_profile
 from mooring.simulate.manifests import read_manifests
 from mooring.simulate.offline import offline_handle
-from mooring.simulate.profiles import is_profile
 
 _HEAD = ("  CARD", "FREE", "CORES FREE", "PODS")
 _NUMBERS = ("  CARD", "FREE", "CORES FREE")

@@ -16,6 +16,7 @@ import click
 
 from mooring import __version__
 from mooring.cli.console import connection_options, note
+from mooring.kube.api_resources import LEASE, SCHEDULING_PROFILE
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection, load_connection
 from mooring.kube.connecting import client_context, failure_text
@@ -24,8 +25,7 @@ from mooring.kube.errors import explain as explain_error
 from mooring.kube.exchange import Answer, BrokenExchangeError, Exchange, NoConnectionError
 from mooring.kube.lease import CERTIFICATE, SERVER
 from mooring.kube.port_forward import port_forward
-from mooring.kube.resources import LEASE, SCHEDULING_PROFILE
-from mooring.settings import RunSettings
+from mooring.run.settings import RunSettings
 from mooring.simulate.manifests import InputError
 
 _SECONDS: Final = 15.0

@@ -14,11 +14,11 @@ from mooring.cli.console import (
     printable,
     terminal_width,
 )
-from mooring.engine.rebalancing.report import PlannedStep, PlanReport
 from mooring.framework.decision import TextAboutPods
 from mooring.model.wording import plural
 from mooring.observe.documents import plain
-from mooring.simulate.rebalancing import WantedPlan
+from mooring.rebalancing.report import PlannedStep, PlanReport
+from mooring.simulate.offline_plan import WantedPlan
 
 _HEAD: Final = ("STEP", "POD", "FROM", "TO", "GAIN", "WHY")
 _WIDE: Final = ("STEP", "POD", "OWNER", "FROM", "TO", "GOAL", "GAIN", "WHY")

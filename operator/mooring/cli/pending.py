@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mooring.cli.console import table_lines, terminal_width
-from mooring.cli.explanation import duration
+from mooring.cli.explanation_text import duration
 from mooring.model.wording import plural
 
 _MOST_ROWS: Final = 15

@@ -7,8 +7,7 @@ from typing import Any, Final
 import click
 
 from mooring.cli.checking import CheckedProfile, Mistake, Report, check_files
-from mooring.cli.cluster import live_manifests
-from mooring.cli.comparison import print_comparison
+from mooring.cli.comparison_table import print_comparison
 from mooring.cli.console import (
     BAD_INPUT,
     DONE,
@@ -23,13 +22,14 @@ from mooring.cli.console import (
     printable,
 )
 from mooring.cli.differences import Difference, differences, in_short
+from mooring.cli.inputs import live_manifests
 from mooring.cli.progress import Progress
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
 from mooring.simulate.compare import compare
 from mooring.simulate.inputs import inputs_of
+from mooring.simulate.load_profiles import profile_objects, read_profiles
 from mooring.simulate.manifests import display_name
-from mooring.simulate.profiles import profile_objects, read_profiles
 
 
 @click.group(

@@ -8,7 +8,6 @@ from typing import Final, TypeVar
 
 import click
 
-from mooring.cli.cluster import files_and_cluster
 from mooring.cli.console import (
     DONE,
     NO,
@@ -20,25 +19,26 @@ from mooring.cli.console import (
     output_option,
     print_notes,
 )
+from mooring.cli.inputs import files_and_cluster
 from mooring.cli.moves import print_plans, print_plans_as_json, print_wanted
-from mooring.cli.names import (
+from mooring.cli.name_lookup import (
     POD_GROUP_WORDS,
     complete_namespaces,
     complete_pods_with_type,
     complete_profiles,
 )
 from mooring.cli.progress import Progress
-from mooring.engine.rebalancing.report import plan_report, with_nodes
 from mooring.framework.registry import Registry
 from mooring.pausing import Work
 from mooring.plugins import SHIPPED
 from mooring.policy.rebalancing import Goal
+from mooring.process.time_slices import TimeSlices
+from mooring.rebalancing.report import plan_report, with_nodes
 from mooring.simulate.before_and_after import write_before_and_after
+from mooring.simulate.chosen_pods import type_and_name
 from mooring.simulate.inputs import inputs_of
-from mooring.simulate.profiles import load_profiles, profile_objects
-from mooring.simulate.rebalancing import PlannedProfile, Rebalance, Wanted, WantedPlan
-from mooring.simulate.selection import type_and_name
-from mooring.time_slices import TimeSlices
+from mooring.simulate.load_profiles import load_profiles, profile_objects
+from mooring.simulate.offline_plan import PlannedProfile, Rebalance, Wanted, WantedPlan
 
 _Result = TypeVar("_Result")
 

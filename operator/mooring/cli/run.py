@@ -15,11 +15,11 @@ import click
 
 from mooring import __version__
 from mooring.cli.console import BAD_INPUT
-from mooring.importing import import_module_quickly
 from mooring.kube.errors import KubeError
 from mooring.kube.lease import JITTER
 from mooring.observe.logs import configure
-from mooring.settings import RunSettings
+from mooring.process.importing import import_module_quickly
+from mooring.run.settings import RunSettings
 
 
 def _options() -> list[click.Parameter]:
@@ -61,7 +61,7 @@ def run(**given: Any) -> None:
     _check(settings)
     configure(log_format=settings.log_format, level=settings.log_level, mistakes=(KubeError,))
     # The help text and wrong options do not need the whole scheduler.
-    service = import_module_quickly("mooring.service")
+    service = import_module_quickly("mooring.run.service")
     try:
         code = service.run(settings)
     except service.StartError as error:

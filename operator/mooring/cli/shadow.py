@@ -15,9 +15,9 @@ from mooring.cli.console import (
     print_table,
 )
 from mooring.cli.leader import Leader, answer_of, leader_options
-from mooring.cli.names import complete_namespaces, complete_profiles
+from mooring.cli.name_lookup import complete_namespaces, complete_profiles
 from mooring.model.wording import plural
-from mooring.policy.status import COMPARED
+from mooring.policy.profile_status import COMPARED
 from mooring.simulate.manifests import InputError
 
 _HEAD: Final = ("POD", "RESULT", "BOUND TO", "ITS SCORE", "SHADOW NODE", "SCORE", "WHY")

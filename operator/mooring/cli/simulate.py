@@ -10,8 +10,7 @@ from urllib.parse import urlencode
 
 import click
 
-from mooring.cli.cluster import files_and_cluster
-from mooring.cli.comparison import print_comparison
+from mooring.cli.comparison_table import print_comparison
 from mooring.cli.console import (
     DONE,
     NO,
@@ -23,19 +22,20 @@ from mooring.cli.console import (
     output_option,
     print_notes,
 )
-from mooring.cli.decisions import Summary, print_attempts, write_json
+from mooring.cli.decision_tables import Summary, print_attempts, write_json
+from mooring.cli.inputs import files_and_cluster
 from mooring.cli.leader import Leader, answer_of, replica_options
-from mooring.cli.names import complete_namespaces, complete_profiles
+from mooring.cli.name_lookup import complete_namespaces, complete_profiles
 from mooring.cli.progress import Progress
 from mooring.framework.registry import Registry
 from mooring.observe.records import MOST_SUMMARIES
 from mooring.plugins import SHIPPED
+from mooring.simulate.chosen_pods import Selection, TypeAndName, take_off, type_and_name
 from mooring.simulate.compare import arrival_order, compare, recorded_order
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.live import save
+from mooring.simulate.load_profiles import load_profiles, profile_objects
 from mooring.simulate.manifests import STDIN, InputError, Manifest
-from mooring.simulate.profiles import load_profiles, profile_objects
-from mooring.simulate.selection import Selection, TypeAndName, take_off, type_and_name
 from mooring.simulate.simulation import Simulation
 
 _WIDE_NODES: Final = 3

@@ -16,13 +16,13 @@ from mooring.cli.console import (
     print_prose,
     printable,
 )
-from mooring.cli.explanation import duration
+from mooring.cli.explanation_text import duration
 from mooring.cli.leader import Leader, leader_options, page_of
-from mooring.cli.metrics import QUEUES, Reading
+from mooring.cli.scrape import QUEUES, Reading
+from mooring.kube.api_resources import LEASE, SCHEDULING_PROFILE
 from mooring.kube.client import ApiClient
 from mooring.kube.config import load_connection
 from mooring.kube.errors import KubeError, NotFoundError, explain
-from mooring.kube.resources import LEASE, SCHEDULING_PROFILE
 from mooring.simulate.manifests import InputError
 
 

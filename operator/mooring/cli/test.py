@@ -24,7 +24,7 @@ from mooring.cli.console import (
     printable,
     table_lines,
 )
-from mooring.cli.explanation import explanation, score_table, zero_scores
+from mooring.cli.explanation_text import explanation, score_table, zero_scores
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
 from mooring.observe.documents import plain

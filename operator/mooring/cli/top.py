@@ -14,11 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from mooring.cli.console import mistakes_reported, output_option, print_json, printable
-from mooring.cli.explanation import duration
+from mooring.cli.explanation_text import duration
 from mooring.cli.leader import Following, Leader, RefusedError, answer_of, leader_options, page_of
-from mooring.cli.metrics import QUEUES, Reading
-from mooring.framework.queued_pod import PodState
+from mooring.cli.scrape import QUEUES, Reading
 from mooring.model.wording import plural
+from mooring.runtime.queued_pod import PodState
 
 _RESULTS: Final = ("scheduled", "unschedulable", "error")
 _LATENCY: Final = "scheduler_pod_scheduling_sli_duration_seconds"

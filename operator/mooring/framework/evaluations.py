@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.pausing import pause
 from mooring.state.cluster_view import ClusterView
-from mooring.state.topology.selection import Selection
+from mooring.state.topology.pod_selection import Selection
 
 __all__ = [
     "MOST_FOR_NODES",

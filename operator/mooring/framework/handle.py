@@ -5,15 +5,15 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from mooring.claims.model.resource_claims import Allocation, ResourceClaim
 from mooring.framework.evaluations import Evaluations
 from mooring.framework.waiting_pods import WaitingPods
-from mooring.model.devices import Assignment, CardFormat
+from mooring.gpu_cards.model.cards import Assignment, CardFormat
+from mooring.gpu_cards.state.card_counts import Cards
 from mooring.model.kubernetes_rules import NEWEST, KubernetesRules
 from mooring.model.pod import Pod, Uid
-from mooring.model.resource_claims import Allocation, ResourceClaim
-from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
 from mooring.state.cluster_view import ClusterView
-from mooring.state.devices.cards import Cards
+from mooring.volumes.model.storage_objects import PersistentVolume, PersistentVolumeClaim
 
 __all__ = ["Api", "DeviceMetrics", "Handle", "ReadAgainError", "VolumeAssumeCache"]
 

@@ -20,12 +20,12 @@ from mooring.framework.post_filter import (
     PostFilterState,
 )
 from mooring.framework.verdicts import Explanation, PreFilterResult, Skip, Unschedulable, Wait
+from mooring.groups.state.pod_groups import PodGroupState
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.policy.points import Point
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
-from mooring.state.pod_groups import PodGroupState
 from mooring.state.view import BoolArray, NodeView
 
 __all__ = [
@@ -83,8 +83,8 @@ class Plugin(Protocol):
     whole columns: nothing is kept of its results but those for the last pod. It returns new arrays
     each time. See also `DeviceReadingPlugin`, `KeyedFilterPlugin` and `KeyedScorePlugin`.
     """
-    # A plugin about pod groups may also have `pod_group_formats`, GroupFormats (model/pod_group.py)
-    # of labels or annotations by which pods name a group.
+    # A plugin about pod groups may also have `pod_group_formats`, GroupFormats of labels or
+    # annotations by which pods name a group (groups/model/pod_group.py).
 
 
 class EnqueueExtensions(Plugin, Protocol):

@@ -7,11 +7,11 @@ from typing import Protocol, TypeAlias
 
 from mooring.framework.diagnosis import Diagnosis
 from mooring.framework.verdicts import Unschedulable
+from mooring.groups.state.pod_groups import PodGroupState
 from mooring.model.pod import Pod, Uid
 from mooring.policy.profile import Preemption
 from mooring.state.cluster import Trial
 from mooring.state.cluster_view import ClusterView
-from mooring.state.pod_groups import PodGroupState
 
 __all__ = [
     "Candidates",

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict
 
 from mooring.framework.plugin import POINT_METHODS, misspelt_name, points_of
 from mooring.framework.plugin_failures import place_of, text_of
-from mooring.policy.errors import PluginLoadError
 from mooring.policy.points import Point
+from mooring.policy.profile_errors import PluginLoadError
 
 __all__ = ["ENTRY_POINT_GROUP", "SHIPPED_WITH", "NoArgs", "PluginLoadError", "Registry"]
 

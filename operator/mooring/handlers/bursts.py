@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
-from mooring.kube.answers import WatchEvent
+from mooring.kube.response_checks import WatchEvent
 
 logger = logging.getLogger(__name__)
 

@@ -19,14 +19,14 @@ from typing import Any, Final, NoReturn, TypeVar
 import kopf
 
 from mooring.handlers.bursts import Bursts
-from mooring.handlers.objects import ObjectHandlers
+from mooring.handlers.kopf_objects import ObjectHandlers
 from mooring.handlers.sessions import KopfSessions
+from mooring.kube.api_resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
 from mooring.kube.backoff import Backoff
 from mooring.kube.client import SMALL_PAGE_SIZE, ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.errors import ApiError, explain
 from mooring.kube.exchange import CONNECT_SECONDS
-from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
 
 logger = logging.getLogger(__name__)
 

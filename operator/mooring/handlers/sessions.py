@@ -36,16 +36,16 @@ import orjson
 from yarl import URL
 
 from mooring.handlers.bursts import Bursts
-from mooring.kube.answers import WatchEvent, event_of, items_of, parsed
+from mooring.kube.api_resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Call, Resource
 from mooring.kube.backoff import Backoff
 from mooring.kube.config import Connection
 from mooring.kube.errors import LEASE_NOT_VALID, UnauthorizedError, explain
 from mooring.kube.nesting import cut_nesting
-from mooring.kube.resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Call, Resource
+from mooring.kube.response_checks import WatchEvent, event_of, items_of, parsed
 from mooring.kube.transport import LineSplitter, abort, refusal_by_proxy, transport_of
-from mooring.model.errors import ManifestError
-from mooring.shielding import shielded
-from mooring.time_slices import TimeSlices
+from mooring.model.manifest_error import ManifestError
+from mooring.process.shielding import shielded
+from mooring.process.time_slices import TimeSlices
 
 logger = logging.getLogger(__name__)
 

@@ -7,14 +7,14 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from mooring.kube.answers import items_of
+from mooring.kube.api_resources import Call, Resource
 from mooring.kube.errors import GoneError, NotFoundError, ServerError
 from mooring.kube.nesting import cut_nesting
-from mooring.kube.resources import Call, Resource
+from mooring.kube.response_checks import items_of
 from mooring.kube.transport import JSON, Transport
-from mooring.model.errors import ManifestError
 from mooring.model.fields import mappings, required, text
 from mooring.model.kubernetes_rules import minor_version
+from mooring.model.manifest_error import ManifestError
 
 PAGE_SIZE: Final = 500
 """Objects per page of a list, as kubectl and client-go ask; bounds one answer's memory."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from mooring.kube.errors import ConfigError
-from mooring.shielding import shielded
+from mooring.process.shielding import shielded
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from mooring.kube.resources import MOORING_GROUP, Call
+from mooring.kube.api_resources import MOORING_GROUP, Call
 
 _Typed = TypeVar("_Typed", int, str, list[Any], dict[str, Any])
 

@@ -33,8 +33,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from mooring.kube.api_resources import LEASE, MOORING_GROUP
 from mooring.kube.errors import ApiError, ConflictError, NotFoundError, explain
-from mooring.kube.resources import LEASE, MOORING_GROUP
 from mooring.kube.timestamps import micro_time
 
 if TYPE_CHECKING:  # `mooring run --help` reads JITTER alone

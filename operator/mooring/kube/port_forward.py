@@ -11,9 +11,9 @@ from typing import Final
 
 import aiohttp
 
+from mooring.kube.api_resources import POD, Call
 from mooring.kube.config import Connection
 from mooring.kube.errors import error_from_response
-from mooring.kube.resources import POD, Call
 from mooring.kube.transport import refusal_by_proxy
 
 PROTOCOL: Final = "v4.channel.k8s.io"

@@ -16,9 +16,9 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 import orjson
 
+from mooring.kube.api_resources import EVENT
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
-from mooring.kube.resources import EVENT
 from mooring.kube.timestamps import micro_time
 from mooring.model.bounded_cache import BoundedCache
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, NoReturn, Protocol
 
-from mooring.kube.answers import event_of
+from mooring.kube.api_resources import Call, Resource
 from mooring.kube.backoff import Backoff
 from mooring.kube.client import SMALL_PAGE_SIZE, ApiClient
 from mooring.kube.errors import (
@@ -38,10 +38,10 @@ from mooring.kube.errors import (
     error_from_status,
     explain,
 )
-from mooring.kube.resources import Call, Resource
-from mooring.model.errors import ManifestError
-from mooring.time_slices import TimeSlices
-from mooring.turn import Turn
+from mooring.kube.response_checks import event_of
+from mooring.model.manifest_error import ManifestError
+from mooring.process.time_slices import TimeSlices
+from mooring.process.turn import Turn
 
 logger = logging.getLogger(__name__)
 

@@ -15,13 +15,13 @@ from typing import Any, Final, Generic, TypeVar
 
 import orjson
 
+from mooring.kube.api_resources import Resource
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
-from mooring.kube.resources import Resource
 from mooring.model.access import Attributes, ReviewError, User
 from mooring.model.bounded_cache import BoundedCache
-from mooring.model.errors import ManifestError
 from mooring.model.fields import strings
+from mooring.model.manifest_error import ManifestError
 
 CACHE_SECONDS: Final = 10.0
 """How long an answer holds, a denial as well; kube-scheduler's defaults."""

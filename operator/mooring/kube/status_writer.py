@@ -23,7 +23,7 @@ from mooring.kube.errors import (
     explain,
 )
 from mooring.kube.writes import ProfileWriter
-from mooring.turn import Turn
+from mooring.process.turn import Turn
 
 Look = tuple[float, Callable[[], Iterable[Any]]]
 """So often, in seconds, a call returns keys of objects whose statuses may have changed."""

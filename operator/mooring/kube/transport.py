@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
+from mooring.kube.api_resources import Call
 from mooring.kube.config import Connection
 from mooring.kube.connecting import failure_text
 from mooring.kube.errors import (
@@ -39,7 +40,6 @@ from mooring.kube.exchange import (
     NotSentError,
 )
 from mooring.kube.limiter import TokenBucket
-from mooring.kube.resources import Call
 
 RETRIES: Final = 5
 """Further tries after an answer with `Retry-After`."""

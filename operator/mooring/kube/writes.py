@@ -15,6 +15,8 @@ from weakref import WeakValueDictionary
 
 import orjson
 
+from mooring.gpu_cards.model.cards import same_cards
+from mooring.kube.api_resources import POD, SCHEDULING_PROFILE, SIGS_POD_GROUP, Call, Resource
 from mooring.kube.backoff import Backoff
 from mooring.kube.client import ApiClient, PatchType
 from mooring.kube.errors import (
@@ -27,8 +29,6 @@ from mooring.kube.errors import (
     UnansweredError,
     UnreachableError,
 )
-from mooring.kube.resources import POD, SCHEDULING_PROFILE, SIGS_POD_GROUP, Call, Resource
-from mooring.model.devices import same_cards
 
 _MOST_TRIES: Final = 5
 """How often a status is written to the newest version; somebody else writes all the time then."""

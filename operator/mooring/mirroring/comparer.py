@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import Any, Final
 
+from mooring.kube.api_resources import Resource
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, NotFoundError, explain
-from mooring.kube.resources import Resource
-from mooring.time_slices import TimeSlices
+from mooring.process.time_slices import TimeSlices
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from mooring.kube.api_resources import Resource
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, ForbiddenError, UnreachableError, explain
-from mooring.kube.resources import Resource
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
 from mooring.model.events import Kind
 

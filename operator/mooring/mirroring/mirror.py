@@ -7,16 +7,16 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import Any, Final
 
-from mooring.importing import import_module_quickly
-from mooring.kube import resources
+from mooring.claims.model.resource_claims import unreadable_claim
+from mooring.kube import api_resources as resources
+from mooring.kube.api_resources import Resource
 from mooring.kube.reflector import EventType
-from mooring.kube.resources import Resource
-from mooring.model.errors import ManifestError
 from mooring.model.events import Action, Kind, event_label
+from mooring.model.manifest_error import ManifestError
 from mooring.model.objects import identity, parse_object
 from mooring.model.pod import Pod
-from mooring.model.resource_claims import unreadable_claim
 from mooring.pausing import pause, timed
+from mooring.process.importing import import_module_quickly
 from mooring.state.cluster import ClusterState
 
 logger = logging.getLogger(__name__)

@@ -9,14 +9,14 @@ from functools import partial
 from random import Random
 from typing import Final, NoReturn
 
+from mooring.kube.api_resources import POD, Resource
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, ForbiddenError, explain
 from mooring.kube.reflector import Reflector, Sink
-from mooring.kube.resources import POD, Resource
 from mooring.mirroring.discovery import EXPECTED, Discovery
 from mooring.mirroring.mirror import ASSIGNED_PODS, DEVICE_KINDS, MIRRORED
 from mooring.model.events import Kind
-from mooring.turn import Turn
+from mooring.process.turn import Turn
 
 logger = logging.getLogger(__name__)
 

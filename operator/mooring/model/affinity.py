@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, text, texts
-from mooring.model.pausing import collected
+from mooring.model.paused_reading import collected
 from mooring.model.selectors import LabelSelector, parse_label_selector
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import lru_cache, wraps
 from typing import Any, Final, TypeVar
 
-from mooring.model.errors import ManifestError
+from mooring.model.manifest_error import ManifestError
 from mooring.model.quantity import parse_count
 
 _Value = TypeVar("_Value")

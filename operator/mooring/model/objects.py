@@ -3,19 +3,21 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mooring.model import csi, storage, workloads
-from mooring.model.device_classes import parse_device_class
-from mooring.model.events import Kind
-from mooring.model.fields import name_of, namespace_of, text
-from mooring.model.node import parse_node
-from mooring.model.pod import parse_pod
-from mooring.model.pod_group import (
+from mooring.claims.model.device_classes import parse_device_class
+from mooring.claims.model.resource_claims import parse_resource_claim
+from mooring.claims.model.resource_slices import parse_device_taint_rule, parse_resource_slice
+from mooring.groups.model.pod_group import (
     parse_coscheduling_pod_group,
     parse_pod_group,
     parse_volcano_pod_group,
 )
-from mooring.model.resource_claims import parse_resource_claim
-from mooring.model.resource_slices import parse_device_taint_rule, parse_resource_slice
+from mooring.model import workloads
+from mooring.model.events import Kind
+from mooring.model.fields import name_of, namespace_of, text
+from mooring.model.node import parse_node
+from mooring.model.pod import parse_pod
+from mooring.volumes.model import csi
+from mooring.volumes.model import storage_objects as storage
 
 _PARSERS: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Any]]] = {
     Kind.POD: parse_pod,

@@ -6,6 +6,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NewType
 
+from mooring.claims.model.resource_claims import (
+    ExtendedResourceClaim,
+    parse_claim_statuses,
+    parse_extended_resource_claim,
+)
 from mooring.model.fields import (
     integer,
     mapping,
@@ -20,14 +25,9 @@ from mooring.model.fields import (
 )
 from mooring.model.limits import Counted, exceeded
 from mooring.model.pod_spec import PodSpec, pod_spec
-from mooring.model.resource_claims import (
-    ExtendedResourceClaim,
-    parse_claim_statuses,
-    parse_extended_resource_claim,
-)
-from mooring.model.sharing import FrozenDict, Sharing, shared_strings, shared_text
-from mooring.model.volumes import PodVolume, has_local_storage, pod_volumes
+from mooring.model.shared_values import FrozenDict, Sharing, shared_strings, shared_text
 from mooring.pausing import pause
+from mooring.volumes.model.pod_volumes import PodVolume, has_local_storage, pod_volumes
 
 Uid = NewType("Uid", str)
 

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import orjson
 
+from mooring.claims.model.resource_claims import PodClaim, pod_claims_of
 from mooring.model.affinity import (
     PodAffinity,
     SpreadConstraint,
@@ -22,12 +23,11 @@ from mooring.model.affinity import (
 from mooring.model.bounded_cache import BoundedCache, bytes_of
 from mooring.model.declared_features import required_features
 from mooring.model.demand import Demand, demands_by_version, pod_demand, pod_limits, qos_class
-from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, optional_mapping, strings, text
 from mooring.model.limits import LIMITS, Counted, exceeded
+from mooring.model.manifest_error import ManifestError
 from mooring.model.node import Node, normalized_image
-from mooring.model.pausing import collected
-from mooring.model.resource_claims import PodClaim, pod_claims_of
+from mooring.model.paused_reading import collected
 from mooring.model.resources import ContainerRequests, PodContainers
 from mooring.model.selectors import (
     LabelSelector,
@@ -71,7 +71,7 @@ _CARD_ANNOTATIONS: Final = frozenset(
         "scheduling.mooring.dev/gpu-type",
     )
 )
-"""Annotations by which a pod requests GPU cards (model/devices.py)."""
+"""Annotations by which a pod requests GPU cards (gpu_cards/model/cards.py)."""
 _LONGEST_ANNOTATION: Final = 512
 """Longer values are cut off: specs are kept, and their annotations are a tenant's."""
 _STATUS_CONTAINER_FIELDS: Final = ("name", "resources", "allocatedResources")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from mooring.model.errors import ManifestError
+from mooring.model.manifest_error import ManifestError
 
 QuantityFormat = Literal["BinarySI", "DecimalSI", "DecimalExponent"]
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
-from mooring.model.errors import ManifestError
 from mooring.model.fields import mapping, mappings
-from mooring.model.pausing import ITEMS_PER_STEP
+from mooring.model.manifest_error import ManifestError
+from mooring.model.paused_reading import ITEMS_PER_STEP
 from mooring.model.quantity import parse_count, parse_milli
 from mooring.pausing import pause
 

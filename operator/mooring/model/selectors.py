@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, Literal
 
-from mooring.model.errors import ManifestError
 from mooring.model.fields import integer, mapping, mappings, strings, text, texts
+from mooring.model.manifest_error import ManifestError
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 

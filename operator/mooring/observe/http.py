@@ -42,8 +42,8 @@ from mooring.observe.metrics import Metrics
 from mooring.observe.records import MOST_SUMMARIES, DecisionLog
 from mooring.observe.tls import ServingTls, TlsError
 from mooring.observe.viewer import Access, Viewer
-from mooring.time_slices import REST, TimeSlices
-from mooring.turn import Turn
+from mooring.process.time_slices import REST, TimeSlices
+from mooring.process.turn import Turn
 
 logger = logging.getLogger(__name__)
 

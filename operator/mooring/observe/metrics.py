@@ -14,7 +14,6 @@ from prometheus_client.registry import Collector
 from mooring import __version__
 from mooring.framework.handle import DeviceMetrics
 from mooring.framework.plugin_failures import ExtensionPoint
-from mooring.framework.plugin_metrics import Status
 from mooring.observe.collector import StateCollector
 from mooring.observe.instruments import (
     Count,
@@ -23,6 +22,7 @@ from mooring.observe.instruments import (
     LabelValues,
     exponential_buckets,
 )
+from mooring.runtime.plugin_metrics import Status
 
 RESULTS = ("scheduled", "unschedulable", "error")
 """How an attempt can end: the values of kube-scheduler's label `result`."""

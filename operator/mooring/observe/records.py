@@ -27,10 +27,10 @@ from mooring.framework.decision import (
     Rejection,
     TextAboutPods,
 )
-from mooring.framework.queued_pod import PodState, StateTimes
 from mooring.model.names import Names
 from mooring.model.pod import Uid
 from mooring.observe.documents import HIDDEN, dumps, fields_of, name_of
+from mooring.runtime.queued_pod import PodState, StateTimes
 
 MOST_SUMMARIES: Final = 50_000
 """Short records that one answer shows."""
@@ -66,7 +66,7 @@ class Step(StrEnum):
     """By a PreEnqueue plugin, in `plugins`, or by something else."""
     QUEUED = "queued"
     UNSCHEDULABLE = "unschedulable"
-    """An attempt found no node; `cause` is that of `mooring.engine.causes`."""
+    """An attempt found no node; `cause` is that of `mooring.scheduling.causes`."""
     NOMINATED = "nominated"
     """To `node`, from which `victims` are evicted."""
     PREEMPTION_FAILED = "preemptionFailed"

@@ -40,7 +40,7 @@ from requests import RequestException, Response, Session
 
 from mooring.model.pod import Uid
 from mooring.observe.records import NotedStep, Step
-from mooring.time_slices import TimeSlices
+from mooring.process.time_slices import TimeSlices
 
 logger = logging.getLogger(__name__)
 

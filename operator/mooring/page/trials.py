@@ -1,6 +1,6 @@
 """Try it: decisions about pods that do not exist, or with other profiles, on the live state.
 
-Nothing is written: decisions are made in trials (`mooring.engine.what_if`), and plugins of an
+Nothing is written: decisions are made in trials (`mooring.scheduling.what_if`), and plugins of an
 edited profile get an API that fails. Each step takes about as long as a decision, and the event
 loop is free for three times as long after it. Pods that were given a node in earlier steps are
 added again in each step, so that later pods see them.
@@ -16,34 +16,37 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, Final
 
-from mooring.engine.groups.budget import SearchBudget
-from mooring.engine.groups.decision import GroupDecision
-from mooring.engine.pod_report import SuggestedChange, smallest_suggestions
-from mooring.engine.profiles import Profiles
-from mooring.engine.result_cache import ResultCache
-from mooring.engine.scheduler_state import SchedulerState
-from mooring.engine.what_if import WhatIf, held_back, stays_on_its_node, without_preemption
 from mooring.framework.decision import PodRef
 from mooring.framework.evaluations import MOST_PER_ATTEMPT, AttemptTooLongError
-from mooring.framework.pipeline import Pipeline
 from mooring.framework.plugin import by_priority
 from mooring.framework.registry import Registry
 from mooring.framework.verdicts import PluginError
-from mooring.model.errors import ManifestError
+from mooring.groups.model.pod_group import GroupKey, GroupSource
+from mooring.groups.search.group_decision import GroupDecision
+from mooring.groups.search.search_budget import SearchBudget
+from mooring.groups.state.pod_groups import GROUP_KINDS, PodGroups, PodGroupState
 from mooring.model.events import Kind
 from mooring.model.fields import mapping
+from mooring.model.manifest_error import ManifestError
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
-from mooring.model.pod_group import GroupKey, GroupSource
 from mooring.observe.documents import fields_of
-from mooring.page.comparison import compared_nodes
-from mooring.page.decisions import DecisionInFull, decision_in_full
+from mooring.page.full_decision import DecisionInFull, decision_in_full
+from mooring.page.profile_comparison import compared_nodes
 from mooring.page.turns import Turns
 from mooring.pausing import pause
-from mooring.policy.errors import ProfileInvalid
+from mooring.policy.profile_errors import ProfileInvalid
 from mooring.policy.rules.rule import plan_one_by_one
+from mooring.process.time_slices import REST, TimeSlices
+from mooring.runtime.pipeline import Pipeline
+from mooring.scheduling.pod_report import SuggestedChange, smallest_suggestions
+from mooring.scheduling.profiles_in_force import Profiles
+from mooring.scheduling.result_cache import ResultCache
+from mooring.scheduling.scheduler_state import SchedulerState
+from mooring.scheduling.what_if import WhatIf, held_back, stays_on_its_node, without_preemption
 from mooring.simulate.admission import as_stored
 from mooring.simulate.kinds import KINDS
+from mooring.simulate.load_profiles import read_profiles
 from mooring.simulate.manifests import InputError, Limits, Manifest, manifests_in
 from mooring.simulate.new_objects import (
     SELECT_PODS,
@@ -54,10 +57,7 @@ from mooring.simulate.new_objects import (
     read_all,
 )
 from mooring.simulate.offline import offline_handle
-from mooring.simulate.profiles import read_profiles
-from mooring.state.pod_groups import GROUP_KINDS, PodGroups, PodGroupState
 from mooring.state.pods import PodTable
-from mooring.time_slices import REST, TimeSlices
 
 MOST_PODS: Final = 100
 """Pods that one request decides about."""

@@ -2,23 +2,18 @@
 
 from typing import Any, Final
 
+from mooring.claims.plugin.device_fragmentation import DeviceFragmentation
+from mooring.claims.plugin.plugin import DynamicResources
+from mooring.gpu_cards.gpu_fragmentation import GPUFragmentation
+from mooring.gpu_cards.gpu_share.plugin import GPUShare
+from mooring.gpu_cards.gpu_topology.plugin import GPUTopology
+from mooring.groups.plugins.gang_scheduling import GangScheduling
+from mooring.groups.plugins.pod_group_pods_count import PodGroupPodsCount
+from mooring.groups.plugins.topology_placement import TopologyPlacementGenerator
 from mooring.plugins.balanced_allocation import NodeResourcesBalancedAllocation
-from mooring.plugins.cloud_volume_counts import (
-    AzureDiskVolumeCount,
-    EBSVolumeCount,
-    GCEPDVolumeCount,
-)
 from mooring.plugins.default_binder import DefaultBinder
 from mooring.plugins.default_preemption.plugin import DefaultPreemption
-from mooring.plugins.dynamic_resources.fragmentation import DeviceFragmentation
-from mooring.plugins.dynamic_resources.plugin import DynamicResources
 from mooring.plugins.equal_priority import EqualPriority
-from mooring.plugins.gang.gang_scheduling import GangScheduling
-from mooring.plugins.gang.pod_group_pods_count import PodGroupPodsCount
-from mooring.plugins.gang.topology_placement import TopologyPlacementGenerator
-from mooring.plugins.gpu_fragmentation import GPUFragmentation
-from mooring.plugins.gpu_share.plugin import GPUShare
-from mooring.plugins.gpu_topology.plugin import GPUTopology
 from mooring.plugins.image_locality import ImageLocality
 from mooring.plugins.inter_pod_affinity import InterPodAffinity
 from mooring.plugins.node_affinity import NodeAffinity
@@ -36,7 +31,6 @@ from mooring.plugins.node_resources_fit import (
     RequestedToCapacityRatioScore,
 )
 from mooring.plugins.node_unschedulable import NodeUnschedulable
-from mooring.plugins.node_volume_limits import NodeVolumeLimits
 from mooring.plugins.pod_topology_spread.plugin import PodTopologySpread
 from mooring.plugins.priority_sort import PrioritySort
 from mooring.plugins.resource_limits import ResourceLimits
@@ -45,9 +39,15 @@ from mooring.plugins.scheduling_gates import SchedulingGates
 from mooring.plugins.selector_spread import SelectorSpread, ServiceSpreading
 from mooring.plugins.service_affinity import ServiceAffinity
 from mooring.plugins.taint_toleration import TaintToleration
-from mooring.plugins.volume_binding.plugin import VolumeBinding
-from mooring.plugins.volume_restrictions import VolumeRestrictions
-from mooring.plugins.volume_zone import VolumeZone
+from mooring.volumes.cloud_volume_counts import (
+    AzureDiskVolumeCount,
+    EBSVolumeCount,
+    GCEPDVolumeCount,
+)
+from mooring.volumes.node_volume_limits import NodeVolumeLimits
+from mooring.volumes.volume_binding.plugin import VolumeBinding
+from mooring.volumes.volume_restrictions import VolumeRestrictions
+from mooring.volumes.volume_zone import VolumeZone
 
 __all__ = ["SHIPPED"]
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from mooring.framework.device_counts import DeviceCounts
+from mooring.claims.device_counts import DeviceCounts
 from mooring.framework.handle import Handle
 from mooring.framework.plugin import Normalize
 from mooring.framework.verdicts import SKIP, Skip

@@ -23,7 +23,7 @@ from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT, Domains
 from mooring.state.topology.domain_counts import CountArray, DomainCounts
 from mooring.state.topology.equivalent_pods import Role
-from mooring.state.topology.selection import Selection, selection, term_selector
+from mooring.state.topology.pod_selection import Selection, selection, term_selector
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 16 * 1024 * 1024

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from mooring.framework.device_counts import DeviceCounts
-from mooring.framework.extended_resources import ClassesOfResources
+from mooring.claims.device_counts import DeviceCounts
+from mooring.claims.extended_resources import ClassesOfResources
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, freed_node, queue_if
 from mooring.framework.plugin import Normalize
@@ -34,7 +34,7 @@ from mooring.policy.legacy_args import (
     NodeResourcesMostAllocatedArgs,
     RequestedToCapacityRatioArgs,
 )
-from mooring.policy.names import is_extended_resource
+from mooring.policy.name_syntax import is_extended_resource
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray, as_exact_floats
 from mooring.state.usage import MOST_EXACT, FloatArray, Usage

@@ -18,7 +18,7 @@ from mooring.model.pod import Pod
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import EACH_NODE
-from mooring.state.topology.selection import Selection
+from mooring.state.topology.pod_selection import Selection
 from mooring.state.view import NodeView
 
 _ZONE_WEIGHT: Final = 2.0 / 3.0

@@ -24,7 +24,7 @@ from mooring.policy.legacy_args import ServiceAffinityArgs
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT, EACH_NODE
-from mooring.state.topology.selection import PodSelector, selection
+from mooring.state.topology.pod_selection import PodSelector, selection
 from mooring.state.view import BoolArray, NodeView
 
 _RequiredLabels = tuple[Requirement, ...]

@@ -12,10 +12,10 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import AfterValidator, Field
 
 from mooring.policy.durations import Duration
-from mooring.policy.errors import FieldError, ProfileInvalid
-from mooring.policy.names import QualifiedName
+from mooring.policy.label_selectors import NodeAffinity
+from mooring.policy.name_syntax import QualifiedName
+from mooring.policy.profile_errors import FieldError, ProfileInvalid
 from mooring.policy.reading import PolicyModel
-from mooring.policy.selectors import NodeAffinity
 
 
 class DefaultPreemptionArgs(PolicyModel):

@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel
 
 from mooring.policy.profile import API_VERSION, KIND, SchedulingProfileSpec
-from mooring.policy.status import SchedulingProfileStatus
+from mooring.policy.profile_status import SchedulingProfileStatus
 
 _HEADER: Final = "# Generated from mooring.policy.profile by `mooring crds`. Do not edit.\n"
 _KEPT: Final = (

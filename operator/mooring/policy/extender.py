@@ -21,8 +21,8 @@ from pydantic import (
 
 from mooring.model.bounded_cache import cached
 from mooring.policy.durations import Duration
-from mooring.policy.errors import FieldError, ProfileInvalid
-from mooring.policy.names import ExtendedResource
+from mooring.policy.name_syntax import ExtendedResource
+from mooring.policy.profile_errors import FieldError, ProfileInvalid
 from mooring.policy.reading import PolicyModel
 
 _DEFAULT_TIMEOUT: Final = timedelta(seconds=5)

@@ -10,8 +10,8 @@ from typing import Literal
 from pydantic import Field
 
 from mooring.policy.args import CPU_AND_MEMORY, LESS_USED_FIRST, Resources, Shape
-from mooring.policy.errors import FieldError
-from mooring.policy.names import QualifiedName
+from mooring.policy.name_syntax import QualifiedName
+from mooring.policy.profile_errors import FieldError
 from mooring.policy.reading import PolicyModel
 
 Pressure = Literal["MemoryPressure", "DiskPressure", "PIDPressure"]

@@ -9,8 +9,8 @@ from typing import Final
 from mooring.model.pod import Pod
 from mooring.model.selectors import LabelSelector as CompiledSelector
 from mooring.model.selectors import parse_label_selector
+from mooring.policy.label_selectors import LabelSelector
 from mooring.policy.profile import SchedulingProfile
-from mooring.policy.selectors import LabelSelector
 
 _MOST_NAMED: Final = 10
 """Other profiles that a message names."""

@@ -7,14 +7,14 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from mooring.policy.errors import FieldError, ProfileInvalid
 from mooring.policy.extender import Extenders
-from mooring.policy.names import is_object_name
+from mooring.policy.label_selectors import LabelSelector
+from mooring.policy.name_syntax import is_object_name
 from mooring.policy.points import Point
+from mooring.policy.profile_errors import FieldError, ProfileInvalid
 from mooring.policy.reading import PolicyModel, read
 from mooring.policy.rebalancing import Rebalancing
 from mooring.policy.rules.rule import Rules
-from mooring.policy.selectors import LabelSelector
 
 API_VERSION: Final = "scheduling.mooring.dev/v1alpha1"
 KIND: Final = "SchedulingProfile"

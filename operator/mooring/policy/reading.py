@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema
 
-from mooring.policy.errors import FieldError, ProfileInvalid, split_path
+from mooring.policy.profile_errors import FieldError, ProfileInvalid, split_path
 from mooring.policy.validation_errors import BrokenRule, broken_rules
 
 MOST_MISTAKES: Final = 1_000

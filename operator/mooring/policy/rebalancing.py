@@ -6,9 +6,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from mooring.policy.errors import FieldError
+from mooring.policy.label_selectors import LabelSelector
+from mooring.policy.profile_errors import FieldError
 from mooring.policy.reading import PolicyModel
-from mooring.policy.selectors import LabelSelector
 
 _INT32: Final = 2**31 - 1
 _TIME_PATTERN: Final = "^([01][0-9]|2[0-3]):[0-5][0-9]$"

@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST, KubernetesRules
 from mooring.policy.args import KUBE_SCHEDULER_ARGS, NodeResourcesFitArgs
 from mooring.policy.defaults import KUBE_SCHEDULER_PLUGINS, PERCENTAGE_OF_NODES_TO_SCORE, REMOVED
-from mooring.policy.errors import FieldError, PluginLoadError, ProfileInvalid, did_you_mean
 from mooring.policy.extender import in_call_order
 from mooring.policy.merge import Catalog, PluginUse, plugins_by_point
 from mooring.policy.points import Point
@@ -27,9 +26,10 @@ from mooring.policy.profile import (
     SchedulingProfileSpec,
     read_profile,
 )
+from mooring.policy.profile_errors import FieldError, PluginLoadError, ProfileInvalid, did_you_mean
+from mooring.policy.profile_status import EffectivePolicy, ExtenderInForce, PluginInForce
 from mooring.policy.reading import MOST_MISTAKES, read
 from mooring.policy.rules.rule import RULES
-from mooring.policy.status import EffectivePolicy, ExtenderInForce, PluginInForce
 
 _ARGS_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 _TYPE_FIELDS: Final = ("apiVersion", "kind")

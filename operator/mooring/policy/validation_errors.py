@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean, join_path
+from mooring.policy.profile_errors import FieldError, ProfileInvalid, did_you_mean, join_path
 
 _KINDS: Final = {
     "int": "an integer",

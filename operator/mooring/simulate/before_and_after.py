@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from mooring.engine.rebalancing.plan import Move, Plan
 from mooring.model.pod import Pod, Uid
 from mooring.model.resources import CPU, MEMORY
 from mooring.model.wording import plural
+from mooring.rebalancing.plan import Move, Plan
 from mooring.simulate.drawing import WIDTH, Box, Label, Shape, legend, write_drawing
 from mooring.state.cluster_view import ClusterView
 

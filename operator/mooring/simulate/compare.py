@@ -10,15 +10,15 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
-from mooring.engine.what_if import stays_on_its_node
 from mooring.framework.registry import Registry
 from mooring.model.pod import Pod
 from mooring.model.resources import CPU, MEMORY
+from mooring.scheduling.what_if import stays_on_its_node
+from mooring.simulate.chosen_pods import EVERY_POD, Selection, take_off
 from mooring.simulate.inputs import Inputs
+from mooring.simulate.load_profiles import LoadedProfile
 from mooring.simulate.manifests import InputError, read_text
 from mooring.simulate.new_objects import owner_of
-from mooring.simulate.profiles import LoadedProfile
-from mooring.simulate.selection import EVERY_POD, Selection, take_off
 from mooring.simulate.simulation import Attempt, Simulation
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView

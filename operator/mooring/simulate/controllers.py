@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from mooring.model.errors import ManifestError
 from mooring.model.fields import boolean, integer, mapping, mappings, name_of, namespace_of, text
+from mooring.model.manifest_error import ManifestError
 from mooring.model.node import Node
 from mooring.model.pod import Pod, parse_pod
 from mooring.model.selectors import parse_label_selector

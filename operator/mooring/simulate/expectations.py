@@ -13,9 +13,10 @@ from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.selectors import parse_label_selector
 from mooring.model.wording import listed, plural
-from mooring.policy.errors import did_you_mean
+from mooring.policy.profile_errors import did_you_mean
 from mooring.simulate.controllers import CONTROLLERS, is_new
 from mooring.simulate.inputs import Inputs, inputs_of
+from mooring.simulate.load_profiles import contains_profile, load_profiles
 from mooring.simulate.manifests import InputError, Manifest, objects_in, read_manifests
 from mooring.simulate.policy_tests import (
     Expectation,
@@ -23,7 +24,6 @@ from mooring.simulate.policy_tests import (
     PolicyTestFile,
     UnschedulableExpectation,
 )
-from mooring.simulate.profiles import contains_profile, load_profiles
 from mooring.simulate.simulation import simulate
 
 _MOST_EXPLAINED = 3

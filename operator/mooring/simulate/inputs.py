@@ -5,26 +5,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mooring.engine.extenders.objects import as_json
+from mooring.claims.model.resource_claims import parse_pod_claims, resource_claim_template_key
+from mooring.extenders.full_objects import as_json
 from mooring.framework.registry import Registry
-from mooring.kube.resources import RESOURCE_CLAIM_TEMPLATE
-from mooring.model.errors import ManifestError
+from mooring.kube.api_resources import RESOURCE_CLAIM_TEMPLATE
 from mooring.model.events import Kind
 from mooring.model.fields import mapping, mappings, name_of, namespace_of, text
+from mooring.model.manifest_error import ManifestError
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid
-from mooring.model.resource_claims import parse_pod_claims, resource_claim_template_key
-from mooring.model.storage import PersistentVolumeClaim
 from mooring.simulate.admission import DefaultStorageClass, as_stored, names_no_class
 from mooring.simulate.controllers import CONTROLLERS, device_claims, ephemeral_claims, is_new
 from mooring.simulate.kinds import KINDS, as_read
 from mooring.simulate.limit_ranges import LimitRanges
+from mooring.simulate.load_profiles import LoadedProfile, is_profile, stored_profiles
 from mooring.simulate.manifests import Manifest
 from mooring.simulate.new_objects import NewObjects, RejectedPod, Written, display_key, read_all
-from mooring.simulate.profiles import LoadedProfile, is_profile, stored_profiles
 from mooring.simulate.server import is_server, version_of
 from mooring.simulate.unplayed import unplayed
 from mooring.state.cluster import ClusterState
+from mooring.volumes.model.storage_objects import PersistentVolumeClaim
 
 _RUNTIME_CLASS: Final = ("node.k8s.io", "RuntimeClass")
 _LIMIT_RANGE: Final = ("", "LimitRange")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from mooring.kube.resources import (
+from mooring.kube.api_resources import (
     COSCHEDULING_POD_GROUP,
     DEVICE_CLASS,
     LIMIT_RANGE,
@@ -21,9 +21,9 @@ from mooring.kube.resources import (
     Resource,
 )
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
-from mooring.model.errors import ManifestError
 from mooring.model.events import Kind
 from mooring.model.fields import mapping, mappings
+from mooring.model.manifest_error import ManifestError
 
 _MIRRORED: Final = {**MIRRORED, **MIRRORED_IF_SERVED, PRIORITY_CLASS: Kind.PRIORITY_CLASS}
 KINDS: Final[Mapping[tuple[str, str], Kind]] = {

@@ -11,10 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from mooring.kube.client import ApiClient
-from mooring.kube.config import Connection
-from mooring.kube.errors import ApiError, ForbiddenError, KubeError, NotFoundError, explain
-from mooring.kube.resources import (
+from mooring.kube.api_resources import (
     LIMIT_RANGE,
     MOORING_GROUP,
     PRIORITY_CLASS,
@@ -23,6 +20,9 @@ from mooring.kube.resources import (
     SCHEDULING_PROFILE,
     Resource,
 )
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.kube.errors import ApiError, ForbiddenError, KubeError, NotFoundError, explain
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
 from mooring.model.kubernetes_rules import NEWEST
 from mooring.simulate.manifests import InputError, Manifest

@@ -17,7 +17,7 @@ from typing import Any, Final, TextIO
 import orjson
 import yaml
 
-from mooring.model.errors import ManifestError
+from mooring.model.manifest_error import ManifestError
 
 STDIN: Final = "-"
 """The file name that stands for standard input."""

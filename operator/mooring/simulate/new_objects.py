@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
+from mooring.groups.model.pod_group import PodGroup, parse_pod_group
 from mooring.model.events import Kind
 from mooring.model.fields import mapping, namespace_of, text
 from mooring.model.pod import Pod, parse_pod
-from mooring.model.pod_group import PodGroup, parse_pod_group
 from mooring.simulate.admission import Admission, Forbidden, as_stored
 from mooring.simulate.controllers import CONTROLLERS, Controllers, generated_names
 from mooring.simulate.kinds import READ, as_read

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from mooring.policy.errors import FieldError, did_you_mean, join_path
+from mooring.policy.profile_errors import FieldError, did_you_mean, join_path
 
 _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "Container": ("name", "image"),

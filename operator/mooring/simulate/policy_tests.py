@@ -9,11 +9,11 @@ from typing import Any, Final, Literal
 import yaml
 from pydantic import Field
 
-from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
-from mooring.policy.names import QualifiedName
+from mooring.policy.label_selectors import LabelSelector
+from mooring.policy.name_syntax import QualifiedName
 from mooring.policy.profile import KubernetesVersion
+from mooring.policy.profile_errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.reading import PolicyModel, read
-from mooring.policy.selectors import LabelSelector
 from mooring.simulate.manifests import InputError, Manifest, composed, manifests_in, read_text
 
 API_VERSION: Final = "test.mooring.dev/v1alpha1"

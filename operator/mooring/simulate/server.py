@@ -6,10 +6,10 @@ file are those for the cluster.
 
 from typing import Any, Final
 
-from mooring.kube.resources import MOORING_GROUP
-from mooring.model.errors import ManifestError
+from mooring.kube.api_resources import MOORING_GROUP
 from mooring.model.fields import mapping, text
 from mooring.model.kubernetes_rules import minor_version
+from mooring.model.manifest_error import ManifestError
 from mooring.simulate.manifests import Manifest
 
 _KIND: Final = "APIServer"

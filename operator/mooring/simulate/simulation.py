@@ -8,33 +8,33 @@ from functools import partial
 from math import inf
 from typing import Final
 
-from mooring.engine.assumed import assume_and_reserve
-from mooring.engine.extenders.answers import Answers, ExtenderError, Needed, interested
-from mooring.engine.groups.calls import needed_about
-from mooring.engine.groups.decision import GroupDecision, place_group, preempt_for_group
-from mooring.engine.groups.members import group_of
-from mooring.engine.outcome import FitError, Outcome, PodRejected, decision_of
-from mooring.engine.profiles import ActiveProfile, Profiles
-from mooring.engine.result_cache import ResultCache
-from mooring.engine.what_if import WhatIf, held_back, without_preemption
+from mooring.extenders.verdicts import Answers, ExtenderError, Needed, interested
 from mooring.framework.decision import Decision, PodRef
-from mooring.framework.pipeline import Pipeline
 from mooring.framework.post_filter import GroupNomination
-from mooring.framework.queued_pod import QueuedPod, StateTimes
 from mooring.framework.registry import Registry
 from mooring.framework.verdicts import PluginError
+from mooring.groups.search.extender_calls import needed_about
+from mooring.groups.search.group_decision import GroupDecision, place_group, preempt_for_group
+from mooring.groups.search.members import group_of
+from mooring.groups.state.pod_groups import PodGroupState
 from mooring.model.pod import Pod, Uid
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.resolve import resolve
-from mooring.queueing.active import ActivePods
-from mooring.simulate.extenders import Call, calling_extenders
+from mooring.runtime.pipeline import Pipeline
+from mooring.runtime.queued_pod import QueuedPod, StateTimes
+from mooring.scheduling.assumed import assume_and_reserve
+from mooring.scheduling.outcome import FitError, Outcome, PodRejected, decision_of
+from mooring.scheduling.profiles_in_force import ActiveProfile, Profiles
+from mooring.scheduling.queue.active import ActivePods
+from mooring.scheduling.result_cache import ResultCache
+from mooring.scheduling.what_if import WhatIf, held_back, without_preemption
 from mooring.simulate.inputs import Inputs
 from mooring.simulate.manifests import InputError
 from mooring.simulate.new_objects import RejectedPod, owner_of
 from mooring.simulate.offline import offline_handle
+from mooring.simulate.offline_extenders import Call, calling_extenders
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
-from mooring.state.pod_groups import PodGroupState
 
 _REST: Final = re.compile(r"(: |\. ).*", re.DOTALL)
 """What a message says beyond its first clause."""

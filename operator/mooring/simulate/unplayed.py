@@ -5,9 +5,9 @@ from typing import Final
 
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
-from mooring.model.volumes import ClaimVolume
 from mooring.model.wording import listed
 from mooring.state.cluster import ClusterState
+from mooring.volumes.model.pod_volumes import ClaimVolume
 
 _MOST_NAMED: Final = 3
 

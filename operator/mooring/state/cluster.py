@@ -17,41 +17,41 @@ from itertools import count
 from sys import getsizeof
 from typing import Any, Final
 
-from mooring.model.bounded_cache import BoundedCache
-from mooring.model.devices import Assignment, CardFormat
-from mooring.model.events import Action, ClusterEvent, Kind
-from mooring.model.indexes import drop_item
-from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
-from mooring.model.node import REGION, ZONE, Node
-from mooring.model.pod import Pod, Uid
-from mooring.model.pod_group import (
+from mooring.claims.model.resource_claims import (
+    Allocation,
+    ClaimSpec,
+    ResourceClaim,
+    claim_of_scheduler,
+)
+from mooring.claims.state.dynamic_resources import DynamicResources
+from mooring.gpu_cards.model.cards import Assignment, CardFormat
+from mooring.gpu_cards.state.card_counts import Cards
+from mooring.gpu_cards.state.card_formats import Devices
+from mooring.groups.model.pod_group import (
     GroupFormat,
     GroupKey,
     PodGroup,
     Reservation,
     consumer_of,
 )
-from mooring.model.resource_claims import (
-    Allocation,
-    ClaimSpec,
-    ResourceClaim,
-    claim_of_scheduler,
-)
-from mooring.model.storage import PersistentVolume, PersistentVolumeClaim
+from mooring.groups.state.pod_groups import GROUP_KINDS, PodGroups
+from mooring.model.bounded_cache import BoundedCache
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.indexes import drop_item
+from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
+from mooring.model.node import REGION, ZONE, Node
+from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
-from mooring.state.devices.cards import Cards
-from mooring.state.devices.devices import Devices
-from mooring.state.dynamic_resources.dynamic_resources import DynamicResources
 from mooring.state.evictions import Evictions
 from mooring.state.nodes import NodeTable
 from mooring.state.nominations import Nominations
 from mooring.state.objects import Objects
 from mooring.state.pod_columns import PodColumns
-from mooring.state.pod_groups import GROUP_KINDS, PodGroups
 from mooring.state.pods import Assumption, PlacedPod, PodTable
-from mooring.state.storage.storage import Storage
 from mooring.state.topology.counts import TopologyCounts
 from mooring.state.topology.default_selectors import DefaultSelectors
+from mooring.volumes.model.storage_objects import PersistentVolume, PersistentVolumeClaim
+from mooring.volumes.state.storage import Storage
 
 _ENDED_BYTES: Final = 2**20
 """For the uids of about 3,000 pods."""

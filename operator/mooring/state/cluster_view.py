@@ -20,7 +20,7 @@ from mooring.state.labels import Domains
 from mooring.state.pods import PlacedPod
 from mooring.state.topology.domain_counts import CountArray, DomainCounts
 from mooring.state.topology.equivalent_pods import Role
-from mooring.state.topology.selection import Selection
+from mooring.state.topology.pod_selection import Selection
 from mooring.state.view import NodeView, NodeViewWithNominated, NodeViewWithoutPod
 
 

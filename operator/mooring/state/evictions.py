@@ -38,7 +38,7 @@ from mooring.model.workloads import PodDisruptionBudget
 from mooring.state.objects import Objects
 from mooring.state.pod_columns import PodColumns
 from mooring.state.pods import PodTable
-from mooring.state.topology.selection import PodSelector, Selection, SelectionIndex, selection
+from mooring.state.topology.pod_selection import PodSelector, Selection, SelectionIndex, selection
 
 _Key = TypeVar("_Key")
 OLDER_SECONDS: Final = 60.0

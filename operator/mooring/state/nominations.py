@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from mooring.groups.model.pod_group import Reservation
 from mooring.model.indexes import drop_item
 from mooring.model.pod import Pod, Uid
-from mooring.model.pod_group import Reservation
 from mooring.state.pod_columns import PodColumns
 
 

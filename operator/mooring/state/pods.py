@@ -12,7 +12,7 @@ end.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mooring.model.devices import Assignment, CardFormat
+from mooring.gpu_cards.model.cards import Assignment, CardFormat
 from mooring.model.names import Names
 from mooring.model.pod import Pod, Uid
 from mooring.state.topology.equivalent_pods import EquivalentPods

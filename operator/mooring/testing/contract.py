@@ -23,13 +23,13 @@ from numpy.testing import assert_array_equal
 
 from mooring.framework.plugin import misspelt_name, points_of
 from mooring.framework.registry import NoArgs
-from mooring.framework.runtime import wrong_explanation, wrong_mask, wrong_scores
 from mooring.framework.scores import MAX_SCORE, normalize_score
 from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Unschedulable
 from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.policy.points import Point
 from mooring.policy.reading import read
+from mooring.runtime.extension_points import wrong_explanation, wrong_mask, wrong_scores
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray

@@ -10,8 +10,6 @@ from functools import partial
 from typing import Any
 
 from mooring.framework.handle import Handle, ReadAgainError
-from mooring.framework.pipeline import Pipeline, build_pipeline
-from mooring.framework.queued_pod import QueuedPod, StateTimes
 from mooring.framework.registry import Registry
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.model.pod import Pod, parse_pod
@@ -19,6 +17,8 @@ from mooring.plugins import SHIPPED
 from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
+from mooring.runtime.pipeline import Pipeline, build_pipeline
+from mooring.runtime.queued_pod import QueuedPod, StateTimes
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 

@@ -11,7 +11,7 @@ from typing import Final, Self, TypeVar
 from conformance.scenes.cluster import Raw
 from conformance.scenes.vocabulary import TEAMS, surroundings
 from controlplane import Access, ApiError, Client
-from mooring.kube.resources import (
+from mooring.kube.api_resources import (
     NAMESPACE,
     NODE,
     POD,

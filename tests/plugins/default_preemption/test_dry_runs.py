@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from deciding import Deciding
 from driving import driven
-from mooring.engine.cycle import LiveDryRun
-from mooring.engine.outcome import FitError
 from mooring.framework.post_filter import Nomination
+from mooring.groups.model.pod_group import DISRUPTION_MODE, GroupFormat
 from mooring.model.pod import Uid, parse_pod
-from mooring.model.pod_group import DISRUPTION_MODE, GroupFormat
 from mooring.plugins.default_preemption.dry_runs import checks_of
+from mooring.scheduling.cycle import LiveDryRun
+from mooring.scheduling.outcome import FitError
 from mooring.testing.builders import Raw, node, pdb, pod, pod_group
 from node_selectors import met_by_every_node
 

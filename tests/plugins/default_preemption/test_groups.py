@@ -8,10 +8,10 @@ import pytest
 
 from deciding import Deciding
 from driving import driven
-from mooring.engine.groups.counting import CountingSearch
-from mooring.engine.groups.decision import preempt_for_group
-from mooring.engine.groups.search import Assignment
 from mooring.framework.post_filter import GroupNomination, GroupPreemption, NotEligible
+from mooring.groups.search.group_decision import preempt_for_group
+from mooring.groups.search.group_search import Assignment
+from mooring.groups.search.member_counts import CountingSearch
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins.default_preemption import groups
 from mooring.state.cluster import Trial

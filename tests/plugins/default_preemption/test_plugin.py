@@ -7,14 +7,14 @@ import pytest
 from call_counts import calls_in
 from deciding import Deciding
 from extending import said
-from mooring.engine.cycle import decide
-from mooring.engine.extenders.answers import PodAnswers
-from mooring.engine.outcome import FitError, ScheduleResult
+from mooring.extenders.verdicts import PodAnswers
 from mooring.framework.evaluations import AttemptTooLongError
 from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidates
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
+from mooring.scheduling.cycle import decide
+from mooring.scheduling.outcome import FitError, ScheduleResult
 from mooring.testing.builders import node, pdb, pod, uid_of
 from pod_terms import apart, to_pods
 

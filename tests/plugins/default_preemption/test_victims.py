@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from mooring.engine.cycle import decide
-from mooring.engine.extenders.answers import PodAnswers
-from mooring.engine.outcome import FitError
+from mooring.extenders.verdicts import PodAnswers
 from mooring.framework.post_filter import ProcessedCandidates
+from mooring.groups.state.pod_groups import PodGroupState
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins.default_preemption import plugin
 from mooring.plugins.default_preemption.victims import (
@@ -18,7 +17,8 @@ from mooring.plugins.default_preemption.victims import (
     may_be_victims,
 )
 from mooring.policy.profile import Preemption
-from mooring.state.pod_groups import PodGroupState
+from mooring.scheduling.cycle import decide
+from mooring.scheduling.outcome import FitError
 from mooring.testing.builders import node, pdb, pod, pod_group, uid_of
 from pod_terms import apart, to_pods
 

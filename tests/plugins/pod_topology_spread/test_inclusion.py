@@ -14,7 +14,7 @@ from mooring.model.selectors import NodeSelector, selector_from_labels
 from mooring.plugins.pod_topology_spread.inclusion import CountedNodes, NodeInclusion
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
-from mooring.state.topology.selection import PodSelector, selection
+from mooring.state.topology.pod_selection import PodSelector, selection
 from mooring.testing.builders import cluster, node, pod, toleration, uid_of
 from node_selectors import expression, required_nodes, term
 

@@ -16,10 +16,10 @@ from mooring.model.events import Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.plugins.rules import evaluation
 from mooring.plugins.rules.evaluation import Evaluator
-from mooring.plugins.rules.results import Results
-from mooring.policy.errors import ProfileInvalid
+from mooring.plugins.rules.rule_results import Results
+from mooring.policy.profile_errors import ProfileInvalid
 from mooring.policy.rules.expressions import check
-from mooring.policy.rules.plan import Plan, plan_filter, plan_score
+from mooring.policy.rules.rule_plan import Plan, plan_filter, plan_score
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import NodeView

@@ -11,9 +11,9 @@ from mooring.framework.plugin_failures import PluginFailed
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
-from mooring.plugins.rules.columns import Codes, Errors
 from mooring.plugins.rules.node_values import NodeValues
-from mooring.policy.rules.plan import Interpreted, Operation, plan_score
+from mooring.plugins.rules.value_columns import Codes, Errors
+from mooring.policy.rules.rule_plan import Interpreted, Operation, plan_score
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod

@@ -15,7 +15,7 @@ from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.model.workloads import parse_namespace
 from mooring.plugins.rules.plugin import Rules
-from mooring.policy.errors import ProfileInvalid
+from mooring.policy.profile_errors import ProfileInvalid
 from mooring.policy.reading import read
 from mooring.policy.rules.rule import Rule
 from mooring.state.cluster_view import ClusterView

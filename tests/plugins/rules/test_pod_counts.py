@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from mooring.engine.outcome import FitError
 from mooring.framework.evaluations import MOST_PER_ATTEMPT, Evaluations
 from mooring.framework.hints import QueueingHint
 from mooring.framework.plugin_failures import PluginFailed
@@ -18,6 +17,7 @@ from mooring.model.workloads import parse_namespace
 from mooring.plugins.rules.plugin import Rules
 from mooring.policy.reading import read
 from mooring.policy.rules.rule import Rule
+from mooring.scheduling.outcome import FitError
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, namespace, node, pod
 from mooring.testing.fakes import handle

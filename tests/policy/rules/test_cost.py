@@ -3,10 +3,10 @@
 import pytest
 
 from mooring.cel.values import work
-from mooring.policy.errors import ProfileInvalid
+from mooring.policy.profile_errors import ProfileInvalid
 from mooring.policy.rules.cost import cost
 from mooring.policy.rules.expressions import check
-from mooring.policy.rules.plan import plan_filter
+from mooring.policy.rules.rule_plan import plan_filter
 
 
 def of(source: str) -> int:

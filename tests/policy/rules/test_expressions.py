@@ -3,7 +3,7 @@ import pytest
 from mooring.cel.tree import Call, Literal, Select
 from mooring.cel.types import BOOL, STRING
 from mooring.cel.values import Failure, MapValue
-from mooring.policy.errors import ProfileInvalid
+from mooring.policy.profile_errors import ProfileInvalid
 from mooring.policy.rules.expressions import VARIABLES, check
 
 

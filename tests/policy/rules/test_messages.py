@@ -1,6 +1,6 @@
 import pytest
 
-from mooring.policy.errors import ProfileInvalid
+from mooring.policy.profile_errors import ProfileInvalid
 from mooring.policy.rules.expressions import check
 
 

@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 
 from driving import driven
-from mooring.policy.errors import ProfileInvalid
 from mooring.policy.profile import SchedulingProfileSpec
+from mooring.policy.profile_errors import ProfileInvalid
 from mooring.policy.reading import read
-from mooring.policy.rules.plan import plan_filter
 from mooring.policy.rules.rule import Rule, missing_on_nodes, plan_one_by_one
+from mooring.policy.rules.rule_plan import plan_filter
 
 
 def mistakes(*rules: dict[str, Any]) -> list[str]:

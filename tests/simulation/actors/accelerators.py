@@ -17,7 +17,7 @@ from device_builders import (
     resource_slice,
 )
 from faults.books import CONSTRAINED
-from mooring.kube.resources import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
+from mooring.kube.api_resources import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
 from mooring.testing.builders import pod
 from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step
 

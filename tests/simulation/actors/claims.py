@@ -3,9 +3,14 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from faults.books import CONSTRAINED
-from mooring.kube.resources import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, STORAGE_CLASS
-from mooring.model.storage import BIND_COMPLETED, SELECTED_NODE
+from mooring.kube.api_resources import (
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STORAGE_CLASS,
+)
 from mooring.testing.builders import pod
+from mooring.volumes.model.storage_objects import BIND_COMPLETED, SELECTED_NODE
 from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step
 from storage_builders import pv, pvc, storage_class
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from faults.books import CONSTRAINED
-from mooring.kube.resources import (
+from mooring.kube.api_resources import (
     NODE,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -18,8 +18,8 @@ from mooring.kube.resources import (
     RESOURCE_SLICE,
     Resource,
 )
-from mooring.model.storage import SELECTED_NODE
 from mooring.testing.builders import pod
+from mooring.volumes.model.storage_objects import SELECTED_NODE
 from simulation.actors.claims import Claims
 from simulation.actors.devices import Devices, pool_of
 from simulation.actors.groups import Groups, group_of

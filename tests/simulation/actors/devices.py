@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from device_builders import device_claim, device_class, request, resource_slice
 from faults.books import CONSTRAINED
-from mooring.kube.resources import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
-from mooring.model.resource_claims import FINALIZER
+from mooring.claims.model.resource_claims import FINALIZER
+from mooring.kube.api_resources import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
 from mooring.testing.builders import pod
 from simulation.network import Outcome
 from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from deterministic_extender import filtered, preempted, prioritized
 from faults.books import PodSeen
-from mooring.kube.resources import SCHEDULING_PROFILE
+from mooring.kube.api_resources import SCHEDULING_PROFILE
 from simulation.actors.nodes import touch_all
 from simulation.network import Reply, Request
 from simulation.scenario import SCHEDULER, Actor, Plan, Step

@@ -10,7 +10,7 @@ from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from mooring.kube.resources import POD
+from mooring.kube.api_resources import POD
 from simulation.network import API, Outcome, Rule
 from simulation.scenario import Actor, Plan, Step
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from mooring.kube.resources import SCHEDULING_PROFILE
+from mooring.kube.api_resources import SCHEDULING_PROFILE
 from simulation.actors.groups import Groups
 from simulation.actors.neighbours import KINDS
 from simulation.scenario import SCHEDULER, Actor, Plan, Step

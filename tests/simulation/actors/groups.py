@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from devices.objects import MEMORY
 from faults.books import CONSTRAINED
-from mooring.kube.resources import (
+from mooring.kube.api_resources import (
     NODE,
     PERSISTENT_VOLUME_CLAIM,
     POD,

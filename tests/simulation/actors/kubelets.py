@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from mooring.kube.resources import NODE, POD
+from mooring.kube.api_resources import NODE, POD
 from mooring.kube.timestamps import rfc3339
 from simulation.actors.strangers import HANGS
 from simulation.api_server import EPOCH

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from faults.books import PodSeen
-from mooring.kube.resources import NODE, POD
+from mooring.kube.api_resources import NODE, POD
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.testing.builders import pod
 from simulation.cluster_books import BOUND_BY_ANOTHER

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from mooring.engine.pod_report import pod_state
-from mooring.engine.scheduler_state import SchedulerState
-from mooring.framework.queued_pod import PodState
-from mooring.kube.resources import POD
+from mooring.kube.api_resources import POD
 from mooring.model.pod import Uid
+from mooring.runtime.queued_pod import PodState
+from mooring.scheduling.pod_report import pod_state
+from mooring.scheduling.scheduler_state import SchedulerState
 from simulation.actors.faults import FAULTS, Faults, drawn
 from simulation.actors.readers import QUESTIONS, Readers
 from simulation.network import Outcome

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from faults.books import PodSeen
-from mooring.kube.resources import POD, SCHEDULING_PROFILE
+from mooring.kube.api_resources import POD, SCHEDULING_PROFILE
 from mooring.testing.builders import pod
 from simulation.actors.rebalancing import MOVED, STOPPED_AFTER
 from simulation.api_server import EPOCH

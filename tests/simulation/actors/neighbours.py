@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from mooring.kube.resources import NODE, POD
+from mooring.kube.api_resources import NODE, POD
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.testing.builders import pod
 from simulation.actors.pods import Pods

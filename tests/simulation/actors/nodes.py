@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from devices.objects import COUNT, MEMORY
-from mooring.kube.resources import NODE
+from mooring.kube.api_resources import NODE
 from mooring.testing.builders import node
 from simulation.scenario import Actor, Plan, Step
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from mooring.kube.resources import NODE, POD
+from mooring.kube.api_resources import NODE, POD
 from mooring.testing.builders import pod
 from node_selectors import named, required_nodes
 from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step

@@ -16,7 +16,7 @@ from mooring.framework.plugin import Normalize
 from mooring.framework.post_filter import Nomination
 from mooring.framework.registry import ENTRY_POINT_GROUP
 from mooring.framework.verdicts import SKIP, Explanation, Unschedulable, Wait
-from mooring.kube.resources import POD, SCHEDULING_PROFILE
+from mooring.kube.api_resources import POD, SCHEDULING_PROFILE
 from mooring.model.events import Action, Kind
 from mooring.model.pod import Pod
 from mooring.testing.builders import api_object, pod

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from devices.objects import MEMORY
-from mooring.kube.resources import POD
+from mooring.kube.api_resources import POD
 from mooring.testing.builders import pod
 from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step
 

@@ -8,7 +8,7 @@ would take the room while the victims terminate.
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from mooring.kube.resources import POD, SCHEDULING_PROFILE
+from mooring.kube.api_resources import POD, SCHEDULING_PROFILE
 from mooring.testing.builders import api_object, pod
 from pod_terms import spread_evenly
 from simulation.actors.strangers import HANGS

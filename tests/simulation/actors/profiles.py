@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from mooring.kube.resources import NAMESPACE, PRIORITY_CLASS, SCHEDULING_PROFILE
+from mooring.kube.api_resources import NAMESPACE, PRIORITY_CLASS, SCHEDULING_PROFILE
 from mooring.testing import builders
 from mooring.testing.builders import api_object, priority_class
 from simulation.actors.extenders import extender

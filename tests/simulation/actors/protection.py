@@ -6,7 +6,7 @@ preempt those that are moved, in some runs by a profile that is Strict.
 
 from typing import TYPE_CHECKING, Any, Final
 
-from mooring.kube.resources import POD, SCHEDULING_PROFILE
+from mooring.kube.api_resources import POD, SCHEDULING_PROFILE
 from mooring.testing.builders import pod
 from simulation.actors.faults import Faults
 from simulation.actors.rebalancing import MOVED

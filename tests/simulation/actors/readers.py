@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from mooring.engine.pod_report import PodReportBuilder
 from mooring.framework.verdicts import PluginError
-from mooring.kube.resources import POD, POD_GROUP
-from mooring.page.rebalancing import PlanRequest, PlansView
+from mooring.kube.api_resources import POD, POD_GROUP
+from mooring.page.rebalancing_view import PlanRequest, PlansView
 from mooring.page.trials import TryRequest, WhatIfRunner
 from mooring.page.turns import TrialsBusy
 from mooring.policy.rebalancing import Goal
+from mooring.scheduling.pod_report import PodReportBuilder
 from mooring.simulate.manifests import InputError
 from mooring.testing.builders import pod, pod_group
 from simulation.actors.rebalancing import MOVED
 from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step
 
 if TYPE_CHECKING:
-    from mooring.engine.build import Engine
+    from mooring.run.build import Engine
     from simulation.replica import Replica
     from simulation.world import World
 

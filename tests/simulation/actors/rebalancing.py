@@ -7,7 +7,7 @@ are scaled, and the profile changes its mode, goes and returns.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from mooring.kube.resources import NODE, POD, SCHEDULING_PROFILE
+from mooring.kube.api_resources import NODE, POD, SCHEDULING_PROFILE
 from mooring.testing.builders import api_object, pod
 from simulation.scenario import NAMESPACE, Actor, Plan, Step
 

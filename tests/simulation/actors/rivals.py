@@ -5,8 +5,8 @@ The API server is upgraded and downgraded, and pods are resized in place, to les
 
 from typing import TYPE_CHECKING, Any, Final
 
-from mooring.kube.resources import NAMESPACE as NAMESPACES
-from mooring.kube.resources import POD, SCHEDULING_PROFILE
+from mooring.kube.api_resources import NAMESPACE as NAMESPACES
+from mooring.kube.api_resources import POD, SCHEDULING_PROFILE
 from mooring.testing.builders import api_object
 from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step
 

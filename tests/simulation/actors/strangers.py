@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from faults.books import PodSeen
-from mooring.kube.resources import NODE, POD, POD_DISRUPTION_BUDGET, SCHEDULING_PROFILE
+from mooring.kube.api_resources import NODE, POD, POD_DISRUPTION_BUDGET, SCHEDULING_PROFILE
 from mooring.testing.builders import api_object, pdb, pod
 from simulation.cluster_books import BOUND_BY_ANOTHER
 from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step

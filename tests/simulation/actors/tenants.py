@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from faults.books import CONSTRAINED
-from mooring.kube.resources import NAMESPACE as NAMESPACES
-from mooring.kube.resources import POD, POD_DISRUPTION_BUDGET, POD_GROUP, SERVICE
+from mooring.kube.api_resources import NAMESPACE as NAMESPACES
+from mooring.kube.api_resources import POD, POD_DISRUPTION_BUDGET, POD_GROUP, SERVICE
 from mooring.testing.builders import namespace, pdb, pod, pod_group, service
 from pod_terms import spread_evenly
 from simulation.scenario import SCHEDULER, Actor, Plan, Step

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from faults.books import CONSTRAINED
-from mooring.kube.resources import (
+from mooring.kube.api_resources import (
     CSI_DRIVER,
     CSI_NODE,
     CSI_STORAGE_CAPACITY,
@@ -20,8 +20,8 @@ from mooring.kube.resources import (
     STORAGE_CLASS,
 )
 from mooring.model.node import HOSTNAME
-from mooring.model.storage import BIND_COMPLETED, SELECTED_NODE
 from mooring.testing.builders import pod
+from mooring.volumes.model.storage_objects import BIND_COMPLETED, SELECTED_NODE
 from simulation.scenario import NAMESPACE, SCHEDULER, Actor, Plan, Step
 from storage_builders import (
     csi_driver,

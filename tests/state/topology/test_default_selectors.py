@@ -7,7 +7,7 @@ from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.state.cluster import ClusterState
 from mooring.state.topology.default_selectors import DefaultSelectors
-from mooring.state.topology.selection import Selection
+from mooring.state.topology.pod_selection import Selection
 from mooring.testing.builders import api_object, cluster, pod, service
 
 WEB = {"app": "web"}

@@ -9,7 +9,7 @@ from mooring.state.topology.equivalent_pods import (
     Role,
     key_of,
 )
-from mooring.state.topology.selection import PodSelector, Selection, selection
+from mooring.state.topology.pod_selection import PodSelector, Selection, selection
 from mooring.testing.builders import pod
 from pod_terms import apart, to_pods
 

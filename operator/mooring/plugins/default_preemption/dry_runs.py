@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from mooring.framework.post_filter import PostFilterState
+from mooring.groups.state.pod_groups import PodGroupState
 from mooring.model.pod import Pod
 from mooring.model.workloads import PodDisruptionBudget
 from mooring.pausing import pause
@@ -19,7 +20,6 @@ from mooring.plugins.default_preemption.victims import (
     pods_on,
     with_rows,
 )
-from mooring.state.pod_groups import PodGroupState
 
 _TERMS_PER_CHECK: Final = 6
 """So many inter-pod terms and topology spread constraints of the pod take as long as a check."""

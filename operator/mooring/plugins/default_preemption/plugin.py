@@ -30,6 +30,7 @@ from mooring.framework.post_filter import (
     ProcessedCandidates,
 )
 from mooring.framework.verdicts import Unschedulable
+from mooring.groups.state.pod_groups import PodGroupState
 from mooring.plugins.default_preemption.candidates import Candidate, select_candidate
 from mooring.plugins.default_preemption.dry_runs import (
     REMOVALS_PER_CHECK,
@@ -49,7 +50,6 @@ from mooring.plugins.default_preemption.victims import (
 )
 from mooring.policy.args import DefaultPreemptionArgs
 from mooring.state.columns import IntArray
-from mooring.state.pod_groups import PodGroupState
 
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mooring.groups.model.pod_group import GroupSource
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
-from mooring.model.pod_group import GroupSource
 from mooring.plugins.default_preemption.candidates import Candidate
 from mooring.plugins.default_preemption.victims import (
     PRIORITY_OFFSET,

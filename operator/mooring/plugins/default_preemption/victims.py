@@ -10,10 +10,10 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from mooring.groups.state.pod_groups import PodGroupState
 from mooring.model.pod import Pod, Uid
 from mooring.policy.profile import Preemption
 from mooring.state.cluster_view import ClusterView
-from mooring.state.pod_groups import PodGroupState
 from mooring.state.view import BoolArray
 
 PRIORITY_OFFSET: Final = 2**31

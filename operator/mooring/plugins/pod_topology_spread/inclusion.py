@@ -16,7 +16,7 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT, EACH_NODE, LabelColumn
 from mooring.state.topology.domain_counts import CountArray
-from mooring.state.topology.selection import Selection
+from mooring.state.topology.pod_selection import Selection
 from mooring.state.view import BoolArray, NodeView
 
 _Key = tuple[str, tuple[str, ...], int | None, int | None]

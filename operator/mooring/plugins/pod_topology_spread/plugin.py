@@ -26,7 +26,7 @@ from mooring.policy.args import DefaultConstraint, PodTopologySpreadArgs
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT, EACH_NODE, Domains
-from mooring.state.topology.selection import Pair, PodSelector, Selection, selection
+from mooring.state.topology.pod_selection import Pair, PodSelector, Selection, selection
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 16 * 1024 * 1024

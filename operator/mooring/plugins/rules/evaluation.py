@@ -15,19 +15,7 @@ import numpy.typing as npt
 from mooring.cel.values import Failure
 from mooring.framework.evaluations import MOST_FOR_POD, Cost, Evaluations
 from mooring.model.pod import Pod
-from mooring.plugins.rules.columns import (
-    Codes,
-    Errors,
-    Value,
-    computed,
-    gathered,
-    logical,
-    negation,
-    selected,
-)
-from mooring.plugins.rules.node_values import DTYPES, EMPTY, NodeValues
-from mooring.plugins.rules.pod_counts import PodCounts
-from mooring.plugins.rules.reads import (
+from mooring.plugins.rules.node_reads import (
     NO_NODE,
     OF_NODE,
     STABLE,
@@ -38,8 +26,20 @@ from mooring.plugins.rules.reads import (
     of_pod,
     reads_label_map,
 )
-from mooring.plugins.rules.results import Results
-from mooring.policy.rules.plan import (
+from mooring.plugins.rules.node_values import DTYPES, EMPTY, NodeValues
+from mooring.plugins.rules.pod_counts import PodCounts
+from mooring.plugins.rules.rule_results import Results
+from mooring.plugins.rules.value_columns import (
+    Codes,
+    Errors,
+    Value,
+    computed,
+    gathered,
+    logical,
+    negation,
+    selected,
+)
+from mooring.policy.rules.rule_plan import (
     Amount,
     HasLabel,
     Interpreted,

@@ -12,9 +12,16 @@ import numpy.typing as npt
 
 from mooring.cel.values import Failure
 from mooring.framework.evaluations import Evaluations
-from mooring.plugins.rules.columns import Codes, Errors, Value
-from mooring.plugins.rules.reads import OF_NODE, STABLE, codes_of, combined, distinct, evaluated
-from mooring.policy.rules.plan import Interpreted
+from mooring.plugins.rules.node_reads import (
+    OF_NODE,
+    STABLE,
+    codes_of,
+    combined,
+    distinct,
+    evaluated,
+)
+from mooring.plugins.rules.value_columns import Codes, Errors, Value
+from mooring.policy.rules.rule_plan import Interpreted
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 

@@ -25,7 +25,7 @@ from mooring.state.view import BoolArray, NodeView
 
 if TYPE_CHECKING:
     from mooring.plugins.rules.pod_counts import PodCounts
-    from mooring.policy.rules.plan import Plan, Read
+    from mooring.policy.rules.rule_plan import Plan, Read
 
 
 _OF_POD_ALONE: Final = frozenset(("pod.labels", "pod.ownerKind", "pod.namespaceLabels"))

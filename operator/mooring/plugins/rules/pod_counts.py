@@ -16,12 +16,12 @@ from mooring.model.bounded_cache import BoundedCache
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.selectors import LabelSelector
-from mooring.policy.rules.plan import PodCount, SelectedLabels, Step
+from mooring.policy.rules.rule_plan import PodCount, SelectedLabels, Step
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import EACH_NODE
 from mooring.state.topology.domain_counts import DomainCounts
-from mooring.state.topology.selection import PodSelector, Selection, selection
+from mooring.state.topology.pod_selection import PodSelector, Selection, selection
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 256 * 1024

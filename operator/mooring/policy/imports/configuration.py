@@ -17,7 +17,6 @@ from pydantic.alias_generators import to_camel
 
 from mooring.policy.defaults import KUBE_SCHEDULER_PLUGINS
 from mooring.policy.durations import Duration
-from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.extender import Extenders
 from mooring.policy.imports.left_out import (
     WithLeftOut,
@@ -36,6 +35,7 @@ from mooring.policy.profile import (
     SchedulingProfileSpec,
     profile_for,
 )
+from mooring.policy.profile_errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.reading import PolicyModel, read
 from mooring.policy.resolve import resolve
 

@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from mooring.policy.defaults import ABSENT
-from mooring.policy.errors import FieldError
 from mooring.policy.merge import Catalog, plugins_by_point
 from mooring.policy.points import Point
 from mooring.policy.profile import Enabled, Plugins, PluginSet, SchedulingProfileSpec
+from mooring.policy.profile_errors import FieldError
 
 _ABSENT: Final = "Mooring does not have this plugin"
 _BY_LOAD: Final = "a rule over labels or annotations of nodes can take its place (docs/rules.md)"

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from mooring.policy.args import CPU_AND_MEMORY, Resources, Shape
-from mooring.policy.errors import FieldError
 from mooring.policy.extender import Extenders
-from mooring.policy.names import QualifiedName
+from mooring.policy.name_syntax import QualifiedName
+from mooring.policy.profile_errors import FieldError
 from mooring.policy.reading import PolicyModel, read
 
 

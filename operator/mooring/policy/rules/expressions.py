@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
+from mooring.cel.cel_errors import CompileError, Mistake
 from mooring.cel.checker import Checker
 from mooring.cel.declarations import Overload, standard_functions
-from mooring.cel.errors import CompileError, Mistake
 from mooring.cel.interpreter import Program, plan
 from mooring.cel.macros import STANDARD_MACROS
 from mooring.cel.parser import parse
 from mooring.cel.tree import Ident, Node, Select, walk
 from mooring.cel.types import BOOL, INT, STRING, Type, list_of, map_of
-from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
+from mooring.policy.profile_errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.rules.messages import UNDECLARED, USES, in_plain_words
 
 _STRINGS: Final = map_of(STRING, STRING)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 
 from mooring.pausing import pause
-from mooring.policy.errors import FieldError, ProfileInvalid, did_you_mean
+from mooring.policy.profile_errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.reading import PolicyModel
 
 if TYPE_CHECKING:
-    from mooring.policy.rules.plan import Plan
+    from mooring.policy.rules.rule_plan import Plan
 
 
 RULES: Final = "Rules"
@@ -27,13 +27,13 @@ _LONGEST_EXPRESSION: Final = 1024
 
 
 def _filter_plan(source: str) -> "Plan":
-    from mooring.policy.rules.plan import plan_filter  # noqa: PLC0415 - slow, see the top
+    from mooring.policy.rules.rule_plan import plan_filter  # noqa: PLC0415 - slow, see the top
 
     return plan_filter(source)
 
 
 def _score_plan(source: str) -> "Plan":
-    from mooring.policy.rules.plan import plan_score  # noqa: PLC0415 - slow, see the top
+    from mooring.policy.rules.rule_plan import plan_score  # noqa: PLC0415 - slow, see the top
 
     return plan_score(source)
 

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from mooring.model.selectors import LabelSelector, Operator, Requirement
-from mooring.policy.names import label_value, qualified_name
+from mooring.policy.name_syntax import label_value, qualified_name
 
 _SHOWN: Final = 60
 """Characters of a text that is no selector."""

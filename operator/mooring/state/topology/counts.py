@@ -30,7 +30,7 @@ from mooring.state.topology.equivalent_pods import (
     Role,
     key_of,
 )
-from mooring.state.topology.selection import Selection, SelectionIndex
+from mooring.state.topology.pod_selection import Selection, SelectionIndex
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """Enough for 2,000 counts per node with 5,000 nodes."""

@@ -11,7 +11,7 @@ from mooring.model.pod import Pod
 from mooring.model.selectors import LabelSelector, Requirement
 from mooring.model.workloads import Service
 from mooring.state.objects import Objects
-from mooring.state.topology.selection import Pair, PodSelector, Selection, selection
+from mooring.state.topology.pod_selection import Pair, PodSelector, Selection, selection
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """Enough for some 50,000 pods whose labels differ."""

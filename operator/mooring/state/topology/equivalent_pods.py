@@ -10,10 +10,10 @@ from typing import Final
 
 from mooring.model.affinity import AffinityTerm, PodAffinity
 from mooring.model.pod import Pod
-from mooring.model.sharing import FrozenDict
+from mooring.model.shared_values import FrozenDict
 from mooring.state.row_counts import RowCounts
 from mooring.state.topology.domain_counts import DomainCounts
-from mooring.state.topology.selection import (
+from mooring.state.topology.pod_selection import (
     Pair,
     Selection,
     SelectionIndex,

@@ -1,0 +1,204 @@
+"""CEL selectors of devices, as ResourceClaims and DeviceClasses have them.
+
+Source: kube-scheduler's `k8s.io/dynamic-resource-allocation/cel/compile.go`.
+
+The compiler is imported when it is first needed: that takes 20 ms of CPU, and most clusters have no
+DeviceClass. Where one is, `mooring.mirroring.mirror` has it imported before a claim is decided.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from mooring.cel.cel_errors import CompileError
+from mooring.cel.kubernetes_values import QuantityValue, parse_version
+from mooring.cel.tree import UInt
+from mooring.cel.types import Type
+from mooring.cel.values import (
+    EMPTY_MAP,
+    MOST_WORK,
+    Duration,
+    EvaluationCrash,
+    Failure,
+    MapValue,
+    Opaque,
+    Optional,
+    Timestamp,
+    is_list,
+    type_name,
+    work,
+)
+from mooring.claims.model.resource_slices import AttributeValue, Version
+from mooring.model.bounded_cache import cached
+from mooring.model.quantity import Quantity
+
+if TYPE_CHECKING:
+    from mooring.cel.interpreter import Program
+
+
+LONGEST_EXPRESSION: Final = 10 * 1024
+"""Bytes: the API server stores nothing longer."""
+
+Value = Any
+
+
+class SelectorError(Exception):
+    """A selector could not be evaluated for a device; the text is kube-scheduler's."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceView:
+    """A device as a selector sees it.
+
+    An attribute or a capacity whose name has no domain is in the driver's domain. A value that is a
+    tuple is a list.
+    """
+
+    driver: str
+    attributes: Mapping[str, AttributeValue | tuple[AttributeValue, ...]] = field(
+        default_factory=dict
+    )
+    capacity: Mapping[str, Quantity] = field(default_factory=dict)
+    allow_multiple_allocations: bool = False
+
+    @cached_property
+    def values(self) -> MapValue:
+        """The attributes by domain and name, as an expression sees them.
+
+        Raises SelectorError if an attribute has no value that kube-scheduler knows.
+        """
+        found: dict[str, dict[str, Value]] = {}
+        for name, value in self.attributes.items():
+            domain, inner = _split(name, self.driver)
+            found.setdefault(domain, {})[inner] = _attribute(name, value)
+        return _by_domain(found)
+
+    @cached_property
+    def amounts(self) -> Mapping[str, Mapping[str, QuantityValue]]:
+        """The capacities by domain and name."""
+        found: dict[str, dict[str, QuantityValue]] = {}
+        for name, amount in self.capacity.items():
+            domain, inner = _split(name, self.driver)
+            found.setdefault(domain, {})[inner] = QuantityValue.of(amount)
+        return found
+
+
+def _split(name: str, driver: str) -> tuple[str, str]:
+    domain, slash, inner = name.partition("/")
+    return (domain, inner) if slash else (driver, name)
+
+
+def _attribute(name: str, value: Value) -> Value:
+    if isinstance(value, tuple):
+        return tuple(_attribute(name, each) for each in value)
+    if value is None:
+        raise SelectorError(f"attribute {name}: unsupported attribute value")
+    if isinstance(value, Version):
+        parsed = parse_version(value.text)
+        if isinstance(parsed, Failure):
+            raise SelectorError(f"attribute {name}: parse semantic version: {parsed.text}")
+        return parsed
+    return value
+
+
+def _by_domain(entries: Mapping[str, Mapping[str, Value]]) -> MapValue:
+    """Return the map of maps that gives an empty map for a domain that the device lacks."""
+    inner = {domain: MapValue.of_strings(values) for domain, values in entries.items()}
+    return MapValue.of_strings(inner, default=EMPTY_MAP)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceSelector:
+    """A compiled expression, which says whether a device matches."""
+
+    expression: str
+    _program: "Program"
+
+    def matches(self, device: DeviceView, most_work: int = MOST_WORK) -> bool:
+        """Return whether the expression is true for the device.
+
+        With a lower limit, the error LIMIT_EXCEEDED says that this takes more work. Raises
+        SelectorError if it cannot be evaluated for this device.
+        """
+        variable = MapValue.of_strings(
+            {
+                "driver": device.driver,
+                "allowMultipleAllocations": device.allow_multiple_allocations,
+                "attributes": device.values,
+                # Comparing may change a quantity, so each evaluation has its own.
+                "capacity": _by_domain(
+                    {
+                        domain: {name: replace(amount) for name, amount in amounts.items()}
+                        for domain, amounts in device.amounts.items()
+                    }
+                ),
+            }
+        )
+        value = self._program.run((variable,), most_work)
+        if isinstance(value, Failure):
+            raise SelectorError(value.text)
+        if type(value) is not bool:
+            kind = type_name(value)
+            why = _not_a_bool(value)
+            if why is not None:
+                raise SelectorError(
+                    f"CEL result of type {kind} could not be converted to bool: {why}"
+                )
+            value = value.value
+        return bool(value)
+
+
+_NOT_A_BOOL: Final[Mapping[type, str]] = {
+    str: "unsupported native conversion from string to 'bool'",
+    bytes: "type conversion error from Bytes to 'bool'",
+    float: "type conversion error from Double to 'bool'",
+    Type: "type conversion not supported for 'type'",
+    MapValue: "type conversion error from map to 'bool'",
+}
+
+
+def _not_a_bool(value: Any) -> str | None:
+    """Return why a value cannot be a selector's result; None if an optional value holds a bool."""
+    match value:
+        case Optional(present=False):
+            return "optional.none() dereference"
+        case Optional():
+            return None if type(value.value) is bool else _not_a_bool(value.value)
+        case UInt() | int():
+            return f"unsupported type conversion from '{type_name(value)}' to bool"
+        case Opaque() | Duration() | Timestamp():
+            name = getattr(value, "short_name", type(value).__name__)
+            return f"type conversion error from '{name}' to 'bool'"
+    if is_list(value):
+        return "type conversion error from list to 'bool'"
+    return _NOT_A_BOOL.get(type(value), "type conversion error from 'null_type' to 'bool'")
+
+
+def compile_selector(
+    expression: str, *, attributes_may_be_lists: bool = True
+) -> DeviceSelector | CompileError:
+    """Return the compiled expression, or what is wrong with it.
+
+    `attributes_may_be_lists` is False for the rules of Kubernetes 1.36 and before, which know no
+    type for attributes that loops accept.
+    """
+    found = _compiled(expression, attributes_may_be_lists=attributes_may_be_lists)
+    return CompileError(found) if isinstance(found, str) else found
+
+
+@cached(16 * 2**20)
+def _compiled(expression: str, *, attributes_may_be_lists: bool) -> DeviceSelector | str:
+    from mooring.cel.compiler import compiled  # noqa: PLC0415 - slow, see the top
+
+    if len(expression.encode(errors="replace")) > LONGEST_EXPRESSION:
+        return f"compilation failed: the expression is longer than {LONGEST_EXPRESSION} bytes"
+    # What is no Unicode could not be shown; the API server replaces it too.
+    expression = expression.encode(errors="replace").decode()
+    work.begin()
+    try:
+        return DeviceSelector(expression, compiled(expression, newer=attributes_may_be_lists))
+    except CompileError as error:
+        return str(error)
+    except EvaluationCrash as crash:  # a constant takes too much work
+        return f"program instantiation failed: {crash}"

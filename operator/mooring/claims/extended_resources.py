@@ -1,0 +1,47 @@
+"""Which extended resources of pods classes of devices stand for."""
+
+from collections.abc import Hashable
+
+from mooring.claims.model.device_classes import DeviceClass
+from mooring.claims.state.classes import CLASS_PREFIX
+from mooring.framework.handle import Handle
+from mooring.model.events import ClusterEvent
+from mooring.model.pod import Pod
+
+__all__ = ["ClassesOfResources"]
+
+
+class ClassesOfResources:
+    """The classes of extended resources; none before Kubernetes 1.36."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._devices = handle.cluster.dynamic_resources
+        self._known = handle.kubernetes.devices_of_extended_resources
+
+    def of(self, resource: str) -> DeviceClass | None:
+        """Return the class that stands for the resource; None if there is none."""
+        if "/" not in resource or not self._known:
+            return None
+        return self._devices.classes.of_resource(resource)
+
+    def has(self, resource: str) -> bool:
+        """Return whether a class stands for the resource."""
+        return self.of(resource) is not None
+
+    def of_pod(self, pod: Pod) -> Hashable:
+        """Return the resources of the pod that have a class; None if it requests no such ones."""
+        if not pod.spec.containers:
+            return None
+        return tuple(name for name in pod.spec.demand.resources if self.has(name))
+
+    def may_help(self, pod: Pod, event: ClusterEvent) -> bool:
+        """Return whether a class that was added or changed stands for a resource of the pod now."""
+        before, after = event.before, event.after
+        if not isinstance(after, DeviceClass) or not self._known:
+            return False
+        names = {after.extended_resource}
+        if not isinstance(before, DeviceClass):
+            names.add(CLASS_PREFIX + after.name)
+        elif before.extended_resource == after.extended_resource:
+            return False
+        return not names.isdisjoint(pod.spec.demand.resources)

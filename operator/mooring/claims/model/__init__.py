@@ -1,0 +1,1 @@
+"""Objects of resource.k8s.io, parsed."""

@@ -1,0 +1,658 @@
+"""ResourceClaim and ResourceClaimTemplate objects of resource.k8s.io, and how pods name them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+import orjson
+
+from mooring.claims.model.resource_slices import parse_quantities
+from mooring.model.bounded_cache import BoundedCache, bytes_of
+from mooring.model.fields import (
+    boolean,
+    controller_uid,
+    integer,
+    mapping,
+    mappings,
+    name_of,
+    namespace_of,
+    naming_the_object,
+    optional_mapping,
+    strings,
+    text,
+    texts,
+    timestamp,
+)
+from mooring.model.manifest_error import ManifestError
+from mooring.model.quantity import Quantity
+from mooring.model.selectors import NodeSelector, Requirement, parse_node_selector
+from mooring.model.taints import Toleration, parse_tolerations
+
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+"""The finalizer of a claim that is allocated."""
+EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
+"""The annotation of a claim that a scheduler created for a pod's extended resources."""
+MOST_RESULTS: Final = 32
+"""The devices that the status of a claim can hold (AllocationResultsMaxSize)."""
+
+
+class DeviceId(NamedTuple):
+    """The identity of a device in the cluster."""
+
+    driver: str
+    pool: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceToleration:
+    """A toleration of device taints; `seconds` limits it for running pods, None does not."""
+
+    toleration: Toleration
+    seconds: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExactRequest:
+    """Devices of a class: `count` of them (`mode` ExactCount), or all (`mode` All).
+
+    `name` is that of the request or of the subrequest. `selectors` are CEL expressions, None where
+    an entry has none. `capacity` has the requested amount of each capacity of a device.
+    """
+
+    name: str
+    device_class: str
+    selectors: tuple[str | None, ...]
+    mode: str
+    count: int
+    admin_access: bool
+    tolerations: tuple[DeviceToleration, ...]
+    capacity: Mapping[str, Quantity]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRequest:
+    """A request of a claim: `exactly`, or else the first of `first_available` that can be had."""
+
+    name: str
+    exactly: ExactRequest | None
+    first_available: tuple[ExactRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A value that the devices of some requests (all, if none is named) must share, or not share.
+
+    A constraint with neither attribute has a type that is unknown.
+    """
+
+    requests: tuple[str, ...]
+    match_attribute: str | None
+    distinct_attribute: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueConfig:
+    """Parameters for a driver, which only the driver understands."""
+
+    driver: str
+    parameters: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimConfig:
+    """The configuration of the devices of some requests; all, if none is named."""
+
+    requests: tuple[str, ...]
+    opaque: OpaqueConfig | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimSpec:
+    """The requests of a claim or a template."""
+
+    requests: tuple[DeviceRequest, ...]
+    constraints: tuple[Constraint, ...]
+    config: tuple[ClaimConfig, ...]
+    memory: int | None = field(default=None, compare=False, repr=False)
+    """About how many bytes this object takes if that is known: not to be measured again."""
+    asked: str = field(init=False, compare=False, repr=False)
+    """The requests and constraints as a text, which is equal for claims that ask for the same."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "asked", f"{self.requests!r}{self.constraints!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceResult:
+    """A device that is allocated for a request, named `request` or `request/subrequest`.
+
+    `admin_access` is None if it is not set. `share_id` is "" for a device that is not shared.
+    """
+
+    request: str
+    device: DeviceId
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    share_id: str = ""
+    consumed: Mapping[str, Quantity] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationConfig:
+    """The configuration that a driver gets with an allocation; `source` is where it came from."""
+
+    source: Literal["FromClass", "FromClaim"]
+    requests: tuple[str, ...]
+    opaque: OpaqueConfig | None
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """The devices of an allocated claim; without a `node_selector` all nodes can use them.
+
+    `time` is when they were allocated, in seconds since the epoch.
+    """
+
+    results: tuple[DeviceResult, ...]
+    config: tuple[AllocationConfig, ...] = ()
+    node_selector: NodeSelector | None = None
+    time: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerReference:
+    """An object for which a claim is reserved; `resource` is `pods` with group "" for a pod."""
+
+    group: str
+    resource: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition of an allocated device."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceStatus:
+    """A driver's status of an allocated device."""
+
+    device: DeviceId
+    share_id: str
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceClaim:
+    """A claim for devices; `allocation` is None if it has none.
+
+    `controller_uid` is the uid of the pod for which a template's claim was created.
+    `for_extended_resources` says that a scheduler created it for a pod's extended resources.
+    `malformed` says what is wrong with a claim that no pod can use, see `unreadable_claim`.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    deleting: bool
+    finalizers: tuple[str, ...]
+    controller_uid: str
+    for_extended_resources: bool
+    spec: ClaimSpec
+    allocation: Allocation | None
+    reserved_for: tuple[ConsumerReference, ...]
+    device_statuses: tuple[DeviceStatus, ...]
+    malformed: str = ""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaim:
+    """An entry of a pod's resourceClaims: the name of a claim or of a template, the other is ""."""
+
+    name: str
+    claim: str
+    template: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedResourceClaim:
+    """The claim that a scheduler created for a pod's extended resources.
+
+    `requests` has the container, the resource and the request of the claim that stands for both.
+    """
+
+    claim: str
+    requests: tuple[tuple[str, str, str], ...]
+
+
+def claim_of_scheduler(
+    namespace: str, name: str, uid: str, pod_uid: str, requests: Iterable[DeviceRequest] = ()
+) -> ResourceClaim:
+    """Return a claim that a scheduler makes for the extended resources of the pod of this uid."""
+    return ResourceClaim(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        resource_version="",
+        deleting=False,
+        finalizers=(),
+        controller_uid=pod_uid,
+        for_extended_resources=True,
+        spec=ClaimSpec(tuple(requests), (), ()),
+        allocation=None,
+        reserved_for=(),
+        device_statuses=(),
+    )
+
+
+@naming_the_object("ResourceClaim")
+def parse_resource_claim(raw: Mapping[str, Any]) -> ResourceClaim:
+    """Parse a ResourceClaim."""
+    metadata, status = mapping(raw, "metadata"), mapping(raw, "status")
+    annotations = strings(metadata, "annotations", "metadata")
+    allocation = optional_mapping(status, "allocation", "status")
+    return ResourceClaim(
+        namespace=namespace_of(raw),
+        name=name_of(raw),
+        uid=text(metadata, "uid", "metadata"),
+        resource_version=text(metadata, "resourceVersion", "metadata"),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        finalizers=texts(metadata, "finalizers", "metadata"),
+        controller_uid=controller_uid(metadata),
+        for_extended_resources=annotations.get(EXTENDED_RESOURCE_CLAIM) == "true",
+        spec=parse_claim_spec(mapping(raw, "spec"), "spec"),
+        allocation=None if allocation is None else _allocation(allocation, "status.allocation"),
+        reserved_for=_consumers(status),
+        device_statuses=tuple(
+            _device_status(device, f"status.devices[{index}]")
+            for index, device in enumerate(mappings(status, "devices", "status"))
+        ),
+    )
+
+
+def unreadable_claim(
+    raw: Mapping[str, Any], problem: str, known: ResourceClaim | None
+) -> ResourceClaim:
+    """Return the readable parts of a claim for which `parse_resource_claim` raises this problem.
+
+    No pod can use it. Each device that its allocation names is in use as a whole, and so are those
+    that it had when it was `known`: a device that somebody may use must not be allocated again.
+    """
+    metadata: Mapping[str, Any] = _readable(lambda: mapping(raw, "metadata"), {})
+    annotations: Mapping[str, str] = _readable(
+        lambda: strings(metadata, "annotations", "metadata"), {}
+    )
+    uid = _readable(lambda: text(metadata, "uid", "metadata"), "")
+    before = known.allocation if known is not None and known.uid == uid else None
+    return ResourceClaim(
+        namespace=namespace_of(raw),
+        name=name_of(raw),
+        uid=uid,
+        resource_version=_readable(lambda: text(metadata, "resourceVersion", "metadata"), ""),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        finalizers=_readable(lambda: texts(metadata, "finalizers", "metadata"), ()),
+        controller_uid=_readable(lambda: controller_uid(metadata), ""),
+        for_extended_resources=annotations.get(EXTENDED_RESOURCE_CLAIM) == "true",
+        spec=ClaimSpec((), (), ()),
+        allocation=_devices_named(raw, before),
+        reserved_for=_readable(lambda: _consumers(mapping(raw, "status")), ()),
+        device_statuses=(),
+        malformed=problem,
+    )
+
+
+_Value = TypeVar("_Value")
+
+
+def _readable(read: Callable[[], _Value], otherwise: _Value) -> _Value:
+    try:
+        return read()
+    except ManifestError:
+        return otherwise
+
+
+def _devices_named(raw: Mapping[str, Any], known: Allocation | None) -> Allocation | None:
+    """Return the devices of an allocation that is malformed or belongs to a malformed claim.
+
+    Those that are `known` are kept unless all of its results can be read.
+    """
+    status = raw.get("status")
+    if status is None or (isinstance(status, Mapping) and status.get("allocation") is None):
+        return None
+    results: list[Mapping[str, Any]] = _readable(
+        lambda: mappings(mapping(mapping(raw["status"], "allocation"), "devices"), "results"), []
+    )
+    devices = [_readable(partial(_device_id, each, "status.allocation"), None) for each in results]
+    found = [
+        DeviceResult("", device, result.get("adminAccess") is True or None)
+        for device, result in zip(devices, results, strict=True)
+        if device is not None
+    ]
+    if known is not None and (not devices or None in devices):
+        found += [result for result in known.results if result not in found]
+    return Allocation(tuple(found))
+
+
+@naming_the_object("ResourceClaimTemplate")
+def resource_claim_template_key(raw: Mapping[str, Any]) -> str:
+    """Return `namespace/name` of a ResourceClaimTemplate, and check its other fields too."""
+    key = f"{namespace_of(raw)}/{name_of(raw)}"
+    spec = mapping(raw, "spec")
+    metadata = mapping(spec, "metadata", "spec")
+    strings(metadata, "labels", "spec.metadata")
+    strings(metadata, "annotations", "spec.metadata")
+    parse_claim_spec(mapping(spec, "spec", "spec"), "spec.spec")
+    return key
+
+
+def parse_claim_spec(raw: Mapping[str, Any], where: str) -> ClaimSpec:
+    """Parse the spec of a claim or of a template; equal ones share a value.
+
+    All claims of a template have one spec, and each is read again whenever its status changes.
+    """
+    try:
+        key = orjson.dumps(raw)
+    except orjson.JSONEncodeError:
+        return _claim_spec(raw, where)
+    known = _SPECS.get(key)
+    if known is None:
+        parsed = _claim_spec(raw, where)
+        known = replace(parsed, memory=bytes_of(parsed))
+        _SPECS.put(key, known)
+    return known
+
+
+_SPECS: Final = BoundedCache[bytes, ClaimSpec](16 * 1024 * 1024)
+
+
+def _claim_spec(raw: Mapping[str, Any], where: str) -> ClaimSpec:
+    devices, at = mapping(raw, "devices", where), f"{where}.devices"
+    return ClaimSpec(
+        requests=tuple(
+            _request(request, f"{at}.requests[{index}]")
+            for index, request in enumerate(mappings(devices, "requests", at))
+        ),
+        constraints=tuple(
+            _constraint(constraint, f"{at}.constraints[{index}]")
+            for index, constraint in enumerate(mappings(devices, "constraints", at))
+        ),
+        config=tuple(
+            ClaimConfig(
+                texts(config, "requests", f"{at}.config[{index}]"),
+                parse_opaque_config(config, f"{at}.config[{index}]"),
+            )
+            for index, config in enumerate(mappings(devices, "config", at))
+        ),
+    )
+
+
+def parse_selectors(raw: Mapping[str, Any], where: str) -> tuple[str | None, ...]:
+    """Parse the selectors of a class or a request: CEL expressions, None for unknown types."""
+    return tuple(
+        None if cel is None else text(cel, "expression", f"{at}.cel")
+        for index, selector in enumerate(mappings(raw, "selectors", where))
+        for at in [f"{where}.selectors[{index}]"]
+        for cel in [optional_mapping(selector, "cel", at)]
+    )
+
+
+def parse_opaque_config(raw: Mapping[str, Any], where: str) -> OpaqueConfig | None:
+    """Parse the opaque configuration of an entry, None if it has none."""
+    opaque = optional_mapping(raw, "opaque", where)
+    if opaque is None:
+        return None
+    return OpaqueConfig(text(opaque, "driver", f"{where}.opaque"), opaque.get("parameters"))
+
+
+def parse_pod_claims(spec: Mapping[str, Any]) -> tuple[PodClaim, ...]:
+    """Parse the resourceClaims of a pod's spec."""
+    return tuple(pod_claims_of(spec))
+
+
+def pod_claims_of(spec: Mapping[str, Any]) -> Iterator[PodClaim]:
+    """Parse the resourceClaims of a pod's spec one by one."""
+    return (
+        PodClaim(
+            text(claim, "name", where),
+            text(claim, "resourceClaimName", where),
+            text(claim, "resourceClaimTemplateName", where),
+        )
+        for index, claim in enumerate(mappings(spec, "resourceClaims", "spec"))
+        for where in [f"spec.resourceClaims[{index}]"]
+    )
+
+
+def parse_claim_statuses(status: Mapping[str, Any]) -> Mapping[str, str | None]:
+    """Parse which claim was created for each entry of a pod's resourceClaims.
+
+    None stands for an entry that needs no claim.
+    """
+    named: dict[str, str | None] = {}
+    for index, entry in enumerate(mappings(status, "resourceClaimStatuses", "status")):
+        where = f"status.resourceClaimStatuses[{index}]"
+        absent = entry.get("resourceClaimName") is None
+        name = None if absent else text(entry, "resourceClaimName", where)
+        named.setdefault(text(entry, "name", where), name)
+    return named
+
+
+def parse_extended_resource_claim(status: Mapping[str, Any]) -> ExtendedResourceClaim | None:
+    """Parse the extendedResourceClaimStatus of a pod, None if it has none."""
+    entry = optional_mapping(status, "extendedResourceClaimStatus", "status")
+    if entry is None:
+        return None
+    where = "status.extendedResourceClaimStatus"
+    return ExtendedResourceClaim(
+        text(entry, "resourceClaimName", where),
+        tuple(
+            (
+                text(request, "containerName", at),
+                text(request, "resourceName", at),
+                text(request, "requestName", at),
+            )
+            for index, request in enumerate(mappings(entry, "requestMappings", where))
+            for at in [f"{where}.requestMappings[{index}]"]
+        ),
+    )
+
+
+def allocation_fields(allocation: Allocation) -> dict[str, Any]:
+    """Return an allocation, without its time, as the API writes it."""
+    devices: dict[str, Any] = {"results": [_result_fields(r) for r in allocation.results]}
+    if allocation.config:
+        devices["config"] = [
+            _present(
+                source=config.source,
+                requests=list(config.requests),
+                opaque=config.opaque
+                and {"driver": config.opaque.driver, "parameters": config.opaque.parameters},
+            )
+            for config in allocation.config
+        ]
+    selector = allocation.node_selector
+    return _present(
+        devices=devices,
+        nodeSelector=selector
+        and {
+            "nodeSelectorTerms": [
+                _present(
+                    matchExpressions=[_requirement_fields(r) for r in term.expressions],
+                    matchFields=[_requirement_fields(r) for r in term.fields],
+                )
+                for term in selector.terms
+            ]
+        },
+    )
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    """Return the fields that are not empty; False and 0 are not empty."""
+    return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
+
+
+def _result_fields(result: DeviceResult) -> dict[str, Any]:
+    consumed = result.consumed
+    return _present(
+        request=result.request,
+        driver=result.device.driver,
+        pool=result.device.pool,
+        device=result.device.device,
+        adminAccess=result.admin_access,
+        tolerations=[
+            _present(
+                key=toleration.key,
+                operator=toleration.operator,
+                value=toleration.value,
+                effect=toleration.effect,
+                tolerationSeconds=seconds,
+            )
+            for entry in result.tolerations
+            for toleration, seconds in [(entry.toleration, entry.seconds)]
+        ],
+        bindingConditions=list(result.binding_conditions),
+        bindingFailureConditions=list(result.binding_failure_conditions),
+        shareID=result.share_id,
+        consumedCapacity=consumed and {name: amount.text for name, amount in consumed.items()},
+    )
+
+
+def _requirement_fields(requirement: Requirement) -> dict[str, Any]:
+    return _present(
+        key=requirement.key, operator=requirement.operator, values=list(requirement.values)
+    )
+
+
+def _request(raw: Mapping[str, Any], where: str) -> DeviceRequest:
+    exactly, name = optional_mapping(raw, "exactly", where), text(raw, "name", where)
+    return DeviceRequest(
+        name=name,
+        exactly=None if exactly is None else _exact_request(exactly, name, f"{where}.exactly"),
+        first_available=tuple(
+            _exact_request(sub, text(sub, "name", at), at)
+            for index, sub in enumerate(mappings(raw, "firstAvailable", where))
+            for at in [f"{where}.firstAvailable[{index}]"]
+        ),
+    )
+
+
+def _exact_request(raw: Mapping[str, Any], name: str, where: str) -> ExactRequest:
+    mode = text(raw, "allocationMode", where) or "ExactCount"
+    count = integer(raw, "count", where) or 0
+    capacity = mapping(raw, "capacity", where)
+    return ExactRequest(
+        name=name,
+        device_class=text(raw, "deviceClassName", where),
+        selectors=parse_selectors(raw, where),
+        mode=mode,
+        count=count or (1 if mode == "ExactCount" else 0),
+        admin_access=boolean(raw, "adminAccess", where),
+        tolerations=_tolerations(raw, where),
+        capacity=parse_quantities(capacity, "requests", f"{where}.capacity"),
+    )
+
+
+def _tolerations(raw: Mapping[str, Any], where: str) -> tuple[DeviceToleration, ...]:
+    entries = mappings(raw, "tolerations", where)
+    at = f"{where}.tolerations"
+    return tuple(
+        DeviceToleration(toleration, integer(entry, "tolerationSeconds", f"{at}[{index}]"))
+        for index, (entry, toleration) in enumerate(
+            zip(entries, parse_tolerations(entries, at), strict=True)
+        )
+    )
+
+
+def _constraint(raw: Mapping[str, Any], where: str) -> Constraint:
+    return Constraint(
+        texts(raw, "requests", where),
+        text(raw, "matchAttribute", where) or None,
+        text(raw, "distinctAttribute", where) or None,
+    )
+
+
+def _allocation(raw: Mapping[str, Any], where: str) -> Allocation:
+    devices, at = mapping(raw, "devices", where), f"{where}.devices"
+    selector = optional_mapping(raw, "nodeSelector", where)
+    return Allocation(
+        results=tuple(
+            _result(result, f"{at}.results[{index}]")
+            for index, result in enumerate(mappings(devices, "results", at))
+        ),
+        config=tuple(
+            AllocationConfig(
+                "FromClass" if text(config, "source", to) == "FromClass" else "FromClaim",
+                texts(config, "requests", to),
+                parse_opaque_config(config, to),
+            )
+            for index, config in enumerate(mappings(devices, "config", at))
+            for to in [f"{at}.config[{index}]"]
+        ),
+        node_selector=parse_node_selector(selector, f"{where}.nodeSelector"),
+        time=timestamp(raw, "allocationTimestamp", where),
+    )
+
+
+def _result(raw: Mapping[str, Any], where: str) -> DeviceResult:
+    consumed = raw.get("consumedCapacity") is not None
+    return DeviceResult(
+        request=text(raw, "request", where),
+        device=_device_id(raw, where),
+        admin_access=None if raw.get("adminAccess") is None else boolean(raw, "adminAccess", where),
+        tolerations=_tolerations(raw, where),
+        binding_conditions=texts(raw, "bindingConditions", where),
+        binding_failure_conditions=texts(raw, "bindingFailureConditions", where),
+        share_id=text(raw, "shareID", where),
+        consumed=parse_quantities(raw, "consumedCapacity", where) if consumed else None,
+    )
+
+
+def _device_id(raw: Mapping[str, Any], where: str) -> DeviceId:
+    return DeviceId(
+        text(raw, "driver", where), text(raw, "pool", where), text(raw, "device", where)
+    )
+
+
+def _consumers(status: Mapping[str, Any]) -> tuple[ConsumerReference, ...]:
+    return tuple(
+        ConsumerReference(
+            text(consumer, "apiGroup", where),
+            text(consumer, "resource", where),
+            text(consumer, "name", where),
+            text(consumer, "uid", where),
+        )
+        for index, consumer in enumerate(mappings(status, "reservedFor", "status"))
+        for where in [f"status.reservedFor[{index}]"]
+    )
+
+
+def _device_status(raw: Mapping[str, Any], where: str) -> DeviceStatus:
+    return DeviceStatus(
+        _device_id(raw, where),
+        text(raw, "shareID", where),
+        tuple(
+            Condition(
+                text(condition, "type", at),
+                text(condition, "status", at),
+                text(condition, "reason", at),
+                text(condition, "message", at),
+            )
+            for index, condition in enumerate(mappings(raw, "conditions", where))
+            for at in [f"{where}.conditions[{index}]"]
+        ),
+    )

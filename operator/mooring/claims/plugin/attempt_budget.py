@@ -1,0 +1,68 @@
+"""How much work searches for devices may take, in one decision and altogether."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from mooring.claims.plugin.allocation_error import AllocationError
+from mooring.framework.evaluations import Evaluations
+
+_UNITS_PER_STEP: Final = 40
+"""What a step costs an attempt, in the units of `Evaluations`."""
+
+
+@dataclass(eq=False, repr=False)
+class Budget:
+    """How much work may be spent on searches that do not succeed at once.
+
+    Steps are candidates that are looked at after a device was given back. A node where the search
+    succeeds without that costs nothing.
+
+    Args:
+        steps: The steps on all nodes together.
+        steps_on_node: The steps on one node.
+        least_on_node: The steps on a node when `steps` are used up.
+        evaluations: What one attempt may do; None where nothing else waits for it.
+    """
+
+    steps: int = 300_000
+    steps_on_node: int = 150_000
+    least_on_node: int = 0
+    evaluations: Evaluations | None = None
+
+    def __post_init__(self) -> None:
+        self._left = self._left_before = self.steps
+        self._left_on_node = self._steps_on_node = self.steps_on_node
+
+    def begin_node(self) -> None:
+        """Begin to count the steps of the next node."""
+        self._left_before = self._left
+        self._left_on_node = min(self._steps_on_node, max(self._left, self.least_on_node))
+
+    def undo_node(self) -> None:
+        """Do not count the steps of this node: its search has not ended, and begins anew."""
+        self._left = self._left_before
+
+    def work(self, units: int) -> None:
+        """Charge the attempt with work, in the units of `Evaluations`."""
+        if self.evaluations is not None:
+            self.evaluations.spend(units)
+
+    def pause(self) -> None:
+        """Let other tasks run, if that is due; PluginFailed ends the attempt without a budget."""
+        if self.evaluations is not None:
+            self.evaluations.pause("searching for devices for the pod's claims")
+
+    def spend(self, steps: int) -> None:
+        """Count the steps.
+
+        Raises AllocationError if there were more than allowed on the node.
+        """
+        self.work(_UNITS_PER_STEP * steps)
+        self._left -= steps
+        self._left_on_node -= steps
+        if self._left_on_node < 0:
+            raise AllocationError(
+                "the search for devices takes too many steps: ask for fewer devices, or split up "
+                "claims that have several requests with constraints or shared counters",
+                on_node=True,
+            )

@@ -1,0 +1,147 @@
+"""Which attributes of devices claims can read, by the text of their CEL expressions.
+
+Devices that differ in an attribute that nobody reads, such as a UUID, get equal answers from
+selectors and constraints. An attribute that is only compared with constants counts as equal or not
+equal to each.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from mooring.claims.model.device_classes import DeviceClass
+from mooring.claims.model.resource_claims import ResourceClaim
+from mooring.claims.model.resource_slices import Version
+from mooring.model.bounded_cache import cached
+
+
+class Compared(NamedTuple):
+    """An attribute, named without a domain, that is only compared with these texts."""
+
+    name: str
+    texts: frozenset[str]
+
+
+Reads = frozenset[str | Compared] | None
+"""Names of attributes, without a domain, or what they are compared with; None: all are read."""
+EVERYTHING: Final[Reads] = None
+
+_DOMAIN: Final = r'\bdevice\.attributes\["[\w.-]+"\]'
+_ATTRIBUTE: Final = re.compile(
+    rf'"(?P<tested>\w+)"\s+in\s+{_DOMAIN}(?!\s*[\w.\[?(])'
+    rf'|{_DOMAIN}(?:\.\??(?P<field>\w+)\b(?!\s*\()|\["(?P<index>\w+)"\])'
+)
+_COMPARED: Final = re.compile(
+    r'(?P<before>^|\(|&&|\|\|)\s*device\.attributes\["[\w.-]+"\]'
+    r'(?:\.(?P<field>\w+)|\["(?P<index>\w+)"\])\s*==\s*"(?P<text>[^"]*)"\s*(?=$|\)|&&|\|\|)'
+)
+"""Whole operands of `&&` and `||`: of such an attribute nothing counts but whether it is equal."""
+_OTHERS: Final = re.compile(r"\bdevice\.(driver|allowMultipleAllocations|capacity)\b")
+
+
+@cached(4 * 2**20)
+def attributes_read(expression: str) -> Reads:
+    """Return the attributes that a CEL expression may read.
+
+    Only the plain ways to name an attribute, and to compare it with a text, are understood. Any
+    other use of the device, such as a loop over its attributes, counts as reading all of them.
+    """
+    if "\\" in expression or "//" in expression or ("'" in expression and '"' in expression):
+        return EVERYTHING  # a comment may stand between a name and what follows it
+    quoted = expression.replace("'", '"')
+    texts = dict[str, set[str]]()
+    for each in _COMPARED.finditer(quoted):
+        texts.setdefault(each["field"] or each["index"], set()).add(each["text"])
+    others = _COMPARED.sub(lambda each: f"{each['before']} true", quoted)
+    found = [*_ATTRIBUTE.finditer(others)]
+    rest = _OTHERS.sub("", _ATTRIBUTE.sub("", others))
+    if re.search(r"\bdevice\b", rest):
+        return EVERYTHING
+    if "+" in quoted and any(one["tested"] for one in found):
+        return EVERYTHING  # the name that is tested may be the end of a sum
+    return _reads({one["tested"] or one["field"] or one["index"] for one in found}, texts)
+
+
+def _reads(whole: set[str], texts: Mapping[str, Iterable[str]]) -> Reads:
+    """Return the reads of attributes, and of those that are only compared with texts."""
+    few = (Compared(name, frozenset(some)) for name, some in texts.items() if name not in whole)
+    return frozenset((*whole, *few))
+
+
+def reads_of(
+    claims: Iterable[ResourceClaim], device_class: Callable[[str], DeviceClass | None]
+) -> Reads:
+    """Return the attributes that the claims and their classes may read."""
+    whole, texts, expressions = set[str](), dict[str, set[str]](), set[str | None]()
+    for claim in claims:
+        for asked in claim.spec.requests:
+            for one in asked.first_available or (asked.exactly,):
+                if one is not None:
+                    of_class = device_class(one.device_class)
+                    expressions.update(one.selectors, of_class.selectors if of_class else ())
+        for constraint in claim.spec.constraints:
+            name = constraint.match_attribute or constraint.distinct_attribute or ""
+            whole.add(name.rpartition("/")[2])
+    for text in expressions:
+        some = attributes_read(text) if text is not None else frozenset[str | Compared]()
+        if some is None:
+            return EVERYTHING
+        for each in some:
+            if isinstance(each, Compared):
+                texts.setdefault(each.name, set()).update(each.texts)
+            else:
+                whole.add(each)
+    return _reads(whole, texts)
+
+
+def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, frozenset[str] | None]]:
+    """Return the attributes that are read, by their full names.
+
+    The value of each is the texts that it is compared with, or None if it is read as a whole.
+    """
+    if reads is None:
+        return [(name, None) for name in names]
+    texts, found = _texts(reads), list[tuple[str, frozenset[str] | None]]()
+    for name in names:
+        last = name.rpartition("/")[2]
+        if name in reads or last in reads:
+            found.append((name, None))
+        elif last in texts:
+            found.append((name, texts[last]))
+    return found
+
+
+def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
+    """Return a key that is equal for values that an expression cannot tell apart.
+
+    If they are only compared with texts, that is for all that equal none of these the same text of
+    their length.
+    """
+    if texts is None or type(value) is not str or value in texts or not value.isascii():
+        return value
+    other = "\0" * len(value)  # what a comparison costs depends on the length
+    return value if other in texts else other
+
+
+@cached(4 * 2**20)
+def _texts(reads: frozenset[str | Compared]) -> Mapping[str, frozenset[str]]:
+    """Return the constants that each attribute is compared with."""
+    return {each.name: each.texts for each in reads if isinstance(each, Compared)}
+
+
+def attributes_seen(
+    attributes: Mapping[str, Any], reads: Reads
+) -> tuple[tuple[str, type, Any], ...]:
+    """Return the attributes that can make a difference to what reads these ones.
+
+    Those without a value that selectors understand, and versions, may make any selector fail. Of
+    texts that are only compared, all that equal none of the others have one of their length.
+    """
+    seen = dict(attributes_among(attributes, reads))
+    return tuple(
+        [
+            (name, type(value), value_seen(value, seen.get(name)))
+            for name, value in attributes.items()
+            if name in seen or value is None or type(value) is Version
+        ]
+    )

@@ -1,0 +1,270 @@
+"""Writes claims: allocations by Reserve, and those that Unreserve and PostFilter take back.
+
+Every write names the version of the claim that it changes. If the claim has changed since, or if no
+answer came, the claim is read again, and the next write depends on its state. So a write that was
+carried out although its answer was lost is never made twice, or forgotten.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+from mooring.claims.model.resource_claims import (
+    FINALIZER,
+    Allocation,
+    ConsumerReference,
+    ResourceClaim,
+    allocation_fields,
+    parse_resource_claim,
+    unreadable_claim,
+)
+from mooring.claims.plugin.extended_resource_claims import NewClaim
+from mooring.claims.plugin.pod_claims import consumer, is_reserved, may_be_freed
+from mooring.framework.handle import Api, ReadAgainError, VolumeAssumeCache
+from mooring.framework.verdicts import PluginError
+from mooring.model.manifest_error import ManifestError
+from mooring.model.pod import Pod, Uid
+from mooring.state.cluster_view import ClusterView
+
+_CLAIMS: Final = "resourceclaims"
+_LONGEST_DELAY: Final = 120.0
+"""How many seconds the watch may take to show what was created."""
+_MOST_TRIES: Final = 5
+"""How often a claim is read and written; somebody else writes it all the time then."""
+
+
+class ClaimWriter:
+    """Writes claims for pods, one writer at a time for each claim."""
+
+    def __init__(self, api: Api, cache: VolumeAssumeCache, cluster: ClusterView) -> None:
+        self._api = api
+        self._cache = cache
+        self._claims = cluster.dynamic_resources.claims
+        self._cluster = cluster
+        self._deallocating: dict[str, None] = {}
+        """The uids of the claims whose devices are being freed."""
+
+    async def reserve(
+        self, pod: Pod, claim: ResourceClaim, allocation: Allocation, *, is_new: bool
+    ) -> None:
+        """Reserve the claim for the pod, and write the allocation before if it `is_new`.
+
+        Raises PluginError if the claim has changed since the decision about the pod.
+        """
+        async with self._api.alone(claim.uid):
+            claim = self._claims.of_uid(claim.uid) or claim
+            for _ in range(_MOST_TRIES):
+                if (changed := _changed(claim, allocation, is_new=is_new)) is not None:
+                    raise PluginError(changed)
+                try:
+                    if not is_reserved(claim, pod, self._cluster):
+                        if claim.allocation is None and FINALIZER not in claim.finalizers:
+                            finalizers = [*claim.finalizers, FINALIZER]
+                            claim = await self._update(claim, finalizers=finalizers)
+                        status = self._reservation(pod, claim, allocation)
+                        claim = await self._update(claim, status=status)
+                    break
+                except ReadAgainError as error:
+                    problem, latest = str(error), await self._read(claim)
+                if latest is None:
+                    raise PluginError(f"claim {claim.key} got deleted in the meantime")
+                claim = latest
+            else:
+                raise PluginError(f"claim {claim.key} changes all the time: {problem}")
+            self._cache.assume_claim(claim)
+            self._cache.release_claims(pod.uid, [claim.uid])
+
+    async def create(self, pod: Pod, new: NewClaim) -> ResourceClaim:
+        """Create the claim for the pod's extended resources and return it."""
+        return parse_resource_claim(await self._api.create(_CLAIMS, new.fields(pod)))
+
+    async def until_known(self, claim: ResourceClaim) -> None:
+        """Wait until the watch shows a claim that was created.
+
+        Raises PluginError if it does not.
+        """
+        try:
+            await self._api.until(
+                lambda: self._claims.of_uid(claim.uid) is not None, _LONGEST_DELAY
+            )
+        except TimeoutError as error:
+            raise PluginError(
+                f"claim {claim.key} was created, but the watch has not shown it after "
+                f"{_LONGEST_DELAY:g} s"
+            ) from error
+
+    async def delete(self, pod: Pod, claim: ResourceClaim) -> None:
+        """Delete a claim that an earlier attempt has left, unless the pod is on a node by now."""
+        async with self._api.alone(claim.uid):
+            latest = await self._read(claim)
+            if latest is not None and not self._cluster.is_placed(pod):
+                await self._delete(latest)
+
+    async def unreserve(self, pod: Pod, claims: Iterable[ResourceClaim], holder: Uid) -> None:
+        """Remove the pod from the claims' reservations, unless it is on a node again.
+
+        The claim that was created for its extended resources is deleted instead. Then `holder`
+        holds them no longer, also if something fails. Raises the first error, after all claims.
+        """
+        failed: Exception | None = None
+        for claim in claims:
+            try:
+                async with self._api.alone(claim.uid):
+                    latest = await self._read(claim)
+                    if latest is not None and not self._cluster.is_placed(pod):
+                        if latest.for_extended_resources and latest.controller_uid == pod.uid:
+                            await self._delete(latest)
+                        else:
+                            await self._unreserve(pod, latest)
+            except Exception as error:  # noqa: BLE001 - raised below, when all claims are done
+                failed = failed or error
+            self._cache.release_claims(holder, [claim.uid])
+        if failed is not None:
+            raise failed
+
+    def deallocate_later(self, pod: Pod, claim: ResourceClaim) -> None:
+        """Free the claim's devices soon, unless somebody else uses them by then."""
+        if claim.uid not in self._deallocating:
+            self._deallocating[claim.uid] = None
+            self._api.later(partial(self._deallocate, pod, claim))
+
+    async def _deallocate(self, pod: Pod, claim: ResourceClaim) -> None:
+        freed = {"allocation": None, "reservedFor": None, "devices": None}
+        try:
+            async with self._api.alone(claim.uid):
+                latest = await self._read(claim)
+                if (
+                    latest is not None
+                    and latest.allocation == claim.allocation
+                    and not self._cluster.is_placed(pod)
+                    and may_be_freed(latest, pod, self._cluster)
+                ):
+                    self._cache.assume_claim(await self._update(latest, status=freed))
+        except ReadAgainError:
+            pass  # the next attempt finds out
+        finally:
+            del self._deallocating[claim.uid]
+
+    def _reservation(
+        self, pod: Pod, claim: ResourceClaim, allocation: Allocation
+    ) -> dict[str, Any]:
+        """Return the status by which the claim is allocated and reserved for the pod."""
+        mine = consumer(claim, pod, self._cluster)
+        status: dict[str, Any] = {"reservedFor": _consumers([*claim.reserved_for, mine])}
+        known = claim.allocation
+        if known is None:
+            status["allocation"] = allocation_fields(allocation)
+        if known is None or known.time is None:
+            status.setdefault("allocation", {})["allocationTimestamp"] = self._now()
+        return status
+
+    async def _unreserve(self, pod: Pod, claim: ResourceClaim) -> None:
+        """Remove the pod from the claim's reservations.
+
+        A claim without devices gets a new version instead: an allocation whose answer did not come
+        in time may arrive later, when its devices are another claim's.
+        """
+        latest: ResourceClaim | None = claim
+        for _ in range(_MOST_TRIES):
+            if latest is None:
+                return
+            self._cache.assume_claim(latest)
+            others = [each for each in latest.reserved_for if each.uid != pod.uid]
+            try:
+                if len(others) < len(latest.reserved_for):
+                    status = {"reservedFor": _consumers(others) or None}
+                    latest = await self._update(latest, status=status)
+                elif latest.allocation is None and not latest.malformed:
+                    latest = await self._without_finalizer(latest)
+                # Else that for its group stays: other members may use the claim.
+            except ReadAgainError:
+                latest = await self._read(latest)
+            else:
+                self._cache.assume_claim(latest)
+                return
+        raise PluginError(f"claim {claim.key} stays reserved for pod {pod.key}: it changes often")
+
+    async def _delete(self, claim: ResourceClaim) -> None:
+        """Delete the claim, without the finalizer that would keep it."""
+        latest: ResourceClaim | None = claim
+        for _ in range(_MOST_TRIES):
+            if latest is None:
+                return
+            try:
+                latest = await self._without_finalizer(latest)
+            except ReadAgainError:
+                latest = await self._read(latest)
+            else:
+                await self._api.delete(_CLAIMS, latest.namespace, latest.name, latest.uid)
+                return
+        raise PluginError(f"claim {claim.key} cannot be deleted: it changes often")
+
+    async def _without_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        """Return the claim without the finalizer of allocated claims, which is removed first."""
+        if FINALIZER not in claim.finalizers:
+            return claim
+        others = [each for each in claim.finalizers if each != FINALIZER]
+        return await self._update(claim, finalizers=others)
+
+    async def _read(self, claim: ResourceClaim) -> ResourceClaim | None:
+        """Return the claim as it is now; None if it is gone, or the name is another's."""
+        raw = await self._api.read(_CLAIMS, claim.namespace, claim.name)
+        latest = _parsed(raw, claim) if raw is not None else None
+        return latest if latest is not None and latest.uid == claim.uid else None
+
+    async def _update(
+        self,
+        claim: ResourceClaim,
+        *,
+        status: Mapping[str, Any] | None = None,
+        finalizers: list[str] | None = None,
+    ) -> ResourceClaim:
+        """Write the status or the finalizers to this version of the claim; return the next one."""
+        patch: dict[str, Any] = {"metadata": {"resourceVersion": claim.resource_version}}
+        if finalizers is not None:
+            patch["metadata"]["finalizers"] = finalizers
+        if status is not None:
+            patch["status"] = status
+        part = "status" if status is not None else None
+        namespace, name = claim.namespace, claim.name
+        raw = await self._api.update(_CLAIMS, namespace, name, patch, subresource=part)
+        return _parsed(raw, claim)
+
+    def _now(self) -> str:
+        seconds = self._api.unix_nanoseconds() // 10**9
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _changed(claim: ResourceClaim, allocation: Allocation, *, is_new: bool) -> str | None:
+    """Return why the claim cannot be reserved with this allocation any more; None if it can."""
+    if claim.malformed:
+        return f"a claim cannot be read: {claim.malformed}"
+    if claim.deleting:
+        return f"claim {claim.key} got deleted in the meantime"
+    if claim.allocation is None and not is_new:
+        return f"claim {claim.key} got deallocated elsewhere in the meantime"
+    if claim.allocation is not None and _devices(allocation) != _devices(claim.allocation):
+        return f"claim {claim.key} got allocated elsewhere in the meantime"
+    return None
+
+
+def _parsed(raw: Mapping[str, Any], known: ResourceClaim) -> ResourceClaim:
+    """Return a claim that the API server has sent; `known` is an earlier version of it."""
+    try:
+        return parse_resource_claim(raw)
+    except ManifestError as error:
+        return unreadable_claim(raw, str(error), known)
+
+
+def _devices(allocation: Allocation) -> list[tuple[Any, ...]]:
+    return [(r.request, r.device, r.share_id) for r in allocation.results]
+
+
+def _consumers(consumers: Iterable[ConsumerReference]) -> list[dict[str, str]]:
+    """Return the references as the API writes them."""
+    return [
+        ({"apiGroup": c.group} if c.group else {})
+        | {"resource": c.resource, "name": c.name, "uid": c.uid}
+        for c in consumers
+    ]

@@ -1,0 +1,251 @@
+"""A score against fragmentation: typical claims lose as few places as possible.
+
+A place of a claim on a node is a time that it can be allocated there, one after the other. The
+devices of a pod take places from claims of other kinds: part of a card that is still whole takes
+the place of a claim for whole cards, the same part of a card that is divided already takes none.
+Where devices and claims are alike this is the measure of Weng et al., "Beware of Fragmentation"
+(USENIX ATC 2023), but for what is the same on all nodes. As it counts places, it holds for
+partitionable devices, shared counters, consumed capacity and constraints as well.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+
+from mooring.claims.model.resource_claims import DeviceId, ResourceClaim
+from mooring.claims.plugin.allocation_error import AllocationError
+from mooring.claims.plugin.allocator import Allocator
+from mooring.claims.plugin.attempt_budget import Budget
+from mooring.claims.plugin.equivalence import EquivalentNodes, NodeClasses
+from mooring.claims.plugin.extended_resource_claims import extended_resources_of
+from mooring.claims.plugin.pod_claims import PodClaims, pod_claims
+from mooring.claims.plugin.pools import Pool
+from mooring.claims.plugin.typical_claims import TypicalClaims, kind_of
+from mooring.claims.state.allocated_devices import AllocatedDevices
+from mooring.framework.handle import Handle
+from mooring.framework.plugin import Normalize
+from mooring.framework.registry import NoArgs
+from mooring.framework.verdicts import SKIP, PluginError, Skip, Unschedulable
+from mooring.model.pod import Pod
+from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+from mooring.state.view import NodeView
+
+MOST_PLACES: Final = 64
+"""Places of a kind of claims that are counted on a node."""
+_MOST_KINDS: Final = 8
+"""Kinds of claims that count as typical: the most common ones."""
+_MOST_STEPS: Final = 1_000
+"""Steps of the search for one place; what takes more counts as none."""
+_MOST_COUNTS: Final = 300_000
+_COUNTS_PER_NODE: Final = 4 * _MOST_KINDS
+"""Numbers of places that are remembered, about 200 bytes each: at least what one pod needs."""
+_MOST_CLASSES: Final = 10_000
+"""Classes of nodes for which the places are remembered that a kind of pods takes."""
+_MAX: Final = 100
+_SCALE: Final = 1_000
+_UNITS_PER_DEVICE: Final = 5
+"""What it costs an attempt to see who has a device, in the units of `Evaluations`."""
+
+
+_Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
+"""Kinds of claims, and a claim of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A node of a class, and of a class if none of its devices was in use."""
+
+    row: int
+    of_class: Hashable
+    unused: Hashable
+
+
+class DeviceFragmentation:
+    """Prefers nodes where the pod's devices take the fewest places from typical claims."""
+
+    name: ClassVar[str] = "DeviceFragmentation"
+    depends_on_node_only: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    Args: ClassVar[type[NoArgs]] = NoArgs
+
+    def __init__(self, _args: NoArgs, handle: Handle) -> None:
+        self._rules = handle.kubernetes
+        self._cluster = handle.cluster
+        self._evaluations = handle.evaluations
+        self._nodes = EquivalentNodes(handle.kubernetes, handle.evaluations)
+        self._unused = EquivalentNodes(
+            handle.kubernetes, handle.evaluations, allocated=AllocatedDevices()
+        )
+        self._typical = TypicalClaims()
+        self._places: dict[Hashable, int] = {}
+        self._known: dict[Hashable, dict[Hashable, list[int]]] = {}
+        """By the kind of a pod's claims and the typical kinds: what `_lost` returns, by class."""
+        self._classes_version = -1
+
+    def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodClaims:
+        """Return the pod's claims; SKIP if it needs no devices."""
+        try:
+            claims = pod_claims(pod, cluster)
+        except PluginError:
+            return SKIP
+        if isinstance(claims, Unschedulable) or cluster.dynamic_resources.unknown is not None:
+            return SKIP
+        claims.extended = extended_resources_of(pod, cluster, self._rules)
+        return claims if claims.to_allocate or claims.extended is not None else SKIP
+
+    def score(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> IntArray:
+        """Return int64[nodes]: 100 where no place is lost, 50 where one of the pod's own size is.
+
+        Raises PluginFailed if there are too many places to count for one attempt.
+        """
+        scores = np.full(len(nodes), _MAX, np.int64)
+        typical = self._typical.most_common(self._cluster, _MOST_KINDS)
+        for positions, waiting in claims.on_nodes(nodes):
+            kinds = [(kind_of([each]), [each]) for each, _ in typical]
+            weights = np.array([number for _, number in typical], np.int64)
+            of_node, of_unused = self._classes([*waiting, *(each for each, _ in typical)])
+            rows = nodes.rows[positions]
+            both = np.stack((of_node.numbers[rows], of_unused.numbers[rows]))
+            distinct, first, of = np.unique(both, axis=1, return_index=True, return_inverse=True)
+            places = [
+                _Place(row, (of_node.serial, used), (of_unused.serial, unused))
+                for row, used, unused in zip(rows[first].tolist(), *distinct.tolist(), strict=True)
+            ]
+            lost = self._lost(places, waiting, kinds) @ weights
+            lost //= max(int(weights.sum()), 1)
+            scores[positions] = (_MAX * _SCALE // (_SCALE + lost))[of.reshape(-1)]
+        return scores
+
+    def _classes(self, claims: Sequence[ResourceClaim]) -> tuple[NodeClasses, NodeClasses]:
+        """Return what distinguishes nodes for these claims: as they are, and if nothing was used.
+
+        Forgets counts from before the last change of device classes.
+        """
+        of_node = self._nodes.classes(self._cluster, claims)
+        of_unused = self._unused.classes(self._cluster, claims)
+        version = self._cluster.dynamic_resources.classes.version
+        if version != self._classes_version:
+            self._places.clear()
+            self._known.clear()
+            self._classes_version = version
+        return of_node, of_unused
+
+    def _lost(
+        self, nodes: Sequence[_Place], waiting: Sequence[ResourceClaim], kinds: _Kinds
+    ) -> IntArray:
+        """Return int64[nodes, kinds]: the places that are lost, in thousandths of the pod's."""
+        own = kind_of(waiting)
+        key = own, tuple(kind for kind, _ in kinds)
+        known = self._known.pop(key, None) or {}
+        if len(self._known) >= _MOST_KINDS:
+            del self._known[next(iter(self._known))]
+        if len(known) >= max(_MOST_CLASSES, 2 * len(self._cluster.nodes)):
+            known = {}
+        self._known[key] = known
+        found = []
+        for at in nodes:
+            pair = at.of_class, at.unused
+            if pair not in known:
+                known[pair] = [self._lost_by(kind, each, at, own, waiting) for kind, each in kinds]
+            found.append(known[pair])
+        return np.array(found, np.int64).reshape(len(found), len(kinds))
+
+    def _lost_by(
+        self,
+        kind: bytes,
+        claims: Sequence[ResourceClaim],
+        at: _Place,
+        own: bytes,
+        waiting: Sequence[ResourceClaim],
+    ) -> int:
+        """Return how many places of a kind are lost, in thousandths of the pod's own size.
+
+        The size of a place of this kind: how many of the pod's places fit into the unused node in
+        its stead.
+        """
+        before = self._number((at.of_class, kind), at, claims)
+        if not before:
+            return 0
+        after = self._number((at.of_class, own, kind), at, claims, beside=waiting)
+        if after >= before:
+            return 0
+        own_places = self._number((None, at.unused, own), at, waiting, unused=True)
+        places = self._number((None, at.unused, kind), at, claims, unused=True)
+        return (before - after) * _SCALE * own_places // max(places, 1)
+
+    def _number(
+        self,
+        key: Hashable,
+        at: _Place,
+        claims: Sequence[ResourceClaim],
+        *,
+        unused: bool = False,
+        beside: Sequence[ResourceClaim] = (),
+    ) -> int:
+        """Return how many places the claims have on the node, beside other ones if these are given.
+
+        `key` is under what this is remembered; with `unused`, no device of the node is in use.
+        Raises PluginFailed if the attempt has done enough; the next one counts again.
+        """
+        known = self._places.get(key)
+        if known is not None:
+            return known
+        known = self._counted(at, claims, unused, beside)
+        most = max(_MOST_COUNTS, _COUNTS_PER_NODE * len(self._cluster.nodes))
+        while len(self._places) >= most:
+            del self._places[next(iter(self._places))]
+        self._places[key] = known
+        return known
+
+    def _counted(
+        self,
+        at: _Place,
+        claims: Sequence[ResourceClaim],
+        unused: bool,  # noqa: FBT001 - as in `_number`
+        beside: Sequence[ResourceClaim],
+    ) -> int:
+        """Count the places one by one: the devices of each are in use for the next."""
+        node, pools = self._cluster.node(at.row), self._nodes.pools(at.row)
+        if node is None:
+            raise ValueError(f"row {at.row} is no node")
+        allocated = AllocatedDevices() if unused else self._in_use(pools)
+        # Each search may take as many steps as are left at least.
+        budget = Budget(0, _MOST_STEPS, _MOST_STEPS, self._evaluations)
+
+        def take(allocator: Allocator, number: str) -> bool:
+            """Have the devices of one more place in use; return False if there is none."""
+            try:
+                found = allocator.allocate(node.name, node.labels, lambda: number, pools)
+            except AllocationError:
+                return False
+            for index, each in enumerate(found or ()):
+                allocated.put(f"{number}/{index}", each.results)
+            return found is not None
+
+        if beside:
+            take(self._nodes.allocator(beside, self._cluster, budget, allocated), "beside")
+        allocator, places = self._nodes.allocator(claims, self._cluster, budget, allocated), 0
+        while places < MOST_PLACES and take(allocator, str(places)):
+            places += 1
+        return places
+
+    def _in_use(self, pools: Sequence[Pool]) -> AllocatedDevices:
+        """Return what is in use of the devices of the pools, and what the same claims have else."""
+        devices, found = self._cluster.dynamic_resources, AllocatedDevices()
+        uids = dict[str, None]()
+        for pool in pools:
+            for each in (*pool.slices, *pool.others):
+                self._evaluations.spend(_UNITS_PER_DEVICE * len(each.devices))
+                for name in (device.name for device in each.devices):
+                    holders = devices.claims.allocated.holders(
+                        DeviceId(pool.driver, pool.name, name)
+                    )
+                    uids.update(dict.fromkeys(holders))
+        for uid in uids:
+            claim, in_flight = devices.claims.of_uid(uid), devices.claims.in_flight(uid)
+            known = claim.allocation if claim is not None else None
+            found.put(uid, [r for each in (known, in_flight) if each for r in each.results])
+        return found

@@ -1,0 +1,291 @@
+"""The search for the devices of all claims of a pod on one node (allocateOne of the allocator).
+
+It is depth first and takes the first solution: claim by claim, request by request. For each device
+of a request it takes the first candidate, in the order of pools, slices and devices, with which the
+rest of the search succeeds. The result is the same as kube-scheduler's, device for device.
+
+kube-scheduler tries every combination, which takes exponential time where there is no solution.
+Here the search begins anew when the first device is given back, and then leaves out branches
+without a solution:
+
+- a request for which fewer candidates are left than it needs
+- a candidate that equals one with which the rest has failed
+- the rest after a request, if that rest has failed before in an equal state
+- requests that together need more devices, values or counters than there are for them
+
+None of it can change the result. Where skipping could change the result, because a branch may end
+in an error or because earlier trials have an effect, nothing is skipped. What remains has a budget.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from mooring.claims.model.resource_claims import MOST_RESULTS
+from mooring.claims.plugin.allocation_error import AllocationError
+from mooring.claims.plugin.attempt_budget import Budget
+from mooring.claims.plugin.device_trial import Trial
+from mooring.claims.plugin.pruning import Pruning, may_prune
+from mooring.claims.plugin.requests import NodeDevices, Slot
+from mooring.model.kubernetes_rules import KubernetesRules
+
+Moves = tuple[tuple[int, int, int, int], ...]
+"""The devices of a solution: the claim, the request, which alternative of it, and the position."""
+
+
+class _Frame:
+    """A choice that the search can come back to."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class _Devices(_Frame):
+    """One device of a request: the candidates before `position` are done with."""
+
+    slot: Slot
+    taken: int
+    position: int
+    failed: set[int] = field(default_factory=set)
+    """Kinds of candidates with which the rest has failed."""
+
+
+@dataclass(slots=True)
+class _AllDevices(_Frame):
+    """One device of a request for all devices: there is no other choice."""
+
+
+@dataclass(slots=True)
+class _Alternatives(_Frame):
+    """A request with sub-requests; `chosen` is the one that is tried."""
+
+    slots: Sequence[Slot]
+    chosen: int = 0
+    all_too_many: bool = True
+    """Every sub-request so far had too many devices for the claim's status."""
+
+
+@dataclass(slots=True)
+class _EndOfClaim(_Frame):
+    """The end of a claim: too many devices in a later one are no reason to stop before it."""
+
+
+@dataclass(slots=True)
+class _State(_Frame):
+    """The state in which a request was reached."""
+
+    key: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Go on with a request: the next thing to do."""
+
+    claim: int
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """Go on with the device number `taken` of a request; candidates begin at `start`."""
+
+    slot: Slot
+    taken: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Fail:
+    """Go back to the last choice."""
+
+    too_many: bool
+    """The claim would have more devices than its status can hold, whichever they are."""
+
+
+_NO_SOLUTION: Final = _Fail(too_many=False)
+_TOO_MANY: Final = _Fail(too_many=True)
+_MOST_STATES: Final = 4096
+"""States that are remembered: of some hundred bytes each."""
+_Next = _Request | _Slot | _Fail | None
+
+
+@dataclass(eq=False, repr=False)
+class Search:
+    """The search on one node; `claims` has for each claim its requests with their alternatives."""
+
+    claims: Sequence[Sequence[Sequence[Slot]]]
+    node: NodeDevices
+    trial: Trial
+    rules: KubernetesRules
+    budget: Budget
+
+    def __post_init__(self) -> None:
+        self._pruning: Pruning | None = None
+        self._frames: list[_Frame] = []
+        self._step: _Next = _Request(0, 0)
+        self._gave_back = False
+        self._failed: dict[Hashable, _Fail] = {}
+
+    def run(self) -> bool:
+        """Return whether there is a solution, which then is in the trial.
+
+        Raises AllocationError if the search ends in an error, or the budget does. Raises
+        PluginFailed if the attempt has done enough.
+        """
+        while True:
+            match step := self._step:
+                case _Request():
+                    self._step = self._reach(step.claim, step.request)
+                case _Slot():
+                    self._step = self._fill(step.slot, step.taken, step.start)
+                case None:
+                    return True
+                case _Fail() if self._frames:
+                    self._step = self._go_back(step)
+                case _Fail(too_many=True):
+                    raise AllocationError("allocation max size exceeded")
+                case _Fail():
+                    return False
+            self.budget.pause()
+
+    @property
+    def moves(self) -> Moves:
+        """The devices that were found, in order."""
+        chosen = self.chosen()
+        return tuple(
+            (
+                taken.slot.claim,
+                taken.slot.request,
+                chosen.get((taken.slot.claim, taken.slot.request), 0),
+                taken.position,
+            )
+            for taken in self.trial.taken
+        )
+
+    def chosen(self) -> dict[tuple[int, int], int]:
+        """Return the index of the sub-request that was taken, by claim and request."""
+        return {
+            (frame.slots[0].claim, frame.slots[0].request): frame.chosen
+            for frame in self._frames
+            if isinstance(frame, _Alternatives)
+        }
+
+    def _reach(self, claim: int, request: int) -> _Next:
+        """Go on with the next request, or with the next claim if the claim has no more."""
+        if claim == len(self.claims):
+            return None
+        requests = self.claims[claim]
+        if request == len(requests):
+            self._frames.append(_EndOfClaim())
+            return _Request(claim + 1, 0)
+        if self._pruning is not None:
+            known = self._known_to_fail(self._pruning, claim, request)
+            if known is not None:
+                return known
+        alternatives = requests[request]
+        if alternatives[0].parent:
+            self._frames.append(_Alternatives(alternatives))
+        return _Slot(alternatives[0], 0, 0)
+
+    def _known_to_fail(self, pruning: Pruning, claim: int, request: int) -> _Fail | None:
+        """Return how the rest is bound to fail from here; None if it may succeed."""
+        key = (claim, request, pruning.state(claim))
+        if (known := self._failed.get(key)) is not None:
+            return known
+        self._frames.append(_State(key))
+        rest = [
+            *self.claims[claim][request:],
+            *(alternatives for later in self.claims[claim + 1 :] for alternatives in later),
+        ]
+        self.budget.spend(1 + len(rest) * self.trial.size)
+        return _NO_SOLUTION if pruning.too_many_requests(rest) else None
+
+    def _fill(self, slot: Slot, taken: int, start: int) -> _Next:
+        """Take the next device of a request, or go on with the next request if it has all."""
+        if slot.every is not None and not slot.every:
+            return _NO_SOLUTION
+        if taken >= slot.count:
+            return _Request(slot.claim, slot.request + 1)
+        if slot.count - taken > MOST_RESULTS - self.trial.number_of_results(slot.claim):
+            return _TOO_MANY
+        if slot.every is not None:
+            if not self.trial.take(slot, slot.every[taken], must=True):
+                return _NO_SOLUTION
+            self._frames.append(_AllDevices())
+            return _Slot(slot, taken + 1, 0)
+        frame = _Devices(slot, taken, start)
+        self._frames.append(frame)
+        return self._next_candidate(frame)
+
+    def _next_candidate(self, frame: _Devices) -> _Next:
+        """Take the next candidate with which the request may succeed."""
+        trial, slot, pruning = self.trial, frame.slot, self._pruning
+        if self._gave_back:
+            self.budget.spend(1 + trial.size - frame.position)
+        if pruning is not None and pruning.too_few(slot, slot.count - frame.taken, frame.position):
+            self._frames.pop()
+            return _NO_SOLUTION
+        for position in range(frame.position, trial.size):
+            if (
+                pruning is not None
+                and pruning.kinds[position] in frame.failed
+                and trial.untouched(position)
+            ):
+                continue
+            if trial.may_take(slot, position) and trial.take(slot, position):
+                frame.position = position
+                return _Slot(slot, frame.taken + 1, position + 1)
+        self._frames.pop()
+        return _NO_SOLUTION
+
+    def _go_back(self, failure: _Fail) -> _Next:
+        """Take back the last choice and make the next one, if there is one."""
+        frame = self._frames[-1]
+        match frame:
+            case _Devices():
+                return self._after_device(frame, failure)
+            case _Alternatives():
+                return self._after_alternative(frame, failure)
+            case _EndOfClaim():
+                failure = _NO_SOLUTION
+            case _State() if len(self._failed) < _MOST_STATES:
+                self._failed[frame.key] = failure
+            case _State():
+                pass
+            case _:
+                self.trial.give_back()
+        self._frames.pop()
+        return failure
+
+    def _after_device(self, frame: _Devices, failure: _Fail) -> _Next:
+        """Give the device back and go on with the next candidate."""
+        self.trial.give_back()
+        if failure.too_many:
+            self._frames.pop()
+            return failure
+        if not self._gave_back:
+            self._gave_back = True
+            if may_prune(self.node, self.rules):
+                return self._begin_anew()
+        if self._pruning is not None and self.trial.untouched(frame.position):
+            frame.failed.add(self._pruning.kinds[frame.position])
+        frame.position += 1
+        return self._next_candidate(frame)
+
+    def _begin_anew(self) -> _Next:
+        """Begin the search again, in which branches are left out from the first request on."""
+        while self.trial.taken:
+            self.trial.give_back()
+        self._frames.clear()
+        self.budget.spend(self.trial.size)
+        self._pruning = Pruning(self.claims, self.node, self.trial, self.rules)
+        return _Request(0, 0)
+
+    def _after_alternative(self, frame: _Alternatives, failure: _Fail) -> _Next:
+        """Go on with the next sub-request; fewer devices may fit where more did not."""
+        frame.all_too_many &= failure.too_many
+        frame.chosen += 1
+        if frame.chosen < len(frame.slots):
+            return _Slot(frame.slots[frame.chosen], 0, 0)
+        self._frames.pop()
+        return _TOO_MANY if frame.all_too_many else _NO_SOLUTION

@@ -1,0 +1,772 @@
+"""Equivalence classes of nodes for claims, so that one search answers for all nodes of a class.
+
+A search on a node depends on the node's pools, in order: what their devices are, how they are in
+use, and the values of the attributes that the claims read. The node's signature is all of it but
+these values. It is a number in a column, made anew for nodes whose slices, labels or devices in use
+have changed. A pool that several nodes use is in it by its name, so that the use of such a device
+is not a matter of each node. For each set of attributes that claims read, a column has the classes
+of all nodes: equal for nodes of equal signatures, equal values, and equal shared pools.
+
+Columns, and what claims have got on nodes of each class, are in one cache, which is bounded in
+bytes. What the nodes need that there are now is kept at least for the claims that were last asked
+for; so the attempt after one that was ended goes on where that was.
+"""
+
+from collections import OrderedDict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+import numpy as np
+
+from mooring.claims.model.resource_claims import Allocation, DeviceId, ResourceClaim
+from mooring.claims.model.resource_slices import ResourceSlice
+from mooring.claims.plugin.allocation_error import AllocationError
+from mooring.claims.plugin.allocator import Allocator
+from mooring.claims.plugin.attempt_budget import Budget
+from mooring.claims.plugin.attribute_reads import Reads, attributes_among, reads_of, value_seen
+from mooring.claims.plugin.cel_selectors import cel_selectors
+from mooring.claims.plugin.counters import Counters
+from mooring.claims.plugin.device_search import Moves
+from mooring.claims.plugin.pools import (
+    Inventory,
+    Pool,
+    PoolKey,
+    node_matches,
+    pools_of_slices,
+    slices_of_node,
+)
+from mooring.claims.state.allocated_devices import AllocatedDevices
+from mooring.framework.evaluations import AttemptTooLongError, Evaluations
+from mooring.model.indexes import drop_item
+from mooring.model.kubernetes_rules import KubernetesRules
+from mooring.model.node import Node
+from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray, NodeView
+
+_MOST_BYTES: Final = 128 * 2**20
+"""What is remembered before all begins anew, unless the nodes that there are need half of it."""
+_BYTES_PER_COLUMN: Final = 16 * 2**10
+_BYTES_PER_ENTRY: Final = 200
+_BYTES_PER_PART: Final = 60
+"""What entries of dicts take, and a place in a tuple with its value."""
+_BYTES_PER_RESULT: Final = 600
+_BYTES_PER_MOVE: Final = 200
+_UNITS_PER_POOLS: Final = 200
+_UNITS_PER_SIGNATURE: Final = 100
+_UNITS_PER_CLASS: Final = 40
+_UNITS_PER_VALUE: Final = 2
+"""What a row that is made anew costs an attempt, in the units of `Evaluations`."""
+_ROWS_AT_ONCE: Final = 32
+"""Rows that are made anew before it is charged."""
+_LEAST_STEPS: Final = 1_000
+"""The steps of the search on a node when those on others have used up the budget."""
+_MOST_SUBREQUESTS: Final = 8
+"""A request has so many subrequests at most; the first one of them scores highest."""
+
+Result = list[Allocation] | AllocationError | None
+"""An allocation per claim, of some node of the class; what is wrong; None: too few devices."""
+
+_UNKNOWN: Final = -1
+_TOO_FEW: Final = 0
+_FITS: Final = 1
+"""What is known of a class."""
+_NOT_KNOWN: Final = -1
+_serials: Final = count()
+_NO_NODE: Final = 0
+"""The signature of rows without a node."""
+_FREE: Final = False
+"""Stands for the use of a device that nobody has; the others are tuples, or None."""
+
+
+class _Numbers:
+    """Numbers of equal values."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, int] = {}
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, value: Hashable) -> int:
+        """Return the number of the value: the next one if it has none."""
+        before = len(self._known)
+        number = self._known.setdefault(value, before)
+        if number == before:
+            self.bytes += _BYTES_PER_ENTRY + _bytes_of(value)
+        return number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Row:
+    """The pools of a node.
+
+    `keys` also has those whose slices are out of date. `shared` are pools that other nodes may use,
+    too; `own` are the slices of the others.
+    """
+
+    node: Node
+    keys: Iterable[PoolKey]
+    pools: Sequence[Pool]
+    shared: Sequence[Pool]
+    own: Sequence[ResourceSlice]
+
+
+class NodeClasses:
+    """The classes of all rows, for claims that read the same attributes.
+
+    A row has a key: its signature and the values that are read. A key has a class, which depends on
+    the pools that nodes share as well.
+    """
+
+    def __init__(self, reads: Reads) -> None:
+        self.reads = reads
+        self.serial = next(_serials)
+        """Differs where equal numbers mean different classes."""
+        self.numbers: IntArray = np.zeros(0, np.int64)
+        """The number of each row's class."""
+        self._classes = _Numbers()
+        self._keys = _Numbers()
+        self._row_keys: IntArray = np.zeros(0, np.int64)
+        self._row_versions: IntArray = np.zeros(0, np.int64)
+        """Those of the rows for which the keys are right."""
+        self._key_signatures: IntArray = np.zeros(0, np.int64)
+        self._key_versions: IntArray = np.zeros(0, np.int64)
+        """Those of the signatures for which the classes of keys are right."""
+        self._key_classes: IntArray = np.zeros(0, np.int64)
+        self._unused: set[int] = set()
+        """Keys that no row had when their classes were made anew."""
+        self._read: dict[Hashable, list[tuple[int, str, frozenset[str] | None]]] = {}
+        """By what slices have in common: the attributes of their devices that are read."""
+        self.counted = 0
+        """How many bytes it took when that was last counted."""
+
+    @property
+    def count(self) -> int:
+        """All numbers are below."""
+        return len(self._classes)
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes it takes."""
+        arrays = 8 * (3 * len(self.numbers) + 3 * len(self._key_classes))
+        read = _BYTES_PER_PART * sum(map(len, self._read.values()))
+        return _BYTES_PER_COLUMN + arrays + self._classes.bytes + self._keys.bytes + read
+
+    def update(self, nodes: "EquivalentNodes") -> None:
+        """Make the classes anew of all rows that have changed.
+
+        Raises PluginFailed if the attempt has done enough; the next call goes on.
+        """
+        self._row_keys = _resized(self._row_keys, len(nodes.versions))
+        self._row_versions = _resized(self._row_versions, len(nodes.versions))
+        changed = np.flatnonzero(self._row_versions != nodes.versions)
+        for start in range(0, len(changed), _ROWS_AT_ONCE):
+            self._take_rows(changed[start : start + _ROWS_AT_ONCE], nodes)
+        size = len(self._keys)
+        now = nodes.signature_versions[self._key_signatures[:size]]
+        for key in np.flatnonzero(self._key_versions[:size] != now).tolist():
+            self._take_key(key, nodes)
+        self.numbers = self._key_classes[self._row_keys]
+
+    def _take_rows(self, rows: IntArray, nodes: "EquivalentNodes") -> None:
+        """Find the keys of rows."""
+        signatures, keys, units = nodes.signatures[rows], list[int](), 0
+        for row, signature in zip(rows.tolist(), signatures.tolist(), strict=True):
+            known = nodes.row(row)
+            values = self._values(known.own) if known is not None else ()
+            keys.append(self._keys.of((signature, values)))
+            units += _UNITS_PER_CLASS + _UNITS_PER_VALUE * len(values)
+        size = len(self._keys)
+        if size > len(self._key_classes):
+            self._key_signatures = _resized(self._key_signatures, 2 * size)
+            self._key_classes = _resized(self._key_classes, 2 * size)
+            self._key_versions = _resized(self._key_versions, 2 * size)
+        self._key_signatures[keys] = signatures
+        self._row_keys[rows], self._row_versions[rows] = keys, nodes.versions[rows]
+        for key in self._unused.intersection(keys):
+            self._unused.discard(key)
+            self._key_versions[key] = _UNKNOWN
+        nodes.spend(units)
+
+    def _take_key(self, key: int, nodes: "EquivalentNodes") -> None:
+        """Find the class of a key, if there is a row with it."""
+        signature = int(self._key_signatures[key])
+        part, units = nodes.own_part(signature), 1
+        if part is None:
+            self._key_classes[key] = self._classes.of(key)
+        elif len(rows := np.flatnonzero(self._row_keys == key)):
+            known = nodes.row(int(rows[0]))
+            shared = known.shared if known is not None else ()
+            seen = tuple([(nodes.state(pool), self._values(pool.slices)) for pool in shared])
+            values = self._values(known.own) if known is not None else ()
+            self._key_classes[key] = self._classes.of((part, values, seen))
+            units = _UNITS_PER_SIGNATURE * (1 + len(shared))
+        else:
+            self._unused.add(key)
+            signature = self._key_signatures[key] = _NO_NODE  # which never changes
+        self._key_versions[key] = nodes.signature_versions[signature]
+        nodes.spend(units)
+
+    def _values(self, slices: Iterable[ResourceSlice]) -> tuple[Hashable, ...]:
+        """Return the values that are read of the devices of slices."""
+        values = list[Hashable]()
+        for each in slices:
+            read, devices = self._read.get(each.alike), each.devices
+            if read is None:
+                read = self._read[each.alike] = [
+                    (index, name, texts)
+                    for index, device in enumerate(devices)
+                    for name, texts in attributes_among(device.attributes, self.reads)
+                ]
+            values += [
+                value if texts is None else value_seen(value, texts)
+                for index, name, texts in read
+                for value in (devices[index].attributes[name],)
+            ]
+        return tuple(values)
+
+
+def _resized(array: IntArray, size: int) -> IntArray:
+    """Return an array of this size that begins with the given one; what is new is unknown."""
+    if len(array) == size:
+        return array
+    resized = np.full(size, _UNKNOWN, np.int64)
+    resized[: len(array)] = array[:size]
+    return resized
+
+
+class _Results:
+    """The results of equal claims on nodes of each class."""
+
+    def __init__(self, classes: NodeClasses) -> None:
+        self.classes = classes
+        self.results: dict[int, Result] = {}
+        self.moves: dict[int, Moves] = {}
+        """The solutions, which any node of the class repeats without a search."""
+        self.verdicts = np.zeros(0, np.int8)
+        """By class whether it has a result, and whether that is an allocation."""
+        self.scores = np.zeros(0, np.int64)
+        """By class the score of the alternatives that are allocated."""
+        self.budget: Budget | None = None
+        """That of the searches for all classes that are there, until each has a result."""
+        self._bytes = self.counted = 0
+        """About how many bytes it takes, and took when that was last counted."""
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes it takes."""
+        return _BYTES_PER_COLUMN + self._bytes + 9 * len(self.verdicts)
+
+    def resize(self, classes: int) -> None:
+        """Make room for this number of classes."""
+        if classes > len(self.verdicts):
+            more = np.full(2 * classes - len(self.verdicts), _UNKNOWN, np.int8)
+            self.verdicts = np.concatenate((self.verdicts, more))
+            self.scores = np.concatenate((self.scores, np.zeros(len(more), np.int64)))
+
+    def put(self, number: int, result: Result, moves: Moves | None, score: int) -> None:
+        """Remember the result for a class that has none."""
+        self.results[number] = result
+        self.verdicts[number] = _FITS if isinstance(result, list) else _TOO_FEW
+        self.scores[number] = score
+        self._bytes += _bytes_of_result(result)
+        if moves is not None:
+            self.moves[number] = moves
+            self._bytes += _BYTES_PER_MOVE * len(moves)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResultsOnNodes:
+    """The results for the nodes of a view, by the class that each has."""
+
+    numbers: IntArray
+    _known: _Results
+
+    def of(self, index: int) -> Result:
+        """Return the result for the node at a position of the view; its devices are another's."""
+        return self._known.results[int(self.numbers[index])]
+
+    def moves_of(self, index: int) -> Moves | None:
+        """Return the solution for the node at a position of the view; None if there is none."""
+        return self._known.moves.get(int(self.numbers[index]))
+
+    def by_class(self) -> tuple[list[Result], IntArray]:
+        """Return the results of all classes of the view, and for each node which one it has."""
+        distinct, which = np.unique(self.numbers, return_inverse=True)
+        return [self._known.results[each] for each in distinct.tolist()], which.astype(np.int64)
+
+    @property
+    def fits(self) -> BoolArray:
+        """True where the claims can have devices."""
+        fits: BoolArray = self._known.verdicts[self.numbers] == _FITS
+        return fits
+
+    @property
+    def scores(self) -> IntArray:
+        """The scores of the alternatives that the claims can have."""
+        return self._known.scores[self.numbers]
+
+
+@dataclass(eq=False, repr=False)
+class EquivalentNodes:
+    """The pools of all nodes, their classes, and what claims get; up to date before each use.
+
+    `allocated` are the devices that count as in use; None: those of the cluster.
+    """
+
+    rules: KubernetesRules
+    evaluations: Evaluations
+    most_bytes: int = _MOST_BYTES
+    allocated: AllocatedDevices | None = None
+
+    def __post_init__(self) -> None:
+        self._needed = 0
+        """How many bytes were remembered when that was last only what the nodes needed."""
+        self.inventory = Inventory((), self.rules)
+        """All slices."""
+        self._seen = (-1, -1, -1, 0)
+        """Versions of slices and devices in use, of the set of nodes, the position of its log."""
+        self._in_use = AllocatedDevices()
+        self._nodes: list[Node | None] = []
+        self._rows: list[_Row | None] = []
+        self._rows_of: dict[PoolKey, set[int]] = {}
+        """The rows of nodes with a slice of the pool."""
+        self._moved: set[int] = set()
+        """Rows whose name, labels or slices have changed."""
+        self._outdated: set[int] = set()
+        """Rows whose signature may have changed."""
+        self.versions: IntArray = np.zeros(0, np.int64)
+        """By row how often the signature, or the values of attributes, have changed."""
+        self.signatures: IntArray = np.zeros(0, np.int64)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin all numbers anew."""
+        self._parts, self._signatures = _Numbers(), _Numbers()
+        self._signatures.of(None)
+        self._own_parts: list[int | None] = [None]
+        """By signature the number of its part about pools that are not shared; None: it has no
+        other."""
+        self._shared: dict[PoolKey, set[int]] = {}
+        """The signatures of nodes that share a pool."""
+        self._states: dict[PoolKey, dict[int, tuple[Pool, int]]] = {}
+        """Numbers of what pools that nodes share are like; by identity, because nodes may see
+        several ones of a key."""
+        self.signature_versions: IntArray = np.zeros(16, np.int64)
+        """By signature how often a pool that nodes share has changed."""
+        self._cache: OrderedDict[Hashable, NodeClasses | _Results] = OrderedDict()
+        """By the attributes that are read, and by what claims ask for."""
+        self._cached = 0
+        self._outdated.update(range(len(self._rows)))
+        self.versions += 1
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes are remembered besides pools."""
+        return self._parts.bytes + self._signatures.bytes + self._cached
+
+    def row(self, row: int) -> _Row | None:
+        """Return what is known of a row; None if it has no node."""
+        return self._rows[row]
+
+    def pools(self, row: int) -> Sequence[Pool]:
+        """Return the pools of a row, as they were when classes were last asked for."""
+        known = self._rows[row]
+        return known.pools if known is not None else ()
+
+    def own_part(self, signature: int) -> int | None:
+        """Return the number of a signature's part about pools that nodes do not share.
+
+        None: there is no other part.
+        """
+        return self._own_parts[signature]
+
+    def spend(self, units: int) -> None:
+        """Charge the attempt with the work done for rows.
+
+        Raises PluginFailed if the attempt has done enough.
+        """
+        self.evaluations.spend(units)
+        self.evaluations.pause("reading the devices of the nodes")
+
+    def classes(self, cluster: ClusterView, claims: Sequence[ResourceClaim]) -> NodeClasses:
+        """Return the classes of all rows for these claims.
+
+        Raises PluginFailed if the attempt has done enough; the next call goes on.
+        """
+        found = self._classes(cluster, reads_of(claims, cluster.dynamic_resources.classes.get))
+        self._bound(found)
+        return found
+
+    def results(
+        self,
+        nodes: NodeView,
+        claims: Sequence[ResourceClaim],
+        cluster: ClusterView,
+    ) -> ResultsOnNodes:
+        """Return what the claims get on the nodes.
+
+        Raises the AllocationError of the first node with one that is about more than the node.
+        Raises PluginFailed if the attempt has done enough; the pod's next one goes on.
+        """
+        devices = cluster.dynamic_resources
+        key = (*(claim.spec.asked for claim in claims), devices.classes.version)
+        known = self._cache.get(key)
+        reads = known.classes.reads if isinstance(known, _Results) else None
+        if known is None:
+            reads = reads_of(claims, devices.classes.get)
+        classes = self._classes(cluster, reads)
+        known = self._cache.get(key)
+        if not isinstance(known, _Results) or known.classes is not classes:
+            self._drop(key)
+            known = _Results(classes)
+        self._use(key, known)
+        known.resize(classes.count)
+        numbers = classes.numbers[nodes.rows]
+        try:
+            self._search(nodes, numbers, known, claims, cluster)
+        finally:
+            self._bound(classes, known)
+        return ResultsOnNodes(numbers, known)
+
+    def allocator(
+        self,
+        claims: Sequence[ResourceClaim],
+        cluster: ClusterView,
+        budget: Budget,
+        allocated: AllocatedDevices | None = None,
+    ) -> Allocator:
+        """Return an allocator for the claims; `allocated` are devices in use, else the cluster's.
+
+        Whether its searches may pause follows from the budget.
+        """
+        devices = cluster.dynamic_resources
+        return Allocator(
+            claims,
+            devices.claims.allocated if allocated is None else allocated,
+            devices.classes.get,
+            cel_selectors(self.rules, budget),
+            self.rules,
+            budget,
+        )
+
+    def _classes(self, cluster: ClusterView, reads: Reads) -> NodeClasses:
+        self._follow(cluster)
+        if self._needed != _NOT_KNOWN and self.bytes > max(self.most_bytes, 2 * self._needed):
+            self._forget()
+            self._needed = _NOT_KNOWN
+        self._take_rows()
+        key = ("reads", reads)
+        found = self._cache.get(key)
+        if not isinstance(found, NodeClasses):
+            found = NodeClasses(reads)
+        self._use(key, found)
+        found.update(self)
+        return found
+
+    def _use(self, key: Hashable, entry: NodeClasses | _Results) -> None:
+        """Have an entry in the cache, as the one that was used last."""
+        self._cache[key] = entry
+        self._cache.move_to_end(key)
+
+    def _drop(self, key: Hashable) -> None:
+        entry = self._cache.pop(key, None)
+        if entry is not None:
+            self._cached -= entry.counted
+
+    def _bound(self, *used: NodeClasses | _Results) -> None:
+        """Count the bytes of the entries in use, and drop others if there are too many."""
+        for each in used:
+            self._cached += each.bytes - each.counted
+            each.counted = each.bytes
+        while self.bytes > self.most_bytes and len(self._cache) > len(used):
+            self._drop(next(iter(self._cache)))
+        if self._needed == _NOT_KNOWN:
+            self._needed = self.bytes
+
+    def _follow(self, cluster: ClusterView) -> None:
+        """Take over the changes of the cluster."""
+        devices, log = cluster.dynamic_resources, cluster.node_changes
+        self._in_use = devices.claims.allocated if self.allocated is None else self.allocated
+        slices, allocated, before, position = self._seen
+        size = len(cluster.nodes)
+        now = devices.slices.version, self._in_use.version, size, log.position
+        if self._seen == now:
+            return
+        self._seen = now
+        changed = log.since(position)
+        if before != size:
+            self._resize(size)
+        rows = range(size) if changed is None or before != size else changed.tolist()
+        self._take_nodes(rows, cluster)
+        if slices != now[0]:
+            self._take_slices(devices.slices.changed_since(slices), cluster)
+        if allocated != now[1]:
+            self._take_uses(self._in_use.changed_since(allocated))
+
+    def _resize(self, size: int) -> None:
+        for row in range(size, len(self._rows)):
+            self._put(row, None)
+        more = [None] * (size - len(self._rows))
+        self._rows[size:], self._nodes[size:] = more, more
+        self.versions = _resized(self.versions, size)
+        self.signatures = _resized(self.signatures, size)
+
+    def _take_nodes(self, rows: Iterable[int], cluster: ClusterView) -> None:
+        """Have the rows looked at again whose nodes have other names or labels."""
+        for row in rows:
+            node, before = cluster.node(row), self._nodes[row]
+            self._nodes[row] = node
+            if (
+                self.versions[row] == _UNKNOWN
+                or node is None
+                or before is None
+                or (before.name, before.labels) != (node.name, node.labels)
+            ):
+                self._moved.add(row)
+
+    def _take_slices(self, changed: Collection[str] | None, cluster: ClusterView) -> None:
+        """Take over the slices of these names, None: all, and find the rows that have them."""
+        devices = cluster.dynamic_resources
+        if changed is None:
+            self.inventory = Inventory(devices.slices.all(), self.rules)
+            self._moved.update(range(len(self._rows)))
+            self._outdate_shared(*self._shared)
+            return
+        for name in changed:
+            before, after = self.inventory.get(name), devices.slices.get(name)
+            for each in (before, after):
+                if each is not None:
+                    key = each.driver, each.pool
+                    self._outdate_shared(key)
+                    self._moved.update(self._rows_of.get(key, ()))
+            self.inventory.put(name, after)
+            if after is not None:
+                self._moved.update(self._rows_for(after, cluster))
+
+    def _rows_for(self, each: ResourceSlice, cluster: ClusterView) -> Iterator[int]:
+        """Yield the rows of nodes that can use a slice."""
+        if self.inventory.is_on_node(each):
+            if (row := cluster.row(each.node_name)) is not None:
+                yield row
+            return
+        for row, node in enumerate(self._nodes):
+            if node is not None and self.inventory.is_relevant(each, node.name, node.labels):
+                yield row
+
+    def _take_uses(self, changed: Iterable[DeviceId] | None) -> None:
+        """Find the rows with devices whose use has changed; None: any may have."""
+        if changed is None:
+            self._outdated.update(range(len(self._rows)))
+            self._outdate_shared(*self._shared)
+            return
+        for key in {(device.driver, device.pool): None for device in changed}:
+            self._outdate_shared(key)
+            if self.inventory.is_of_one_node(key):
+                self._outdated.update(self._rows_of.get(key, ()))
+
+    def _outdate_shared(self, *keys: PoolKey) -> None:
+        """Have the classes made anew of nodes that share these pools."""
+        for key in keys:
+            self._states.pop(key, None)
+            for signature in self._shared.get(key, ()):
+                self.signature_versions[signature] += 1
+
+    def _take_rows(self) -> None:
+        """Find the pools and the signatures of rows that have changed.
+
+        Raises PluginFailed if the attempt has done enough; the next call goes on.
+        """
+        while self._moved:
+            row = self._moved.pop()
+            if row < len(self._rows):
+                self._put(row, self._nodes[row])
+                self._outdated.discard(row)
+                self.signatures[row] = self._signature(self._rows[row])
+                self.versions[row] += 1
+                self.spend(_UNITS_PER_POOLS)
+        while self._outdated:
+            row = self._outdated.pop()
+            if row < len(self._rows):
+                signature = self._signature(self._rows[row])
+                if signature != self.signatures[row]:
+                    self.signatures[row] = signature
+                    self.versions[row] += 1
+                self.spend(_UNITS_PER_SIGNATURE)
+
+    def _put(self, row: int, node: Node | None) -> None:
+        """Find the pools of a row."""
+        before, after = self._rows[row], None
+        if node is not None:
+            inventory = self.inventory
+            slices = slices_of_node(inventory, node.name, node.labels, self.rules)
+            pools, shared, own = (
+                pools_of_slices(inventory, slices, self.rules),
+                list[Pool](),
+                list[ResourceSlice](),
+            )
+            for pool in pools:
+                if inventory.is_of_one_node((pool.driver, pool.name)):
+                    own += pool.slices
+                else:
+                    shared.append(pool)
+            after = _Row(node, slices.keys(), pools, shared, own)
+        self._rows[row] = after
+        for key in before.keys if before is not None else ():
+            drop_item(self._rows_of, key, row)
+        for key in after.keys if after is not None else ():
+            self._rows_of.setdefault(key, set()).add(row)
+
+    def _signature(self, known: _Row | None) -> int:
+        """Return the number of what, besides attributes, makes a difference on a node."""
+        if known is None:
+            return _NO_NODE
+        parts, shared, names = list[Hashable](), list[PoolKey](), list[str]()
+        seen = list[Hashable]()
+        for pool in known.pools:
+            if pool.name not in names:
+                names.append(pool.name)  # pools of one name may share counters
+            state = None
+            if any(each is pool for each in known.shared):
+                shared.append((pool.driver, pool.name))
+                seen += pool.driver, pool.name, tuple([each.name for each in pool.slices])
+            else:
+                state = self._state(pool)
+            parts.append((pool.driver, names.index(pool.name), _matches(pool, known.node), state))
+        part = self._parts.of(tuple(parts))
+        number = self._signatures.of((part, *seen))
+        if number == len(self._own_parts):
+            self._own_parts.append(part if shared else None)
+            if number >= len(self.signature_versions):
+                more = np.zeros(2 * number, np.int64)
+                more[:number] = self.signature_versions[:number]
+                self.signature_versions = more
+        for key in shared:
+            self._shared.setdefault(key, set()).add(number)
+        return number
+
+    def state(self, pool: Pool) -> int:
+        """Return the number of what a pool that nodes share is like, whatever claims read."""
+        of_key = self._states.setdefault((pool.driver, pool.name), {})
+        known = of_key.get(id(pool))
+        if known is None:
+            known = of_key[id(pool)] = pool, self._parts.of(self._state(pool))
+        return known[1]
+
+    def _state(self, pool: Pool) -> Hashable:
+        """Return what a pool's slices, the use of their devices and their counters are like."""
+        slices = tuple(
+            [
+                (each.alike, len(each.node_selector.terms) if each.node_selector else 0)
+                for each in pool.slices
+            ]
+        )
+        uses, used = None, self._in_use.of_pool(pool.driver, pool.name)
+        if used:
+            listed = [device.name for each in pool.slices for device in each.devices]
+            uses = tuple([used.get(name, _FREE) for name in listed])
+        unused = _unused(pool, self._in_use) if pool.counter_sets else None
+        return pool.incomplete, bool(pool.invalid), slices, uses, unused
+
+    def _search(
+        self,
+        nodes: NodeView,
+        numbers: IntArray,
+        known: _Results,
+        claims: Sequence[ResourceClaim],
+        cluster: ClusterView,
+    ) -> None:
+        """Find the results for all classes that have none, with a search each."""
+        places = np.flatnonzero(known.verdicts[numbers] == _UNKNOWN)
+        if not len(places):
+            return
+        distinct, first = np.unique(numbers[places], return_index=True)
+        new = sorted(zip(places[first].tolist(), distinct.tolist(), strict=True))
+        if known.budget is None:
+            known.budget = Budget(least_on_node=_LEAST_STEPS, evaluations=self.evaluations)
+        searches, budget = self.allocator(claims, cluster, known.budget), known.budget
+        for index, number in new:
+            node = nodes.node(index)
+            if node is None:
+                known.put(number, None, None, 0)
+                continue
+            pools = self.pools(int(nodes.rows[index]))
+            result: Result
+            try:
+                result = searches.allocate(node.name, node.labels, str, pools)
+            except AllocationError as error:
+                if not error.on_node:
+                    raise AllocationError(_said_of(claims, searches.claims, error.text)) from None
+                result = error
+            except AttemptTooLongError:
+                budget.undo_node()
+                raise
+            score = sum(map(score_of, claims, result)) if isinstance(result, list) else 0
+            known.put(number, result, searches.moves, score)
+            budget.pause()
+        known.budget = None
+
+
+def score_of(claim: ResourceClaim, allocation: Allocation) -> int:
+    """Return the score of the alternatives that the claim has got."""
+    chosen = {result.request for result in allocation.results}
+    return sum(
+        _MOST_SUBREQUESTS - index
+        for request in claim.spec.requests
+        if request.exactly is None
+        for index, sub in enumerate(request.first_available)
+        if f"{request.name}/{sub.name}" in chosen
+    )
+
+
+def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], text: str) -> str:
+    """Return the results of other claims with equal requests, in the names of these claims."""
+    for mine, other in zip(claims, others, strict=True):
+        text = text.replace(f"claim {other.key}", f"claim {mine.key}")
+        text = text.replace(f"for claim {other.name}:", f"for claim {mine.name}:")
+    return text
+
+
+def _matches(pool: Pool, node: Node) -> Hashable:
+    """Return for which devices the node is one of theirs, in slices that leave that to these."""
+    return tuple(
+        [
+            node_matches(device, node.name, node.labels)
+            for each in pool.slices
+            if each.per_device_node_selection
+            for device in each.devices
+        ]
+    )
+
+
+def _unused(pool: Pool, allocated: AllocatedDevices) -> Hashable:
+    """Return the rest of the pool's counters."""
+
+    def in_use(device: DeviceId) -> bool:
+        return (
+            device in allocated.dedicated
+            or device in allocated.shares
+            or device in allocated.consumed
+        )
+
+    left = Counters(in_use, by_driver=True).unused(pool)
+    return tuple((name, tuple(sorted(amounts.items()))) for name, amounts in sorted(left.items()))
+
+
+def _bytes_of(value: Hashable) -> int:
+    """Return about how many bytes a value of nested tuples takes."""
+    if type(value) is not tuple:
+        return _BYTES_PER_PART + (len(value) if isinstance(value, str) else 0)
+    return _BYTES_PER_PART + sum(map(_bytes_of, value))
+
+
+def _bytes_of_result(result: Result) -> int:
+    """Return about how many bytes a result takes; what is the claims' own they share."""
+    if isinstance(result, list):
+        results = sum(len(allocation.results) for allocation in result)
+        return _BYTES_PER_ENTRY + _BYTES_PER_RESULT * (results + len(result))
+    return _BYTES_PER_ENTRY + (len(result.text) if result is not None else 0)

@@ -1,0 +1,258 @@
+"""The requests of a pod's claims, checked before the search (validateDeviceRequest)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from mooring.claims.model.device_classes import DeviceClass
+from mooring.claims.model.resource_claims import MOST_RESULTS, DeviceId, ExactRequest, ResourceClaim
+from mooring.claims.model.resource_slices import Device, ResourceSlice
+from mooring.claims.plugin.allocation_error import AllocationError
+from mooring.claims.plugin.capacity import CapacityError, capacity_left
+from mooring.claims.plugin.cel_selectors import Selectors
+from mooring.claims.plugin.pools import Pool, node_matches
+from mooring.model.kubernetes_rules import KubernetesRules
+from mooring.model.taints import Taint
+
+ELSEWHERE: Final = "on other nodes"
+"""Why a device is not selected whose slice leaves it to devices where they can be used."""
+_BLOCKING: Final = ("NoSchedule", "NoExecute")
+
+
+class Candidate(NamedTuple):
+    """A device that the node can use, if its slice does not leave that to the device."""
+
+    id: DeviceId
+    device: Device
+    slice: ResourceSlice
+    pool: Pool
+
+    @property
+    def text(self) -> str:
+        """`driver/pool/device`."""
+        return "/".join(self.id)
+
+
+class NodeDevices:
+    """The pools of a node and their devices in the order of the search."""
+
+    def __init__(self, name: str, labels: Mapping[str, str], pools: Sequence[Pool]) -> None:
+        self.name = name
+        self.labels = labels
+        self.pools = pools
+        self.candidates: list[Candidate] = []
+        self.starts: list[int] = []
+        """The position of each pool's first device, and behind the last pool the end."""
+        for pool in pools:
+            self.starts.append(len(self.candidates))
+            if pool.usable:
+                driver, name = pool.driver, pool.name
+                self.candidates += [
+                    Candidate(DeviceId(driver, name, device.name), device, each, pool)
+                    for each in pool.slices
+                    for device in each.devices
+                ]
+        self.starts.append(len(self.candidates))
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """A request, or one sub-request of it, on one node.
+
+    Attributes:
+        claim: The claim's index.
+        request: The request's index in the claim.
+        wanted: What is requested.
+        parent: The name of the request that has this sub-request; "" for a request itself.
+        device_class: The class of the devices.
+        count: The number of devices.
+        every: The positions of all devices that are wanted; None if their number is given.
+        selectable: By position, whether selectors and the device's node allow it, once known.
+    """
+
+    claim: int
+    request: int
+    wanted: ExactRequest
+    parent: str
+    device_class: DeviceClass
+    count: int = 0
+    every: tuple[int, ...] | None = None
+    selectable: dict[int, bool] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The request's name, without that of a sub-request."""
+        return self.parent or self.wanted.name
+
+    @property
+    def full_name(self) -> str:
+        """`request`, or `request/sub-request`."""
+        return f"{self.parent}/{self.wanted.name}" if self.parent else self.wanted.name
+
+    def tolerates(self, device: Device) -> bool:
+        """Return whether no taint of the device keeps the request away."""
+        return self.first_untolerated(device) is None
+
+    def first_untolerated(self, device: Device) -> Taint | None:
+        """Return the first taint of the device that keeps the request away; None if none does."""
+        for taint in device.taints:
+            if taint.effect in _BLOCKING and not any(
+                each.toleration.tolerates(taint) for each in self.wanted.tolerations
+            ):
+                return taint
+        return None
+
+
+class Requests:
+    """The requests of all claims on one node: `claims[i][j]` are the alternatives of a request."""
+
+    def __init__(
+        self,
+        claims: Sequence[ResourceClaim],
+        node: NodeDevices,
+        classes: Callable[[str], DeviceClass | None],
+        selectors: Selectors,
+        rules: KubernetesRules,
+        consumed: Mapping[DeviceId, Mapping[str, int]],
+    ) -> None:
+        """Check all requests; `consumed` has what is consumed of the capacities of devices.
+
+        Raises AllocationError as kube-scheduler, if a request cannot be understood or asks for more
+        devices than a claim can have.
+        """
+        self._claims = claims
+        self._node = node
+        self._classes = classes
+        self._selectors = selectors
+        self._rules = rules
+        self._consumed = consumed
+        self.claims: list[list[list[Slot]]] = []
+        for index, claim in enumerate(claims):
+            self.claims.append([])
+            least = 0
+            for request in range(len(claim.spec.requests)):
+                alternatives = self._alternatives(index, request)
+                self.claims[-1].append(alternatives)
+                fewest = min(slot.count for slot in alternatives)
+                if rules.limit_names_request and least + fewest > MOST_RESULTS:
+                    raise AllocationError(
+                        f"claim {claim.key}, request {claim.spec.requests[request].name}: adding "
+                        f"{fewest} devices exceeds the claim limit of {MOST_RESULTS}, with "
+                        f"{least} already accounted for"
+                    )
+                least += fewest
+            if least > MOST_RESULTS:
+                raise AllocationError(
+                    f"claim {claim.key}: number of requested devices {least} exceeds the claim "
+                    f"limit of {MOST_RESULTS}"
+                )
+            self._check_constraints(claim)
+
+    @property
+    def slots(self) -> list[Slot]:
+        """All requests and sub-requests."""
+        return [slot for claim in self.claims for request in claim for slot in request]
+
+    def selectable(self, slot: Slot, position: int) -> bool:
+        """Return whether selectors and, where devices have nodes of their own, the node allow it.
+
+        Raises AllocationError if a selector fails.
+        """
+        known = slot.selectable.get(position)
+        if known is None:
+            why_not = self.why_not_selected(slot, self._node.candidates[position])
+            known = slot.selectable[position] = not why_not
+        return known
+
+    def _check_constraints(self, claim: ResourceClaim) -> None:
+        for index, each in enumerate(claim.spec.constraints):
+            if each.match_attribute is None and each.distinct_attribute is None:
+                raise AllocationError(
+                    f"claim {claim.key}, constraint #{index}: empty constraint (unsupported "
+                    "constraint type?)"
+                )
+
+    def _alternatives(self, claim: int, request: int) -> list[Slot]:
+        asked = self._claims[claim].spec.requests[request]
+        if asked.first_available:
+            return [self._slot(claim, request, sub, asked.name) for sub in asked.first_available]
+        if asked.exactly is None:
+            raise AllocationError(
+                f"claim {self._claims[claim].key}, request {asked.name}: missing device class name "
+                "(unsupported request type?)"
+            )
+        return [self._slot(claim, request, asked.exactly, "")]
+
+    def _slot(self, claim: int, request: int, wanted: ExactRequest, parent: str) -> Slot:
+        where = f"claim {self._claims[claim].key}, request {wanted.name}"
+        for index, expression in enumerate(wanted.selectors):
+            if expression is None:
+                raise AllocationError(
+                    f"{where}, selector #{index}: CEL expression empty (unsupported selector type?)"
+                )
+        if not wanted.device_class:
+            raise AllocationError(f"{where}: missing device class name (unsupported request type?)")
+        device_class = self._classes(wanted.device_class)
+        if device_class is None:
+            raise AllocationError(
+                f"{where}: could not retrieve device class {wanted.device_class}: "
+                f'deviceclass.resource.k8s.io "{wanted.device_class}" not found'
+            )
+        slot = Slot(claim, request, wanted, parent, device_class)
+        if wanted.mode == "All":
+            slot.every = tuple(self._all_devices(slot, where))
+            slot.count = len(slot.every)
+        elif wanted.mode == "ExactCount":
+            slot.count = wanted.count
+        else:
+            raise AllocationError(f"{where}: unsupported count mode {wanted.mode}")
+        return slot
+
+    def _all_devices(self, slot: Slot, where: str) -> list[int]:
+        """Return the positions of all devices that the request selects, those in use included."""
+        positions = []
+        for pool, start, end in zip(
+            self._node.pools, self._node.starts, self._node.starts[1:], strict=False
+        ):
+            if not pool.usable:
+                state = "being updated" if pool.incomplete else "invalid"
+                raise AllocationError(
+                    f"{where}: asks for all devices, but resource pool {pool.driver}/{pool.name} "
+                    f"is currently {state}",
+                    on_node=self._rules.unusable_pool_on_node,
+                )
+            positions += [
+                position
+                for position in range(start, end)
+                if self.selectable(slot, position) and self._large_enough(slot, position, where)
+            ]
+        return positions
+
+    def _large_enough(self, slot: Slot, position: int, where: str) -> bool:
+        candidate = self._node.candidates[position]
+        in_use = {} if self._rules.all_devices_by_size else self._consumed.get(candidate.id, {})
+        try:
+            return capacity_left(slot.wanted.capacity, candidate.device, in_use, {}, self._rules)
+        except CapacityError as error:
+            said = error.said_of(candidate.id.driver, self._rules)
+            raise AllocationError(
+                f"{where}: checking capacity for device {candidate.id.device}: {said}"
+            ) from None
+
+    def why_not_selected(self, slot: Slot, candidate: Candidate) -> str:
+        """Return which selector is against the device, or that it is elsewhere; "" if none is.
+
+        Raises AllocationError if a selector fails.
+        """
+        of_class, claim = slot.device_class, self._claims[slot.claim]
+        device, device_id, first = candidate.device, candidate.id, self._selectors.first_against
+        against = first(of_class.selectors, device, device_id, f"class {of_class.name}")
+        if against is not None:
+            return f"selector #{against} of class {of_class.name}"
+        against = first(slot.wanted.selectors, device, device_id, f"claim {claim.key}")
+        if against is not None:
+            return f"selector #{against} of request {slot.full_name}"
+        elsewhere = candidate.slice.per_device_node_selection and not node_matches(
+            device, self._node.name, self._node.labels
+        )
+        return ELSEWHERE if elsewhere else ""

@@ -1,0 +1,131 @@
+"""Which devices are in use, counted by claim (allocateddevices.go of kube-scheduler's plugin).
+
+A device that several claims share is free only when the last of them is gone. So every use is
+counted, unlike in kube-scheduler, which keeps sets.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from mooring.claims.model.resource_claims import DeviceId, DeviceResult
+from mooring.model.indexes import add_count, drop_item
+from mooring.model.quantity import Quantity
+
+_KEPT: Final = 16_384
+"""Changes of devices that readers can catch up with."""
+
+_NOTHING: Final[Mapping[str, Hashable]] = {}
+
+
+class AllocatedDevices:
+    """The devices that claims hold; those allocated with admin access are not in use by that."""
+
+    def __init__(self) -> None:
+        self._of_claim: dict[str, tuple[DeviceResult, ...]] = {}
+        self._dedicated: Counter[DeviceId] = Counter()
+        self._shares: Counter[DeviceId] = Counter()
+        self._consuming: Counter[DeviceId] = Counter()
+        self._consumed: dict[DeviceId, dict[str, int]] = {}
+        self._of_driver: Counter[str] = Counter()
+        self._of_pool: dict[tuple[str, str], dict[str, Hashable]] = {}
+        """By name the devices in use, with what tells shared ones in use differently apart."""
+        self._holders: defaultdict[DeviceId, dict[str, None]] = defaultdict(dict)
+        self.dedicated: Final[Mapping[DeviceId, int]] = MappingProxyType(self._dedicated)
+        """The devices that are not shared, and how many claims hold each."""
+        self.shares: Final[Mapping[DeviceId, int]] = MappingProxyType(self._shares)
+        """The devices that are shared, and how many shares of each are held."""
+        self.consumed: Final[Mapping[DeviceId, Mapping[str, int]]] = MappingProxyType(
+            self._consumed
+        )
+        """What is consumed of the capacities of shared devices, in billionths.
+
+        A device has an entry as long as a share of it says what it consumes, if only nothing.
+        """
+        self.of_driver: Final[Mapping[str, int]] = MappingProxyType(self._of_driver)
+        """How many devices of each driver are in use; a shared one counts once."""
+        self.version = 0
+        """Grows with every change."""
+        self._changed: deque[tuple[int, DeviceId]] = deque(maxlen=_KEPT)
+
+    def changed_since(self, version: int) -> Collection[DeviceId] | None:
+        """Return the devices that changed after this version; None if that is too long ago."""
+        if len(self._changed) == _KEPT and self._changed[0][0] > version:
+            return None
+        found: dict[DeviceId, None] = {}
+        for changed, device in reversed(self._changed):
+            if changed <= version:
+                break
+            found[device] = None
+        return found
+
+    def of_pool(self, driver: str, pool: str) -> Mapping[str, Hashable]:
+        """Return the pool's devices in use by name; shared ones have what is consumed of them."""
+        return self._of_pool.get((driver, pool), _NOTHING)
+
+    def holders(self, device: DeviceId) -> Collection[str]:
+        """Return the uids of the claims that have the device, also those with admin access."""
+        return tuple(self._holders.get(device, ()))
+
+    def put(self, claim: str, results: Iterable[DeviceResult]) -> bool:
+        """Record these devices as all that the claim holds; return whether that is a change.
+
+        A result that is listed twice counts once: the claim may be known with its allocation while
+        the same allocation is still in flight.
+        """
+        after = tuple({(r.device, r.share_id, r.request): r for r in results}.values())
+        before = self._of_claim.get(claim, ())
+        if before == after:
+            return False
+        self.version += 1
+        for result in before:
+            self._count(claim, result, -1)
+        for result in after:
+            self._count(claim, result, 1)
+        if after:
+            self._of_claim[claim] = after
+        else:
+            del self._of_claim[claim]
+        return True
+
+    def _count(self, claim: str, result: DeviceResult, sign: int) -> None:
+        device = result.device
+        self._changed.append((self.version, device))
+        if sign > 0:
+            self._holders[device][claim] = None
+        else:
+            drop_item(self._holders, device, claim)
+        if result.admin_access:
+            return
+        was_in_use = device in self._dedicated or device in self._shares
+        add_count(self._shares if result.share_id else self._dedicated, device, sign)
+        if result.share_id and result.consumed is not None:
+            self._count_consumed(device, result.consumed, sign)
+        is_in_use = device in self._dedicated or device in self._shares
+        if is_in_use != was_in_use:
+            add_count(self._of_driver, device.driver, sign)
+        self._note_in_pool(device, is_in_use=is_in_use)
+
+    def _count_consumed(self, device: DeviceId, amounts: Mapping[str, Quantity], sign: int) -> None:
+        add_count(self._consuming, device, sign)
+        if device not in self._consuming:
+            self._consumed.pop(device, None)
+            return
+        consumed = self._consumed.setdefault(device, {})
+        for name, amount in amounts.items():
+            consumed[name] = consumed.get(name, 0) + sign * amount.nano
+
+    def _note_in_pool(self, device: DeviceId, *, is_in_use: bool) -> None:
+        pool = device.driver, device.pool
+        if is_in_use:
+            self._of_pool.setdefault(pool, {})[device.device] = self._use(device)
+        else:
+            drop_item(self._of_pool, pool, device.device)
+
+    def _use(self, device: DeviceId) -> Hashable:
+        if device not in self._shares:
+            return None
+        consumed = self._consumed.get(device)
+        amounts = None if consumed is None else tuple(sorted(consumed.items()))
+        return device in self._dedicated, amounts

@@ -1,0 +1,259 @@
+"""Claims for devices as decisions see them: in flight, assumed, or else mirrored.
+
+See dra_manager.go of kube-scheduler's plugin. Reserve holds allocations for a pod: they are in
+flight until PreBind has written them. The API server's answer to a write is assumed until the watch
+has caught up. The devices of both are in use. Claims are known by their uids, because names return.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from mooring.claims.model.resource_claims import (
+    Allocation,
+    ClaimSpec,
+    DeviceId,
+    DeviceResult,
+    ResourceClaim,
+)
+from mooring.claims.state.allocated_devices import AllocatedDevices
+from mooring.model.events import Kind
+from mooring.model.indexes import drop_item
+from mooring.model.pod import Pod, Uid, claim_keys
+from mooring.state.objects import Objects
+
+
+@dataclass(slots=True)
+class _InFlight:
+    """An allocation not written yet, and its pods; `gone` is the claim if deleted meanwhile."""
+
+    allocation: Allocation
+    holders: dict[Uid, None] = field(default_factory=dict)
+    gone: ResourceClaim | None = None
+
+
+class ResourceClaims:
+    """Mirrored and assumed claims, allocations in flight, and the devices of all of them."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._mirrored: Mapping[str, ResourceClaim] = objects.of(Kind.RESOURCE_CLAIM)
+        self._assumed: dict[str, ResourceClaim] = {}
+        """By namespace/name; the mirrored claim of that name has the same uid, but is older."""
+        self._in_flight: dict[str, _InFlight] = {}
+        """By the uid of the claim."""
+        self._held: dict[Uid, dict[str, None]] = {}
+        """The uids of the claims that are in flight for each pod."""
+        self._known: dict[str, ResourceClaim] = {}
+        """By uid: the claims as they are assumed or mirrored."""
+        self._of_consumer: dict[str, dict[str, None]] = {}
+        """The uids of the claims that are reserved for each consumer."""
+        self._of_pod: dict[str, dict[str, None]] = {}
+        """The uids of the claims that were created for the extended resources of each pod."""
+        self._gone: dict[str, None] = {}
+        """The consumers that a trial has taken away with their claims."""
+        self._asked: dict[str, ClaimSpec] = {}
+        """What claims without devices ask for in a trial, by uid."""
+        self.allocated = AllocatedDevices()
+        """The devices in use."""
+
+    def get(self, key: str) -> ResourceClaim | None:
+        """Return the claim of this namespace/name; None if it is unknown."""
+        claim = self._latest(key)
+        return claim if claim is None or not (self._gone or self._asked) else self._tried(claim)
+
+    def of_uid(self, uid: str) -> ResourceClaim | None:
+        """Return the claim of this uid; None if it is unknown."""
+        claim = self._known.get(uid)
+        return claim if claim is None or not (self._gone or self._asked) else self._tried(claim)
+
+    def in_flight(self, uid: str) -> Allocation | None:
+        """Return the allocation of the claim of this uid that is not written yet, if any."""
+        pending = self._in_flight.get(uid)
+        return pending.allocation if pending is not None else None
+
+    def holders(self, uid: str) -> Collection[Uid]:
+        """Return the uids of the pods for which the claim of this uid is being allocated."""
+        pending = self._in_flight.get(uid)
+        return tuple(pending.holders) if pending is not None else ()
+
+    def held(self, pod: Uid) -> Mapping[str, Allocation]:
+        """Return the allocations that are in flight for the pod, by the uid of the claim."""
+        return {uid: self._in_flight[uid].allocation for uid in self._held.get(pod, ())}
+
+    def named_by(self, pod: Pod) -> list[ResourceClaim]:
+        """Return the known claims that the pod names, or that were made for its templates."""
+        return [*filter(None, map(self.get, claim_keys(pod)))] if pod.spec.resource_claims else []
+
+    def reserved_for(self, consumer: str) -> list[ResourceClaim]:
+        """Return the claims that are reserved for the consumer of this uid."""
+        return [self._known[uid] for uid in self._of_consumer.get(consumer, ())]
+
+    def users(self, device: DeviceId) -> list[ResourceClaim]:
+        """Return the claims that have the device, also those with admin access."""
+        uids = self.allocated.holders(device)
+        return [claim for uid in uids if (claim := self.of_uid(uid)) is not None]
+
+    def for_extended_resources(self, pod: Pod) -> list[ResourceClaim]:
+        """Return the claims that were created for the pod's extended resources.
+
+        A claim of another namespace may name any pod as its controller.
+        """
+        if pod.uid in self._gone:
+            return []
+        found = [self._known[uid] for uid in self._of_pod.get(pod.uid, ())]
+        return [claim for claim in found if claim.namespace == pod.namespace]
+
+    def shown(
+        self, key: str, before: ResourceClaim | None, after: ResourceClaim | None
+    ) -> ResourceClaim | None:
+        """Take over the claim as the watch shows it; None: it was deleted.
+
+        `before` is the mirrored version until now. Returns what decisions knew of it until now.
+        """
+        assumed = self._assumed.get(key)
+        if assumed is not None and (after is None or not _is_newer(assumed, after)):
+            del self._assumed[key]
+        known = assumed or before
+        if known is not None and (after is None or after.uid != known.uid):
+            self._forget(known)
+        if after is not None:
+            self._learn(self._assumed.get(key, after))
+        return known
+
+    def assume(self, claim: ResourceClaim) -> ResourceClaim | None:
+        """Have the claim as the API server answered, until the watch shows it so or newer.
+
+        Returns what was known; None if there is no such claim any more, or if it is newer already.
+        """
+        known = self._latest(claim.key)
+        if known is None or known.uid != claim.uid or not _is_newer(claim, known):
+            return None
+        self._assumed[claim.key] = claim
+        self._learn(claim)
+        return known
+
+    def hold(self, pod: Uid, allocations: Mapping[str, Allocation]) -> None:
+        """Have these allocations in flight for the pod, by the uid of the claim.
+
+        One that is in flight for another pod already stays as it is.
+        """
+        for uid, allocation in allocations.items():
+            pending = self._in_flight.setdefault(uid, _InFlight(allocation))
+            pending.holders[pod] = None
+            self._held.setdefault(pod, {})[uid] = None
+            self._recount(uid)
+
+    def release(
+        self, pod: Uid, claims: Iterable[str] | None = None
+    ) -> list[tuple[ResourceClaim, Allocation]]:
+        """Hold the claims of these uids, or all, no longer for the pod.
+
+        A claim that another pod holds too stays in flight. Returns the claims that are not in
+        flight any more, also those that were deleted meanwhile, with the allocations that were.
+        """
+        held = self._held.get(pod, {})
+        freed = []
+        for uid in tuple(held) if claims is None else [uid for uid in claims if uid in held]:
+            del held[uid]
+            pending = self._in_flight[uid]
+            del pending.holders[pod]
+            if not pending.holders:
+                del self._in_flight[uid]
+                self._recount(uid)
+                if (claim := self.of_uid(uid) or pending.gone) is not None:
+                    freed.append((claim, pending.allocation))
+        if not held:
+            self._held.pop(pod, None)
+        return freed
+
+    @contextmanager
+    def without(self, consumer: Uid) -> Iterator[None]:
+        """Free the claims that only this pod uses, also those in flight, until the context ends.
+
+        A claim that others use too stays as it is.
+        """
+        held = self.held(consumer)
+        self.release(consumer)
+        claims = tuple(self._of_consumer.get(consumer, ()))
+        self._gone[consumer] = None
+        for uid in claims:
+            self._recount(uid)
+        try:
+            yield
+        finally:
+            del self._gone[consumer]
+            for uid in claims:
+                self._recount(uid)
+            self.hold(consumer, held)
+
+    @contextmanager
+    def asking(self, uid: str, spec: ClaimSpec) -> Iterator[None]:
+        """Have the claim of this uid, if it has no devices, ask for something else meanwhile."""
+        before = self._asked.get(uid)
+        self._asked[uid] = spec
+        try:
+            yield
+        finally:
+            del self._asked[uid]
+            if before is not None:
+                self._asked[uid] = before
+
+    def _latest(self, key: str) -> ResourceClaim | None:
+        return self._assumed.get(key) or self._mirrored.get(key)
+
+    def _tried(self, claim: ResourceClaim) -> ResourceClaim:
+        """Return the claim as it is in a trial, without the consumers that this has taken away."""
+        asked = self._asked.get(claim.uid)
+        if asked is not None and claim.allocation is None:
+            return replace(claim, spec=asked)
+        if claim.reserved_for and all(c.uid in self._gone for c in claim.reserved_for):
+            return replace(claim, allocation=None, reserved_for=(), device_statuses=())
+        return claim
+
+    def _learn(self, claim: ResourceClaim) -> None:
+        before = self._known.get(claim.uid)
+        if before is claim:
+            return
+        if before is not None:
+            self._unindex(before)
+        self._known[claim.uid] = claim
+        for consumer in claim.reserved_for:
+            self._of_consumer.setdefault(consumer.uid, {})[claim.uid] = None
+        if claim.for_extended_resources:
+            self._of_pod.setdefault(claim.controller_uid, {})[claim.uid] = None
+        self._recount(claim.uid)
+
+    def _forget(self, claim: ResourceClaim) -> None:
+        known = self._known.pop(claim.uid, None)
+        if known is not None:
+            self._unindex(known)
+            self._recount(claim.uid)
+        pending = self._in_flight.get(claim.uid)
+        if pending is not None:
+            pending.gone = replace(claim, allocation=None)
+
+    def _unindex(self, claim: ResourceClaim) -> None:
+        for consumer in claim.reserved_for:
+            drop_item(self._of_consumer, consumer.uid, claim.uid)
+        if claim.for_extended_resources:
+            drop_item(self._of_pod, claim.controller_uid, claim.uid)
+
+    def _recount(self, uid: str) -> None:
+        self.allocated.put(uid, self._results(uid))
+
+    def _results(self, uid: str) -> Iterator[DeviceResult]:
+        claim, pending = self.of_uid(uid), self._in_flight.get(uid)
+        if claim is not None and claim.allocation is not None:
+            yield from claim.allocation.results
+        if pending is not None:
+            yield from pending.allocation.results
+
+
+def _is_newer(claim: ResourceClaim, than: ResourceClaim) -> bool:
+    """Return whether a claim is newer than another version of it; False if that is unknown."""
+    if claim.uid != than.uid:
+        return False
+    versions = claim.resource_version, than.resource_version
+    if not all(version.isdecimal() for version in versions):
+        return versions[0] != versions[1] and not versions[1]
+    return int(versions[0]) > int(versions[1])

@@ -1,0 +1,52 @@
+"""Which class of devices an extended resource stands for (deviceclass/extendedresourcecache).
+
+Unlike kube-scheduler's cache, this one finds the class that is left when another one goes.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final
+
+from mooring.claims.model.device_classes import DeviceClass
+from mooring.model.events import Kind
+from mooring.model.indexes import drop_item
+from mooring.state.objects import Objects
+
+CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+"""With the name of a class: the extended resource that every class has."""
+
+
+class DeviceClasses:
+    """The classes by name, and by extended resource."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._mirrored: Mapping[str, DeviceClass] = objects.of(Kind.DEVICE_CLASS)
+        self._by_resource: defaultdict[str, dict[str, DeviceClass]] = defaultdict(dict)
+        self.version = 0
+        """Grows with every change."""
+
+    def get(self, name: str) -> DeviceClass | None:
+        """Return the class of this name; None if there is none."""
+        return self._mirrored.get(name)
+
+    def of_resource(self, resource: str) -> DeviceClass | None:
+        """Return the class that the extended resource stands for; None if there is none.
+
+        If several classes name the resource, the newest is taken, or else the first by name.
+        """
+        if resource.startswith(CLASS_PREFIX):
+            return self._mirrored.get(resource.removeprefix(CLASS_PREFIX))
+        classes = self._by_resource.get(resource)
+        if not classes:
+            return None
+        return min(classes.values(), key=lambda c: (-c.created, c.name))
+
+    def changed(self, before: DeviceClass | None, after: DeviceClass | None) -> None:
+        """Take over a class that was added, changed or (None) deleted."""
+        if before == after:
+            return
+        self.version += 1
+        if before is not None and before.extended_resource:
+            drop_item(self._by_resource, before.extended_resource, before.name)
+        if after is not None and after.extended_resource:
+            self._by_resource[after.extended_resource][after.name] = after

@@ -1,0 +1,149 @@
+"""The objects that extenders get, read from the API server.
+
+The mirror keeps what decisions read and no more, but extenders get whole objects. So pods without a
+node are kept as JSON if their profile has extenders, up to a number of bytes. A pod that came in
+before, has a node or exceeded that number is read when an extender is called. Nodes, which only
+extenders without a cache of their own get, are watched from the first such call on.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from mooring.extenders.protocol import Json
+from mooring.extenders.verdicts import ExtenderError
+from mooring.kube.api_resources import NODE, POD, Resource
+from mooring.kube.client import ApiClient
+from mooring.kube.errors import ApiError, NotFoundError, explain
+from mooring.kube.reflector import EventType, Reflector
+from mooring.model.pod import Pod
+
+_LISTED_SECONDS: Final = 30.0
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Enough for some 10,000 ordinary pods."""
+_ENTRY: Final = 256
+"""What a pod takes beside its JSON."""
+
+
+@dataclass(eq=False, repr=False)
+class ApiObjects:
+    """Implements `ExtenderObjects` over an API server.
+
+    `wanted` tells whether the profile that takes a pod has extenders. At most `most_bytes` are
+    kept. Then no further pods are kept, because those that came first are tried first.
+    """
+
+    client: ApiClient
+    wanted: Callable[[Pod], bool] = lambda _pod: False
+    most_bytes: int = _MOST_BYTES
+
+    def __post_init__(self) -> None:
+        self.bytes = 0
+        """What the pods that are kept take."""
+        self._pods: dict[str, Json] = {}
+        self._nodes = _Nodes()
+        self._reflector: Reflector | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    def seen(self, pod: Pod, raw: Mapping[str, Any]) -> None:
+        """Keep the pod, which the API server shows without a node, if it is wanted."""
+        self.forget(pod.uid)  # it may have changed since it was kept
+        if not self.wanted(pod):
+            return
+        json = as_json(raw)
+        if self.bytes + len(json) + _ENTRY <= self.most_bytes:
+            self._pods[pod.uid] = json
+            self.bytes += len(json) + _ENTRY
+
+    def forget(self, uid: str) -> None:
+        """Drop the pod: it has a node, or is gone."""
+        json = self._pods.pop(uid, None)
+        if json is not None:
+            self.bytes -= len(json) + _ENTRY
+
+    async def pod(self, pod: Pod) -> Json | None:
+        """Return the pod as it was seen last, or as the API server has it now; None if it is gone.
+
+        Raises ExtenderError if the API server cannot be asked.
+        """
+        if (seen := self._pods.get(pod.uid)) is not None:
+            return seen
+        try:
+            raw = await self.client.get(POD, pod.name, pod.namespace)
+        except NotFoundError:
+            return None
+        except ApiError as error:
+            text = f"pod {pod.key} cannot be read for the extenders: {explain(error)}"
+            raise ExtenderError(text) from error
+        return as_json(raw) if raw["metadata"]["uid"] == pod.uid else None
+
+    async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
+        """Return these nodes by name; the first call waits until all nodes have been listed.
+
+        Raises ExtenderError if they have not been within 30 seconds.
+        """
+        if self._reflector is None:
+            self._reflector = Reflector(self.client, NODE, self._nodes)
+            self._watch = asyncio.create_task(self._reflector.run())
+        try:
+            async with asyncio.timeout(_LISTED_SECONDS):
+                await self._reflector.synced.wait()
+        except TimeoutError:
+            raise ExtenderError("the nodes cannot be listed for the extenders") from None
+        known = self._nodes.json
+        return {name: known[name] for name in names if name in known}
+
+    async def close(self) -> None:
+        """End the watch of nodes."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
+
+
+class _Nodes:
+    """Every node as JSON by name (`mooring.kube.reflector.Sink`)."""
+
+    def __init__(self) -> None:
+        self.json: dict[str, Json] = {}
+
+    def relist(self, _resource: Resource) -> "_NodeList":
+        """Begin a list of all nodes."""
+        return _NodeList(self)
+
+    def apply(self, _resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
+        """Take in a node that was added, changed or deleted."""
+        name = obj["metadata"]["name"]
+        if event == "DELETED":
+            self.json.pop(name, None)
+        else:
+            self.json[name] = as_json(obj)
+
+
+class _NodeList:
+    """The nodes of one list, as JSON by name (`mooring.kube.reflector.Relist`)."""
+
+    def __init__(self, nodes: _Nodes) -> None:
+        self._nodes = nodes
+        self._json: dict[str, Json] = {}
+
+    def add(self, obj: dict[str, Any]) -> None:
+        """Add a node of the list."""
+        self._json[obj["metadata"]["name"]] = as_json(obj)
+
+    def remove(self, obj: dict[str, Any]) -> None:
+        """Remove a node that was deleted before the list was complete."""
+        self._json.pop(obj["metadata"]["name"], None)
+
+    def apply(self) -> None:
+        """Replace the nodes that are kept by those of the list."""
+        self._nodes.json = self._json
+
+
+def as_json(raw: Mapping[str, Any]) -> Json:
+    """Return the object without managedFields, as the cache of kube-scheduler has it."""
+    metadata = {name: value for name, value in raw["metadata"].items() if name != "managedFields"}
+    # A copy, because what orjson returns occupies up to 4 KiB more than it is long.
+    return memoryview(orjson.dumps({**raw, "metadata": metadata})).tobytes()

@@ -1,0 +1,281 @@
+"""The answers that a decision needs from extenders, and their answers so far.
+
+A decision about a pod or a group ends with the answers it still needs. The extenders are called
+beside other attempts, and the attempt begins anew with their answers, in the state that the cluster
+has by then.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.framework.diagnosis import EXTENDER, RejectedNodes
+from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidates
+from mooring.framework.verdicts import Explanation
+from mooring.model.pod import Pod, Uid
+from mooring.policy.extender import Extender
+from mooring.runtime.pipeline import Pipeline
+from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray
+
+MOST_ROUNDS: Final = 5
+"""How often extenders filter nodes in one attempt, in case what they pass is taken meanwhile."""
+_MOST_DIFFERENT: Final = 500
+"""Different answers about members of one group that are kept with scores, and without."""
+_MOST_REASONS: Final = 1_000
+"""Different reasons that are kept in one attempt."""
+ALWAYS_TAKEN: Final = (
+    "the nodes that extenders passed were taken by other pods each time they were called"
+)
+_DID_NOT_FIT: Final = "node(s) did not fit when the extenders were called"
+"""Why a node is rejected that fits by now and that the extenders were not asked about."""
+_PASSED: Final = 0
+_NOT_SENT: Final = -1
+_Codes: TypeAlias = npt.NDArray[np.int16]
+
+
+class ExtenderError(Exception):
+    """An attempt ends because extenders fail; the text says which, and how it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """The answers that a decision needs from extenders: their answers about one pod.
+
+    With `candidates` they are asked about a preemption. Else they filter and score the `nodes`,
+    whose rows (int64) hold for the set of nodes of this version. If `nominated`, the one node is
+    that to which the pod is nominated. `evaluated_nodes` counts the nodes that the search for
+    feasible ones looked at; `is_sample` says that more nodes fit than these.
+    """
+
+    pod: Pod = field(compare=False)
+    nodes: tuple[str, ...] = ()
+    rows: IntArray | None = field(default=None, compare=False)
+    node_set_version: int = field(default=0, compare=False)
+    evaluated_nodes: int = 0
+    is_sample: bool = False
+    nominated: bool = False
+    candidates: tuple[PreemptionCandidate, ...] | None = None
+
+    def rows_in(self, cluster: ClusterView) -> IntArray:
+        """Return the rows of the nodes (int64), -1 for those that are gone."""
+        if self.rows is not None and self.node_set_version == cluster.node_set_version:
+            return self.rows
+        return cluster.rows(self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFailure:
+    """Why an extender filtered a node out, and whether preemption could help there."""
+
+    reason: str
+    resolvable: bool
+    extender: str = ""
+    """The extender's name."""
+
+    @property
+    def named_reason(self) -> str:
+        """The reason, and the extender that gave it."""
+        named = self.extender in self.reason
+        return self.reason if named else f"extender {self.extender}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnRows:
+    """The answers of extenders about each row; members with equal answers have the same object.
+
+    `passed` is bool[rows], `scores` has the weighted scores by extender (int64[rows]). `codes`
+    (int16[rows]) is 0 for a node that passed, -1 for one that was not sent, else 1 and the position
+    of its failure in `failures`.
+    """
+
+    passed: BoolArray
+    scores: Mapping[str, IntArray]
+    codes: _Codes
+    failures: Sequence[NodeFailure]
+
+    def rejected(self, rows: IntArray, *, named: bool = False) -> tuple[RejectedNodes, ...]:
+        """Return which of these rows (int64) did not pass, and why; `named`: say by whom too.
+
+        A row that was not sent is rejected as well, because no plugin rejects it any more: the
+        event that gave it room has the pod tried again.
+        """
+        rows = rows[~self.passed[rows]]
+        if not len(rows):
+            return ()
+        used, codes = np.unique(self.codes[rows], return_inverse=True)
+        failures = [self.failures[code - 1] if code > 0 else None for code in used.tolist()]
+        reasons = [_reason(failure, named=named) for failure in failures]
+        resolvable = np.array([f is not None and f.resolvable for f in failures], np.bool_)
+        why = Explanation.from_codes(reasons, codes, resolvable=resolvable[codes])
+        return (RejectedNodes(EXTENDER, rows, why),)
+
+
+def _reason(failure: NodeFailure | None, *, named: bool) -> str:
+    if failure is None:
+        return _DID_NOT_FIT
+    return failure.named_reason if named else failure.reason
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodesAnswer:
+    """The answers of all extenders about the nodes that were sent to them.
+
+    `codes` and `scores` are as in `OnRows`, with one item for each of these nodes.
+    """
+
+    asked: Needed
+    codes: _Codes
+    scores: Mapping[str, IntArray]
+    failures: Sequence[NodeFailure]
+
+    def on(self, cluster: ClusterView, *, not_sent: bool = False) -> OnRows:
+        """Return the answers about each row; with `not_sent`, nodes that were not sent passed."""
+        rows, length = self.asked.rows_in(cluster), len(cluster.nodes)
+        known = rows >= 0
+        codes = np.full(length, _NOT_SENT, np.int16)
+        codes[rows[known]] = self.codes[known]
+        passed = codes <= _PASSED if not_sent else codes == _PASSED
+        scores = {name: np.zeros(length, np.int64) for name in self.scores}
+        for name, column in self.scores.items():
+            scores[name][rows[known]] = column[known]
+        return OnRows(passed, scores, codes, self.failures)
+
+
+@dataclass(slots=True, eq=False)
+class PodAnswers:
+    """The answers of extenders about one pod in one attempt.
+
+    `preempts`: an extender with a preempt verb cares for the pod. `nominee` is the nominated node
+    that the filter extenders were asked about alone, and `passes_nominee` their answer. `processed`
+    are the candidates as the preempt extenders returned them. `rounds` counts how often all nodes
+    that fit were filtered.
+    """
+
+    pod: Pod
+    preempts: bool = False
+    rounds: int = 0
+    nominee: str | None = None
+    passes_nominee: bool = False
+    nodes: NodesAnswer | None = None
+    processed: ProcessedCandidates | None = None
+
+
+class Answers:
+    """The answers of extenders in one attempt, about one pod or the members of a group.
+
+    Extenders are asked about each member, also about equal ones: an extender may answer by name, or
+    set devices aside for the pod as it filters. Equal answers are kept once.
+    """
+
+    def __init__(self) -> None:
+        self.failure = ""
+        """Why the extenders could not be called; the attempt ends with it."""
+        self.ignored = set[tuple[Extender, str]]()
+        """The extenders and verbs that failed and are ignored; they are not called again."""
+        self._pods: dict[Uid, PodAnswers] = {}
+        self._kept: dict[tuple[tuple[str, ...], bytes], NodesAnswer] = {}
+        self._codes: dict[NodeFailure, int] = {}
+        self._failures: list[NodeFailure] = []
+
+    def about(self, pod: Pod, *, preempts: bool = False) -> PodAnswers:
+        """Return the answers about the pod."""
+        return self._pods.setdefault(pod.uid, PodAnswers(pod, preempts))
+
+    def lack(self, pod: Pod) -> bool:
+        """Return whether no nodes were filtered for the pod with its present spec and labels."""
+        known = self._pods.get(pod.uid)
+        if known is None or known.nodes is None:
+            return True
+        return known.pod.spec is not pod.spec or known.pod.labels != pod.labels
+
+    def put(
+        self,
+        asked: Needed,
+        passed: Sequence[str],
+        failed: Mapping[str, NodeFailure],
+        scores: Mapping[str, IntArray],
+    ) -> None:
+        """Keep which nodes passed, with their scores (int64, in the same order), or why not.
+
+        Raises ExtenderError if the answers differ in too many ways to place the members of a group.
+        """
+        codes = np.zeros(len(asked.nodes), np.int16)
+        if failed or passed is not asked.nodes:
+            place = {name: number for number, name in enumerate(asked.nodes)}
+            codes[:] = _NOT_SENT
+            at = np.array([place[name] for name in passed], np.int64)
+            codes[at] = _PASSED
+            for name, failure in failed.items():
+                codes[place[name]] = self._code(failure)
+            scores = {name: _spread(column, at, len(codes)) for name, column in scores.items()}
+        known = self.about(asked.pod)
+        known.nodes = self._shared(NodesAnswer(asked, codes, scores, self._failures))
+        known.pod, known.rounds = asked.pod, known.rounds + 1
+
+    def on(self, cluster: ClusterView, *, not_sent: bool = False) -> Mapping[Uid, OnRows]:
+        """Return the answers about each row of the cluster, by the uids of members.
+
+        With `not_sent`, nodes that were not sent count as passed: preemption may make the members
+        fit there, and the extenders are called before anything is bound.
+        """
+        answers = {uid: pod.nodes for uid, pod in self._pods.items() if pod.nodes is not None}
+        found = {answer: answer.on(cluster, not_sent=not_sent) for answer in {*answers.values()}}
+        return {uid: found[answer] for uid, answer in answers.items()}
+
+    def _code(self, failure: NodeFailure) -> int:
+        """Return the number of the failure, from 1 on."""
+        if failure not in self._codes:
+            if len(self._failures) >= _MOST_REASONS:
+                other = f"other reasons of extender {failure.extender}"
+                failure = NodeFailure(other, failure.resolvable, failure.extender)
+            if failure not in self._codes:
+                self._failures.append(failure)
+                self._codes[failure] = len(self._failures)
+        return self._codes[failure]
+
+    def _shared(self, answer: NodesAnswer) -> NodesAnswer:
+        """Return an equal answer about another member, if there is one.
+
+        Which nodes passed makes the difference, and their scores; reasons do not, because they may
+        name the pod.
+        """
+        if len(self._kept) >= _MOST_DIFFERENT:
+            answer = NodesAnswer(answer.asked, answer.codes, {}, answer.failures)
+        digest = blake2b((answer.codes == _PASSED).tobytes(), digest_size=16)
+        for column in answer.scores.values():
+            digest.update(column.tobytes())
+        key = answer.asked.nodes, digest.digest()
+        if len(self._kept) >= 2 * _MOST_DIFFERENT and key not in self._kept:
+            text = f"extenders answer in more than {2 * _MOST_DIFFERENT} different ways about its"
+            raise ExtenderError(f"{text} members, which cannot be placed together")
+        return self._kept.setdefault(key, answer)
+
+
+def _spread(column: IntArray, at: IntArray, length: int) -> IntArray:
+    """Return int64[length] with these numbers at these positions, and 0 elsewhere."""
+    spread = np.zeros(length, np.int64)
+    spread[at] = column
+    return spread
+
+
+def interested(pipeline: Pipeline, pod: Pod) -> tuple[Extender, ...]:
+    """Return the profile's extenders that care for the pod, in their order (IsInterested).
+
+    An extender without managed resources cares for every pod; the others for pods that request one
+    of theirs. kube-scheduler looks at limits too, but the API server sets requests from limits.
+    """
+    if not pipeline.extenders:
+        return ()
+    requested = pod.spec.demand.resources
+    return tuple(
+        extender
+        for extender in pipeline.extenders
+        if not extender.managed_resources
+        or any(resource.name in requested for resource in extender.managed_resources)
+    )

@@ -1,0 +1,1 @@
+"""GPU cards that pods share."""

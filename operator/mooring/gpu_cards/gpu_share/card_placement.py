@@ -1,0 +1,146 @@
+"""On which cards of a node the shares of a pod are placed, for many nodes at once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.gpu_cards.model.cards import Assignment, CardRequest, CardShare
+from mooring.gpu_cards.state.card_counts import Demand, RemainingCards
+from mooring.gpu_cards.state.fragmentation import Cpu, growth_by_share
+from mooring.state.columns import IntArray
+
+BoolArray = npt.NDArray[np.bool_]
+Choice = Literal["Binpack", "Spread", "FirstFit", "LeastFragmentation"]
+
+_NOT = np.int64(2**62)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedShares:
+    """Per row whether all shares fit, where each is (int64[row, n] of card numbers), what is left.
+
+    Where they do not fit the rest means nothing.
+    """
+
+    fits: BoolArray
+    chosen: tuple[IntArray, ...]
+    remaining: RemainingCards
+
+    def assignment(self, index: int) -> Assignment:
+        """Return the cards of each share on one row."""
+        return tuple(tuple(sorted(cards[index].tolist())) for cards in self.chosen)
+
+
+def needed(share: CardShare, total: IntArray) -> IntArray:
+    """Return int64[row, card]: the memory the share takes of each card."""
+    if share.permille:
+        part: IntArray = -(-total * share.permille // 1000)
+        return part
+    return np.full(total.shape, share.memory, np.int64)
+
+
+def fitting(
+    share: CardShare, remaining: RemainingCards, need: IntArray, suitable: BoolArray | None
+) -> BoolArray:
+    """Return bool[row, card]: cards that can be used and have space for the share."""
+    fits: BoolArray = remaining.free >= need
+    if share.cores:
+        fits &= remaining.free_cores >= share.cores
+    if suitable is not None:
+        fits &= suitable
+    return fits
+
+
+def place_shares(
+    request: CardRequest,
+    remaining: RemainingCards,
+    total: IntArray,
+    suitable: BoolArray | None,
+    choice: Choice,
+    typical: Mapping[Demand, int],
+    cpu: Cpu | None,
+) -> PlacedShares:
+    """Place each share on cards with space for it, the largest first.
+
+    `typical` and `cpu` are for `LeastFragmentation`; without the cpu it chooses as `Binpack` does.
+
+    That finds a place wherever there is one for one or two different shares; with more, it may miss
+    one. Ties go to the card of the lowest number.
+    """
+    now = RemainingCards(remaining.free.copy(), remaining.free_cores.copy(), remaining.free_cards)
+    fits = np.ones(len(total), np.bool_)
+    chosen: dict[int, IntArray] = {}
+    rows = np.arange(len(total))[:, None]
+    order = sorted(enumerate(request.shares), key=lambda entry: _size(entry[1]), reverse=True)
+    for number, share in order:
+        need = needed(share, total)
+        ok = fitting(share, now, need, suitable)
+        fits &= ok.any(axis=1) if share.cards == 1 else ok.sum(axis=1) >= share.cards
+        preference = np.where(ok, _preference(now, total, need, choice, typical, cpu), _NOT)
+        cards = _smallest(preference, min(share.cards, total.shape[1]))
+        chosen[number] = cards
+        now.free[rows, cards] -= need[rows, cards]
+        if share.cores:
+            now.free_cores[rows, cards] -= share.cores
+    in_order = tuple(chosen[number] for number in range(len(request.shares)))
+    return PlacedShares(fits, in_order, now)
+
+
+def place_plain_share(
+    free: IntArray, memory: int, choice: Literal["Binpack", "Spread", "FirstFit"]
+) -> IntArray:
+    """Return int64[row]: the card that `place_shares` chooses for one share of only memory.
+
+    It means nothing where the share fits on no card.
+    """
+    order: IntArray = -free if choice == "Spread" else free
+    fits = free >= memory
+    card: IntArray
+    if choice == "FirstFit":
+        card = np.argmax(fits, axis=1)
+    else:
+        card = np.argmin(np.where(fits, order, _NOT), axis=1)
+    return card
+
+
+def _size(share: CardShare) -> tuple[int, int, int, int]:
+    return share.memory, share.permille, share.cores, share.cards
+
+
+def _smallest(preference: IntArray, count: int) -> IntArray:
+    """Return the columns of the smallest values of each row, the first of equal ones."""
+    columns: IntArray
+    if count == 1:
+        columns = np.argmin(preference, axis=1)[:, None]
+    else:
+        columns = np.argsort(preference, axis=1, kind="stable")[:, :count]
+    return columns
+
+
+def _preference(
+    remaining: RemainingCards,
+    total: IntArray,
+    need: IntArray,
+    choice: Choice,
+    typical: Mapping[Demand, int],
+    cpu: Cpu | None,
+) -> IntArray:
+    """Return int64[row, card]: the share goes to the card with the smallest value."""
+    free_after: IntArray = remaining.free - need
+    match choice:
+        case "Binpack":
+            return free_after
+        case "Spread":
+            most_first: IntArray = -free_after
+            return most_first
+        case "FirstFit":
+            return np.zeros_like(free_after)
+        case "LeastFragmentation":
+            if cpu is None:
+                return free_after
+            growth = growth_by_share(remaining, total, need, typical, cpu)
+            preference: IntArray = growth * 2**41 + np.minimum(free_after, 2**40)
+            return preference

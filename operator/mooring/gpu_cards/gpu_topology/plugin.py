@@ -1,0 +1,153 @@
+"""Pods with whole GPU cards get the best-connected free set of a node.
+
+The choice is written to the pod together with its node, for a device plugin or runtime to obey.
+"""
+
+from typing import ClassVar, Final
+
+import numpy as np
+
+from mooring.framework.plugin import Normalize
+from mooring.framework.verdicts import SKIP, Explanation, Skip
+from mooring.gpu_cards.card_args import CardArgs
+from mooring.gpu_cards.card_plugin import CardPlugin
+from mooring.gpu_cards.gpu_topology.subsets import Subsets, subsets
+from mooring.gpu_cards.model.cards import (
+    MAX_CARDS,
+    Assignment,
+    CardRequest,
+    assignment_text,
+)
+from mooring.model.pod import Pod
+from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray, NodeView
+
+_BITS: Final = 1 << np.arange(MAX_CARDS)
+_REASONS: Final = (
+    "node(s) had no usable GPU",
+    "node(s) had no GPU of the requested type or memory",
+    "node(s) had fewer GPUs than requested",
+    "node(s) had no GPUs linked as requested",
+    "Insufficient free GPUs",
+    "node(s) had no free GPUs linked as requested",
+)
+_RESOLVABLE: Final = 4
+"""From this reason on other pods are in the way."""
+_MAX: Final = 100
+
+
+class GPUTopology(CardPlugin):
+    """Rejects nodes without enough free cards, and chooses those that are linked best."""
+
+    name: ClassVar[str] = "GPUTopology"
+    depends_on_node_only: ClassVar[bool] = True
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    Args: ClassVar[type[CardArgs]] = CardArgs
+
+    def filter(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> BoolArray:
+        """Return True where enough cards are free, linked as the pod requires."""
+        free = self._free(nodes.rows, request)
+        fits = np.bitwise_count(free) >= request.whole_cards
+        if request.link_required:
+            for index in np.flatnonzero(fits).tolist():
+                row = int(nodes.rows[index])
+                fits[index] = self._best(row, int(free[index]), request) is not None
+        return fits
+
+    def explain(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> Explanation:
+        """Explain: too few cards, too few of the kind, or links that are not good enough."""
+        rows, wanted = nodes.rows, request.whole_cards
+        usable = self._cards.remaining(rows).usable
+        suitable = self._cards.suitable(request, rows)
+        suits = _masks(usable if suitable is None else usable & suitable)
+        free = self._free(rows, request)
+        linked = [
+            self._best(row, mask, request) is not None
+            for row, mask in zip(rows.tolist(), suits.tolist(), strict=True)
+        ]
+        case = np.select(
+            [
+                ~usable.any(axis=1),
+                suits == 0,
+                np.bitwise_count(suits) < wanted,
+                ~np.array(linked, np.bool_),
+                np.bitwise_count(free) < wanted,
+            ],
+            [0, 1, 2, 3, 4],
+            5,
+        )
+        bits = np.left_shift(np.uint64(1), case.astype(np.uint64))
+        return Explanation(_REASONS, bits, case >= _RESOLVABLE)
+
+    def score(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
+        """Return how well the set is linked and keeps groups of 8 or 4 free cards whole."""
+        free = self._free(nodes.rows, request)
+        scores = np.zeros(len(nodes), np.int64)
+        seen: dict[tuple[Subsets, int, int], int] = {}
+        all_free = self._cards.free_cards(nodes.rows)
+        for index, row in enumerate(nodes.rows.tolist()):
+            key = (self._subsets(row), int(free[index]), int(all_free[index]))
+            if key not in seen:
+                seen[key] = _score(*key, request)
+            scores[index] = seen[key]
+        return scores
+
+    def _handled(self, request: CardRequest) -> CardRequest | Skip:
+        return request if request.is_whole else SKIP
+
+    def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
+        """Return the best set of the node's free cards; None if it is not linked as required."""
+        remaining = self._cards.remaining_without(row, pod.uid)
+        suitable = self._cards.suitable(request, np.array([row], np.int64))
+        untouched = remaining.untouched if suitable is None else remaining.untouched & suitable
+        chosen = self._best(row, int(_masks(untouched)[0]), request)
+        if chosen is None:
+            return None
+        numbers = iter([card for card in range(MAX_CARDS) if chosen >> card & 1])
+        return tuple(tuple(next(numbers) for _ in range(share.cards)) for share in request.shares)
+
+    def _annotations(
+        self, _request: CardRequest, assignment: Assignment, _row: int
+    ) -> dict[str, str]:
+        return {self._format.cards_annotation: assignment_text(assignment)}
+
+    def _free(self, rows: IntArray, request: CardRequest) -> IntArray:
+        """Return per row a mask of the cards that are free and of the requested kind."""
+        free = self._cards.free_cards(rows)
+        suitable = self._cards.suitable(request, rows)
+        return free if suitable is None else free & _masks(suitable)
+
+    def _subsets(self, row: int) -> Subsets:
+        cards = self._cards.known(row)
+        return subsets(cards.links, len(cards))
+
+    def _best(self, row: int, free: int, request: CardRequest) -> int | None:
+        """Return the best set of the free cards, if it is linked as the pod requires."""
+        sets = self._subsets(row)
+        chosen = sets.best(free, request.whole_cards)
+        if chosen is None or sets.weakest_link(chosen) < request.link_required:
+            return None
+        return chosen
+
+
+def _masks(cards: BoolArray) -> IntArray:
+    masks: IntArray = cards @ _BITS
+    return masks
+
+
+def _score(sets: Subsets, free: int, all_free: int, request: CardRequest) -> int:
+    """Return 0-100: two thirds are the links, if there are any; the rest is what stays whole."""
+    chosen = sets.best(free, request.whole_cards)
+    if chosen is None:
+        return 0
+    before, after = all_free.bit_count(), (all_free & ~chosen).bit_count()
+    broken = 60 * (before // 8 > after // 8) + 30 * (before // 4 > after // 4)
+    packed = _MAX - broken - 10 * after // max(1, sets.count)
+    if request.whole_cards == 1:
+        return packed
+    weakest = sets.weakest_link(chosen)
+    if request.link_preferred:
+        linked = _MAX * (weakest >= request.link_preferred)
+    else:
+        linked = _MAX * min(weakest, 30) // 30
+    return (2 * linked + packed) // 3

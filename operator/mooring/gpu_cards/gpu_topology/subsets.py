@@ -1,0 +1,107 @@
+"""The best-connected set of a node's free cards, by looking at every set.
+
+A set is a bit mask of card numbers. Of 16 cards there are 65,536 sets; a property of all of them is
+an array indexed by the mask, computed once per matrix of links. One set is better connected than
+another if its weakest link has a higher rank, or its links have a higher sum of ranks.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.gpu_cards.model.cards import MAX_CARDS, Links
+from mooring.model.bounded_cache import BoundedCache, bytes_of, cached
+from mooring.state.columns import IntArray
+
+_NO_LINK: Final = 127
+"""The weakest link of a set that has none, because it has fewer than two cards."""
+_GROUPS: Final = (8, 4, 2)
+
+
+@cached(64 * 2**20)
+def subsets(links: Links, count: int) -> "Subsets":
+    """Return the sets of a node's cards; equal matrices of several nodes share one object."""
+    return Subsets(links, count)
+
+
+class Subsets:
+    """Every set of `count` cards; without a matrix all links are alike, and unknown."""
+
+    def __init__(self, links: Links, count: int) -> None:
+        self.count = count
+        size = 1 << count
+        self._cards = _bit_counts(size)
+        self._weakest = np.full(size, _NO_LINK, np.int32)
+        self._sum = np.zeros(size, np.int32)
+        for card in range(count):
+            self._add_card(card, links[card] if links else (0,) * count)
+        self._best_group = {group: self._best_within(group) for group in _GROUPS}
+        self._chosen: BoundedCache[tuple[int, int], tuple[int | None]] = BoundedCache(2**20)
+        arrays = (self._cards, self._weakest, self._sum, self._best_group)
+        self.memory = self._chosen.most_bytes + bytes_of(*arrays)
+        """How many bytes this object takes at most."""
+
+    def best(self, free: int, cards: int) -> int | None:
+        """Return the best-connected set of this many free cards; None if there are too few.
+
+        Of equally good ones it is the one that leaves the best-connected groups of 8, 4 and 2 free
+        cards, and of these the one with the lowest numbers.
+        """
+        key = (free, cards)
+        known = self._chosen.get(key)
+        if known is None:
+            known = (self._choose(free, cards),)
+            self._chosen.put(key, known)
+        return known[0]
+
+    def weakest_link(self, chosen: int) -> int:
+        """Return the rank of the weakest link within a set; `_NO_LINK`, above all, for one card."""
+        return int(self._weakest[chosen])
+
+    def quality(self, chosen: int) -> int:
+        """Return a number that is higher the better a set of this size is connected."""
+        return int(self._weakest[chosen]) * 2**16 + int(self._sum[chosen])
+
+    def _choose(self, free: int, cards: int) -> int | None:
+        masks = np.flatnonzero(self._cards == cards)
+        masks = masks[(masks & ~free) == 0]
+        if not len(masks):
+            return None
+        masks = _highest(masks, self._weakest[masks] * 2**16 + self._sum[masks])
+        for group in _GROUPS:
+            masks = _highest(masks, self._best_group[group][free & ~masks])
+        return int(masks[0])
+
+    def _add_card(self, card: int, ranks: tuple[int, ...]) -> None:
+        """Add the sets with this card and cards before it, from those without it."""
+        size = 1 << card
+        weakest, total = np.full(size, _NO_LINK, np.int32), np.zeros(size, np.int32)
+        for other in range(card):
+            half = 1 << other
+            weakest[half : 2 * half] = np.minimum(weakest[:half], ranks[other])
+            total[half : 2 * half] = total[:half] + ranks[other]
+        self._weakest[size : 2 * size] = np.minimum(self._weakest[:size], weakest)
+        self._sum[size : 2 * size] = self._sum[:size] + total
+
+    def _best_within(self, group: int) -> npt.NDArray[np.int32]:
+        """Return for each set the quality of its best subset of `group` cards; -1 if too small."""
+        quality = self._weakest * 2**16 + self._sum
+        best = np.where(self._cards == group, quality, -1)
+        masks = np.arange(len(best))
+        for card in range(self.count):
+            without = masks[masks & (1 << card) > 0]
+            best[without] = np.maximum(best[without], best[without ^ (1 << card)])
+        return best
+
+
+def _bit_counts(size: int) -> npt.NDArray[np.int32]:
+    counts = np.zeros(size, np.int32)
+    for bit in range(MAX_CARDS):
+        counts += (np.arange(size, dtype=np.int32) >> bit) & 1
+    return counts
+
+
+def _highest(masks: IntArray, values: npt.NDArray[np.int32]) -> IntArray:
+    best: IntArray = masks[values == values.max()]
+    return best

@@ -1,0 +1,1 @@
+"""Cards and requests for them, parsed."""

@@ -1,0 +1,128 @@
+"""The books of cards in every format that a plugin reads, kept up to date by `ClusterState`.
+
+Books begin when a plugin is built that reads them, and go with the last such plugin. Other
+kinds of devices, such as those of dynamic resource allocation, would have books of their own here.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from weakref import WeakValueDictionary
+
+from mooring.gpu_cards.model.cards import Assignment, CardFormat, CardRequestError, card_request
+from mooring.gpu_cards.state.card_counts import Cards, CardsOfRow
+from mooring.model.node import Node
+from mooring.state.nodes import NodeTable
+from mooring.state.pods import PlacedPod, PodTable
+
+
+class Devices:
+    """The card books by format; written by `ClusterState` only."""
+
+    def __init__(self, nodes: NodeTable, pods: PodTable) -> None:
+        self._nodes = nodes
+        self._pods = pods
+        self._cards: WeakValueDictionary[CardFormat, Cards] = WeakValueDictionary()
+        self.mismatches = 0
+        """How many pods turned out to have other cards than those that were chosen for them."""
+
+    def track(self, form: CardFormat, *, demand: bool = False) -> Cards:
+        """Return the books in this format, which are kept as long as the caller keeps them.
+
+        With `demand` they also tell which requests are typical. Nothing is counted yet.
+        """
+        cards = self._cards.get(form)
+        if cards is None:
+            rows = [row for row, node in enumerate(self._nodes.nodes) if node is not None]
+            cards = self._cards[form] = Cards(form, rows, partial(self._on_row, form))
+        if demand and not cards.followed:
+            cards.follow()
+        return cards
+
+    def _on_row(self, form: CardFormat, row: int) -> CardsOfRow:
+        pods = [(placed.pod, _known(placed, form)) for placed in self._pods.on(row)]
+        return CardsOfRow(self._nodes.nodes[row], pods)
+
+    @property
+    def tracked(self) -> tuple[Cards, ...]:
+        """The books in every format that a plugin reads, for those who show them."""
+        return tuple(self._cards.values())
+
+    def attach(self, pods: Sequence[PlacedPod]) -> None:
+        """Count pods of one row on their cards; `detach` is the exact reverse."""
+        if not self._cards or not self._is_counted(pods[0]):
+            return  # asking for the items of a weak dictionary takes longer than all else here
+        for form, cards in self._cards.items():
+            for placed in pods:
+                cards.put_pod(placed.row, placed.pod, _known(placed, form))
+
+    def detach(self, pods: Sequence[PlacedPod]) -> None:
+        """Stop counting pods of one row on their cards."""
+        if not self._cards or not self._is_counted(pods[0]):
+            return
+        for cards in self._cards.values():
+            for placed in pods:
+                cards.drop_pod(placed.row, placed.pod.uid)
+
+    def assign(self, placed: PlacedPod, form: CardFormat, assignment: Assignment) -> bool:
+        """Assign these cards to an assumed pod; return whether the books changed."""
+        placed.cards = (form, assignment)
+        cards = self._cards.get(form)
+        return cards is not None and cards.put_pod(placed.row, placed.pod, assignment)
+
+    def renew(self, placed: PlacedPod) -> bool:
+        """Count a newer version of the pod; return whether the books changed.
+
+        If its annotations name other cards than those chosen for it, they are right.
+        """
+        if not self._is_counted(placed):
+            return False
+        changed = False
+        for form, cards in self._cards.items():
+            changed |= cards.put_pod(placed.row, placed.pod, _known(placed, form))
+        if placed.cards is not None:
+            form, chosen = placed.cards
+            actual = _actual(placed, form)
+            if actual is not None and actual != chosen:
+                placed.cards = (form, actual)
+                self.mismatches += 1
+        return changed
+
+    def _is_counted(self, placed: PlacedPod) -> bool:
+        """Return whether the pod's node exists; pods without one have no cards, and may be many."""
+        return not self._nodes.is_unknown(placed.row)
+
+    def node_changed(self, row: int, node: Node | None) -> None:
+        """Update the row: it has this node, or (None) no node any more."""
+        for cards in self._cards.values():
+            cards.put_node(row, node)
+
+    def publish(self, placed: PlacedPod) -> bool:
+        """Note that a pod was placed; return whether typical demand has followed it."""
+        if not self._cards:
+            return False
+        uid = placed.pod.uid
+        published = [cards.publish(placed.row, uid) for cards in self._cards.values()]
+        return any(published)
+
+
+def _known(placed: PlacedPod, form: CardFormat) -> Assignment | None:
+    """Return the pod's cards: those of its annotations once bound, else those chosen for it."""
+    actual = _actual(placed, form)
+    if actual is None and placed.cards is not None and placed.cards[0] == form:
+        return placed.cards[1]
+    return actual
+
+
+def _actual(placed: PlacedPod, form: CardFormat) -> Assignment | None:
+    """Return the cards that the annotations of a bound pod name.
+
+    An annotation of an assumed pod does not count: it is left from an earlier attempt, or written
+    by a tenant.
+    """
+    if placed.assumed:
+        return None
+    try:
+        request = card_request(placed.pod.spec, form)
+    except CardRequestError:
+        return None
+    return form.assigned(placed.pod.annotations, request) if request is not None else None

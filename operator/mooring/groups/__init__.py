@@ -1,0 +1,1 @@
+"""Pod groups: their objects, counts, plugins, search and status."""

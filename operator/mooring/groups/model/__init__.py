@@ -1,0 +1,1 @@
+"""Pod groups in every format, parsed."""

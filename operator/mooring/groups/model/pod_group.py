@@ -1,0 +1,590 @@
+"""Pod groups: their definition by objects, or by the labels of their members.
+
+A group is named by its members in one of four ways, which are its source:
+
+- `spec.schedulingGroup.podGroupName` names a PodGroup of `scheduling.k8s.io`;
+- the label `scheduling.x-k8s.io/pod-group` names a PodGroup of `scheduling.x-k8s.io`, which the
+  coscheduling plugin made common, or of its older name `scheduling.sigs.k8s.io`; a `GroupFormat`
+  may have another label do so;
+- an annotation of Volcano's (a `GroupFormat` too) names a PodGroup of `scheduling.volcano.sh`;
+- a label or annotation of the site's own (`GroupFormat`) names a group that has no object.
+
+The same name in two sources means two groups.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from mooring.claims.model.resource_claims import (
+    ConsumerReference,
+    PodClaim,
+    ResourceClaim,
+    parse_claim_statuses,
+    parse_pod_claims,
+)
+from mooring.model.fields import (
+    integer,
+    mapping,
+    mappings,
+    name_of,
+    namespace_of,
+    naming_the_object,
+    optional_mapping,
+    strings,
+    text,
+    timestamp,
+)
+from mooring.model.manifest_error import ManifestError
+from mooring.model.pod import Pod
+from mooring.model.resources import parse_amounts
+
+COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
+"""The label by which a pod names its PodGroup of scheduling.x-k8s.io."""
+SIGS_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
+"""The label by which a pod names its PodGroup of scheduling.sigs.k8s.io."""
+TOPOLOGY_KEYS: Final = "scheduling.mooring.dev/topology-keys"
+"""Annotation of a group: node labels, the widest domain first, separated by commas."""
+TOPOLOGY_MODE: Final = "scheduling.mooring.dev/topology-mode"
+"""Annotation of a group: `Required` (default) or `Preferred`."""
+NODES_RESERVED: Final = "scheduling.mooring.dev/NodesReserved"
+"""The type of the condition of a group that says which nodes are reserved for it."""
+DISRUPTION_MODE: Final = "scheduling.mooring.dev/disruption-mode"
+"""Annotation of a group whose kind has no field for it: `Pod` (default) or `PodGroup`."""
+MAX_TOPOLOGY_KEYS: Final = 8
+"""Levels of a topology; data centres have three to five."""
+
+_CONDITIONS: Final = {
+    "PodGroupScheduled": "scheduled",
+    "PodGroupInitiallyScheduled": "scheduled",
+    NODES_RESERVED: "reserved",
+}
+"""The fields of `PodGroupStatus` for the types of conditions."""
+_CONDITIONS_OF_VOLCANO: Final = {"Scheduled": "scheduled", NODES_RESERVED: "reserved"}
+"""The same for Volcano's: in other groups anybody may write a condition of such a plain name."""
+_MAX_INT32: Final = 2**31 - 1
+_MAX_RESOURCES: Final = 200
+"""Entries of minResources, as many as a pod may request."""
+_MAX_ROLES: Final = 200
+_LONGEST_ANNOTATION: Final = 8 * 320
+_LONGEST_NUMBER: Final = 12
+"""Characters of a number in a label or annotation; longer ones are out of range."""
+
+
+class GroupSource(StrEnum):
+    """How the members of a group name it."""
+
+    KUBERNETES = "podgroups.scheduling.k8s.io"
+    COSCHEDULING = "podgroups.scheduling.x-k8s.io"
+    VOLCANO = "podgroups.scheduling.volcano.sh"
+    PODS = "pods"
+
+
+_ROLE_KEYS: Final = {GroupSource.VOLCANO: "volcano.sh/task-spec"}
+"""The label or annotation that names a member's role in its group."""
+
+
+def role_of(pod: Pod, source: GroupSource) -> str:
+    """Return the role that the pod has in its group of this source; "" if it names none."""
+    key = _ROLE_KEYS.get(source)
+    return pod.labels.get(key) or pod.annotations.get(key) or "" if key is not None else ""
+
+
+class GroupKey(NamedTuple):
+    """The identity of a group."""
+
+    source: GroupSource
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def ref(self) -> str:
+        """The group with its source, such as `podgroups.scheduling.k8s.io/team-a/train`."""
+        return f"{self.source.value}/{self.namespace}/{self.name}"
+
+
+class Reservation(NamedTuple):
+    """A reservation of nodes for a pod group that waits long; times are in seconds since the epoch.
+
+    Only pods of a lower `priority` must leave room for the members' requests. Pods that end by
+    `backfill_until` need not, because the nodes are not free for the group before.
+    """
+
+    group: GroupKey
+    until: float
+    priority: int
+    backfill_until: float = -math.inf
+
+    def text_for(self, namespace: str) -> str:
+        """Return for whom and until when, in words for a pod of this namespace."""
+        group = self.group.name if self.group.namespace == namespace else str(self.group)
+        return f"reserved for podgroup/{group} until {self.clock_time}"
+
+    @property
+    def clock_time(self) -> str:
+        """The hour and minute in which it ends."""
+        return f"{datetime.fromtimestamp(self.until, UTC):%H:%M} UTC"
+
+
+class DisruptionMode(StrEnum):
+    """Whether members can be preempted one by one, or only the whole group."""
+
+    POD = "Pod"
+    POD_GROUP = "PodGroup"
+
+
+class GroupTopology(NamedTuple):
+    """The members belong into one domain of a node label; without keys anywhere.
+
+    `keys` has the widest domain first (block, rack, host). If `required` is False, the group may be
+    spread over several domains of every key if it fits into none.
+    """
+
+    keys: tuple[str, ...] = ()
+    required: bool = True
+
+
+_ANYWHERE: Final = GroupTopology()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCondition:
+    """A condition of a group: whether it was scheduled, or has nodes reserved.
+
+    `kind` is its type: PodGroupScheduled, which v1beta1 calls PodGroupInitiallyScheduled and
+    Volcano Scheduled, or `NODES_RESERVED`.
+    """
+
+    kind: str
+    status: str
+    reason: str
+    message: str
+    generation: int
+    since: str
+    """`lastTransitionTime`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupStatus:
+    """A group's status on the API server; `phase` and counts are of coscheduling and Volcano."""
+
+    phase: str = ""
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    started: str = ""
+    """`scheduleStartTime`."""
+    occupied_by: str = ""
+    scheduled: GroupCondition | None = None
+    reserved: GroupCondition | None = None
+    claim_names: Mapping[str, str | None] = field(default_factory=dict)
+    """The claims that were created for the templates in the group's resourceClaims, by entry."""
+
+    @property
+    def reserved_until(self) -> float | None:
+        """When the reservation of nodes ends that the status shows (seconds since the epoch)."""
+        if self.reserved is None or self.reserved.status != "True":
+            return None
+        *_, time = self.reserved.message.rpartition(" until ")
+        with suppress(ManifestError):
+            return timestamp({"until": time}, "until", "status")
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """The requirements of a group: by its object, or by the labels of its members.
+
+    Attributes:
+        uid: Of the object, empty if there is none.
+        created: Seconds since the epoch.
+        generation: `metadata.generation` of the object.
+        version: `metadata.resourceVersion` of the object; groups that differ in it only are equal.
+        minimum: How many members are placed together or not at all; 0 and 1 bind each alone.
+        roles: How many of these must have a role, for each role with a minimum of its own.
+        gang: False for the policy `basic`, which has no minimum.
+        priority: The object's own; if it is None, the priority of the members counts.
+        preempts: Whether the members may preempt, if the object says so; None: each says it.
+        min_resources: The resources that must be free for the group, as demand: millicores, bytes,
+        counts.
+        invalid: Why the group cannot be scheduled as it is, as a sentence; None if it can.
+        resource_claims: Claims for devices that are the group's own (DRAWorkloadResourceClaims).
+    """
+
+    key: GroupKey
+    uid: str = ""
+    created: float = 0.0
+    generation: int = 0
+    version: str = field(default="", compare=False)
+    minimum: int = 0
+    roles: Mapping[str, int] = field(default_factory=dict)
+    gang: bool = True
+    topology: GroupTopology = _ANYWHERE
+    disruption_mode: DisruptionMode = DisruptionMode.POD
+    priority: int | None = None
+    preempts: bool | None = None
+    min_resources: Mapping[str, int] = field(default_factory=dict)
+    invalid: str | None = None
+    status: PodGroupStatus = PodGroupStatus()
+    resource_claims: tuple[PodClaim, ...] = ()
+
+    @property
+    def requirements(self) -> Hashable:
+        """The requirements of the group; equal for groups that differ in name, age and status."""
+        return (
+            self.minimum,
+            frozenset(self.roles.items()),
+            self.gang,
+            self.topology,
+            self.disruption_mode,
+            self.priority,
+            self.preempts,
+            frozenset(self.min_resources.items()),
+            self.invalid,
+            self.resource_claims,
+        )
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the group and of its members."""
+        return self.key.namespace
+
+    @property
+    def name(self) -> str:
+        """The name of the group."""
+        return self.key.name
+
+    @property
+    def initially_scheduled(self) -> bool:
+        """Whether the status says that the group has been placed once.
+
+        That stays so when members end or are replaced: later members join one by one.
+        """
+        scheduled = self.status.scheduled
+        if scheduled is not None and scheduled.status == "True":
+            return True
+        return self.status.phase in ("Running", "Finished", "Failed", "Completed")
+
+
+class GroupFormat(NamedTuple):
+    """A label or annotation of the site's own that names a pod's group.
+
+    Both keys are looked up in the pod's labels and then in its annotations. A group of the source
+    PODS is defined by its members; without `minimum_key`, or on a pod that does not have it, the
+    minimum is 1. One of another source is defined by its object, unless the pod has `minimum_key`.
+    """
+
+    name_key: str
+    minimum_key: str | None = None
+    source: GroupSource = GroupSource.PODS
+
+    def name_of(self, pod: Pod) -> str | None:
+        """Return the name of the pod's group; None if the pod names none."""
+        return pod.labels.get(self.name_key) or pod.annotations.get(self.name_key) or None
+
+    def minimum_of(self, pod: Pod) -> str:
+        """Return the minimum that the pod names, as it is written; "" if it says nothing."""
+        if self.minimum_key is None:
+            return ""
+        labels, annotations = pod.labels, pod.annotations
+        return labels.get(self.minimum_key) or annotations.get(self.minimum_key) or ""
+
+
+@naming_the_object("PodGroup")
+def parse_pod_group(raw: Mapping[str, Any]) -> PodGroup:
+    """Parse a PodGroup of `scheduling.k8s.io`, v1alpha2, v1alpha3 or v1beta1.
+
+    Only malformed metadata is an error. A group with a malformed spec is `invalid`, because its
+    members wait for it and its owner must learn why.
+    """
+    return _parsed(raw, GroupSource.KUBERNETES, _kubernetes_spec)
+
+
+@naming_the_object("PodGroup")
+def parse_coscheduling_pod_group(raw: Mapping[str, Any]) -> PodGroup:
+    """Parse a PodGroup of `scheduling.x-k8s.io/v1alpha1`; see `parse_pod_group` for errors.
+
+    One of `scheduling.sigs.k8s.io/v1alpha1` has the same fields.
+    """
+    return _parsed(raw, GroupSource.COSCHEDULING, _coscheduling_spec)
+
+
+@naming_the_object("PodGroup")
+def parse_volcano_pod_group(raw: Mapping[str, Any]) -> PodGroup:
+    """Parse a PodGroup of `scheduling.volcano.sh/v1beta1`; see `parse_pod_group` for errors.
+
+    A `minMember` below the sum of the minimums of roles (`minTaskMember`) counts instead of them,
+    as in Volcano (job_info.go, CheckTaskValid). A group that must be placed in a tier of
+    HyperNodes, which Mooring does not read, is `invalid`.
+    """
+    return _parsed(raw, GroupSource.VOLCANO, _volcano_spec)
+
+
+class DeclaredByPod(NamedTuple):
+    """What one member of a group without an object declares; members may differ.
+
+    Where they do, the greatest tuple counts, which is the one with the highest minimum: it does not
+    depend on the order in which the members are seen.
+    """
+
+    minimum: int
+    topology: GroupTopology
+    disruption_mode: DisruptionMode
+    invalid: str
+
+    @classmethod
+    def by(cls, pod: Pod, form: GroupFormat) -> "DeclaredByPod":
+        """Parse what the pod declares about its group."""
+        written = form.minimum_of(pod)
+        try:
+            minimum = _number(written, f"{form.minimum_key}") if written else 1
+            fields = _annotated(pod.annotations)
+        except ManifestError as error:
+            return cls(0, _ANYWHERE, DisruptionMode.POD, str(error))
+        return cls(minimum, fields.topology, fields.disruption_mode, "")
+
+
+def group_of_members(key: GroupKey, declared: DeclaredByPod, created: float) -> PodGroup:
+    """Return the definition of a group without an object, from what its members declare."""
+    return PodGroup(
+        key=key,
+        created=created,
+        minimum=declared.minimum,
+        topology=declared.topology,
+        disruption_mode=declared.disruption_mode,
+        invalid=declared.invalid or None,
+    )
+
+
+def consumer_of(pod: Pod, claim: ResourceClaim, group: PodGroup | None) -> ConsumerReference:
+    """Return for whom the pod's claim is reserved: for the pod, or for its group.
+
+    It is the group if an entry of the pod that names the claim is one of the group's own, too
+    (resourceclaim.go, BindTo).
+    """
+    if group is not None and group.resource_claims:
+        for entry in pod.spec.resource_claims:
+            names_it = claim.name == (entry.claim or pod.claim_names.get(entry.name))
+            if names_it and entry in group.resource_claims:
+                return ConsumerReference("scheduling.k8s.io", "podgroups", group.name, group.uid)
+    return ConsumerReference("", "pods", pod.name, pod.uid)
+
+
+_SpecParser = Callable[[Mapping[str, Any], Mapping[str, str]], dict[str, Any]]
+
+
+class _Annotated(NamedTuple):
+    topology: GroupTopology
+    disruption_mode: DisruptionMode
+
+
+def _parsed(raw: Mapping[str, Any], source: GroupSource, parse_spec: _SpecParser) -> PodGroup:
+    metadata = mapping(raw, "metadata")
+    fields: dict[str, Any] = {
+        "key": GroupKey(source, namespace_of(raw), name_of(raw)),
+        "uid": text(metadata, "uid", "metadata"),
+        "created": timestamp(metadata, "creationTimestamp", "metadata") or 0.0,
+        "generation": integer(metadata, "generation", "metadata") or 0,
+        "version": text(metadata, "resourceVersion", "metadata"),
+    }
+    annotations = strings(metadata, "annotations", "metadata")
+    with suppress(ManifestError):  # a status that cannot be read is written anew
+        of_volcano = source is GroupSource.VOLCANO
+        conditions = _CONDITIONS_OF_VOLCANO if of_volcano else _CONDITIONS
+        fields["status"] = _status(mapping(raw, "status"), conditions)
+    try:
+        fields |= parse_spec(mapping(raw, "spec"), annotations)
+    except ManifestError as error:
+        fields["invalid"] = str(error)
+    return PodGroup(**fields)
+
+
+def _coscheduling_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
+    resources = dict(mapping(spec, "minResources", "spec"))
+    resources.pop("pods", None)  # the members themselves
+    _at_most(len(resources), _MAX_RESOURCES, "spec.minResources", "resources")
+    annotated = _annotated(annotations)
+    return {
+        "minimum": _within(spec, "minMember", "spec", 0) or 0,
+        "min_resources": parse_amounts(resources, "spec.minResources"),
+        "topology": annotated.topology,
+        "disruption_mode": annotated.disruption_mode,
+    }
+
+
+def _volcano_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
+    found = _coscheduling_spec(spec, annotations)
+    where = "spec.minTaskMember"
+    tasks = mapping(spec, "minTaskMember", "spec")
+    _at_most(len(tasks), _MAX_ROLES, where, "roles")
+    roles = {task: _within(tasks, task, where, 0) or 0 for task in tasks}
+    if not 0 < found["minimum"] < sum(roles.values()):
+        found |= _with_roles(found["minimum"], roles)
+    network = mapping(spec, "networkTopology", "spec")
+    is_hard = text(network, "mode", "spec.networkTopology") == "hard"
+    if is_hard and not found["topology"].keys:
+        raise ManifestError(
+            "spec.networkTopology",
+            "names a tier of HyperNodes, which Mooring does not read; write the node labels of the "
+            f"domains into the annotation {TOPOLOGY_KEYS}",
+        )
+    return found
+
+
+def _kubernetes_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
+    if text(spec, "parentCompositePodGroupName", "spec"):
+        raise ManifestError(
+            "spec.parentCompositePodGroupName",
+            "makes the group a part of a CompositePodGroup, which Mooring does not place together; "
+            "make groups without it",
+        )
+    where = "spec.schedulingPolicy"
+    policy = mapping(spec, "schedulingPolicy", "spec")
+    gang = optional_mapping(policy, "gang", where)
+    minimum = _within(gang, "minCount", f"{where}.gang", 1) if gang is not None else None
+    if gang is not None and minimum is None:
+        raise ManifestError(f"{where}.gang.minCount", "is missing; it must be 1 or more")
+    annotated = _annotated(annotations)
+    constraints = mapping(spec, "schedulingConstraints", "spec")
+    topology = mappings(constraints, "topology", "spec.schedulingConstraints")
+    _at_most(len(topology), MAX_TOPOLOGY_KEYS, "spec.schedulingConstraints.topology", "keys")
+    keys = tuple(
+        text(constraint, "key", f"spec.schedulingConstraints.topology[{index}]")
+        for index, constraint in enumerate(topology)
+    )
+    return {
+        "minimum": minimum or 0,
+        "gang": gang is not None,
+        "topology": GroupTopology(keys) if keys else annotated.topology,
+        "disruption_mode": _disruption_mode(spec) or annotated.disruption_mode,
+        "priority": integer(spec, "priority", "spec"),
+        "preempts": _preempts(spec),
+        "resource_claims": parse_pod_claims(spec),
+    }
+
+
+def _preempts(spec: Mapping[str, Any]) -> bool | None:
+    """Parse `preemptionPolicy`; None without it."""
+    policy = text(spec, "preemptionPolicy", "spec")
+    if policy not in ("", "Never", "PreemptLowerPriority"):
+        raise ManifestError(
+            "spec.preemptionPolicy",
+            f"{_shown(policy)} is no policy; write Never or PreemptLowerPriority",
+        )
+    return policy != "Never" if policy else None
+
+
+def _disruption_mode(spec: Mapping[str, Any]) -> DisruptionMode | None:
+    """Parse `disruptionMode`: Pod or PodGroup in v1alpha2, an object `single` or `all` later."""
+    value = spec.get("disruptionMode")
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return _mode(value, "spec.disruptionMode")
+    chosen = mapping(spec, "disruptionMode", "spec")
+    if optional_mapping(chosen, "all", "spec.disruptionMode") is not None:
+        return DisruptionMode.POD_GROUP
+    if optional_mapping(chosen, "single", "spec.disruptionMode") is not None:
+        return DisruptionMode.POD
+    raise ManifestError("spec.disruptionMode", "is neither `single` nor `all`")
+
+
+def _annotated(annotations: Mapping[str, str]) -> _Annotated:
+    """Parse the topology and the disruption mode in Mooring's own annotations."""
+    keys = _topology_keys(annotations.get(TOPOLOGY_KEYS, ""))
+    mode = annotations.get(TOPOLOGY_MODE, "Required")
+    if mode not in ("Required", "Preferred"):
+        raise ManifestError(
+            f"metadata.annotations.{TOPOLOGY_MODE}",
+            f"{_shown(mode)} is not a mode; write Required or Preferred",
+        )
+    disruption = annotations.get(DISRUPTION_MODE, DisruptionMode.POD)
+    return _Annotated(
+        GroupTopology(keys, required=mode == "Required"),
+        _mode(disruption, f"metadata.annotations.{DISRUPTION_MODE}"),
+    )
+
+
+def _topology_keys(value: str) -> tuple[str, ...]:
+    where = f"metadata.annotations.{TOPOLOGY_KEYS}"
+    _at_most(len(value), _LONGEST_ANNOTATION, where, "characters")
+    keys = tuple(key for part in value.split(",") if (key := part.strip()))
+    _at_most(len(keys), MAX_TOPOLOGY_KEYS, where, "keys")
+    if len(set(keys)) < len(keys):
+        raise ManifestError(where, "names a node label twice")
+    return keys
+
+
+def _mode(value: str, where: str) -> DisruptionMode:
+    try:
+        return DisruptionMode(value)
+    except ValueError:
+        raise ManifestError(
+            where, f"{_shown(value)} is not a mode; write Pod or PodGroup"
+        ) from None
+
+
+def _with_roles(minimum: int, roles: Mapping[str, int]) -> dict[str, Any]:
+    """Return the fields of a group with these minimums of roles, whose minimum is their sum."""
+    of_roles = {role: least for role, least in roles.items() if least}
+    if "" in of_roles:
+        raise ManifestError("spec", "has a minimum for a role without a name")
+    return {"minimum": min(max(minimum, sum(of_roles.values())), _MAX_INT32), "roles": of_roles}
+
+
+def _within(raw: Mapping[str, Any], field: str, where: str, least: int) -> int | None:
+    """Return the integer in `field`, from `least` to the largest int32; None if it is absent."""
+    value = integer(raw, field, where)
+    if value is not None and not least <= value <= _MAX_INT32:
+        shown = str(value) if abs(value) < 10**18 else "out of range"
+        raise ManifestError(f"{where}.{field}", f"is {shown}; it must be {least} to {_MAX_INT32}")
+    return value
+
+
+def _number(written: str, where: str) -> int:
+    short = written if len(written) <= _LONGEST_NUMBER else ""
+    if not (short.isascii() and short.isdigit() and int(short) <= _MAX_INT32):
+        raise ManifestError(where, f"is {_shown(written)}; it must be 0 to {_MAX_INT32}")
+    return int(short)
+
+
+def _at_most(number: int, most: int, where: str, what: str) -> None:
+    if number > most:
+        raise ManifestError(where, f"has {number} {what}; Mooring reads at most {most}")
+
+
+def _shown(value: str) -> str:
+    return repr(value if len(value) <= 40 else f"{value[:40]}...")
+
+
+def _status(raw: Mapping[str, Any], field_of: Mapping[str, str]) -> PodGroupStatus:
+    known: dict[str, GroupCondition] = {}
+    for index, condition in enumerate(mappings(raw, "conditions", "status")):
+        where = f"status.conditions[{index}]"
+        kind = text(condition, "type", where)
+        if name := field_of.get(kind):
+            known[name] = GroupCondition(
+                kind=kind,
+                status=text(condition, "status", where),
+                reason=text(condition, "reason", where),
+                message=text(condition, "message", where),
+                generation=integer(condition, "observedGeneration", where) or 0,
+                since=text(condition, "lastTransitionTime", where),
+            )
+    return PodGroupStatus(
+        phase=text(raw, "phase", "status"),
+        running=integer(raw, "running", "status") or 0,
+        succeeded=integer(raw, "succeeded", "status") or 0,
+        failed=integer(raw, "failed", "status") or 0,
+        started=text(raw, "scheduleStartTime", "status"),
+        occupied_by=text(raw, "occupiedBy", "status"),
+        **known,
+        claim_names=parse_claim_statuses(raw),
+    )

@@ -1,0 +1,64 @@
+"""Arguments of the plugin GangScheduling."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final, Literal
+
+from pydantic import Field
+
+from mooring.groups.model.pod_group import SIGS_LABEL, GroupFormat, GroupSource
+from mooring.policy.durations import Duration
+from mooring.policy.name_syntax import QualifiedName
+from mooring.policy.reading import PolicyModel
+
+PodGroupPreset = Literal["Coscheduling", "Koordinator", "Volcano"]
+"""Another scheduler whose labels and annotations name groups."""
+
+
+class PodGroupLabel(PolicyModel):
+    """A label or annotation of the site's own by which pods name their group."""
+
+    name: QualifiedName
+    """The label or annotation whose value is the name of the group."""
+    minimum: QualifiedName | None = None
+    """The label or annotation that says how many members are placed together; absent: 1."""
+
+
+_PRESETS: Final[Mapping[PodGroupPreset, tuple[GroupFormat, ...]]] = {
+    "Coscheduling": (GroupFormat(f"{SIGS_LABEL}/name", f"{SIGS_LABEL}/min-available"),),
+    "Koordinator": (
+        GroupFormat(SIGS_LABEL, source=GroupSource.COSCHEDULING),
+        GroupFormat(
+            "gang.scheduling.koordinator.sh/name", "gang.scheduling.koordinator.sh/min-available"
+        ),
+    ),
+    "Volcano": tuple(
+        GroupFormat(name, "scheduling.volcano.sh/group-min-member", GroupSource.VOLCANO)
+        for name in ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+    ),
+}
+
+
+class GangSchedulingArgs(PolicyModel):
+    """How else pods name groups, and how to treat groups that wait or break."""
+
+    pod_group_labels: tuple[PodGroupLabel, ...] = Field((), max_length=16)
+    """Looked up in this order, in a pod's labels and then in its annotations."""
+    pod_group_presets: tuple[PodGroupPreset, ...] = Field((), max_length=len(_PRESETS))
+    """The labels and annotations of other schedulers, looked up after `pod_group_labels`."""
+    reserve_after: Duration = timedelta()
+    """After so long without a place, nodes are reserved for a group, for as long; `0`: never."""
+    reserved_nodes_percent: int = Field(25, ge=1, le=100)
+    """At most so many of the nodes, rounded down, but one in any case, are reserved."""
+    delete_bound_members: bool = False
+    """If the members of a gang cannot all be bound, delete those that were bound with them.
+
+    Only if all of these have a controller, which makes them again; so that no half gang keeps its
+    nodes.
+    """
+
+    @property
+    def formats(self) -> tuple[GroupFormat, ...]:
+        """The labels and annotations that name groups, in the order in which they count."""
+        own = (GroupFormat(label.name, label.minimum) for label in self.pod_group_labels)
+        return (*own, *(form for preset in self.pod_group_presets for form in _PRESETS[preset]))

@@ -1,0 +1,80 @@
+"""The answers that a group needs from extenders before the search for nodes of all members.
+
+Members that need each other fit nowhere before the others are placed, so the nodes that are sent
+pass the filters that regard a node by itself: affinity to pods, topology spread and volumes are
+left to the decision, which runs all filters again.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from mooring.extenders.verdicts import MOST_ROUNDS, Answers, Needed, interested
+from mooring.framework.diagnosis import Diagnosis
+from mooring.model.pod import Pod
+from mooring.pausing import pause
+from mooring.runtime.pipeline import Pipeline
+from mooring.scheduling.filtering import NodeSearch
+from mooring.scheduling.result_cache import ResultCache
+from mooring.state.view import BoolArray
+
+_MOST_AT_A_TIME: Final = 128
+"""Members that extenders are called about before the attempt begins anew, in case it is over."""
+
+
+def needed_about(
+    members: Sequence[Pod],
+    pipeline: Pipeline,
+    cache: ResultCache,
+    answers: Answers | None,
+    *,
+    again: bool = False,
+) -> Sequence[Needed]:
+    """Return the need for answers about the next members whose nodes extenders filter or score.
+
+    With `again`, answers are forgotten first if a node that passed fits no more. That is done a few
+    times in one attempt. Without `answers`, no extender is asked.
+    """
+    if answers is None:
+        return ()
+    cluster = cache.cluster
+    for pod in members if again else ():
+        known = answers.about(pod)
+        if known.nodes is not None and known.rounds < MOST_ROUNDS:
+            rows = known.nodes.asked.rows_in(cluster)[known.nodes.codes == 0]
+            if (rows < 0).any() or not _fits(pod, pipeline, cache)[rows].all():
+                known.nodes = None
+        pause()
+    needed = list[Needed]()
+    for pod in members:
+        if answers.lack(pod) and _is_filtered_or_scored(pod, pipeline):
+            rows = np.flatnonzero(_fits(pod, pipeline, cache))
+            names, version = cluster.node_names, cluster.node_set_version
+            nodes = tuple([names[row] for row in rows.tolist()])
+            needed.append(Needed(pod, nodes, rows, version, len(nodes)))
+            if len(needed) == _MOST_AT_A_TIME:
+                break
+        pause()
+    return needed
+
+
+def _is_filtered_or_scored(pod: Pod, pipeline: Pipeline) -> bool:
+    found = interested(pipeline, pod)
+    return any(extender.filter_verb or extender.prioritize_verb for extender in found)
+
+
+def _fits(pod: Pod, pipeline: Pipeline, cache: ResultCache) -> BoolArray:
+    """Return the nodes that pass the filters that regard a node by itself: bool[rows]."""
+    cluster = cache.cluster
+    nowhere = np.zeros(len(cluster.nodes), np.bool_)
+    if not cluster.node_count:
+        return nowhere
+    results = cache.of(pod, pipeline)
+    pre_filtered = NodeSearch(pod, pipeline, cluster, results).pre_filter()
+    if isinstance(pre_filtered, Diagnosis):
+        return nowhere
+    if not pre_filtered.restricted_by:
+        return results.fits
+    nowhere[pre_filtered.candidate_rows] = True
+    return results.fits & nowhere

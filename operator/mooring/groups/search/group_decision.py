@@ -1,0 +1,571 @@
+"""Decides about a pod group as a whole: a node for every member, or why there is none.
+
+See podGroupSchedulingPlacementAlgorithm in schedule_one_podgroup.go. A decision is pure, like that
+about one pod. It may take long, and pauses then.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, groupby
+from typing import Final
+
+import numpy as np
+
+from mooring.extenders.verdicts import Answers, interested
+from mooring.framework.diagnosis import EXTENDER
+from mooring.framework.placements import Placement, PodGroupAssignments
+from mooring.framework.plugin import PodGroupPostFilterPlugin
+from mooring.framework.plugin_failures import ExtensionPoint
+from mooring.framework.post_filter import (
+    GroupNomination,
+    GroupPreemption,
+    PodGroupPostFilterState,
+)
+from mooring.framework.scores import normalize_score
+from mooring.framework.verdicts import Unschedulable
+from mooring.groups.model.pod_group import GroupSource
+from mooring.groups.search.group_search import (
+    Assignment,
+    SearchedMembers,
+    without_node,
+)
+from mooring.groups.search.placement import GroupSearch
+from mooring.groups.search.search_budget import SearchBudget
+from mooring.groups.state.pod_groups import PodGroupState
+from mooring.model.kubernetes_rules import KubernetesRules
+from mooring.model.pod import Pod, Uid
+from mooring.model.resources import amount_text
+from mooring.model.wording import plural
+from mooring.pausing import pause
+from mooring.runtime.extension_points import (
+    run_generate_placements,
+    run_pod_group_post_filter,
+    run_score_placement,
+    status_of,
+)
+from mooring.runtime.pipeline import Pipeline
+from mooring.scheduling.outcome import PodRejected
+from mooring.scheduling.result_cache import ResultCache
+from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+
+_MOST_SUCCESSES: Final = 16
+"""Placements that take the whole group and are compared by their scores."""
+_MOST_PLACEMENTS: Final = 1_024
+_TOO_LONG: Final = "preemption: the search for the fewest victims takes too long"
+_PREEMPT_VERB: Final = "preemption: extender {} has a preemptVerb, and is not called for pod groups"
+_MOST_NAMED: Final = 3
+"""Domains that a message names."""
+_MOST_PLANS: Final = 8
+"""In one attempt: Reserve or Permit may reject a member each time."""
+_ALL_ON_NODES: Final = "all members are on nodes"
+
+
+@dataclass(frozen=True, slots=True)
+class DomainTried:
+    """A topology domain that was tried for a group: how many members fitted, and why not more.
+
+    `key` and `value` are the node label; both are "" for all nodes.
+    """
+
+    key: str
+    value: str
+    fits: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupDecision:
+    """The result of a decision about a group.
+
+    `rows` has the row of each member that gets a node, by uid; it is empty if the group is
+    unschedulable. `message` says why the members without a node have none, and `plugins` name the
+    plugins that rejected them. `cause` is that of the first of them where nodes reject it. `fits`
+    counts the members that found a node in the best placement. `bounded` says that not all
+    placements could be tried, and `by_specs` that nothing but the specs of the members was read of
+    them.
+    """
+
+    rows: Mapping[Uid, int]
+    domain: tuple[str, str] | None = None
+    tried: tuple[DomainTried, ...] = ()
+    tries: int = 0
+    message: str = ""
+    cause: str = ""
+    plugins: frozenset[str] = frozenset()
+    fits: int = 0
+    bounded: bool = False
+    by_specs: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Candidate:
+    placement: Placement
+    assignment: Assignment
+
+
+def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecision:
+    """Return nodes for all these members, or for as many as the group needs beside the others.
+
+    If the minimum has its nodes already, as many members get one as fit.
+    """
+    members, pipeline, cluster = searched.members, searched.pipeline, searched.cluster
+    if (differs := disagreement(group, members, pipeline.kubernetes)) is not None:
+        return GroupDecision({}, message=differs)
+    if (short := group.short_of(members)) is not None:
+        text = f"{short} can be scheduled now"
+        return GroupDecision({}, message=_progress(group, pipeline, 0, len(members)) or text)
+    if (lacking := _lacking(group, cluster)) is not None:
+        resource_filters = frozenset(pipeline.resource_filters)
+        return GroupDecision({}, message=lacking, plugins=resource_filters, by_specs=True)
+    search = GroupSearch(searched)
+    with searched.trial():
+        placements = placements_of(group, pipeline, cluster)
+    if isinstance(placements, Unschedulable):
+        reason = frozenset(p.name for p in pipeline.placement_generate)
+        return GroupDecision({}, message=placements.reason, plugins=reason)
+    tried = list[_Candidate]()
+    found = _complete(search.place, placements, tried, searched.budget)
+    best = found or _partial(tried, group, members) or _needed_only(group, searched, placements)
+    with searched.trial():
+        chosen = _best(best, group, pipeline, cluster) if best else None
+    all_tried = len(tried) == len(placements)
+    if chosen is None:
+        _name_what_is_lacking(tried, search)
+    on_nodes = group.scheduled_pods_count
+    decision = _decision(chosen, tried, search, pipeline, on_nodes, all_tried=all_tried)
+    if chosen is None:
+        # kube-scheduler tries one member after the other, and stops when too few are left.
+        fits = len(tried[0].assignment.rows)
+        left = group.minimum - 1 - group.scheduled_pods_count - fits
+        progress = _progress(group, pipeline, fits, max(left, 0))
+        if progress and tried[0].placement.key:
+            count = len(placements)
+            first = f"0/{count} placements are available, first placement status"
+            progress = f"{first}: {progress}"
+        if progress:
+            return replace(decision, message=f"{progress}; {decision.message}")
+    return decision
+
+
+def disagreement(
+    group: PodGroupState, pods: Iterable[Pod], kubernetes: KubernetesRules
+) -> str | None:
+    """Return in which way these members or those on nodes differ from the group; None if in none.
+
+    See validatePodGroup in kube-scheduler's schedule_one_podgroup.go.
+    """
+    definition = group.definition
+    if definition is None or group.key.source is not GroupSource.KUBERNETES:
+        return None
+    if not kubernetes.group_members_agree:
+        return None
+    priority, preempts = definition.priority or 0, definition.preempts
+    whose = " as the pod group's preemption policy" if preempts is not None else ""
+    pause()  # there may be 50,000 members
+    on_nodes = (placed.pod for placed in chain(group.assumed.values(), group.assigned.values()))
+    for spec in dict.fromkeys(pod.spec for pod in chain(pods, on_nodes)):
+        if spec.priority != priority:
+            return (
+                "all pods in a single pod group should have the same priority as the pod group's "
+                f"priority, got {spec.priority} and {priority}"
+            )
+        preempts = spec.preempts if preempts is None else preempts
+        if spec.preempts is not preempts:
+            return (
+                f"all pods in a single pod group should have the same preemption policy{whose}, "
+                f"got {_policy(spec.preempts)} and {_policy(preempts)}"
+            )
+    return None
+
+
+def _policy(spec_preempts: object) -> str:
+    return "PreemptLowerPriority" if spec_preempts else "Never"
+
+
+def _name_what_is_lacking(tried: list[_Candidate], search: GroupSearch) -> None:
+    """Give the candidates that the message names a cause, where they have none."""
+    for number in sorted(range(len(tried)), key=lambda n: -len(tried[n].assignment.rows))[
+        :_MOST_NAMED
+    ]:
+        placement, assignment = tried[number].placement, tried[number].assignment
+        if not assignment.cause:
+            rows = placement.rows if placement.key else None
+            cause = search.lacking(assignment, rows)
+            tried[number] = _Candidate(placement, replace(assignment, cause=cause))
+
+
+def _progress(group: PodGroupState, pipeline: Pipeline, fits: int, left: int) -> str:
+    """Return GangScheduling's text at PlacementFeasible; "" for groups that it does not know."""
+    known = group.key.source is GroupSource.KUBERNETES and group.minimum
+    if not (known and pipeline.kubernetes.group_progress_in_message):
+        return ""
+    scheduled = group.scheduled_pods_count + fits
+    return (
+        f"minCount ({group.minimum}) cannot be satisfied: {scheduled} scheduled, {left} remaining"
+    )
+
+
+def _lacking(group: PodGroupState, cluster: ClusterView) -> str | None:
+    """Return which of its minResources are not free; None if they are, or the group is placed.
+
+    The requests of members on nodes count as free, as in the coscheduling plugin
+    (CheckClusterResource).
+    """
+    definition = group.definition
+    if definition is None or (group.scheduled_pods_count and not group.lacking):
+        return None
+    nodes = cluster.nodes
+    for resource, amount in definition.min_resources.items():
+        left = np.maximum(nodes.allocatable(resource) - nodes.requested(resource), 0)
+        free = int(left[nodes.present].sum())
+        for placed in chain(group.assumed.values(), group.assigned.values()):
+            free += placed.pod.spec.demand.resources.get(resource, 0)
+        if free < amount:
+            return (
+                f"minResources of the group needs {amount_text(resource, amount)} of {resource}, "
+                f"and {amount_text(resource, free)} are free in the cluster"
+            )
+    return None
+
+
+def preempt_for_group(
+    group: PodGroupState,
+    members: Sequence[Pod],
+    pipeline: Pipeline,
+    cache: ResultCache,
+    *,
+    seed: int,
+    now: float,
+    answers: Answers | None = None,
+) -> GroupPreemption:
+    """Run the PostFilter plugins that know groups: nodes for the minimum, and who must leave.
+
+    `now` is in seconds since the epoch. If several plugins reject the group, the last one's reason
+    is returned (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go).
+
+    The members are not nominated to nodes that extenders have filtered out, as `answers` say. If an
+    extender has a verb for preemption, there is none: it is called for single pods.
+    """
+    if answers is not None:
+        for extender in chain.from_iterable(interested(pipeline, pod) for pod in members):
+            if extender.preempt_verb:
+                return Unschedulable(_PREEMPT_VERB.format(extender.name))
+    waiting = without_node(members, cache.cluster)
+    needed, others = group.needed_of(waiting)
+    searched = SearchedMembers(
+        needed,
+        pipeline,
+        cache,
+        seed=seed,
+        others=others,
+        extended=answers.on(cache.cluster, not_sent=True) if answers is not None else {},
+    )
+    state, metrics = _GroupDryRun(group, searched).state(now), pipeline.metrics
+    answer: GroupPreemption = Unschedulable("")
+    for plugin in pipeline.post_filter:
+        if not isinstance(plugin, PodGroupPostFilterPlugin):
+            continue
+        with metrics.all_at(ExtensionPoint.POST_FILTER):
+            answer = run_pod_group_post_filter(pipeline, plugin, state)
+        if isinstance(answer, GroupNomination):
+            break
+    metrics.ended_with(ExtensionPoint.POST_FILTER, status_of(answer))
+    return Unschedulable(_TOO_LONG) if searched.budget.spent else answer
+
+
+class _GroupDryRun:
+    """Places the members that a group needs, always within the placement found first."""
+
+    def __init__(self, group: PodGroupState, searched: SearchedMembers) -> None:
+        self._group = group
+        self._members = tuple(searched.members)
+        self._pipeline = searched.pipeline
+        self._cluster = searched.cluster
+        self._budget = searched.budget
+        self._search = GroupSearch(searched)
+        self._placement: Placement | None = None
+        self._dearest = 0
+        """The most steps that one search has taken."""
+
+    def state(self, now: float) -> PodGroupPostFilterState:
+        """Return the argument of the plugins."""
+        limits = self._pipeline.preemption
+        return PodGroupPostFilterState(
+            self._group, self._members, self._cluster, self.place, self.is_last, limits, now
+        )
+
+    def is_last(self) -> bool:
+        """Return whether the rest of the budget may not be enough for two more searches."""
+        return self._budget.remaining < 2 * self._dearest
+
+    def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
+        """Return the row of each member by uid, once these pods have left their nodes.
+
+        None if they do not all fit then.
+        """
+        before = self._budget.remaining
+        rows = self._rows(without)
+        self._dearest = max(self._dearest, before - self._budget.remaining)
+        return rows
+
+    def _rows(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
+        if self._placement is not None:
+            assignment = self._place(without, self._placement.rows)
+            return assignment.rows if assignment.complete else None
+        with self._search.searched.without(without).trial():
+            placements = placements_of(self._group, self._pipeline, self._cluster)
+        if isinstance(placements, Unschedulable):
+            return None
+        place, tried = partial(self._place, without), list[_Candidate]()
+        found = _complete(place, placements, tried, self._budget)
+        if not found:
+            return None
+        best = _best(found, self._group, self._pipeline, self._cluster)
+        self._placement = best.placement
+        return best.assignment.rows
+
+    def _place(self, without: Collection[Pod], rows: IntArray) -> Assignment:
+        """Place the members on these rows, by counting where that is possible, else in a trial."""
+        if self._search.is_counted():
+            slots = self._cluster.pod_columns.slots_of(without)
+            return self._search.place_once_ended(slots, rows)
+        return self._search.without(without).place(rows)
+
+
+def placements_of(
+    group: PodGroupState, pipeline: Pipeline, cluster: ClusterView
+) -> list[Placement] | Unschedulable:
+    """Return the placements of all plugins, each of which divides those of the one before it."""
+    placements = [Placement(cluster.nodes_in_order)]
+    metrics, point = pipeline.metrics, ExtensionPoint.PLACEMENT_GENERATE
+    metrics.mark()
+    for plugin in pipeline.placement_generate:
+        divided = list[Placement]()
+        for parent in placements:
+            found = run_generate_placements(pipeline, plugin, group, parent, cluster)
+            if isinstance(found, Unschedulable):
+                metrics.lap(point)
+                metrics.ended_with(point, status_of(found))
+                return found
+            divided += found
+        placements = divided
+    metrics.lap(point)
+    if not placements:
+        return Unschedulable("no plugin has a placement for the group")
+    return sorted(placements, key=lambda placement: placement.tier)[:_MOST_PLACEMENTS]
+
+
+def _complete(
+    place: Callable[[IntArray], Assignment],
+    placements: Iterable[Placement],
+    tried: list[_Candidate],
+    budget: SearchBudget,
+) -> list[_Candidate]:
+    """Return the placements of the lowest tier that take all members; `tried` gets those tried.
+
+    No more are tried once the budget is spent.
+    """
+    for _, tier in groupby(placements, key=lambda placement: placement.tier):
+        found = list[_Candidate]()
+        for placement in tier:
+            if tried and budget.spent:
+                return found
+            assignment = place(placement.rows)
+            candidate = _Candidate(placement, assignment)
+            tried.append(candidate)
+            if candidate.assignment.complete:
+                found.append(candidate)
+                if len(found) >= _MOST_SUCCESSES:
+                    break
+        if found:
+            return found
+    return []
+
+
+def _partial(
+    tried: Sequence[_Candidate], group: PodGroupState, members: Sequence[Pod]
+) -> list[_Candidate]:
+    """Return, of the lowest tier with any, the placements that take as many members as needed."""
+    needed = max(group.lacking, 1)
+    enough = [c for c in tried if len(c.assignment.rows) >= needed]
+    if group.roles:
+        enough = [
+            c
+            for c in enough
+            if group.short_of([pod for pod in members if pod.uid in c.assignment.rows]) is None
+        ]
+    return [c for c in enough if c.placement.tier == enough[0].placement.tier]
+
+
+def _needed_only(
+    group: PodGroupState, searched: SearchedMembers, placements: Iterable[Placement]
+) -> list[_Candidate]:
+    """Return the placements of the members alone that the minimums of roles need.
+
+    Beside the others, these may not get a node: another role takes their room.
+    """
+    needed, others = group.needed_of(searched.members)
+    if not (group.roles and others):
+        return []
+    search = GroupSearch(replace(searched, members=needed, others=(*searched.others, *others)))
+    found = _complete(search.place, placements, [], searched.budget)
+    wanted = len(searched.members)
+    return [
+        replace(c, assignment=replace(c.assignment, wanted=wanted, impossible=False)) for c in found
+    ]
+
+
+def _best(
+    found: Sequence[_Candidate], group: PodGroupState, pipeline: Pipeline, cluster: ClusterView
+) -> _Candidate:
+    """Return the candidate with the highest total score; the first of equals."""
+    if len(found) == 1:
+        return found[0]
+    pipeline.metrics.mark()
+    totals = np.zeros(len(found), np.int64)
+    for scorer in pipeline.placement_scores:
+        scores = [
+            run_score_placement(
+                pipeline,
+                scorer.plugin,
+                group,
+                PodGroupAssignments(c.placement, c.assignment.rows, group.scheduled_pods_count),
+                cluster,
+            )
+            for c in found
+        ]
+        normalized = normalize_score(np.array(scores, np.int64), scorer.plugin.normalize)
+        totals += scorer.weight * normalized
+    pipeline.metrics.lap(ExtensionPoint.PLACEMENT_SCORE)
+    return found[int(np.argmax(totals))]
+
+
+def _decision(
+    chosen: _Candidate | None,
+    tried: Sequence[_Candidate],
+    search: GroupSearch,
+    pipeline: Pipeline,
+    on_nodes: int,
+    *,
+    all_tried: bool,
+) -> GroupDecision:
+    tries = sum(c.assignment.tries for c in tried)
+    # The candidate in which the most members fitted says best why the others have no node.
+    about = chosen or max(tried, key=lambda c: len(c.assignment.rows))
+    assignment, placement = about.assignment, about.placement
+    message, cause, plugins = "", "", frozenset[str]()
+    impossible = all_tried and all(c.assignment.impossible for c in tried)
+    if not assignment.complete:
+        found = search.diagnosis(assignment.rows, placement.rows if placement.key else None)
+        plugins, nodes_say = frozenset(pipeline.resource_filters), ""
+        if found is not None:
+            diagnosis, cause = found
+            plugins, nodes_say = plugins | diagnosis.plugins, diagnosis.message
+        if search.searched.extended_rejects:
+            plugins |= {EXTENDER}
+        message = _message(chosen, tried, about, on_nodes, nodes_say, impossible=impossible)
+    return GroupDecision(
+        rows=assignment.rows if chosen is not None else {},
+        domain=(placement.key, placement.value) if chosen is not None and placement.key else None,
+        tried=tuple(_tried(c) for c in tried if c.placement.key),
+        tries=tries,
+        message=message,
+        cause=cause,
+        plugins=plugins,
+        fits=len(assignment.rows),
+        bounded=not assignment.complete and not impossible,
+        by_specs=search.was_counted,
+    )
+
+
+def _message(
+    chosen: _Candidate | None,
+    tried: Sequence[_Candidate],
+    about: _Candidate,
+    on_nodes: int,
+    diagnosis: str,
+    *,
+    impossible: bool,
+) -> str:
+    """Return why members have no node: what is short, per domain, and what the nodes say."""
+    wanted = about.assignment.wanted
+    if chosen is not None:
+        left = wanted - len(about.assignment.rows)
+        return f"{plural(left, 'member')} beyond the minimum: {diagnosis}"
+    whole, fails = f"the group of {wanted}", "does not fit"
+    if on_nodes:
+        whole = f"{plural(wanted, 'member')} of the group of {wanted + on_nodes}"
+        fails = fails if wanted == 1 else "do not fit"
+    head = f"{whole} {fails}"
+    if not impossible:
+        tries = sum(c.assignment.tries for c in tried)
+        head = f"no placement of {whole} was found within {tries} tries"
+    causes = "; ".join(_causes(tried))
+    return f"{head}: {causes}" if diagnosis in causes else f"{head}: {causes}. {diagnosis}"
+
+
+def _causes(tried: Sequence[_Candidate]) -> Iterator[str]:
+    ranked = sorted(tried, key=lambda c: -len(c.assignment.rows))
+    for candidate in ranked[:_MOST_NAMED]:
+        yield _tried(candidate).message
+    if len(ranked) > _MOST_NAMED:
+        yield f"and {len(ranked) - _MOST_NAMED} more domains"
+
+
+def _tried(candidate: _Candidate) -> DomainTried:
+    placement, assignment = candidate.placement, candidate.assignment
+    fits, where = len(assignment.rows), f" in {placement.text}" if placement.key else ""
+    if assignment.complete:
+        return DomainTried(placement.key, placement.value, fits, f"all members fit{where}")
+    cause = f", {assignment.cause}" if assignment.cause else ""
+    text = f"{fits} of {assignment.wanted} members fit{where}{cause}"
+    return DomainTried(placement.key, placement.value, fits, text)
+
+
+def place_group(
+    group: PodGroupState,
+    members: Sequence[Pod],
+    pipeline: Pipeline,
+    cache: ResultCache,
+    commit: Callable[[Mapping[Uid, int]], object],
+    *,
+    seed: int,
+    answers: Answers | None = None,
+) -> GroupDecision:
+    """Find a row for each member, and commit that; return the decision, or why there is none.
+
+    `commit` is called with the rows by uid. Where a Reserve or Permit plugin rejects a member, it
+    raises `PodRejected`, and another plan avoids that node. All plans share one budget. `answers`
+    are those of extenders about the members that they filter or score nodes for.
+    """
+    budget, rejected = SearchBudget(), dict[str, set[str]]()
+    message, plugins = "", frozenset[str]()
+    if not (members := without_node(members, cache.cluster)):
+        return GroupDecision({}, message=_ALL_ON_NODES)
+    for _ in range(_MOST_PLANS):
+        searched = SearchedMembers(
+            members,
+            pipeline,
+            cache,
+            seed=seed,
+            rejected=rejected,
+            budget=budget,
+            extended=answers.on(cache.cluster) if answers is not None else {},
+        )
+        decision = decide_group(group, searched)
+        if not decision.rows and not rejected:
+            return decision
+        if not decision.rows:
+            break
+        try:
+            commit(decision.rows)
+        except PodRejected as rejection:
+            pod = rejection.pod
+            rejected.setdefault(pod.uid, set()).add(rejection.node)
+            plugins |= {rejection.plugin}
+            message = f"member {pod.key}: {rejection.message}"
+        else:
+            return decision
+    return GroupDecision({}, message=message, plugins=plugins, bounded=True)

@@ -1,0 +1,200 @@
+"""The common part of every search for nodes for a group: its members, and a trial with them."""
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from typing import Self
+
+import numpy as np
+
+from mooring.extenders.verdicts import OnRows
+from mooring.framework.diagnosis import Diagnosis
+from mooring.gpu_cards.card_plugin import assign_devices
+from mooring.groups.search.search_budget import SearchBudget
+from mooring.model.pod import Pod, Uid
+from mooring.pausing import pause
+from mooring.runtime.pipeline import Pipeline
+from mooring.scheduling.filtering import NodeSearch
+from mooring.scheduling.result_cache import ResultCache
+from mooring.scheduling.scoring import ScoreTable, score, with_extender_scores
+from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray
+
+Rows = dict[Uid, int]
+"""The row of each placed member, by its uid."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assignment:
+    """The most members that one try placed.
+
+    `impossible` says that no placement of all members exists. If it is False and some are left, no
+    nodes were found within `tries`. `cause` says in a few words which resources the others lack.
+    """
+
+    rows: Mapping[Uid, int]
+    wanted: int
+    tries: int
+    impossible: bool = False
+    cause: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all members are placed."""
+        return len(self.rows) == self.wanted
+
+
+class MembersTrial:
+    """The members that are placed so far, in a trial in which no member is nominated to a node.
+
+    Those that are not searched for are not nominated either, and the pods that count as ended are
+    on no node.
+    """
+
+    def __init__(self, searched: "SearchedMembers") -> None:
+        self._searched = searched
+        self._cluster = searched.cluster
+        self._without = ExitStack()
+        self._placed: list[tuple[Pod, int, ExitStack]] = []
+
+    def __enter__(self) -> Self:
+        cluster, searched = self._cluster, self._searched
+        if searched.ended or len(cluster.nominations):
+            trial = self._without.enter_context(cluster.trial())
+            for pod in chain(searched.members, searched.others):
+                trial.withdraw(pod.uid)
+            for pod in searched.ended:
+                trial.remove(pod.uid)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+        self._without.close()
+
+    @property
+    def rows(self) -> Rows:
+        """The row of each member that is placed, in the order in which they were placed."""
+        return {pod.uid: row for pod, row, _ in self._placed}
+
+    def add(self, pod: Pod, row: int) -> None:
+        """Put the member on the row, and on the GPU cards that it would get there."""
+        with ExitStack() as undo:
+            undo.enter_context(self._cluster.trial()).add(pod, row)
+            assign_devices(self._searched.pipeline.reserve, pod, row)
+            self._placed.append((pod, row, undo.pop_all()))
+
+    def drop_last(self) -> None:
+        """Take the member that was added last from its node."""
+        self._placed.pop()[2].close()
+
+    def clear(self) -> None:
+        """Take all members from their nodes."""
+        while self._placed:
+            self.drop_last()
+
+
+def without_node(members: Sequence[Pod], cluster: ClusterView) -> list[Pod]:
+    """Return the members that are on no node; another scheduler may bind some."""
+    pause()  # there may be 50,000 members
+    columns = cluster.pod_columns
+    return [pod for pod in members if columns.slot(pod.uid, nominated=False) is None]
+
+
+@dataclass(frozen=True, eq=False)
+class SearchedMembers:
+    """The members that nodes are searched for, which are on none, and how they are searched for.
+
+    `rejected` has the names of the nodes on which a Reserve or Permit plugin rejected a member, by
+    its uid: another node may have got the row since. `budget` bounds the cost of all searches
+    together; without one, these have their own. `others` are members that no nodes are searched
+    for: their nominations do not count either. The pods in `ended` count as if they had left their
+    nodes. `extended` are the answers of extenders about the rows, by the uids of the members that
+    they filter or score nodes for.
+    """
+
+    members: Sequence[Pod]
+    pipeline: Pipeline
+    cache: ResultCache
+    _: KW_ONLY
+    seed: int
+    rejected: Mapping[str, Collection[str]] = field(default_factory=dict)
+    budget: SearchBudget = field(default_factory=SearchBudget)
+    others: Sequence[Pod] = ()
+    ended: Collection[Pod] = ()
+    extended: Mapping[Uid, OnRows] = field(default_factory=dict)
+
+    @property
+    def cluster(self) -> ClusterView:
+        """The state in which they are searched for."""
+        return self.cache.cluster
+
+    @cached_property
+    def lowest(self) -> Pod:
+        """The member with the lowest priority."""
+        return min(self.members, key=lambda pod: pod.spec.priority)
+
+    def trial(self) -> MembersTrial:
+        """Return a trial in which no member is nominated or placed yet."""
+        return MembersTrial(self)
+
+    def without(self, pods: Collection[Pod]) -> "SearchedMembers":
+        """Return the same search, as if these pods had left their nodes.
+
+        They are removed in its trials, which costs some 40 microseconds for each pod and trial.
+        """
+        return replace(self, ended=pods)
+
+    @property
+    def extended_rejects(self) -> bool:
+        """Whether extenders have filtered out any node for any member."""
+        return any((nodes.codes > 0).any() for nodes in {*self.extended.values()})
+
+    def search(self, pod: Pod) -> NodeSearch:
+        """Return the filters of the pod in the present state of the trial."""
+        results = self.cache.of(pod, self.pipeline)
+        return NodeSearch(pod, self.pipeline, self.cluster, results)
+
+    def allowed(self, candidates: IntArray | None) -> BoolArray:
+        """Return which rows (bool[rows]) are candidates; None: all nodes."""
+        allowed = np.full(len(self.cluster.nodes), candidates is None)
+        if candidates is not None:
+            allowed[candidates] = True
+        return allowed & self.cluster.nodes.present
+
+    def why_not(self, pod: Pod, allowed: BoolArray) -> Diagnosis:
+        """Return why the allowed rows (bool[rows]) reject the pod in the trial."""
+        search = self.search(pod)
+        pre_filtered = search.pre_filter()
+        if isinstance(pre_filtered, Diagnosis):
+            return pre_filtered
+        rows = np.flatnonzero(allowed)
+        fits = search.feasible(pre_filtered) & allowed
+        taken = search.rejected_with_nominated(pre_filtered, fits)
+        if len(rows) == self.cluster.node_count:
+            diagnosis = search.shared_diagnosis(pre_filtered, taken)
+        else:
+            diagnosis = search.diagnosis_of(pre_filtered, rows)
+            diagnosis = replace(diagnosis, rejected=(*diagnosis.rejected, *taken))
+        extended = self.extended.get(pod.uid)
+        if extended is None:
+            return diagnosis
+        filtered_out = extended.rejected(np.flatnonzero(fits), named=True)
+        return replace(diagnosis, rejected=(*diagnosis.rejected, *filtered_out))
+
+
+def scored(search: NodeSearch, rows: IntArray, extended: OnRows | None) -> ScoreTable:
+    """Return the scores of the rows, with those of extenders."""
+    table = score(search, rows)
+    if extended is None or not extended.scores:
+        return table
+    return with_extender_scores(table, {name: of[rows] for name, of in extended.scores.items()})
+
+
+def mask_of(rows: IntArray, length: int) -> BoolArray:
+    """Return bool[length] that is True at these rows."""
+    mask = np.zeros(length, np.bool_)
+    mask[rows] = True
+    return mask

@@ -1,0 +1,113 @@
+"""The members of a group that are in the queue: they leave it together, and wait together."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from weakref import WeakValueDictionary
+
+from mooring.groups.model.pod_group import GroupKey, PodGroup
+from mooring.groups.state.pod_groups import PodGroupState
+from mooring.model.pod import Pod, Uid
+from mooring.pausing import pause
+from mooring.runtime.pipeline import Pipeline
+from mooring.runtime.queued_pod import QueuedPod, SubQueue
+from mooring.scheduling.scheduler_state import SchedulerState
+from mooring.state.cluster_view import ClusterView
+
+
+def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupState | None:
+    """Return the group with which the pod is scheduled; None if it is scheduled by itself.
+
+    That is so for a pod without a group, in a profile without a plugin for groups, and in a group
+    that is neither a gang nor bound to a topology domain.
+    """
+    if pipeline.group_policy is None:
+        return None
+    group = cluster.pod_groups.of(pod)
+    if group is None or group.definition is None:
+        return group
+    definition = group.definition
+    return group if definition.gang or definition.topology.keys else None
+
+
+def take_members(
+    group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
+) -> dict[Uid, QueuedPod]:
+    """Take the members from the queue: this one first, then the others of its profile.
+
+    They are in the order of priority, then age. Gated members stay where they are.
+    """
+    others = list[QueuedPod]()
+    pause()  # there may be 50,000 others
+    for other in tuple(_others(group, queued, scheduler)):
+        member = scheduler.queue.pop_specific(other.pod.uid, now)
+        if member is not None:
+            others.append(member)
+        pause()
+    others.sort(key=lambda m: (-m.pod.spec.priority, m.initial_attempt_timestamp))
+    pause()
+    return {member.pod.uid: member for member in (queued, *others)}
+
+
+def has_same_requirements(group: PodGroupState, before: PodGroup | None) -> bool:
+    """Return whether the group's definition is unchanged, without regard to its status."""
+    after = group.definition
+    if before is None or after is None:
+        return before is after
+    return replace(before, status=after.status) == after
+
+
+class GroupBackoffs:
+    """The backoff of a group: the longest of its members'.
+
+    A member that was added later, or is popped early because no other pod is active, does not end
+    it. Such a member is moved alone: a group may have ten thousand members, and get more all the
+    time.
+    """
+
+    def __init__(self) -> None:
+        self._latest: WeakValueDictionary[tuple[GroupKey, str], QueuedPod] = WeakValueDictionary()
+        """By group and profile the member whose backoff ended last of all when this was looked up.
+
+        It only saves the search: a member that has left, or whose backoff ended, is not used, and
+        one that is gone is not kept.
+        """
+
+    def postpone(
+        self, group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
+    ) -> bool:
+        """Put the pod in the backoff queue if the group's backoff has not ended; return whether."""
+        key = group.key, queued.pipeline.profile
+        latest = self._latest.get(key)
+        if latest is None or not _waits(latest, group, scheduler, now):
+            members = (*_others(group, queued, scheduler), queued)
+            latest = max(members, key=lambda member: member.backoff_expiration)
+            if latest.backoff_expiration <= now:
+                self._latest.pop(key, None)
+                return False
+            self._latest[key] = latest
+        scheduler.queue.postpone(queued, latest.backoff_expiration, now)
+        return True
+
+
+def _others(
+    group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState
+) -> Iterator[QueuedPod]:
+    """Return the other members of its profile in the queue, but those gated or in flight."""
+    for pod in group.unscheduled.values():
+        other = scheduler.queue.get(pod.uid)
+        if (
+            other is not None
+            and other.pipeline is queued.pipeline
+            and other.queue not in (None, SubQueue.GATED)
+        ):
+            yield other
+
+
+def _waits(member: QueuedPod, group: PodGroupState, scheduler: SchedulerState, now: float) -> bool:
+    """Return whether this is still a queued member of the group, and its backoff has not ended."""
+    return (
+        member.backoff_expiration > now
+        and member.queue not in (None, SubQueue.GATED)
+        and member.pod.uid in group.unscheduled
+        and scheduler.queue.get(member.pod.uid) is member
+    )

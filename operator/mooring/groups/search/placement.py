@@ -1,0 +1,258 @@
+"""Finds nodes for all members of a group on the live state (podGroupSchedulingDefaultAlgorithm).
+
+Members are counted where that is possible (`counting`). Otherwise, where any member has ports,
+inter-pod terms, spread constraints, volumes or devices, they are added one by one in a trial.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from mooring.framework.diagnosis import Diagnosis
+from mooring.groups.search.group_search import Assignment, MembersTrial, Rows, scored
+from mooring.groups.search.member_counts import CountingSearch, MemberClass
+from mooring.groups.search.member_packing import Order, backtrack
+from mooring.groups.search.search_budget import SearchBudget
+from mooring.model.pod import Pod, Uid
+from mooring.pausing import pause
+from mooring.scheduling.causes import cause_of
+from mooring.scheduling.filtering import NodeSearch
+from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray
+
+_MOST_TRIES: Final = 24
+_MOST_BACKTRACKED: Final = 12
+_MOST_STEPS: Final = 400
+"""Members that backtracking places before it gives up; a step takes a fraction of a millisecond."""
+_MOST_SPECS: Final = 500
+"""Different specs of members that are placed together; each is a search over all nodes."""
+_MOST_DIAGNOSED: Final = 256
+"""If more members are placed, the diagnosis of the others does not count them."""
+
+
+class GroupSearch(CountingSearch):
+    """Searches for nodes for all these members, by counting them where that is exact."""
+
+    def without(self, pods: Collection[Pod]) -> "GroupSearch":
+        """Return the same search, as if these pods had left their nodes."""
+        return GroupSearch(self.searched.without(pods))
+
+    def place(self, candidates: IntArray | None = None) -> Assignment:
+        """Return nodes for the members on these rows (int64), or on any node.
+
+        The state is as before afterwards. Once the budget is spent, hardly anything is tried.
+        """
+        members, extended = self.searched.members, self.searched.extended
+        pause()  # there may be 50,000 members
+        specs = len({(pod.spec, extended.get(pod.uid)) for pod in members})
+        if specs > _MOST_SPECS:
+            what = "specs or answers of extenders" if extended else "specs"
+            cause = f"its members have {specs} different {what}, and at most {_MOST_SPECS} can be"
+            return Assignment({}, len(members), 0, cause=f"{cause} placed together")
+        pause()
+        with self.searched.trial() as trial:
+            counted = self.all_counted()
+            pause()
+            allowed = self.searched.allowed(candidates)
+            if counted is None:
+                return self._place_in_trial(allowed, trial)
+            return self.place_counted(counted, allowed)
+
+    def _place_in_trial(self, allowed: BoolArray, trial: MembersTrial) -> Assignment:
+        """Place the members one by one, in several orders of their classes.
+
+        Small groups are placed by backtracking if no order succeeds. Every filter of the profile
+        holds for each member beside all those placed before it.
+        """
+        best: Rows = {}
+        why: Diagnosis | None = None
+        tries = 0
+        for order in self._orders():
+            for by_fit in (False, True):
+                tries += 1
+                left = self._one_try(trial, order.items, allowed, by_fit=by_fit)
+                rows = trial.rows
+                if why is None and left:
+                    why = self.searched.why_not(self.classes[left[0]].pods[-1], allowed)
+                trial.clear()
+                if not left:
+                    return Assignment(rows, len(self.searched.members), tries)
+                if len(rows) > len(best):
+                    best = rows
+            order.failed(left)
+            if tries >= _MOST_TRIES or self.searched.budget.spent:
+                break
+        if len(self.searched.members) <= _MOST_BACKTRACKED and not self.searched.budget.spent:
+            tries += 1
+            found = self._backtrack(allowed, trial)
+            if found is not None:
+                return Assignment(found, len(self.searched.members), tries)
+        cause = why.message if why is not None else ""
+        return Assignment(best, len(self.searched.members), tries, cause=cause)
+
+    def _orders(self) -> Iterator[Order]:
+        """Return the orders of classes to start from: largest first, with inter-pod terms last."""
+        totals = self._totals
+        shares = [
+            max(
+                (a / totals.get(n, 1) for n, a in c.pods[0].spec.demand.resources.items()),
+                default=0.0,
+            )
+            for c in self.classes
+        ]
+        terms = [len(c.pods[0].spec.affinity.required) for c in self.classes]
+        constrained = [_constraints(c.pods[0]) for c in self.classes]
+        numbers = range(len(self.classes))
+        starts = (
+            sorted(numbers, key=lambda i: (terms[i], -shares[i])),
+            sorted(numbers, key=lambda i: (-constrained[i], -shares[i])),
+            sorted(numbers, key=lambda i: -shares[i]),
+            sorted(numbers, key=lambda i: shares[i]),
+        )
+        for start in dict.fromkeys(tuple(start) for start in starts):
+            order = Order(start)
+            while not order.exhausted:
+                yield order
+
+    @cached_property
+    def _totals(self) -> Mapping[str, int]:
+        """The sum over all nodes of each resource that a member requests, at least 1."""
+        nodes = self.searched.cluster.nodes
+        names = {name for c in self.classes for name in c.pods[0].spec.demand.resources}
+        return {name: max(int(nodes.allocatable(name).sum()), 1) for name in names}
+
+    def _one_try(
+        self, trial: MembersTrial, order: Sequence[int], allowed: BoolArray, *, by_fit: bool
+    ) -> list[int]:
+        """Place the members that find a node in this order; return the classes with others.
+
+        Identical members that are counted cost one decision.
+        """
+        failed: list[int] = []
+        for index in order:
+            members = self.classes[index]
+            counted = self.counted(members) if len(members.pods) > 1 else None
+            if counted is not None:
+                at = self.rows_of_class(counted, allowed)
+                for pod, row in zip(members.pods, at, strict=False):
+                    trial.add(pod, row)
+                    pause()
+                if len(at) < len(members.pods):
+                    failed.append(index)
+                continue
+            for pod in members.pods:
+                found = self._choose(pod, members, allowed, by_fit=by_fit)
+                self.searched.budget.spend(1)
+                if found is None or self.searched.budget.spent:
+                    failed.append(index)
+                    break  # the other members of the class are rejected likewise
+                trial.add(pod, found)
+                pause()
+        return failed
+
+    def _feasible(
+        self, pod: Pod, members: MemberClass, allowed: BoolArray
+    ) -> tuple[NodeSearch, IntArray]:
+        """Return the rows that pass every filter in the present state of the trial."""
+        search = self.searched.search(pod)
+        pre_filtered = search.pre_filter()
+        if isinstance(pre_filtered, Diagnosis):
+            return search, np.zeros(0, np.int64)
+        fits = search.feasible(pre_filtered)
+        taken = search.rejected_with_nominated(pre_filtered, fits)
+        fits = fits & allowed
+        for group in taken:
+            fits[group.rows] = False
+        self.exclude_rejected(fits, members)
+        if members.extended is not None:
+            fits &= members.extended.passed
+        return search, np.flatnonzero(fits)
+
+    def _choose(
+        self, pod: Pod, members: MemberClass, allowed: BoolArray, *, by_fit: bool
+    ) -> int | None:
+        """Return the row for one member: the one that scores prefer, or by fit the fullest."""
+        search, rows = self._feasible(pod, members, allowed)
+        if not len(rows):
+            return None
+        if by_fit:
+            return int(rows[np.argmin(self._slack(pod, rows))])
+        if len(rows) == 1:
+            return int(rows[0])
+        table = scored(search, rows, members.extended)
+        return int(rows[table.best[self.searched.seed % len(table.best)]])
+
+    def by_slack(self, pod: Pod, members: MemberClass, allowed: BoolArray) -> list[int]:
+        """Return the feasible rows, the one first on which the pod would leave least free."""
+        _, rows = self._feasible(pod, members, allowed)
+        found: list[int] = rows[np.argsort(self._slack(pod, rows), kind="stable")].tolist()
+        return found
+
+    def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
+        """Return the amounts left free on each row with the pod, in millionths of all nodes'."""
+        nodes, demand = self.searched.cluster.nodes.take(rows), pod.spec.demand.resources
+        slack = np.zeros(len(rows), np.int64)
+        for name in demand:
+            free = nodes.allocatable(name) - nodes.requested(name)
+            slack += (free * 1_000_000.0 / self._totals.get(name, 1)).astype(np.int64)
+        return slack
+
+    def _backtrack(self, allowed: BoolArray, trial: MembersTrial) -> Rows | None:
+        """Return a row for every member, or None if none is found within the steps."""
+        classes = self.classes
+        order = next(iter(self._orders())).items
+        members = [(pod, classes[index]) for index in order for pod in classes[index].pods]
+        moves = _Moves(self, members, allowed, trial)
+        budgets = SearchBudget(_MOST_STEPS), self.searched.budget
+        found = backtrack(len(members), moves, *budgets)
+        return trial.rows if found else None
+
+    def diagnosis(
+        self, placed: Mapping[Uid, int], candidates: IntArray | None
+    ) -> tuple[Diagnosis, str] | None:
+        """Return why the candidate rows reject the first member that is not placed, and its cause.
+
+        At this moment the other members are on their nodes. None if all members are placed.
+        """
+        searched = self.searched
+        left = next((pod for pod in searched.members if pod.uid not in placed), None)
+        if left is None:
+            return None
+        with searched.trial() as trial:
+            others = (pod for pod in searched.members if pod.uid in placed)
+            for pod in islice(others, _MOST_DIAGNOSED):
+                trial.add(pod, placed[pod.uid])
+            diagnosis = searched.why_not(left, searched.allowed(candidates))
+            return diagnosis, cause_of(left, diagnosis, searched.cluster)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Moves:
+    """Puts members on nodes in a trial, on the fullest node first."""
+
+    search: GroupSearch
+    members: Sequence[tuple[Pod, MemberClass]]
+    allowed: BoolArray
+    trial: MembersTrial
+
+    def candidates(self, member: int) -> Iterator[int]:
+        """Return the rows that pass every filter, the fullest one first."""
+        return iter(self.search.by_slack(*self.members[member], self.allowed))
+
+    def put(self, member: int, row: int) -> None:
+        """Add the member to the trial."""
+        self.trial.add(self.members[member][0], row)
+
+    def take_back(self) -> None:
+        """Remove the member that was added last."""
+        self.trial.drop_last()
+
+
+def _constraints(pod: Pod) -> int:
+    """Return how many terms, constraints, ports and volumes the pod has."""
+    spec = pod.spec
+    return spec.affinity.term_count + len(spec.spread) + len(spec.host_ports) + len(pod.volumes)

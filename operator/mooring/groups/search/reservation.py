@@ -1,0 +1,372 @@
+"""Reserves nodes for a group that has waited too long, so that smaller pods do not starve it.
+
+A profile has to ask for it. The members are nominated to nodes on which all of them fit once the
+pods of lower or equal priority that run there have ended. Pods of lower priority leave room for
+them (`Reservation`). At most one group has nodes reserved at a time, for a limited time and on a
+limited share of the nodes, so that no two groups keep nodes from each other, and a group that never
+fits closes no cluster.
+
+A reservation ends with the leader: a new one does not nominate members again whose group shows it
+in its status (`PodGroups.reservation_of`).
+
+Backfill: pods that end before the reserved nodes can be free for the group are put there. Both
+times follow from `activeDeadlineSeconds`. Pods that run until their deadline keep the group from
+its nodes until then; a pod without a deadline may end at any moment, so it allows no backfill.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from mooring.extenders.verdicts import Answers
+from mooring.framework.verdicts import Unschedulable
+from mooring.groups.model.pod_group import Reservation
+from mooring.groups.search.group_decision import placements_of
+from mooring.groups.search.group_search import Assignment, SearchedMembers
+from mooring.groups.search.members import group_of
+from mooring.groups.search.placement import GroupSearch
+from mooring.groups.search.search_budget import SearchBudget
+from mooring.groups.state.pod_groups import PodGroupState
+from mooring.model.pod import Pod, Uid
+from mooring.runtime.pipeline import Pipeline
+from mooring.runtime.queued_pod import QueuedPod
+from mooring.scheduling.result_cache import ResultCache
+from mooring.scheduling.scheduler_state import SchedulerState
+from mooring.state.columns import IntArray
+from mooring.state.pods import PlacedPod
+from mooring.state.view import BoolArray
+
+_MOST_REMOVED: Final = 5_000
+"""Pods that one search for nodes removes in its trials; each costs about 40 microseconds."""
+_NOMINATED_SECONDS: Final = 300.0
+"""How long members stay nominated that wait for no victims, where no nodes are reserved."""
+_PODS: Final = "pods"
+_SEARCHES: Final = 10
+"""If nodes change all the time, so many searches are made in the time of a reservation."""
+
+
+class GroupReservation:
+    """The nodes that are reserved for one group; times are seconds on the caller's clock."""
+
+    def __init__(self, scheduler: SchedulerState, cache: ResultCache) -> None:
+        """Begin without a reservation."""
+        self._until = 0.0
+        """When the reservation ends, in seconds since the epoch."""
+        self._scheduler = scheduler
+        self._state = scheduler.state
+        self._cluster = scheduler.cluster
+        self._cache = cache
+        self._group: PodGroupState | None = None
+        self._since = 0.0
+        self._nominated_since: dict[PodGroupState, float] = {}
+        """Since when groups are known to have nominated members that wait for no victims."""
+        self._ended: tuple[int, float] | None = None
+        """The number of the group whose reservation ran out last, and when."""
+        self._not_found: dict[PodGroupState, tuple[float, int]] = {}
+        """Groups for which no nodes were found, when, and which nodes there were."""
+        self._backfill_until = -math.inf
+
+    def holds(self, group: PodGroupState) -> bool:
+        """Return whether the reservation is this group's."""
+        return self._group is group
+
+    def update(
+        self,
+        group: PodGroupState,
+        members: Sequence[QueuedPod],
+        now: float,
+        answers: Answers | None = None,
+    ) -> None:
+        """Reserve nodes for a group without a place, if it has waited long enough, or end that.
+
+        A reservation ends after as long as the group had to wait for it; then it is another's turn.
+        If no nodes are found, they are searched for again after as long, or when nodes are added or
+        changed. Nodes that extenders have filtered out, as `answers` say, are not reserved.
+        """
+        pipeline = members[0].pipeline
+        after = _after(pipeline)
+        evictions = self._cluster.evictions
+        if after is None or any(evictions.awaits_victims(member.pod) for member in members):
+            return  # the nodes that preemption frees are the members' already
+        if self.holds(group):
+            if now - self._since >= after:
+                self._ended = (group.number, now)
+                self.withdraw(group)
+            else:
+                self._update_backfill(group)
+            return
+        since = min(member.initial_attempt_timestamp for member in members)
+        if self._ended is not None and self._ended[0] == group.number:
+            since = max(since, self._ended[1])
+        if now - since < after or not self._is_due(group, after, now) or self._is_taken():
+            return
+        pods = [member.pod for member in members]
+        rows = self._rows(group, pods, pipeline, answers)
+        if rows is None:
+            self._not_found[group] = now, self._cluster.nodes.topology_version
+            return
+        self._not_found.pop(group, None)
+        self._group, self._since, self._until = group, now, self._scheduler.now() + after
+        reserved = [(pod, rows[pod.uid]) for pod in pods if pod.uid in rows]
+        self._reserve(group, reserved, self._busy_until(group, reserved))
+
+    def _reserve(
+        self, group: PodGroupState, reserved: Sequence[tuple[Pod, int]], backfill_until: float
+    ) -> None:
+        """Nominate each pod to its row."""
+        self._backfill_until = backfill_until
+        kept = Reservation(group.key, self._until, group.priority, backfill_until)
+        for pod, row in reserved:
+            self._state.nominate(pod, self._state.nodes.names[row], reservation=kept)
+
+    def _update_backfill(self, group: PodGroupState) -> None:
+        """Look again at when the reserved nodes can be free: pods have ended, or others came."""
+        nominations = self._cluster.nominations
+        nominees = map(nominations.get, group.unscheduled)
+        reserved = [(nominee.pod, nominee.row) for nominee in nominees if nominee is not None]
+        until = self._busy_until(group, reserved)
+        if until != self._backfill_until:
+            self._reserve(group, reserved, until)
+
+    def _is_due(self, group: PodGroupState, after: float, now: float) -> bool:
+        """Return whether nodes are searched for, after a search that found none."""
+        if group not in self._not_found:
+            return True
+        at, version = self._not_found[group]
+        changed = version != self._cluster.nodes.topology_version
+        return now - at >= (after / _SEARCHES if changed else after)
+
+    def _busy_until(self, group: PodGroupState, reserved: Sequence[tuple[Pod, int]]) -> float:
+        """Return the earliest time at which these pods of the group can all be on these rows.
+
+        It is in seconds since the epoch, and minus infinity if it may be any moment. Pods run until
+        their deadline, and those without one may end at once.
+        """
+        by_row = defaultdict[int, list[Pod]](list)
+        for pod, row in reserved:
+            by_row[row].append(pod)
+        busy = (self._row_busy_until(group, row, pods) for row, pods in by_row.items())
+        return max(busy, default=-math.inf)
+
+    def _row_busy_until(self, group: PodGroupState, row: int, pods: Sequence[Pod]) -> float:
+        """Return the earliest time at which the requests of these pods can be free on the row."""
+        nodes = self._cluster.nodes
+        missing = Counter[str]()
+        for pod in pods:
+            missing.update(pod.spec.demand.resources)
+        for name in missing:
+            missing[name] -= int(nodes.allocatable(name)[row] - nodes.requested(name)[row])
+        missing[_PODS] = len(pods) - int(nodes.pod_slots[row] - nodes.pod_count[row])
+        leaving = [placed for placed in self._cluster.pods_on(row) if self._leaves(placed, group)]
+        free_at = -math.inf
+        for placed in sorted(leaving, key=self._earliest_end):
+            if max(missing.values()) <= 0:
+                return free_at
+            free_at = self._earliest_end(placed)
+            missing.subtract({**placed.pod.spec.demand.resources, _PODS: 1})
+        return free_at if max(missing.values()) <= 0 else -math.inf
+
+    def _leaves(self, placed: PlacedPod, group: PodGroupState) -> bool:
+        """Return whether the pod's requests are free for the group once it has ended."""
+        pod = placed.pod
+        member = pod.uid in group.assumed or pod.uid in group.assigned
+        return pod.spec.priority <= group.priority and not _of_daemon_set(pod) and not member
+
+    def _earliest_end(self, placed: PlacedPod) -> float:
+        """Return when the pod ends if it runs until its deadline; minus infinity if at any moment.
+
+        A pod that has not started is regarded as started when it was created.
+        """
+        pod, columns = placed.pod, self._cluster.pod_columns
+        slot = columns.slot(pod.uid, nominated=False)
+        evicting = slot is None or columns.evicting[slot]
+        if pod.active_deadline_seconds is None or pod.terminating or evicting:
+            return -math.inf
+        since = pod.created if pod.started is None else pod.started
+        return since + pod.active_deadline_seconds
+
+    def expire(self, now: float) -> list[Pod]:
+        """Withdraw nominations of members that no attempt may withdraw; return these members.
+
+        To be called from time to time. They are those of a group that cannot be placed, because
+        members or the PodGroup are missing, and those that have lasted as long as a reservation
+        may. Those of a former leader, whose reservation is not known, run out in the same way.
+        """
+        self._forget_gone()
+        nominated, known = self._nominated_groups(), self._nominated_since
+        since = self._nominated_since = {group: known.get(group, now) for group in nominated}
+        if self._group in since:
+            since[self._group] = self._since
+        withdrawn = list[Pod]()
+        for group, pipeline in nominated.items():
+            after = _after(pipeline)
+            if any(map(self._cluster.evictions.awaits_victims, group.unscheduled.values())):
+                since[group] = now
+                if self.holds(group):
+                    self._group = None  # the nodes that preemption frees are the members' now
+            if after is None:  # a reservation ends if the profile reserves no nodes any more
+                after = 0.0 if self.holds(group) else _NOMINATED_SECONDS
+            ran_out = now - since[group] >= after
+            if ran_out and self.holds(group):
+                self._ended = (group.number, now)
+            if ran_out or group.incomplete is not None:
+                withdrawn += self.withdraw(group)
+        return withdrawn
+
+    def _forget_gone(self) -> None:
+        """Forget the groups that have gone; another group may have the name of one."""
+        groups = self._cluster.pod_groups
+        self._not_found = {
+            group: last
+            for group, last in self._not_found.items()
+            if groups.get(group.key) is group and group.unscheduled
+        }
+        if self._group is not None and groups.get(self._group.key) is not self._group:
+            self._group = None
+
+    def _nominated_groups(self) -> dict[PodGroupState, Pipeline]:
+        """Return the groups with nominated members, and the pipeline of one of these."""
+        found: dict[PodGroupState, Pipeline] = {}
+        for nominee in self._cluster.nominations:
+            queued = self._scheduler.queue.get(nominee.pod.uid)
+            if queued is not None:
+                group = group_of(queued.pod, queued.pipeline, self._cluster)
+                if group is not None:
+                    found[group] = queued.pipeline
+        return found
+
+    def withdraw(self, group: PodGroupState) -> list[Pod]:
+        """Withdraw the nominations of all members; return the members that had one.
+
+        No nodes are reserved for the group any more.
+        """
+        if self.holds(group):
+            self._group = None
+        nominations = self._cluster.nominations
+        nominated = [pod for pod in group.unscheduled.values() if nominations.get(pod.uid)]
+        for pod in nominated:
+            self._state.withdraw(pod.uid)
+        return nominated
+
+    def _is_taken(self) -> bool:
+        """Return whether another group that still waits has nodes reserved."""
+        if self._group is not None:
+            nominations = self._cluster.nominations
+            if any(map(nominations.get, self._group.unscheduled)):
+                return True
+        self._group = None
+        return False
+
+    def _rows(
+        self,
+        group: PodGroupState,
+        pods: Sequence[Pod],
+        pipeline: Pipeline,
+        answers: Answers | None,
+    ) -> Mapping[Uid, int] | None:
+        """Return a row for each member that is needed, by uid; None if no nodes are large enough.
+
+        Of the nodes with the most free, as few are taken as are enough.
+        """
+        needed, others = group.needed_of(pods)
+        searched = SearchedMembers(
+            needed,
+            pipeline,
+            self._cache,
+            seed=0,
+            others=others,
+            extended=answers.on(self._cluster, not_sent=True) if answers is not None else {},
+        )
+        search = GroupSearch(searched)
+        with search.searched.trial():
+            placements = placements_of(group, pipeline, self._cluster)
+        if isinstance(placements, Unschedulable):
+            return None
+        removals, policy = SearchBudget(_MOST_REMOVED), pipeline.group_policy
+        percent = policy.reserved_nodes_percent if policy is not None else 0
+        most = max(self._cluster.node_count * percent // 100, 1)
+        for placement in placements:
+            # Where all rows of a placement are not enough, fewer of them are not looked at.
+            if self._promising(search, group, placement.rows) is None:
+                continue
+            for rows in self._growing(placement.rows, len(needed), most):
+                found = self._placed(search, group, rows, removals)
+                if found is not None and found.complete:
+                    return found.rows
+                if search.searched.budget.spent or removals.spent:
+                    return None
+        return None
+
+    def _placed(
+        self, search: GroupSearch, group: PodGroupState, rows: IntArray, removals: SearchBudget
+    ) -> Assignment | None:
+        """Place the members on these rows once the leaving pods have ended; None: not all fit.
+
+        `removals` bounds how many pods are removed in trials.
+        """
+        found = self._promising(search, group, rows)
+        counted = search.is_counted()
+        if found is None or counted:
+            return found
+        leaving = self._pods_on(rows, self._leaving(group))
+        removals.spend(len(leaving))
+        if removals.spent or search.searched.budget.spent:
+            return None
+        return search.without(leaving).place(rows)
+
+    def _promising(
+        self, search: GroupSearch, group: PodGroupState, rows: IntArray
+    ) -> Assignment | None:
+        """Return how counting places all members on these rows; None if they cannot all fit there.
+
+        Members that are not counted may be rejected where it places them.
+        """
+        counted = search.is_counted()
+        slots = np.flatnonzero(self._leaving(group))
+        found = search.place_once_ended(slots, rows)
+        return found if (found.complete if counted else not found.impossible) else None
+
+    def _leaving(self, group: PodGroupState) -> BoolArray:
+        """Return the placed pods whose requests become free for the group: bool[slots]."""
+        columns = self._cluster.pod_columns
+        leaving = (columns.rows >= 0) & ~columns.nominated & (columns.priority <= group.priority)
+        for slot in np.flatnonzero(leaving).tolist():
+            pod = columns.pods[slot]
+            if pod is None or _of_daemon_set(pod):
+                leaving[slot] = False
+        for member in (*group.assumed.values(), *group.assigned.values()):
+            own = columns.slot(member.pod.uid, nominated=False)
+            if own is not None:
+                leaving[own] = False
+        return leaving
+
+    def _pods_on(self, rows: IntArray, leaving: BoolArray) -> list[Pod]:
+        columns = self._cluster.pod_columns
+        slots = np.flatnonzero(leaving & np.isin(columns.rows, rows))
+        return [pod for slot in slots.tolist() if (pod := columns.pods[slot]) is not None]
+
+    def _growing(self, rows: IntArray, members: int, limit: int) -> Iterator[IntArray]:
+        """Return rows, most free cpu first: as many as there are members, then twice as many...
+
+        They are at most as many as the limit.
+        """
+        nodes = self._cluster.nodes.take(rows)
+        free = nodes.allocatable("cpu") - nodes.requested("cpu")
+        ordered, most = rows[np.argsort(-free, kind="stable")][:limit], members
+        while most < len(ordered):
+            yield ordered[:most]
+            most *= 2
+        yield ordered
+
+
+def _of_daemon_set(pod: Pod) -> bool:
+    return pod.owner is not None and pod.owner.kind == "DaemonSet"
+
+
+def _after(pipeline: Pipeline) -> float | None:
+    """Return the seconds after which nodes are reserved, and for which; None: never."""
+    policy = pipeline.group_policy
+    return policy.reserve_after_seconds if policy is not None else None

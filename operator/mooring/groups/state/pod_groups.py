@@ -1,0 +1,578 @@
+"""Pod groups: their definitions, and their members by state.
+
+A pod that names a group is a member as soon as it is known, with or without a node. The counts
+follow every event, assumption and trial; `docs/gangs.md` says what is counted. The group itself is
+known as long as it has a definition or a member. As in kube-scheduler
+(backend/cache/podgroupstate.go), finished pods are no members. Terminating pods are kept apart:
+they are on their way out, and a group must not be complete because of them.
+"""
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, count
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeVar
+
+from mooring.groups.model.pod_group import (
+    COSCHEDULING_LABEL,
+    DeclaredByPod,
+    DisruptionMode,
+    GroupFormat,
+    GroupKey,
+    GroupSource,
+    PodGroup,
+    Reservation,
+    group_of_members,
+    role_of,
+)
+from mooring.model.events import Kind
+from mooring.model.indexes import add_count
+from mooring.model.pod import Pod, Uid
+from mooring.model.pod_spec import PodSpec
+from mooring.state.pods import PlacedPod, PodTable
+
+GROUP_KINDS: Final[Mapping[Kind, GroupSource]] = MappingProxyType(
+    {
+        Kind.POD_GROUP: GroupSource.KUBERNETES,
+        Kind.COSCHEDULING_POD_GROUP: GroupSource.COSCHEDULING,
+        Kind.VOLCANO_POD_GROUP: GroupSource.VOLCANO,
+    }
+)
+"""The kinds of objects that define groups."""
+
+_Value = TypeVar("_Value", bound=Any)
+
+
+class _Largest(Generic[_Value]):
+    """The largest of values that come and go, kept in order: there may be ten thousand."""
+
+    __slots__ = ("_counts", "_values")
+
+    def __init__(self) -> None:
+        self._counts: Counter[_Value] = Counter()
+        self._values: list[_Value] = []
+
+    def add(self, value: _Value) -> None:
+        self._counts[value] += 1
+        if self._counts[value] == 1:
+            insort(self._values, value)
+
+    def remove(self, value: _Value) -> None:
+        self._counts[value] -= 1
+        if not self._counts[value]:
+            del self._counts[value]
+            del self._values[bisect_left(self._values, value)]
+
+    def get(self) -> _Value | None:
+        return self._values[-1] if self._values else None
+
+
+class PodGroupState:
+    """One group as it is now; to be read only (podgroupstate.go).
+
+    Members are in one of four mappings, each by uid and in the order of their coming: `unscheduled`
+    (without a node), `assumed` (on a node, not confirmed by the watch), `assigned` (bound) and
+    `terminating`.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_assigned",
+        "_assumed",
+        "_declared",
+        "_defined_by",
+        "_first_created",
+        "_priorities",
+        "_roles",
+        "_roles_on_nodes",
+        "_terminating",
+        "_unscheduled",
+        "_unscheduled_specs",
+        "assigned",
+        "assumed",
+        "definition",
+        "departed_pods_count",
+        "key",
+        "number",
+        "roles_on_nodes",
+        "terminating",
+        "unscheduled",
+        "unscheduled_specs",
+    )
+
+    def __init__(self, key: GroupKey, number: int = 0) -> None:
+        self.key = key
+        self.number = number
+        """What the pod columns call the group; no other group ever has it."""
+        self.definition: PodGroup | None = None
+        """What is required of the group; None if its members name an object that is not there."""
+        self.departed_pods_count = 0
+        """How many bound members have left their node since the group is known."""
+        self._unscheduled: dict[Uid, Pod] = {}
+        self._assumed: dict[Uid, PlacedPod] = {}
+        self._assigned: dict[Uid, PlacedPod] = {}
+        self._terminating: dict[Uid, Pod] = {}
+        self.unscheduled: Mapping[Uid, Pod] = MappingProxyType(self._unscheduled)
+        self.assumed: Mapping[Uid, PlacedPod] = MappingProxyType(self._assumed)
+        self.assigned: Mapping[Uid, PlacedPod] = MappingProxyType(self._assigned)
+        self.terminating: Mapping[Uid, Pod] = MappingProxyType(self._terminating)
+        self._unscheduled_specs: Counter[PodSpec] = Counter()
+        self.unscheduled_specs: Mapping[PodSpec, int] = MappingProxyType(self._unscheduled_specs)
+        """How many members without a node there are of each spec."""
+        self._roles: Counter[str] = Counter()
+        """How many members there are of each role, terminating ones left out."""
+        self._roles_on_nodes: Counter[str] = Counter()
+        self.roles_on_nodes: Mapping[str, int] = MappingProxyType(self._roles_on_nodes)
+        """How many members on a node there are of each role."""
+        self._priorities: _Largest[int] = _Largest()
+        self._declared: _Largest[DeclaredByPod] = _Largest()
+        self._first_created = float("inf")
+        self._defined_by: tuple[DeclaredByPod, float] | None = None
+
+    @property
+    def all_pods_count(self) -> int:
+        """How many members there are, terminating ones left out."""
+        return len(self._unscheduled) + len(self._assumed) + len(self._assigned)
+
+    @property
+    def scheduled_pods_count(self) -> int:
+        """How many members are on a node, terminating ones left out."""
+        return len(self._assumed) + len(self._assigned)
+
+    @property
+    def on_nodes(self) -> Iterator[PlacedPod]:
+        """The members on a node, terminating ones left out."""
+        yield from self._assumed.values()
+        yield from self._assigned.values()
+
+    @property
+    def minimum(self) -> int:
+        """How many members are placed together or not at all; 0 without a definition."""
+        return self.definition.minimum if self.definition is not None else 0
+
+    @property
+    def roles(self) -> Mapping[str, int]:
+        """How many of the minimum must have a role, by role."""
+        return self.definition.roles if self.definition is not None else {}
+
+    def role_of(self, pod: Pod) -> str:
+        """Return the member's role; "" if it has none."""
+        return role_of(pod, self.key.source)
+
+    @property
+    def lacking(self) -> int:
+        """How many members must still get a node until the minimum is reached, of each role too."""
+        of_roles = sum(max(0, n - self._roles_on_nodes[role]) for role, n in self.roles.items())
+        return max(0, self.minimum - self.scheduled_pods_count, of_roles)
+
+    def short_of(self, pods: Collection[Pod]) -> str | None:
+        """Return how many of the members that lack a node these are, such as `3 of 4 members`.
+
+        None if the minimum is reached with them, of each role too.
+        """
+        if self.roles:
+            of_roles = Counter(map(self.role_of, pods))
+            for role, minimum in self.roles.items():
+                lacking = minimum - self._roles_on_nodes[role]
+                if of_roles[role] < lacking:
+                    return f"{of_roles[role]} of {lacking} members of role {role}"
+        needed = max(self.lacking, 1)
+        return f"{len(pods)} of {needed} members" if len(pods) < needed else None
+
+    def needed_of(self, pods: Sequence[Pod]) -> tuple[Sequence[Pod], Sequence[Pod]]:
+        """Return the members, the first ones, with which the minimum is reached; and the others.
+
+        One is needed in any case.
+        """
+        left = {role: n - self._roles_on_nodes[role] for role, n in self.roles.items()}
+        needed, others = list[Pod](), pods
+        if left:
+            others = []
+            for pod in pods:
+                role = self.role_of(pod)
+                (needed if left.get(role, 0) > 0 else others).append(pod)
+                left[role] = left.get(role, 0) - 1
+        more = max(self.lacking, 1) - len(needed)
+        return [*needed, *others[:more]], others[more:]
+
+    def is_enough(self, pods: Iterable[Pod], others: int = 0) -> bool:
+        """Return whether these members and so many others without a role are the minimum.
+
+        Of each role too; none is never enough.
+        """
+        of_roles = Counter(map(self.role_of, pods))
+        return of_roles.total() + others >= max(self.minimum, 1) and all(
+            of_roles[role] >= minimum for role, minimum in self.roles.items()
+        )
+
+    def completed_by(self, pod: Pod) -> bool:
+        """Return whether enough members exist, and do not without this one."""
+        role = self.role_of(pod)
+        is_last = self._roles[role] == self.roles.get(role, -1)
+        return not self.missing and (is_last or self.all_pods_count == self.minimum)
+
+    def has_on_node(self, uid: Uid) -> bool:
+        """Return whether the pod of this uid is a member on a node, and not terminating."""
+        return uid in self._assumed or uid in self._assigned
+
+    @property
+    def missing(self) -> int:
+        """How many members must still be created before the group can be placed."""
+        of_roles = sum(max(0, n - self._roles[role]) for role, n in self.roles.items())
+        return max(0, self.minimum - self.all_pods_count, of_roles)
+
+    @property
+    def incomplete(self) -> str | None:
+        """Why the group cannot be placed yet, as users read it; None if enough members exist."""
+        if self.definition is None:
+            return f"PodGroup {self.key} does not exist"
+        if self.definition.invalid is not None:
+            return self.definition.invalid
+        for role, minimum in self.roles.items():
+            if self._roles[role] < minimum:
+                return f"{self._roles[role]} of {minimum} members of role {role} exist"
+        if self.missing:
+            return f"{self.all_pods_count} of {self.minimum} members exist"
+        return None
+
+    @property
+    def surplus(self) -> int:
+        """How many members on a node the group can lose and still have its minimum."""
+        on_nodes = self._roles_on_nodes
+        of_roles = sum(min(n, on_nodes[role]) for role, n in self.roles.items())
+        return max(0, self.scheduled_pods_count - max(self.minimum, of_roles))
+
+    def surplus_of(self, pods: Iterable[Pod]) -> Iterator[Pod]:
+        """Yield those of these members on a node, the first ones, that the group can lose."""
+        surplus, on_nodes = self.surplus, self._roles_on_nodes.copy()
+        for pod in pods:
+            role = self.role_of(pod)
+            if surplus and on_nodes[role] > self.roles.get(role, 0):
+                on_nodes[role] -= 1
+                surplus -= 1
+                yield pod
+
+    @property
+    def priority(self) -> int:
+        """The group's own priority, or else the highest of its members, or 0."""
+        if self.definition is not None and self.definition.priority is not None:
+            return self.definition.priority
+        return self._priorities.get() or 0
+
+    @property
+    def created(self) -> float:
+        """When the group was made, or else the first of its members (seconds since the epoch)."""
+        if self.definition is not None and self.key.source is not GroupSource.PODS:
+            return self.definition.created
+        return self._first_created
+
+    def with_members(self, pods: Iterable[Pod], without: Container[Uid]) -> "PodGroupState":
+        """Return the group as it would be with these members without a node, and without others.
+
+        The caller may change the definition, and nothing else.
+        """
+        found = PodGroupState(self.key, self.number)
+        found.definition, found._priorities = self.definition, self._priorities
+        found._unscheduled.update(_without(self._unscheduled, without))
+        found._unscheduled.update((pod.uid, pod) for pod in pods)
+        found._assumed.update(_without(self._assumed, without))
+        found._assigned.update(_without(self._assigned, without))
+        placed = [placed.pod for placed in found.on_nodes]
+        found._roles_on_nodes.update(map(self.role_of, placed))
+        found._roles.update(map(self.role_of, chain(placed, found._unscheduled.values())))
+        return found
+
+    def _add(self, pod: Pod, placed: PlacedPod | None, declared: DeclaredByPod | None) -> None:
+        if pod.terminating:
+            self._terminating[pod.uid] = pod
+            return
+        if placed is None:
+            self._unscheduled[pod.uid] = pod
+            self._unscheduled_specs[pod.spec] += 1
+        elif placed.assumed:
+            self._assumed[pod.uid] = placed
+        else:
+            self._assigned[pod.uid] = placed
+        self._count_role(pod, 1, placed=placed is not None)
+        self._first_created = min(self._first_created, pod.created)
+        self._priorities.add(pod.spec.priority)
+        if declared is not None:
+            self._declared.add(declared)
+            self._define_by_members()
+
+    def _remove(self, pod: Pod, declared: DeclaredByPod | None) -> None:
+        """Remove the pod, which `_add` was called with, from all counts."""
+        if self._terminating.pop(pod.uid, None) is not None:
+            return
+        is_placed = self._unscheduled.pop(pod.uid, None) is None
+        if not is_placed:
+            add_count(self._unscheduled_specs, pod.spec, -1)
+        self._assumed.pop(pod.uid, None)
+        self._assigned.pop(pod.uid, None)
+        self._count_role(pod, -1, placed=is_placed)
+        self._priorities.remove(pod.spec.priority)
+        if declared is not None:
+            self._declared.remove(declared)
+            self._define_by_members()
+
+    def _count_role(self, pod: Pod, number: int, *, placed: bool) -> None:
+        if role := self.role_of(pod):
+            add_count(self._roles, role, number)
+            if placed:
+                add_count(self._roles_on_nodes, role, number)
+
+    def _define_by_members(self) -> None:
+        declared = self._declared.get()
+        source = None if declared is None else (declared, self._first_created)
+        if source == self._defined_by:
+            return
+        self._defined_by = source
+        self.definition = group_of_members(self.key, *source) if source is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """How a pod is counted."""
+
+    group: PodGroupState
+    pod: Pod
+    declared: DeclaredByPod | None
+
+
+class PodGroups:
+    """All pod groups; written by `ClusterState` only."""
+
+    def __init__(self, pods: PodTable) -> None:
+        self._pods = pods
+        self._groups: dict[GroupKey, PodGroupState] = {}
+        self._formats: tuple[GroupFormat, ...] = ()
+        self._with_surplus: dict[GroupKey, PodGroupState] = {}
+        self._disrupted_whole: dict[GroupKey, PodGroupState] = {}
+        self._unscheduled: dict[Uid, Pod] = {}
+        self.unscheduled: Mapping[Uid, Pod] = MappingProxyType(self._unscheduled)
+        """Every pod without a node, by uid."""
+        self._placed: dict[Uid, PlacedPod] = {}
+        self._members: dict[Uid, _Member] = {}
+        self._numbers = count()
+        self._changed: dict[GroupKey, None] | None = None
+        self._emptied: dict[GroupKey, PodGroupState] | None = None
+        """The groups that a trial has left without members; None outside of trials."""
+
+    @property
+    def with_surplus(self) -> Collection[PodGroupState]:
+        """The groups with more members on nodes than their minimum, which is not 0."""
+        return self._with_surplus.values()
+
+    @property
+    def disrupted_whole(self) -> Collection[PodGroupState]:
+        """The groups with members on nodes that are disrupted as a whole or not at all."""
+        return self._disrupted_whole.values()
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __iter__(self) -> Iterator[PodGroupState]:
+        return iter(self._groups.values())
+
+    def get(self, key: GroupKey) -> PodGroupState | None:
+        """Return the group, if it has a definition or a member."""
+        return self._groups.get(key)
+
+    def of(self, pod: Pod) -> PodGroupState | None:
+        """Return the group that the pod belongs to; None if it belongs to none."""
+        key = self.key_of(pod)
+        return self._groups.get(key) if key is not None else None
+
+    def key_of(self, pod: Pod) -> GroupKey | None:
+        """Return the key of the group that the pod names, known or not; None if it names none."""
+        return self.named_by(pod)[0]
+
+    def named_by(self, pod: Pod) -> tuple[GroupKey | None, GroupFormat | None]:
+        """Return the group that the pod names, and the site's format by which it names it."""
+        if pod.scheduling_group is not None:
+            key = GroupKey(GroupSource.KUBERNETES, pod.namespace, pod.scheduling_group)
+            return key, None
+        if name := pod.labels.get(COSCHEDULING_LABEL):
+            return GroupKey(GroupSource.COSCHEDULING, pod.namespace, name), None
+        for form in self._formats:
+            if (named := form.name_of(pod)) is not None:
+                if form.source is not GroupSource.PODS and not form.minimum_of(pod):
+                    return GroupKey(form.source, pod.namespace, named), None
+                return GroupKey(GroupSource.PODS, pod.namespace, named), form
+        return None, None
+
+    def reservation_of(self, pod: Pod) -> Reservation | None:
+        """Return the reservation that the object of the pod's group shows; None if it shows none.
+
+        It is the leader's, for those who see nothing of the leader but objects.
+        """
+        group = self.of(pod)
+        definition = group.definition if group is not None else None
+        until = definition.status.reserved_until if definition is not None else None
+        if definition is None or until is None:
+            return None
+        own = definition.priority
+        return Reservation(definition.key, until, pod.spec.priority if own is None else own)
+
+    def declared_minimum(self, pod: Pod) -> int:
+        """Return the minimum that the pod declares of its group; 0 if the group has an object."""
+        _, form = self.named_by(pod)
+        return DeclaredByPod.by(pod, form).minimum if form is not None else 0
+
+    def take_changed(self) -> dict[GroupKey, None]:
+        """Return the groups that changed or went since the last call; the first call returns all.
+
+        They come in the order in which they changed first.
+
+        Before the first call nothing is noted, because nobody would ever take it.
+        """
+        changed = dict.fromkeys(self._groups) if self._changed is None else self._changed
+        self._changed = {}
+        return changed
+
+    def track(self, formats: tuple[GroupFormat, ...]) -> Iterator[Pod]:
+        """Find groups by these formats, too, from now on; the first match counts.
+
+        Return an iterator that counts every pod anew, and yields it.
+        """
+        if formats == self._formats:
+            return iter(())
+        self._formats = formats
+        return self._recounted()
+
+    def _recounted(self) -> Iterator[Pod]:
+        waiting = (pod for uid, pod in self._unscheduled.items() if self._pods.get(uid) is None)
+        for pod in chain((placed.pod for placed in self._pods), waiting):
+            if not self._counts_as_named(pod):
+                self._count_anew(pod.uid)
+            yield pod
+
+    def _counts_as_named(self, pod: Pod) -> bool:
+        """Return whether the pod counts in the group that it names, and declares the same."""
+        key, form = self.named_by(pod)
+        member = self._members.get(pod.uid)
+        if member is None or key is None:
+            return member is None and key is None
+        declared = DeclaredByPod.by(pod, form) if form is not None else None
+        return member.group.key == key and member.declared == declared
+
+    def number_of(self, uid: Uid) -> int | None:
+        """Return the number of the pod's group; None without one, or if the pod is terminating."""
+        member = self._members.get(uid)
+        return member.group.number if member is not None and not member.pod.terminating else None
+
+    def define(self, kind: Kind, key: str, definition: PodGroup | None) -> None:
+        """Set the definition of a group, which comes from the object of this kind and key."""
+        namespace, _, name = key.partition("/")
+        group = self._group(GroupKey(GROUP_KINDS[kind], namespace, name))
+        group.definition = definition
+        self._note(group)
+        self._drop_if_empty(group)
+
+    def put_unscheduled(self, pod: Pod) -> Pod | None:
+        """Note a pod without a node; return what was known of it, None if it is new.
+
+        All pods are kept, because others may be members once other formats are tracked.
+        """
+        before = self._unscheduled.get(pod.uid)
+        self._unscheduled[pod.uid] = pod
+        self._count_anew(pod.uid)
+        return before
+
+    def drop_unscheduled(self, uid: Uid) -> Pod | None:
+        """Drop a pod that is gone or has a node; return what was known of it."""
+        before = self._unscheduled.pop(uid, None)
+        if before is not None:
+            self._count_anew(uid)
+        return before
+
+    def attach(self, placed: PlacedPod) -> None:
+        """Count the pod on its node, or count it anew; `detach` is the exact reverse."""
+        uid = placed.pod.uid
+        if uid in self._members or self.key_of(placed.pod) is not None:
+            self._placed[uid] = placed
+            self._count(uid)
+
+    def detach(self, placed: PlacedPod) -> None:
+        """Stop counting the pod on its node; one that is still unscheduled counts as that again."""
+        if self._placed.pop(placed.pod.uid, None) is not None:
+            self._count(placed.pod.uid)
+
+    def left_its_node(self, pod: Pod) -> None:
+        """Count a bound pod that is gone or has ended; to be called before it is detached."""
+        member = self._members.get(pod.uid)
+        if member is not None:
+            member.group.departed_pods_count += 1
+
+    def _count_anew(self, uid: Uid) -> None:
+        """Count a pod that may have been in no group until now, because formats have changed."""
+        if (placed := self._pods.get(uid)) is not None:
+            self._placed[uid] = placed
+        self._count(uid)
+
+    def _count(self, uid: Uid) -> None:
+        """Count the pod as it is now, in place of its former counts."""
+        member = self._members.pop(uid, None)
+        if member is not None:
+            member.group._remove(member.pod, member.declared)  # noqa: SLF001 - its writer
+            self._note(member.group)
+        placed = self._placed.get(uid)
+        pod = placed.pod if placed is not None else self._unscheduled.get(uid)
+        key, form = (None, None) if pod is None else self.named_by(pod)
+        if pod is not None and key is not None:
+            declared = DeclaredByPod.by(pod, form) if form is not None else None
+            group = self._group(key)
+            group._add(pod, placed, declared)  # noqa: SLF001 - its writer
+            self._members[uid] = _Member(group, pod, declared)
+            self._note(group)
+        else:
+            self._placed.pop(uid, None)
+        if member is not None:
+            self._drop_if_empty(member.group)
+
+    def _note(self, group: PodGroupState) -> None:
+        if self._changed is not None:
+            self._changed[group.key] = None
+        definition = group.definition
+        whole = definition is not None and definition.disruption_mode is DisruptionMode.POD_GROUP
+        whole = whole and group.scheduled_pods_count > 0
+        _index(self._with_surplus, group, applies=bool(group.minimum and group.surplus))
+        _index(self._disrupted_whole, group, applies=whole)
+
+    def _group(self, key: GroupKey) -> PodGroupState:
+        group = self._groups.get(key)
+        if group is None:
+            group = self._emptied.pop(key, None) if self._emptied else None
+            self._groups[key] = group = group or PodGroupState(key, next(self._numbers))
+        return group
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Have groups that lose all members inside be the same ones when they get any back."""
+        outer = self._emptied
+        self._emptied = {} if outer is None else outer
+        try:
+            yield
+        finally:
+            self._emptied = outer
+
+    def _drop_if_empty(self, group: PodGroupState) -> None:
+        if group.definition is None and not group.all_pods_count and not group.terminating:
+            self._groups.pop(group.key, None)
+            if self._emptied is not None:
+                self._emptied[group.key] = group
+
+
+def _without(members: Mapping[Uid, _Value], uids: Container[Uid]) -> dict[Uid, _Value]:
+    return {uid: member for uid, member in members.items() if uid not in uids}
+
+
+def _index(groups: dict[GroupKey, PodGroupState], group: PodGroupState, *, applies: bool) -> None:
+    """Put the group among these groups if this applies to it, else remove it from them."""
+    if applies:
+        groups[group.key] = group
+    else:
+        groups.pop(group.key, None)

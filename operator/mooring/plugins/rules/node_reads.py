@@ -1,0 +1,186 @@
+"""Reads what expressions need of pods and nodes: as codes for many nodes, as values for one.
+
+A step gets the values that it reads in the order of `Interpreted.reads`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import numpy as np
+
+from mooring.cel.values import Failure, MapValue
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.model.taints import Taint
+from mooring.plugins.rules.value_columns import Codes
+from mooring.policy.rules.rule_plan import Interpreted, Read
+from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+from mooring.state.view import NodeView
+
+NO_NODE: Final = -2
+"""The code of a text that no node has."""
+STABLE: Final = frozenset(("node.name", "node.labels", "node.taints", "node.zone", "node.region"))
+"""Variables that change only together with `NodeView.topology_version`."""
+LABEL_MAPS: Final = ("pod.labels", "pod.namespaceLabels")
+"""Maps that may differ in thousands of pods."""
+_LONGEST_TEXT: Final = 512
+"""Characters; names and labels are shorter, but a controller's kind may be any text."""
+_MOST_WORK: Final = 100_000
+"""Of one evaluation; ordinary ones do not come near."""
+_SETS: Final = frozenset(("node.taints", "node.conditions"))
+_MOST_ITEMS: Final = 100
+"""Of a node's taints, and of its conditions."""
+
+OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
+    "node.name": lambda node, _, __, ___: node.name,
+    "node.labels": lambda node, _, __, key: node.labels.get(key),
+    "node.allocatable": lambda node, _, __, key: (
+        node.pod_slots if key == "pods" else node.allocatable.get(key, 0)
+    ),
+    "node.requested": lambda _, nodes, index, key: (
+        int(nodes.pod_count[index]) if key == "pods" else nodes.requested_at(index, key)
+    ),
+    "node.taints": lambda node, _, __, ___: node.taints,
+    "node.conditions": lambda node, _, __, ___: frozenset(node.conditions.items()),
+    "node.zone": lambda node, _, __, ___: node.zone_key[1],
+    "node.region": lambda node, _, __, ___: node.zone_key[0],
+    "node.unschedulable": lambda node, _, __, ___: node.unschedulable,
+}
+"""By variable, a function that reads one node: of the node, its view, position and the key."""
+
+_OF_POD: Final[Mapping[str, Callable[[Pod, str | None], Any]]] = {
+    "pod.namespace": lambda pod, _: pod.namespace,
+    "pod.priority": lambda pod, _: pod.spec.priority,
+    "pod.qosClass": lambda pod, _: pod.spec.qos,
+    "pod.ownerKind": lambda pod, _: pod.owner.kind if pod.owner is not None else "",
+    "pod.requests": lambda pod, key: pod.spec.demand.resources.get(key or "", 0),
+    "pod.labels": lambda pod, key: part(pod.labels, key),
+}
+
+
+def of_pod(pod: Pod, read: Read, cluster: ClusterView) -> Any:
+    """Return a value of the pod or its namespace: a text, a number, or a map's sorted items."""
+    if read.variable == "pod.namespaceLabels":
+        return part(cluster.namespace_labels(pod.namespace), read.key)
+    return _OF_POD[read.variable](pod, read.key)
+
+
+def part(items: Mapping[str, str], key: str | None) -> Any:
+    """Return the value of the key, or None; without a key the sorted items of the map."""
+    return items.get(key) if key is not None else tuple(sorted(items.items()))
+
+
+def reads_label_map(reads: Iterable[Read]) -> bool:
+    """Return whether all labels of the pod or its namespace are read, not a few by key."""
+    return any(read.key is None and read.variable in LABEL_MAPS for read in reads)
+
+
+def codes_of(read: Read, nodes: NodeView, cluster: ClusterView) -> Codes:
+    """Return the nodes' values for a read, as codes; the value of a missing label is None."""
+    match read.variable:
+        case "node.name":
+            codes = Codes(nodes.rows, cluster.node_names, lambda name: _row(name, cluster))
+        case "node.zone":
+            codes = Codes(nodes.zone_codes, [zone for _, zone in nodes.zones])
+        case "node.region":
+            codes = Codes(nodes.zone_codes, [region for region, _ in nodes.zones])
+        case "node.taints":
+            codes = Codes(nodes.taint_codes, nodes.taint_sets)
+        case "node.conditions":
+            codes = Codes(nodes.condition_codes, nodes.condition_sets)
+        case "node.unschedulable":
+            codes = Codes(nodes.unschedulable.astype(np.int64), (False, True))
+        case _:
+            key = read.key or ""
+            codes = Codes(nodes.label_codes(key), (*nodes.label(key).values, None))
+    return codes
+
+
+def _row(name: str, cluster: ClusterView) -> int:
+    row = cluster.row(name)
+    return NO_NODE if row is None else row
+
+
+def distinct(reads: Iterable[Read], cluster: ClusterView) -> int:
+    """Return how many distinct values the nodes have at most for these reads."""
+    nodes, values = cluster.nodes, 1
+    for read in reads:
+        values *= _values_of(read, nodes)
+    return min(values, len(nodes))
+
+
+def _values_of(read: Read, nodes: NodeView) -> int:
+    """Return how many values there are for this read, "no label" included; at times a few more."""
+    match read.variable:
+        case "node.name":
+            return len(nodes)
+        case "node.zone" | "node.region":
+            return len(nodes.zones)
+        case "node.taints":
+            return len(nodes.taint_sets)
+        case "node.conditions":
+            return len(nodes.condition_sets)
+        case "node.unschedulable":
+            return 2
+        case _:
+            return len(nodes.label(read.key or "").index) + 1
+
+
+def combined(columns: Sequence[Codes]) -> tuple[IntArray, list[tuple[Any, ...]]]:
+    """Return several columns as one: codes, and by code the values of all columns."""
+    first, *rest = columns
+    codes: Any = first.codes
+    found: list[tuple[Any, ...]] = [(value,) for value in first.table]
+    for column in rest:
+        size = len(column.table)
+        pairs = codes % len(found) * size + column.codes % size
+        used, codes = np.unique(pairs, return_inverse=True)
+        found = [(*found[pair // size], column.table[pair % size]) for pair in used.tolist()]
+    return codes, found
+
+
+def evaluated(step: Interpreted, raws: Sequence[Any]) -> Any:
+    """Return the step's result for the values of `step.reads`; a Failure if it fails."""
+    variables = dict[str, Any]()
+    for read, raw in zip(step.reads, raws, strict=True):
+        variable, key = read.variable, read.key
+        if (why := _too_long(variable, raw)) is not None:
+            return Failure(f"{variable} has {why} are read")
+        if key is None:
+            variables[variable] = _in_cel(variable, raw)
+            continue
+        keyed = variables.get(variable)
+        if keyed is None:
+            keyed = variables[variable] = MapValue()
+        if raw is not None:
+            keyed.put(key, raw)
+    return step.program.run([*variables.values()], _MOST_WORK)
+
+
+def _too_long(variable: str, raw: Any) -> str | None:
+    """Return why the value is too large to be evaluated quickly; None if it is not."""
+    if type(raw) is str:
+        longest = len(raw)
+    elif variable not in _SETS:
+        return None
+    elif len(raw) > _MOST_ITEMS:
+        return f"{len(raw)} items, at most {_MOST_ITEMS}"
+    else:
+        texts = chain.from_iterable(raw) if variable == "node.conditions" else ()
+        longest = max(map(len, texts), default=0)
+    if longest > _LONGEST_TEXT:
+        return f"a text of {longest} characters, at most {_LONGEST_TEXT}"
+    return None
+
+
+def _in_cel(variable: str, raw: Any) -> Any:
+    """Return the value that was read, as a value of CEL."""
+    if variable == "node.taints":
+        return tuple([_taint(taint) for taint in raw])
+    return MapValue.of_strings(dict(raw)) if isinstance(raw, tuple | frozenset) else raw
+
+
+def _taint(taint: Taint) -> MapValue:
+    return MapValue.of_strings({"key": taint.key, "value": taint.value, "effect": taint.effect})

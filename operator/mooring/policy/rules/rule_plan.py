@@ -1,0 +1,540 @@
+"""Plans how an expression is evaluated for all nodes at once.
+
+Operators on numbers, booleans and labels become operations on columns. Conversions of texts,
+regular expressions and macros have no such operation: they are interpreted once per distinct value
+of the columns that they read; parts that read the pod alone are interpreted once per pod. Amounts
+and counts of pods may differ on every node, so parts that read them must consist of operations on
+columns.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mooring.cel.interpreter import Program
+from mooring.cel.regular_expressions import PatternError, compile_pattern
+from mooring.cel.tree import Call, Comprehension, Ident, ListOf, MapOf, Node, Select, walk
+from mooring.cel.tree import Literal as Constant
+from mooring.cel.types import STRING
+from mooring.cel.values import EvaluationCrash, work
+from mooring.model.bounded_cache import cached
+from mooring.model.selectors import LabelSelector, Requirement, selector_from_labels
+from mooring.policy.name_syntax import is_object_name, label_value, qualified_name
+from mooring.policy.profile_errors import FieldError, ProfileInvalid
+from mooring.policy.rules.cost import CALL, cost
+from mooring.policy.rules.expressions import Checked, check
+from mooring.policy.rules.selector_text import parse_selector
+
+_MOST_PARTS: Final = 256
+"""Operators, calls, names and constants of one expression."""
+_MOST_ITEMS: Final = 64
+"""Items of a list."""
+_MOST_COST: Final = 10_000
+"""Units of one evaluation, about 1 ms."""
+_MOST_WORK: Final = 100_000
+"""Instructions of all regular expressions together: each is compiled before it is counted."""
+_MOST_OF_WHOLE: Final = 500
+"""Units of a whole expression that is evaluated anew for each node that changes."""
+
+_MOST_COUNTS: Final = 8
+"""Counts of pods in one expression."""
+
+_COUNTED_PODS: Final = "node.pods"
+"""What a count reads, as a variable; its key is the label that names the domain, None: the node."""
+_COUNTS: Final = ("pods", _COUNTED_PODS)
+
+_AMOUNTS: Final = ("node.allocatable", "node.requested")
+_KEYED: Final = ("node.labels", *_AMOUNTS)
+"""Maps of a node that can only be read by key."""
+
+_NAMED: Final[Mapping[str, str]] = {
+    "node.labels": "label",
+    _COUNTED_PODS: "label",
+    **dict.fromkeys(_AMOUNTS, "resource"),
+}
+"""What of nodes a key names, by variable."""
+_OF_PODS_ON_NODES: Final = frozenset(("node.requested", _COUNTED_PODS))
+
+_FIELDS: Final = ("node.name", "node.zone", "node.region", "node.unschedulable")
+_SETS: Final = ("node.taints", "node.conditions")
+"""Variables of a node of which there are few distinct values, so that they are read as a whole."""
+_NUMBERS: Final = ("int", "double")
+_KNOWN: Final = ("bool", *_NUMBERS, "string")
+_OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("_&&_", "_||_", "!_"), ("bool",)),
+    **dict.fromkeys(("_==_", "_!=_"), _KNOWN),
+    **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_", "_+_"), (*_NUMBERS, "string")),
+    **dict.fromkeys(("_-_", "_*_", "_/_", "-_"), _NUMBERS),
+    **dict.fromkeys(("_%_", "double"), ("int",)),
+    "int": ("double",),
+    **dict.fromkeys(("startsWith", "endsWith", "contains"), ("string",)),
+}
+"""By function, the types that all operands of an operation on columns may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A variable that is read, with the key if it is a constant one; None: the whole variable."""
+
+    variable: str
+    key: str | None = None
+
+    @property
+    def kind(self) -> str | None:
+        """What the key names: a "label" or "resource" of nodes; None for all other variables."""
+        return _NAMED.get(self.variable)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Literal:
+    """A constant."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeField:
+    """node.name, node.zone, node.region or node.unschedulable."""
+
+    variable: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Label:
+    """The value of a node's label; it fails where the node does not have the label."""
+
+    key: "Step"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HasLabel:
+    """Whether the node has the label."""
+
+    key: "Step"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Amount:
+    """node.allocatable or node.requested of a resource: 0 where the node has none."""
+
+    variable: str
+    resource: "Step"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SelectedLabels:
+    """Labels that are selected: conditions that are written out, and values read from the pod."""
+
+    written: LabelSelector
+    read: tuple[tuple[str, "Step"], ...] = ()
+
+    def selector(self, values: Iterable[str]) -> LabelSelector:
+        """Return the selector; `values` are those of `read`, in its order."""
+        keys = (key for key, _ in self.read)
+        return self.written.narrowed(
+            *(Requirement(k, "In", (v,)) for k, v in zip(keys, values, strict=True))
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodCount:
+    """How many of the selected pods are on the node, or in its domain if `key` is a node's label.
+
+    It fails where the node does not have the label. `namespaces` is None for the pod's own
+    namespace, unless `namespace_labels` selects namespaces.
+    """
+
+    key: str | None
+    pods: SelectedLabels
+    namespaces: frozenset[str] | None = None
+    namespace_labels: SelectedLabels | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interpreted:
+    """What is interpreted with these reads; `type` is the kind of type of the result.
+
+    `of_node` are the reads that differ between nodes, `of_pod` those that are the same for all.
+    `cost` is an estimate in units of `mooring.policy.rules.cost`.
+    """
+
+    program: Program
+    type: str
+    cost: int
+    of_node: tuple[Read, ...]
+    of_pod: tuple[Read, ...]
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """Everything that is read."""
+        return (*self.of_node, *self.of_pod)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """An operation on columns, by its name in CEL; `type` is the kind of type of the operands."""
+
+    function: str
+    operands: tuple["Step", ...]
+    type: str
+
+
+Step = Literal | NodeField | Label | HasLabel | Amount | PodCount | Interpreted | Operation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """How an expression is evaluated, and everything that it reads.
+
+    `whole` interprets it for one node at a time; None if that cannot be, because a
+    key is computed or pods are counted, or is dear. For a few nodes this is quicker than columns.
+    """
+
+    step: Step
+    reads: frozenset[Read]
+    whole: Interpreted | None
+    counts: tuple[PodCount, ...] = ()
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """The names of the variables that it reads."""
+        return frozenset(read.variable for read in self.reads)
+
+    @property
+    def reads_pods_on_nodes(self) -> bool:
+        """Whether it changes with the pods on nodes, so that evicting some may help."""
+        return not self.variables.isdisjoint(_OF_PODS_ON_NODES)
+
+
+@cached(16 * 2**20)
+def plan_filter(source: str) -> Plan:
+    """Plan an expression that is true or false; ProfileInvalid has positions, without paths."""
+    return _plan(source, ("bool",), "must be true or false")
+
+
+@cached(16 * 2**20)
+def plan_score(source: str) -> Plan:
+    """Plan an expression that is an int or a double; ProfileInvalid has positions, no paths."""
+    return _plan(source, _NUMBERS, "must be a number (an int or a double)")
+
+
+def _plan(source: str, types: tuple[str, ...], expected: str) -> Plan:
+    checked = check(source)
+    root = checked.root
+    if kind_of(root) not in types:
+        shown = root.type.shown if root.type is not None else "unknown"
+        raise ProfileInvalid([FieldError("", f"{expected}, is of type {shown}")])
+    work.begin(_MOST_WORK)
+    try:
+        mistakes = [*_too_costly(checked)] or [*_too_costly_as_a_whole(checked.root)]
+    except EvaluationCrash:
+        mistakes = [FieldError("", "its regular expressions are too large: repeat less in them")]
+    if mistakes:
+        raise ProfileInvalid(mistakes)
+    planner = _Planner(checked)
+    step = planner.step(root)
+    if planner.mistakes:
+        raise ProfileInvalid(planner.mistakes)
+    reads = frozenset(_reads(root))
+    computed = any(read.key is None and read.variable in _KEYED for read in reads)
+    is_cheap = not (computed or planner.counts) and cost(root) <= _MOST_OF_WHOLE
+    whole = _interpreted(checked, root, reads) if is_cheap else None
+    return Plan(step, reads, whole, tuple(planner.counts))
+
+
+def _interpreted(checked: Checked, part: Node, reads: Iterable[Read]) -> Interpreted:
+    in_order = _in_order(reads)
+    of_node = tuple(read for read in in_order if _of_node([read]))
+    of_pod = tuple(read for read in in_order if read not in of_node)
+    variables = [*dict.fromkeys(read.variable for read in (*of_node, *of_pod))]
+    program = checked.program(part, variables)
+    return Interpreted(program, kind_of(part), CALL + cost(part), of_node, of_pod)
+
+
+def kind_of(part: Node) -> str:
+    """Return the kind of a part's type, such as "bool" or "list"."""
+    return "" if part.type is None else part.type.kind
+
+
+def _too_costly(checked: Checked) -> Iterator[FieldError]:
+    """Yield a mistake for each part that makes an evaluation longer than its text is."""
+    everything = [*walk(checked.root)]
+    if len(everything) > _MOST_PARTS:
+        message = f"must have {_MOST_PARTS} or fewer parts, has {len(everything)}"
+        yield FieldError("", message)
+    for part in everything:
+        match part:
+            case Comprehension():
+                yield from _costly_comprehension(checked, part)
+            case ListOf() if len(part.elements) > _MOST_ITEMS:
+                message = f"a list must have {_MOST_ITEMS} or fewer items, has {len(part.elements)}"
+                yield checked.mistake(part, message)
+            case Call(function="matches"):
+                yield from _wrong_pattern(checked, part)
+            case _ if _asks_presence(part) and (keyed := _keyed(part)):
+                if keyed[0] in (*_AMOUNTS, "pod.requests"):
+                    message = f"{keyed[0]} has 0 for no amount: compare with 0"
+                    yield checked.mistake(part, message)
+            case _:
+                pass
+
+
+def _too_costly_as_a_whole(root: Node) -> Iterator[FieldError]:
+    if (units := cost(root)) > _MOST_COST:
+        yield FieldError(
+            "", f"costs about {units} units for one node, must cost {_MOST_COST} or fewer"
+        )
+
+
+def _costly_comprehension(checked: Checked, part: Comprehension) -> Iterator[FieldError]:
+    items, *body = part.parts()
+    reads, variable = [read for inner in body for read in _reads(inner)], _variable(items)
+    if any(isinstance(inner, Comprehension) for outer in part.parts() for inner in walk(outer)):
+        yield checked.mistake(part, "a macro (all, exists, ...) must not contain another one")
+    elif not (variable or isinstance(items, Ident | ListOf)):
+        message = "a macro (all, exists, ...) must go through a list or a name"
+        yield checked.mistake(part, message)
+    elif variable.startswith("pod.") and _of_node(reads):
+        message = f"a macro that goes through {variable} must not read the node"
+        yield checked.mistake(part, message)
+
+
+def _wrong_pattern(checked: Checked, call: Call) -> Iterator[FieldError]:
+    pattern = call.args[-1]
+    if not isinstance(pattern, Constant):
+        yield checked.mistake(pattern, "a regular expression must be a text as it is written")
+        return
+    try:
+        compile_pattern(str(pattern.value))
+    except PatternError as error:
+        yield checked.mistake(pattern, str(error))
+
+
+def _variable(part: Node) -> str:
+    """Return the name of the variable that a part is; "" for anything else."""
+    return part.variable if isinstance(part, Select) else ""
+
+
+def _reads(expression: Node) -> Iterator[Read]:
+    """Return every variable that is read; a read by a constant key has the key."""
+    keyed = _keyed(expression)
+    if keyed is not None and isinstance(keyed[1], Constant):
+        yield Read(keyed[0], str(keyed[1].value))
+        return
+    if variable := _variable(expression):
+        yield Read(variable)
+    if _is_count(expression):
+        yield Read(_COUNTED_PODS, _domain_of(expression))
+    for part in expression.parts():
+        yield from _reads(part)
+
+
+def _keyed(expression: Node) -> tuple[str, Node] | None:
+    """Return variable and key of `map.key`, `map["key"]`, `has(map.key)` and `"key" in map`."""
+    match expression:
+        case Select(variable="", operand=container, field=field):
+            key: Node = _text(expression.at, field)
+        case Call(function="_[_]", args=[container, key]):
+            pass
+        case Call(function="@in", args=[key, container]):
+            pass
+        case _:
+            return None
+    variable = _variable(container)
+    return (variable, key) if variable else None
+
+
+def _text(at: int, value: str) -> Constant:
+    made = Constant(at, value)
+    made.type = STRING
+    return made
+
+
+def _is_count(expression: Node) -> bool:
+    return isinstance(expression, Call) and expression.function in _COUNTS
+
+
+def _domain_of(count: Node) -> str | None:
+    """Return the node label in `domain("label").pods(...)`; None for `node.pods(...)`."""
+    match count:
+        case Call(target=Call(function="domain", args=[Constant(value=str(key))])):
+            return key
+    return None
+
+
+def _in_order(reads: Iterable[Read]) -> tuple[Read, ...]:
+    """Return the reads by name; a variable that is also read as a whole occurs once."""
+    whole = {read.variable for read in reads if read.key is None} | {*_SETS}
+    needed = {Read(r.variable) if r.variable in whole else r for r in reads}
+    return tuple(sorted(needed, key=lambda read: (read.variable, read.key or "")))
+
+
+def _of_node(reads: Iterable[Read]) -> bool:
+    return any(read.variable.startswith("node.") for read in reads)
+
+
+class _Planner:
+    """Makes the steps of one expression; `mistakes` collects parts that cannot be planned."""
+
+    def __init__(self, checked: Checked) -> None:
+        self._checked = checked
+        self.mistakes: list[FieldError] = []
+        self.counts: list[PodCount] = []
+
+    def step(self, expression: Node) -> Step:
+        """Return the step of an expression or of a part of it."""
+        if isinstance(expression, Constant) and kind_of(expression) in _KNOWN:
+            return Literal(expression.value)
+        if not _of_node(_reads(expression)):
+            return self._interpreted(expression)
+        if (variable := _variable(expression)) in _FIELDS:
+            return NodeField(variable)
+        keyed = _keyed(expression)
+        if keyed is not None and keyed[0] in _KEYED:
+            return self._column(expression, *keyed)
+        return (
+            self._call(expression)
+            if isinstance(expression, Call)
+            else self._interpreted(expression)
+        )
+
+    def _call(self, call: Call) -> Step:
+        if _is_count(call):
+            return self._count(call)
+        if _is_operation(call):
+            parts = [*call.parts()]
+            return Operation(call.function, tuple(map(self.step, parts)), kind_of(parts[-1]))
+        return self._interpreted(call)
+
+    def _column(self, expression: Node, variable: str, key: Node) -> Step:
+        if _of_node(_reads(key)):
+            message = f"the key of {variable} must not depend on the node"
+            self._wrong(key, message)
+            return Literal(None)
+        step = self.step(key)
+        if _asks_presence(expression):
+            return HasLabel(step)
+        return Label(step) if variable == "node.labels" else Amount(variable, step)
+
+    def _count(self, count: Call) -> Step:
+        """Return the step of `node.pods(...)` or `domain("label").pods(...)`."""
+        before, key = len(self.mistakes), _domain_of(count)
+        arguments = [*count.parts()]
+        if count.function != _COUNTED_PODS:
+            of = arguments.pop(0)
+            if key is None:
+                self._wrong(of, 'write the node label out, as in domain("rack").pods(...)')
+            else:
+                self._checked_text(of, key, qualified_name)
+        pods = self._selected(arguments[0])
+        namespaces, namespace_labels = None, None
+        if len(arguments) > 1 and isinstance(arguments[1], ListOf):
+            namespaces = self._namespaces(arguments[1])
+        elif len(arguments) > 1:
+            namespace_labels = self._selected(arguments[1])
+        if len(self.mistakes) > before:
+            return Literal(None)
+        self.counts.append(PodCount(key, pods, namespaces, namespace_labels))
+        if len(self.counts) == _MOST_COUNTS + 1:
+            self._wrong(count, f"pods must not be counted more than {_MOST_COUNTS} times")
+        return self.counts[-1]
+
+    def _selected(self, labels: Node) -> SelectedLabels:
+        """Return the labels of a text such as "app in (a, b)" or of a map."""
+        if isinstance(labels, Constant):
+            try:
+                return SelectedLabels(parse_selector(str(labels.value)))
+            except ValueError as error:
+                self._wrong(labels, str(error))
+        elif isinstance(labels, MapOf):
+            return self._mapped(labels)
+        else:
+            self._wrong(labels, 'write the labels out, as in {"app": "db"}')
+        return SelectedLabels(LabelSelector())
+
+    def _mapped(self, labels: MapOf) -> SelectedLabels:
+        written, read = dict[str, str](), dict[str, Step]()
+        for key, value, _ in labels.entries:
+            if not isinstance(key, Constant):
+                self._wrong(key, "the label must be written out, only its value may be read")
+                continue
+            name = self._checked_text(key, str(key.value), qualified_name)
+            if name in written or name in read:
+                self._wrong(key, f'the label "{name}" is there twice')
+            if isinstance(value, Constant):
+                written[name] = self._checked_text(value, str(value.value), label_value)
+            elif _of_node(_reads(value)):
+                self._wrong(value, "which pods are counted must not depend on the node")
+            elif kind_of(value) != "string":
+                self._wrong(value, "the value of a label must be a string")
+            else:
+                read[name] = self._interpreted(value)
+        return SelectedLabels(selector_from_labels(written), tuple(read.items()))
+
+    def _namespaces(self, names: ListOf) -> frozenset[str]:
+        found = set[str]()
+        for name in names.elements:
+            if isinstance(name, Constant) and is_object_name(str(name.value)):
+                found.add(str(name.value))
+            else:
+                self._wrong(name, "must be the name of a namespace, as it is written")
+        if not names.elements:
+            self._wrong(names, "must name a namespace; {} stands for all namespaces")
+        return frozenset(found)
+
+    def _checked_text(self, part: Node, text: str, check: Callable[[str], str]) -> str:
+        try:
+            check(text)
+        except ValueError as error:
+            self._wrong(part, str(error))
+        return text
+
+    def _wrong(self, part: Node, message: str) -> None:
+        one_line = " ".join(message.split())  # a text in an expression may have several
+        self.mistakes.append(self._checked.mistake(part, one_line))
+
+    def _interpreted(self, expression: Node) -> Step:
+        reads = frozenset(_reads(expression))
+        before = len(self.mistakes)
+        if Read("node.name") in reads and not all(_of_node([read]) for read in reads):
+            self._wrong(
+                expression, "node.name and the pod can only be compared: ==, startsWith, ..."
+            )
+        for read in sorted(reads, key=lambda read: read.variable):
+            if read.variable in _AMOUNTS:
+                message = f"{read.variable} can only be compared and used in arithmetic"
+            elif read.variable == _COUNTED_PODS:
+                message = "a count of pods can only be compared and used in arithmetic"
+            elif read.key is None and read.variable in ("node.labels", "pod.requests"):
+                message = f"{read.variable} can only be read by a key that is written out"
+            else:
+                continue
+            self._wrong(expression, message)
+        if any(isinstance(p, Call) and p.function == "domain" for p in walk(expression)):
+            message = 'domain("label") must be followed by .pods(...)'
+            if not any(read.variable == _COUNTED_PODS for read in reads):
+                self._wrong(expression, message)
+        if len(self.mistakes) > before:
+            return Literal(None)
+        return _interpreted(self._checked, expression, reads)
+
+
+def _asks_presence(expression: Node) -> bool:
+    match expression:
+        case Select(tests=asks):
+            return asks
+        case Call(function=function):
+            return function == "@in"
+        case _:
+            return False
+
+
+def _is_operation(call: Call) -> bool:
+    """Return whether columns have the operation for operands of these types."""
+    if call.function == "_?_:_":
+        return kind_of(call) in _KNOWN
+    if call.function == "@in":
+        member, container = call.args
+        return kind_of(member) == "string" and not _of_node(_reads(container))
+    types = {*map(kind_of, call.parts())}
+    return len(types) == 1 and types <= {*_OPERANDS.get(call.function, ())}

@@ -1,0 +1,1 @@
+"""How work shares the one thread of the process."""

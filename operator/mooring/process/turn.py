@@ -1,0 +1,182 @@
+"""Whose turn it is to use the cluster's state, which stands still while somebody decides.
+
+An attempt, a plan or an answer may pause, and other tasks run then. It has the turn meanwhile, and
+nobody else reads or changes the state: a trial may be open. Objects that watches bring wait in the
+inbox until the turn ends. kube-scheduler copies the state for each attempt (a snapshot) instead.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from types import CoroutineType, coroutine
+from typing import Any, Final, ParamSpec, TypeVar, cast
+
+from mooring.process.time_slices import TimeSlices
+
+logger = logging.getLogger(__name__)
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+_MOST_BYTES: Final = 16 * 2**20
+"""Bytes of objects in the inbox, from which on watches are not read any further."""
+
+
+class Turn:
+    """To be used in `async with`, by work that pauses; tasks get it in the order of their asking.
+
+    A coroutine that uses the state between two awaits only is run by `between` instead. A task that
+    has the turn must not ask for it again.
+
+    Attributes:
+        holder: The task that has the turn.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.holder: asyncio.Task[Any] | None = None
+        self._clock = clock
+        self._is_taken = False
+        self._waiting = deque[asyncio.Future[None]]()
+        """Those who asked for the turn. An `asyncio.Lock` would wake one that was cancelled and,
+        because of `between`, has not been told yet: nobody had the turn then."""
+        self._inbox = deque[tuple[Callable[[], object], int]]()
+        self._bytes = 0
+        self._is_emptied = asyncio.Event()
+
+    async def __aenter__(self) -> None:
+        await self._take()
+        self.holder = asyncio.current_task()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._leave()
+        await self.until_free()  # what follows may use the state
+
+    async def _take(self) -> None:
+        if not self._is_taken:
+            self._is_taken = True
+            return
+        given = asyncio.get_running_loop().create_future()
+        self._waiting.append(given)
+        try:
+            await given
+        except BaseException:
+            if given.done() and not given.cancelled():
+                self._end()
+            raise
+
+    def _end(self) -> None:
+        """Give the turn to the next one who waits for it."""
+        self.holder = None
+        while self._waiting:
+            given = self._waiting.popleft()
+            if not given.done():
+                given.set_result(None)
+                return
+        self._is_taken = False
+
+    async def _empty_inbox(self) -> None:
+        slices = TimeSlices(clock=self._clock)
+        while self._inbox:
+            call, size = self._inbox.popleft()
+            self._bytes -= size
+            try:
+                await slices.run(call)
+            except Exception:
+                logger.exception("what was to be done between two attempts failed")
+            await slices.pause()
+
+    def _leave(self, emptied: "asyncio.Task[None] | None" = None) -> None:
+        """End the turn once a task has emptied the inbox; new calls may come just after that.
+
+        A process that ends cancels that task, maybe before its first step.
+        """
+        if self._inbox and not (emptied is not None and emptied.cancelled()):
+            self.holder = task = asyncio.create_task(self._empty_inbox())
+            task.add_done_callback(self._leave)
+            return
+        self._is_emptied.set()
+        self._end()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether this task may use the state: no other task has the turn."""
+        return self.holder is None or self.holder is asyncio.current_task()
+
+    def post(self, call: Callable[[], object]) -> None:
+        """Make a call now, or at the end of another task's turn."""
+        if self.is_free:
+            call()
+        else:
+            self._inbox.append((call, 0))
+
+    async def deliver(self, call: Callable[[], object], size: int, slices: TimeSlices) -> None:
+        """Run a call that takes in an object of `size` bytes; it may pause and must not raise.
+
+        In another task's turn, put the call into the inbox; wait only while the inbox is full.
+        """
+        if self.holder is None:
+            async with self:
+                await slices.run(call)
+            return
+        self._inbox.append((call, size))
+        self._bytes += size
+        while self._bytes > _MOST_BYTES:
+            self._is_emptied.clear()
+            await self._is_emptied.wait()
+
+    async def run(self, call: Callable[[], _Result]) -> _Result:
+        """Return the result of a call that may pause, made in a turn of this task."""
+        async with self:
+            return await TimeSlices(clock=self._clock).run(call)
+
+    def between(
+        self,
+        work: Callable[_Arguments, Coroutine[Any, Any, _Result]],
+        *args: _Arguments.args,
+        **named: _Arguments.kwargs,
+    ) -> Coroutine[Any, Any, _Result]:
+        """Call a coroutine function whose steps each wait until no other task has the turn."""
+        steps = self._between(partial(work, *args, **named))
+        if (name := getattr(work, "__qualname__", None)) is not None:
+            cast("CoroutineType[Any, Any, _Result]", steps).__qualname__ = name  # for HoldTimer
+        return steps
+
+    async def _between(self, work: Callable[[], Coroutine[Any, Any, _Result]]) -> _Result:
+        return await _steps(work(), self)
+
+    async def until_free(self) -> None:
+        """Wait until no other task has the turn."""
+        while not self.is_free:
+            await self._take()
+            self._end()
+
+
+@coroutine
+def _steps(work: Coroutine[Any, Any, _Result], turn: Turn) -> Generator[Any, Any, _Result]:
+    step: Callable[[Any], Any] = work.send
+    argument: Any = None
+    while True:
+        try:
+            if not turn.is_free:
+                yield from turn.until_free().__await__()
+        except GeneratorExit:
+            work.close()
+            raise
+        except BaseException as error:  # noqa: BLE001 - the work is told when it goes on
+            step, argument = work.throw, error
+            continue
+        try:
+            awaited = step(argument)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+        try:
+            step, argument = work.send, (yield awaited)
+        except GeneratorExit:
+            work.close()
+            raise
+        except BaseException as error:  # noqa: BLE001 - the same
+            step, argument = work.throw, error

@@ -1,0 +1,201 @@
+"""Finds out which of many alike pods may gain, without a decision about each of them.
+
+One search serves all of them. For plugins that read nothing but a node and its pods, the scores of
+the pods' own nodes without the pod are computed on columns. Other plugins see the pod itself on its
+node: their part is corrected by the decision about one pod of each kind of place.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mooring.framework.plugin import Normalize
+from mooring.gpu_cards.card_plugin import AssignsInTrials
+from mooring.model.pod import Pod
+from mooring.rebalancing.movable import created_anew, left_to_others
+from mooring.rebalancing.plan_trial import PlanTrial
+from mooring.runtime.extension_points import run_filter, run_score
+from mooring.scheduling.filtering import NodeSearch, PreFiltered
+from mooring.scheduling.scoring import ScoreTable, score
+from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray
+
+_REJECT_LESS_WITHOUT_A_POD: Final = frozenset(
+    {
+        "CloudVolumeCounts",
+        "NodeName",
+        "NodeVolumeLimits",
+        "PodTopologySpread",
+        "VolumeBinding",
+        "VolumeRestrictions",
+        "VolumeZone",
+    }
+)
+"""Filters that reject no node once a pod has left it that they did not reject before."""
+_AFFINITY: Final = "InterPodAffinity"
+"""The same holds for it, unless pods must be near others, which may be they themselves."""
+_NO_GAIN: Final = np.iinfo(np.int64).min // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The possible gain of the pods of one node.
+
+    Attributes:
+        pods: The pods.
+        suspect: Whether the node may reject them.
+        gain: By how much the total score of another node may be higher.
+        place: Equal for nodes where the estimate is wrong by about as much.
+        exact: Whether all scores were computed without the pod.
+    """
+
+    pods: tuple[Pod, ...]
+    suspect: bool
+    gain: int
+    place: tuple[int, ...]
+    exact: bool
+
+
+def estimates(trial: PlanTrial, pods: Sequence[Pod]) -> list[Estimate] | None:
+    """Return an estimate for each node of these pods, which are alike; None if none can be made.
+
+    The nodes are in no particular order. Those that others take care of are left out.
+    """
+    by_row: dict[int, list[Pod]] = {}
+    anew: Pod | None = None
+    for pod in pods:
+        placed, node = trial.cluster.pod(pod.uid), trial.node_of(pod)
+        if placed is not None and node is not None and not left_to_others(node, pod):
+            by_row.setdefault(placed.row, []).append(pod)
+            anew = anew or created_anew(pod, node)
+    if anew is None:
+        return []
+    search = trial.what_if.search(anew, trial.pipeline)
+    pre_filtered = search.pre_filter()
+    if not isinstance(pre_filtered, PreFiltered):
+        return None
+    # Devices are not counted on the columns of nodes.
+    assigning = (each for each in trial.pipeline.filters if isinstance(each, AssignsInTrials))
+    if any(map(pre_filtered.runs, assigning)):
+        return None
+    rows = np.array(sorted(by_row), np.int64)
+    return _Rows(search, pre_filtered, rows).estimates(by_row)
+
+
+def _object_only(plugin: object) -> bool:
+    return bool(getattr(plugin, "depends_on_node_object_only", False))
+
+
+class _Rows:
+    """The rows of some alike pods: whether they fit there, and the scores of the rows."""
+
+    def __init__(self, search: NodeSearch, pre_filtered: PreFiltered, rows: IntArray) -> None:
+        self._search = search
+        self._pipeline = search.pipeline
+        self._pre_filtered = pre_filtered
+        self._rows = rows
+        demand = search.pod.spec.demand
+        self._without = search.cluster.nodes_without_pod(rows, demand)
+
+    def estimates(self, by_row: dict[int, list[Pod]]) -> list[Estimate]:
+        """Return the estimate for each row."""
+        alone, others = self._fits_alone(), self._fits_beside_others()
+        gains, places = self._gains(alone)
+        exact = not places.shape[1]
+        return [
+            Estimate(tuple(by_row[row]), suspect, gain, tuple(place), exact)
+            for row, suspect, gain, place in zip(
+                self._rows.tolist(),
+                (~(alone & others)).tolist(),
+                gains.tolist(),
+                places.tolist(),
+                strict=True,
+            )
+        ]
+
+    def _fits_alone(self) -> BoolArray:
+        """Return which rows (bool) pass the node-only filters without the pod."""
+        search, pre_filtered = self._search, self._pre_filtered
+        fits = search.results.fits_without_pods[self._rows]
+        if pre_filtered.restricted_by:
+            fits &= np.isin(self._rows, pre_filtered.candidate_rows)
+        for plugin in self._pipeline.filters:
+            by_pods = plugin.depends_on_node_only and not _object_only(plugin)
+            if by_pods and pre_filtered.runs(plugin):
+                state = pre_filtered.states.get(plugin.name)
+                fits &= run_filter(self._pipeline, plugin, search.pod, self._without, state)
+        return fits
+
+    def _fits_beside_others(self) -> BoolArray:
+        """Return which rows (bool) surely pass the other filters."""
+        search, pre_filtered = self._search, self._pre_filtered
+        fits = np.ones(len(self._rows), np.bool_)
+        for plugin in self._pipeline.filters:
+            if plugin.depends_on_node_only or not pre_filtered.runs(plugin):
+                continue
+            if not self._rejects_less(plugin.name):
+                return np.zeros(len(self._rows), np.bool_)
+            state = pre_filtered.states.get(plugin.name)
+            nodes = search.nodes_at(self._rows)
+            fits &= run_filter(self._pipeline, plugin, search.pod, nodes, state)
+        return fits
+
+    def _rejects_less(self, plugin: str) -> bool:
+        if plugin == _AFFINITY:
+            return not self._search.pod.spec.affinity.required
+        return plugin in _REJECT_LESS_WITHOUT_A_POD
+
+    def _gains(self, alone: BoolArray) -> tuple[IntArray, IntArray]:
+        """Return for each row by how much another node is better, and a key of equal places."""
+        search, pre_filtered, rows = self._search, self._pre_filtered, self._rows
+        fits = search.feasible(pre_filtered)
+        taken = search.rejected_with_nominated(pre_filtered, fits)
+        if taken:
+            fits = fits.copy()
+            fits[np.concatenate([group.rows for group in taken])] = False
+        targets, own = np.flatnonzero(fits), rows[alone]
+        gains, no_places = np.full(len(rows), _NO_GAIN), np.zeros((len(rows), 0), np.int64)
+        if not len(targets) or not len(own):
+            return gains, no_places
+        either = fits.copy()
+        either[own] = True
+        scored = np.flatnonzero(either)
+        table = score(search, scored)
+        at = np.searchsorted(scored, own)
+        elsewhere = self._best_elsewhere(table.total[np.searchsorted(scored, targets)], targets)
+        gains[alone] = elsewhere[alone] - table.total[at] - self._more_without(own, table, at)
+        names = [s.name for s in self._pipeline.scores if not s.depends_on_node_only]
+        columns = [table.plugins[name].take(at) for name in names if name in table.plugins]
+        if not columns:
+            return gains, no_places
+        places = np.zeros((len(rows), len(columns)), np.int64)
+        places[alone] = np.array(columns, np.int64).T
+        return gains, places
+
+    def _best_elsewhere(self, totals: IntArray, targets: IntArray) -> IntArray:
+        """Return for each row the highest total score of a target (int64) that is another row."""
+        best = int(np.argmax(totals))
+        found = np.full(len(self._rows), totals[best])
+        others = np.delete(totals, best)
+        second = others.max() if len(others) else _NO_GAIN
+        found[self._rows == targets[best]] = second
+        return found
+
+    def _more_without(self, rows: IntArray, table: ScoreTable, at: IntArray) -> IntArray:
+        """Return how much more the rows are worth by node-only scores without the pod.
+
+        The table has the scores with the pod, those of the rows `at` these positions.
+        """
+        search, without = self._search, self._without.take(rows)
+        pre_scored = search.results.spec.pre_scored
+        more = np.zeros(len(rows), np.int64)
+        for scorer in self._pipeline.scores:
+            plugin, present = scorer.plugin, table.plugins.get(scorer.name)
+            is_sum = scorer.depends_on_node_only and plugin.normalize is Normalize.NONE
+            if is_sum and not _object_only(plugin) and present is not None:
+                state = pre_scored.get(scorer.name)
+                changed = run_score(self._pipeline, plugin, search.pod, without, state)
+                more += scorer.weight * changed - present.take(at)
+        return more

@@ -1,0 +1,295 @@
+"""The goals Violations and Spread: pods that would be placed elsewhere today, one by one."""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+import numpy as np
+
+from mooring.framework.evaluations import AttemptTooLongError
+from mooring.framework.plugin_failures import PluginFailed
+from mooring.model.node import REGION, ZONE, Node
+from mooring.model.pod import Pod
+from mooring.pausing import pause
+from mooring.policy.rebalancing import Goal
+from mooring.rebalancing.estimates import Estimate, estimates
+from mooring.rebalancing.movable import created_anew, labels_anew, left_to_others, owner_of
+from mooring.rebalancing.plan import Move, Step
+from mooring.rebalancing.plan_state import NOWHERE_ELSE, Planning
+from mooring.scheduling.outcome import ScheduleResult
+from mooring.state.cluster_view import ClusterView
+
+VIOLATION_GAIN: Final = 1_000
+_FEW: Final = 3
+"""Up to so many alike pods are decided about one by one."""
+_MOST_PLACES: Final = 16
+"""Kinds of places of alike pods at which estimates are corrected by a decision."""
+_CHECKS_PER_STEP: Final = 4
+"""A filter of one node costs about a quarter of a decision."""
+_FAILED: Final = "is one that a plugin fails for"
+_MOST_TOGETHER: Final = 2_000
+"""Pods of a class that one plan looks at together."""
+
+_Labels = dict[tuple[int, str | None, str | None], Hashable]
+
+
+@dataclass(frozen=True, slots=True)
+class AlikePods:
+    """Pods that differ in nothing that decisions read, in a stable order.
+
+    `position` orders the classes. A class keeps it as long as the pod that is its first remains.
+    """
+
+    position: int
+    pods: tuple[Pod, ...]
+
+
+def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[AlikePods]:
+    """Return the pods on nodes that `takes` returns True for, by class, in the order of positions.
+
+    A pod with volumes or claims is alone, as these are its own; a large class is divided.
+    """
+    classes: dict[Hashable, tuple[list[int], list[Pod]]] = {}
+    labels: _Labels = {}
+    for pod in cluster.pod_columns.pods:
+        pause()
+        placed = cluster.pod(pod.uid) if pod is not None else None
+        if pod is None or placed is None or placed.pod is not pod:
+            continue  # a nominated pod has a slot too
+        node = cluster.node(placed.row)
+        if node is not None and takes(pod):
+            numbers, pods = classes.setdefault(_key(pod, node, labels), ([], []))
+            numbers.append(_number(pod.uid))
+            pods.append(pod)
+    found = list[AlikePods]()
+    for members in classes.values():
+        pause()
+        found += _in_order(*members)
+    order = np.argsort(np.array([each.position for each in found], np.int64), kind="stable")
+    return [found[index] for index in order.tolist()]
+
+
+def _in_order(numbers: list[int], pods: list[Pod]) -> list[AlikePods]:
+    """Return the pods of a class in the order of their numbers, in parts of a bounded size."""
+    if len(pods) == 1:
+        return [AlikePods(numbers[0], (pods[0],))]
+    order = np.argsort(np.array(numbers, np.int64), kind="stable").tolist()
+    return [
+        AlikePods(numbers[part[0]], tuple(pods[index] for index in part))
+        for start in range(0, len(order), _MOST_TOGETHER)
+        if (part := order[start : start + _MOST_TOGETHER])
+    ]
+
+
+def _key(pod: Pod, node: Node, labels: _Labels) -> Hashable:
+    """Return a key that is equal for pods with equal decisions."""
+    if pod.volumes or pod.spec.resource_claims or pod.extended_resource_claim is not None:
+        return pod.uid
+    # Most pods share their labels with others of their template and zone.
+    shared = id(pod.labels), node.labels.get(ZONE), node.labels.get(REGION)
+    known = labels.get(shared)
+    if known is None:
+        known = labels[shared] = frozenset(labels_anew(pod, node).items())
+    return pod.spec, owner_of(pod), known, pod.longest_run
+
+
+def _number(uid: str) -> int:
+    """Return a number of 63 bits that depends on the uid alone."""
+    return int.from_bytes(blake2b(uid.encode(), digest_size=8).digest()) >> 1
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A pod that would be placed elsewhere today.
+
+    Attributes:
+        move: The move to the node that would be chosen; its target is "" if there is none.
+        violation: Why the pod's own node would not be chosen; "" if it could be.
+        scores: The total scores of target and source, if there is no violation.
+    """
+
+    move: Move
+    violation: str = ""
+    scores: tuple[int, int] = (0, 0)
+
+    @property
+    def gain(self) -> int:
+        """By how much the total score of the target is higher."""
+        return self.scores[0] - self.scores[1]
+
+
+def compared(planning: Planning, pod: Pod) -> Compared | None:
+    """Return where the pod would be placed today; None if on its node, or no better elsewhere.
+
+    None as well if a plugin fails. Nodes that others take care of are not compared.
+    """
+    pause()
+    planning.budget.spend(1)
+    node, target = planning.node_of(pod), ""
+    if node is None or left_to_others(node, pod):
+        return None
+    try:
+        with planning.undone():
+            planning.remove(pod)
+            outcome = planning.what_if.decide(created_anew(pod, node), planning.pipeline)
+            if isinstance(outcome, ScheduleResult):
+                target, row = outcome.node, planning.cluster.row(node.name)
+                if target == node.name or row is None:
+                    return None
+                chosen, own = outcome.score_of(outcome.row), outcome.score_of(row)
+                if chosen is not None and own is not None:
+                    move = Move(pod, node.name, target)
+                    return Compared(move, scores=(chosen.total, own.total))
+        why = planning.violation(pod)
+    except AttemptTooLongError:
+        return None
+    except PluginFailed:
+        planning.refuse(pod, _FAILED)
+        return None
+    return Compared(Move(pod, node.name, target), why) if why else None
+
+
+@dataclass(order=True, slots=True)
+class Candidate:
+    """A pod that may gain by a move; those that may gain most come first.
+
+    `as_of` counts the moves of the plan when the gain was found out by a decision; -1: estimated.
+    """
+
+    cost: int
+    """The gain with the other sign."""
+    key: str
+    uid: str
+    pod: Pod = field(compare=False)
+    as_of: int = field(default=-1, compare=False)
+
+    @classmethod
+    def of(cls, pod: Pod, gain: int, as_of: int = -1) -> "Candidate":
+        """Return the candidate of this gain."""
+        return cls(-gain, pod.key, pod.uid, pod, as_of)
+
+
+def find(planning: Planning, alike: AlikePods) -> list[Candidate]:
+    """Return those of these pods that may gain by Violations or Spread; note who may not move.
+
+    For Violations they do gain, unless they fit nowhere else.
+    """
+    movable, moved = planning.movable, planning.moved
+    pods = [pod for pod in alike.pods if not movable.stays(pod) and pod.uid not in moved]
+    planning.looked_at.update({pod.uid for pod in alike.pods}.difference(pod.uid for pod in pods))
+    estimated = _estimated(planning, pods) if len(pods) > _FEW else None
+    if estimated is not None:
+        candidates = _by_estimates(planning, estimated)
+    else:
+        candidates = _one_by_one(planning, pods)
+    found = list[Candidate]()
+    for candidate in candidates:
+        if (reason := movable.refusal(candidate.pod)) is None:
+            found.append(candidate)
+        else:
+            planning.refuse(candidate.pod, reason)
+    return found
+
+
+def improve(planning: Planning, candidates: list[Candidate]) -> None:
+    """Add steps for the candidates, those that gain most first.
+
+    A gain may be another after the moves before it. So each is found out anew, and if it is less
+    than another may be, that one is looked at first.
+    """
+    heapify(candidates)
+    while candidates and not planning.done:
+        candidate = heappop(candidates)
+        if candidate.uid in planning.moved:
+            continue
+        step, as_of = improvement(planning, candidate.pod), len(planning.moved)
+        if step is None:
+            continue
+        if candidate.as_of != as_of and candidates and -step.gain > candidates[0].cost:
+            heappush(candidates, Candidate.of(candidate.pod, step.gain, as_of))
+            continue
+        planning.make(step.moves)
+        planning.accept(step)
+        pause()
+
+
+def improvement(planning: Planning, pod: Pod) -> Step | None:
+    """Return the step that moves the pod where it would be placed today.
+
+    None if the pod gains too little. A pod that fits on no other node is noted as refused.
+    """
+    found, section = compared(planning, pod), planning.section
+    if found is None:
+        return None
+    if not found.violation:
+        if Goal.SPREAD not in section.goals or found.gain < section.minimum_gain:
+            return None
+        higher, lower = found.scores
+        reason = f"the total score is {higher} instead of {lower}"
+        return Step(Goal.SPREAD, (found.move,), reason, found.gain)
+    if Goal.VIOLATIONS not in section.goals:
+        return None
+    if not found.move.target:
+        planning.refuse(pod, NOWHERE_ELSE)
+        return None
+    reason = f"its node does not pass {found.violation}"
+    return Step(Goal.VIOLATIONS, (found.move,), reason, VIOLATION_GAIN)
+
+
+def _one_by_one(planning: Planning, pods: Sequence[Pod]) -> list[Candidate]:
+    """Return which pods gain, by a decision about each."""
+    candidates = list[Candidate]()
+    for pod in pods:
+        if planning.budget.spent:
+            break
+        planning.looked_at.add(pod.uid)
+        if (step := improvement(planning, pod)) is not None:
+            candidates.append(Candidate.of(pod, step.gain))
+    return candidates
+
+
+def _estimated(planning: Planning, pods: Sequence[Pod]) -> list[Estimate] | None:
+    planning.budget.spend(1)
+    try:
+        found = estimates(planning, pods)
+    except PluginFailed:
+        return None
+    pause()
+    if found is not None:
+        planning.looked_at.update(pod.uid for pod in pods)
+    return found
+
+
+def _by_estimates(planning: Planning, found: list[Estimate]) -> list[Candidate]:
+    """Return which pods gain, as far as filters of one node and corrected estimates tell."""
+    candidates, on_good_nodes = list[Candidate](), list[Estimate]()
+    for number, estimate in enumerate(found):
+        if estimate.suspect and Goal.VIOLATIONS in planning.section.goals:
+            planning.budget.spend(number % _CHECKS_PER_STEP == 0)
+            if planning.violates(estimate.pods[0]):
+                candidates += [Candidate.of(pod, VIOLATION_GAIN) for pod in estimate.pods]
+                continue
+        on_good_nodes.append(estimate)
+    if Goal.SPREAD in planning.section.goals:
+        candidates += _spread(planning, on_good_nodes)
+    return candidates
+
+
+def _spread(planning: Planning, found: list[Estimate]) -> list[Candidate]:
+    """Return the pods for which another node may score higher by the least gain or more."""
+    least = planning.section.minimum_gain
+    errors: dict[tuple[int, ...], int] = {}
+    candidates = list[Candidate]()
+    for estimate in sorted(found, key=lambda each: (-each.gain, each.pods[0].uid)):
+        preferred = estimate.pods[0].spec.affinity.preferred
+        if estimate.gain < least and (estimate.exact or all(p.weight <= 0 for p in preferred)):
+            break  # pods may gain more than estimated if their nodes attract them
+        if not estimate.exact and estimate.place not in errors and len(errors) < _MOST_PLACES:
+            better = compared(planning, estimate.pods[0])
+            errors[estimate.place] = estimate.gain - (better.gain if better is not None else 0)
+        gain = estimate.gain - errors.get(estimate.place, 0)
+        if gain >= least:
+            candidates += [Candidate.of(pod, gain) for pod in estimate.pods]
+    return candidates

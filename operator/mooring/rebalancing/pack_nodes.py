@@ -1,0 +1,221 @@
+"""The goal Pack: nodes with little on them are emptied, whole or not at all."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Final
+
+import numpy as np
+
+from mooring.framework.plugin_failures import PluginFailed
+from mooring.model.pod import Pod
+from mooring.pausing import pause
+from mooring.policy.rebalancing import Goal
+from mooring.rebalancing.movable import left_to_others
+from mooring.rebalancing.plan import Move, Step
+from mooring.rebalancing.plan_state import Planning
+from mooring.rebalancing.room import RoomSearch
+
+_EMPTIED_GAIN: Final = 1_000
+_MOST_OTHERS: Final = 4
+"""Pods of other nodes that move so that one finds room."""
+
+
+@dataclass(frozen=True, slots=True)
+class _InUse:
+    """A node with pods that do not belong to it; `pods` are None if one of them may not move."""
+
+    name: str
+    pods: tuple[Pod, ...] | None
+    free: float
+
+
+@dataclass(slots=True)
+class _Packing:
+    """The nodes that are emptied, in that order, by which moves.
+
+    Attributes:
+        planning: The plan; its trial has all moves.
+        mark: How many changes the trial had before them.
+        left: The nodes that stay in use.
+        emptiable: Those to which pods move only if they fit on no other.
+        taken: Those to which pods move.
+        emptied: The moves that empty a node, by its name.
+    """
+
+    planning: Planning
+    mark: int
+    left: set[str]
+    emptiable: set[str]
+    taken: set[str] = field(default_factory=set)
+    emptied: dict[str, list[Move]] = field(default_factory=dict)
+
+    def empty(self, node: _InUse) -> None:
+        """Empty the node if all its pods fit elsewhere."""
+        if len(node.pods or ()) > self.planning.moves_left:
+            return
+        others = self.left - {node.name}
+        moves = _emptied(self.planning, node, others, self.emptiable - self.taken)
+        if moves:
+            self._accept(node.name, moves)
+
+    def move_past(self, node: _InUse) -> None:
+        """Empty a node to which pods move, if they and its own fit elsewhere.
+
+        Those that move to it go there at once, so that no pod is moved twice.
+        """
+        own = self._own(node.name)
+        if not 0 < len(own) <= self.planning.moves_left:
+            return
+        before = self.emptied
+        found = self._places(node.name, own)
+        targets = {move.pod.uid: move.target for move in found}
+        after = {
+            name: [replace(m, target=targets.get(m.pod.uid, m.target)) for m in moves]
+            for name, moves in before.items()
+        }
+        after[node.name] = [m for m in found if m.source == node.name]
+        planning = self.planning
+        planning.back_to(self.mark)
+        if found and self._possible(after):
+            for name, moves in after.items():
+                self._accept(name, moves)
+        else:
+            planning.back_to(self.mark)
+            planning.make(chain.from_iterable(before.values()))
+
+    def _accept(self, name: str, moves: list[Move]) -> None:
+        self.emptied[name] = moves
+        self.left.discard(name)
+        self.taken.update(move.target for move in moves)
+        self.planning.moved.update(move.pod.uid for move in moves)
+
+    def _own(self, name: str) -> list[Move]:
+        """Return the pods that are still on the node; none if one of them may not move."""
+        planning = self.planning
+        came = {m.pod.uid for m in chain.from_iterable(self.emptied.values()) if m.target == name}
+        pods = [pod for pod in _own_pods(planning, name) if pod.uid not in came]
+        return planning.leaving(pods) if all(map(planning.may_move, pods)) else []
+
+    def _places(self, name: str, own: Sequence[Move]) -> list[Move]:
+        """Return where these pods fit, and those that move to the node; none if one does not.
+
+        All other moves are made in the trial.
+        """
+        planning, leaving = self.planning, list(own)
+        planning.back_to(self.mark)
+        for move in chain.from_iterable(self.emptied.values()):
+            if move.target == name:
+                leaving.append(move)
+            else:
+                planning.make([move])
+        for move in leaving:
+            planning.remove(move.pod)
+        leaving.sort(key=lambda move: (-planning.share_of(move.pod), move.pod.uid))
+        others, last = self.left - {name}, self.emptiable - self.taken
+        found = list[Move]()
+        for move in leaving:
+            anew = planning.anew(move)
+            target = planning.best_fit(anew, others, last=last)
+            if target is None:
+                return []
+            planning.add(anew, target)
+            found.append(replace(move, target=target))
+        return found
+
+    def _possible(self, emptied: Mapping[str, Sequence[Move]]) -> bool:
+        """Make these moves in the trial; return whether each is possible at its turn."""
+        planning, moves = self.planning, chain.from_iterable(emptied.values())
+        try:
+            return all(planning.why_impossible([move]) is None for move in moves)
+        except PluginFailed:
+            return False
+
+
+def pack(planning: Planning) -> None:
+    """Add a step for each node that is emptied, those with the fewest pods first.
+
+    Pods move to nodes that are in use and stay so; to such as cannot be emptied if possible. Where
+    pods have moved to one that can be emptied in the end, they move past it.
+    """
+    in_use = {each.name: each for each in _in_use(planning)}
+    order = [each for each in in_use.values() if each.pods is not None]
+    order.sort(key=lambda each: (len(each.pods or ()), -each.free, each.name))
+    emptiable = {each.name for each in order}
+    packing = _Packing(planning, len(planning), set(in_use), emptiable)
+    for node in order:
+        if not planning.done and node.name not in packing.taken:
+            packing.empty(node)
+    for node in order:
+        if not planning.done and node.name in packing.taken:
+            packing.move_past(node)
+    for name, moves in packing.emptied.items():
+        planning.accept(_step(name, moves))
+
+
+def _step(node: str, moves: Sequence[Move]) -> Step:
+    pods = "its pod has" if len(moves) == 1 else f"its {len(moves)} pods have"
+    reason = f"node {node} is empty once {pods} moved"
+    return Step(Goal.PACK, tuple(moves), reason, _EMPTIED_GAIN, emptied=(node,))
+
+
+def _emptied(
+    planning: Planning, node: _InUse, others: Collection[str], last: Collection[str]
+) -> list[Move] | None:
+    """Move all pods from the node; None, and nothing is moved, if one of them fits nowhere.
+
+    To make room for one, pods of other nodes may move too.
+    """
+    moves = list[Move]()
+    mark = len(planning)
+    pods = sorted(node.pods or (), key=lambda pod: (-planning.share_of(pod), pod.uid))
+    for number, pod in enumerate(pods, start=1):
+        more = planning.moves_left - len(moves) - (len(pods) - number) - 1
+        found = _elsewhere(planning, pod, others, last, min(more, _MOST_OTHERS))
+        if found is None:
+            planning.back_to(mark)
+            return None
+        planning.make(found)
+        moves += found
+    return moves
+
+
+def _elsewhere(
+    planning: Planning, pod: Pod, others: Collection[str], last: Collection[str], more: int
+) -> list[Move] | None:
+    """Return the move of the pod to one of these nodes, after moves that make room for it."""
+    if more < 0 or planning.budget.spent:
+        return None
+    before = tuple[Move, ...]()
+    (move,) = planning.leaving([pod])
+    with planning.undone():
+        planning.remove(pod)
+        anew = planning.anew(move)
+        target = planning.best_fit(anew, others, last=last)
+        if target is None and more > 0:
+            room = RoomSearch(planning, others).room(anew, more, others)
+            if room is not None:
+                target, before = room
+    return None if target is None else [*before, replace(move, target=target)]
+
+
+def _own_pods(planning: Planning, name: str) -> list[Pod]:
+    """Return the pods on the node that do not belong to it."""
+    here = (placed.pod for placed in planning.cluster.pods_of(name))
+    return [pod for pod in here if not planning.movable.stays(pod)]
+
+
+def _in_use(planning: Planning) -> list[_InUse]:
+    """Return the nodes with pods that do not belong to them, and which of these may all move."""
+    found, cluster = list[_InUse](), planning.cluster
+    for name in cluster.node_names:
+        pause()
+        row, node, pods = cluster.row(name), planning.node(name), _own_pods(planning, name)
+        if row is None or node is None or not pods:
+            continue
+        nobody_comes = not cluster.nominations.on(row)
+        may_move = nobody_comes and all(planning.may_move(pod) for pod in pods)
+        may_move &= not any(left_to_others(node, pod) for pod in pods)
+        (free,) = planning.free_shares(np.array([row], np.int64)).tolist()
+        found.append(_InUse(name, tuple(pods) if may_move else None, free))
+    return found

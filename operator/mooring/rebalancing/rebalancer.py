@@ -1,0 +1,111 @@
+"""Plans moves for each profile with a section `rebalancing`, and carries them out in mode Apply.
+
+It works while this replica leads. `profile_rebalancing.py` has the way of a plan and of a move. No
+place is kept over a change of leader.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NoReturn
+
+from mooring.kube.status_writer import ProfileSectionWriter
+from mooring.rebalancing.profile_rebalancing import LOOK_SECONDS, Parts, ProfileRebalancing
+from mooring.rebalancing.record import Evictions, Record
+from mooring.rebalancing.report import RebalancingReport
+
+
+class Rebalancer:
+    """Follows the profiles that are in force, and writes and shows their rebalancing."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._records: dict[str, Record] = {}
+        self._works: dict[str, tuple[ProfileRebalancing, asyncio.Task[NoReturn]]] = {}
+        """By its name, the work for each profile as it is in force."""
+        self._statuses = ProfileSectionWriter(
+            parts.profiles,
+            "rebalancing",
+            self._works.keys,
+            self._status,
+            turn=parts.scheduler.turn,
+            sleep=parts.scheduler.sleep,
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled; then no place is kept any more."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._parts.scheduler.turn.between(self._follow))
+                tasks.create_task(self._statuses.run())
+        finally:
+            left = [*(task for _, task in self._works.values()), *self._parts.moves]
+            self._works.clear()
+            for task in left:
+                task.cancel()
+            if left:
+                await asyncio.wait(left)
+            self._parts.scheduler.turn.post(self._forget_moves)
+
+    def _forget_moves(self) -> None:
+        """Forget moves whose tasks were cancelled before their first step, and ended nothing."""
+        for under_way in tuple(self._parts.expected.moves):
+            self._parts.expected.forget(under_way)
+
+    async def finish(self, seconds: float) -> None:
+        """Wait until evictions that were sent are answered; cancel them after `seconds`."""
+        if self._parts.evictions:
+            _, late = await asyncio.wait(self._parts.evictions, timeout=max(0.0, seconds))
+            for task in late:
+                task.cancel()
+
+    def profile_found(self, name: str, uid: str, status: Mapping[str, Any]) -> None:
+        """Note a profile and its status, before it is put in force."""
+        if name not in self._records:
+            self._records[name] = self._new_record(name)
+            self._records[name].found = status.get("rebalancing")
+        self._records[name].uid = uid
+
+    def report(self) -> tuple[RebalancingReport, ...]:
+        """Return the documents about the profiles that have a section, by name."""
+        works = (work for work, _ in self._works.values())
+        reports = (work.record.report(work.entry.profile) for work in works)
+        return tuple(sorted(reports, key=lambda report: report.profile))
+
+    def planned(self) -> dict[str, int]:
+        """Return by profile how many moves its last plan has."""
+        plans = {name: work.record.plan for name, (work, _) in self._works.items()}
+        return {name: plan.moves for name, plan in plans.items() if plan is not None}
+
+    def _new_record(self, name: str) -> Record:
+        scheduler, expected = self._parts.scheduler, self._parts.expected
+        return Record(name, expected, scheduler.now, scheduler.clock, Evictions(scheduler.clock))
+
+    async def _follow(self) -> NoReturn:
+        """Plan for the profiles as they are in force, and for no others."""
+        parts = self._parts
+        while True:
+            in_force = parts.scheduler.profiles.in_force
+            for name, (work, task) in tuple(self._works.items()):
+                if in_force.get(name) is not work.entry:
+                    task.cancel()
+                    del self._works[name]
+                    for under_way in work.record.under_way:
+                        parts.expected.give_back(under_way)  # its replacement is still awaited
+            for name, entry in in_force.items():
+                section = entry.profile.spec.rebalancing
+                if section is not None and name not in self._works:
+                    record = self._records.setdefault(name, self._new_record(name))
+                    write = partial(self._statuses.write, name)
+                    work = ProfileRebalancing(entry, section, record, parts, write)
+                    steps = parts.scheduler.turn.between(work.run)
+                    self._works[name] = work, asyncio.create_task(steps)
+            for name, record in tuple(self._records.items()):
+                if name not in self._works and not record.in_flight and not len(record.evictions):
+                    del self._records[name]
+            await parts.scheduler.sleep(LOOK_SECONDS)
+
+    def _status(self, name: str) -> dict[str, Any] | None:
+        """Return the rebalancing section of the profile's status."""
+        known = self._works.get(name)
+        return known[0].record.status() if known is not None else None

@@ -1,0 +1,368 @@
+"""The plans and moves of one profile's rebalancing, as documents and as its status."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from mooring.framework.decision import TextAboutPods
+from mooring.kube.timestamps import rfc3339
+from mooring.model.bounded_cache import BoundedCache
+from mooring.model.fields import timestamp
+from mooring.model.pod import Pod, Uid
+from mooring.pausing import pause
+from mooring.policy.profile import SchedulingProfile
+from mooring.policy.profile_status import (
+    MoveBegun,
+    MoveEnded,
+    PlannedMove,
+    RebalancingStatus,
+    RefusedMoves,
+)
+from mooring.policy.reading import read
+from mooring.policy.rebalancing import Rebalancing, Window
+from mooring.rebalancing.movable import owner_of
+from mooring.rebalancing.plan import Plan, Why
+from mooring.rebalancing.report import (
+    MovedPod,
+    PlannedStep,
+    PlanReport,
+    RebalancingReport,
+    plan_report,
+    planned_step,
+)
+from mooring.rebalancing.under_way import ExpectedReplacements, Result, UnderWay
+from mooring.state.cluster import ClusterState
+
+_MOST_PLANNED: Final = 10
+_MOST_REFUSED: Final = 20
+_MOST_LAST: Final = 50
+_MOST_UNDER_WAY: Final = 100
+_LONGEST_TEXT: Final = 512
+_LONGEST_MESSAGE: Final = 1024
+_SKEW: Final = 5.0
+"""By how much the clocks of a former leader and the API server may differ, in seconds.
+
+If they differ by more, its moves end when their time is over. A larger number would take pods that
+were new before a move for its replacement.
+"""
+HOUR: Final = 3600.0
+_DAY: Final = 24 * HOUR
+_FIRST_DAY: Final = 3
+"""The epoch began on a Thursday."""
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MOST_TIMES: Final = 100_000
+_REST_BYTES: Final = 4 * 2**20
+_BYTES_PER_REST: Final = 256
+
+
+def is_open(windows: Sequence[Window], now: float) -> bool:
+    """Return whether pods may be moved now, in seconds since the epoch; always without windows."""
+    return not windows or any(_is_open(window, now) for window in windows)
+
+
+def _is_open(window: Window, now: float) -> bool:
+    start, end = _seconds(window.start), _seconds(window.end)
+    lasts = (end - start) % _DAY or _DAY
+    since_start = (now - start) % _DAY
+    began_on = _DAYS[(int((now - since_start) // _DAY) + _FIRST_DAY) % len(_DAYS)]
+    return since_start < lasts and (not window.days or began_on in window.days)
+
+
+def _seconds(time_of_day: str) -> float:
+    """Return the seconds from midnight to a time such as 22:00."""
+    hours, _, minutes = time_of_day.partition(":")
+    return int(hours) * HOUR + int(minutes) * 60.0
+
+
+class Evictions:
+    """The evictions of a profile within the last hour of the clock, in seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._times: deque[float] = deque(maxlen=_MOST_TIMES)
+
+    def note(self, count: int = 1, *, seconds_ago: float = 0.0) -> None:
+        """Note `count` evictions; a former leader's were before those that are noted already."""
+        at = self._clock() - seconds_ago
+        if seconds_ago:
+            self._times.extendleft([at] * min(count, _MOST_TIMES))
+        else:
+            self._times.extend([at] * count)
+
+    def __len__(self) -> int:
+        while self._times and self._times[0] <= self._clock() - HOUR:
+            self._times.popleft()
+        return len(self._times)
+
+
+class Rests:
+    """Until when pods and the pods of controllers are left alone, by their uids."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until: BoundedCache[str, tuple[str, float]] = BoundedCache(
+            _REST_BYTES, lambda _uid, _until: _BYTES_PER_REST
+        )
+
+    def rest(self, uid: str, seconds: float) -> None:
+        """Leave the pod or the pods of the controller alone for this time, from now on."""
+        if seconds > 0:
+            self._until.put(uid, (uid, self._clock() + seconds))
+
+    def resting(self) -> frozenset[str]:
+        """Return the uids of those that are left alone now."""
+        now, found = self._clock(), self._until.values()
+        for uid, until in found:
+            if until <= now:
+                self._until.pop(uid)
+        return frozenset(uid for uid, until in found if until > now)
+
+
+@dataclass(frozen=True, slots=True)
+class FormerMove:
+    """A move that a former leader began, as the status shows it, and until when it is awaited.
+
+    `began` is in seconds since the epoch, `until` by the monotonic clock.
+    """
+
+    shown: MoveBegun
+    began: float
+    until: float
+
+    @property
+    def owner(self) -> str:
+        """The uid of the pod's controller."""
+        return self.shown.owner
+
+    def may_end_with(self, pod: Pod) -> bool:
+        """Return whether this pod may be the replacement.
+
+        A pod of another namespace may name the controller's uid, but is not its pod.
+        """
+        owner, shown = pod.owner, self.shown
+        if owner is None or owner.uid != shown.owner:
+            return False
+        if pod.namespace != shown.pod.partition("/")[0]:
+            return False
+        is_named = owner.kind != "StatefulSet" or pod.key == shown.pod
+        return is_named and pod.uid != shown.uid and pod.created >= self.began - _SKEW
+
+
+def take_ended(
+    moves: list[FormerMove], known: set[str], state: ClusterState, now: float
+) -> list[str]:
+    """Remove the moves that have ended or whose time is over; return the uids to leave alone.
+
+    A move has ended when a ready pod exists that its controller has created since it began, one for
+    each move: that is its replacement, whose uid is returned. If its time is over before, it is the
+    uid of the controller. No pod in `known` is a replacement; those that are found get there.
+    """
+    owners = {each.owner for each in moves}
+    ready, found = list[Pod](), list[str]()
+    for placed in state.pods:
+        pause()
+        pod = placed.pod
+        is_ready = pod.ready and not placed.assumed and not pod.terminating
+        if is_ready and owner_of(pod) in owners:
+            ready.append(pod)
+    for former in tuple(moves):
+        new = (p.uid for p in ready if p.uid not in known and former.may_end_with(p))
+        evicted = state.pods.get(Uid(former.shown.uid))
+        if evicted is not None and not evicted.pod.terminating:
+            moves.remove(former)  # it was not evicted
+        elif (rests := next(new, former.owner)) != former.owner or now >= former.until:
+            moves.remove(former)
+            known.add(rests)
+            found.append(rests)
+    return found
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """The plans and moves of one profile's rebalancing; it outlives versions of the profile.
+
+    Attributes:
+        name: The name of the profile.
+        uid: The uid of the profile's object.
+        message: The present activity, or why the last plan was not carried out to its end.
+        done: Moves that ended with a ready replacement on its node.
+        evictions: Those of the last hour.
+        former: Moves that a former leader began and that may not have ended.
+        plan: The last plan; it is a cache of one, so that its bytes are counted.
+    """
+
+    name: str
+    expected: ExpectedReplacements
+    now: Callable[[], float]
+    clock: Callable[[], float]
+    evictions: Evictions
+    uid: str = ""
+    message: Why = ""
+    done: int = 0
+    position: int = 0
+    """Where the last plan has ended, so that the next one goes on there."""
+    former: list[FormerMove] = field(default_factory=list)
+    found: object = None
+    """What the status said when the profile came, until that is taken over."""
+    _plan: BoundedCache[str, PlanReport] = field(
+        default_factory=lambda: BoundedCache[str, PlanReport](4 * 2**20)
+    )
+    _last: deque[MoveEnded] = field(default_factory=lambda: deque(maxlen=_MOST_LAST))
+
+    @property
+    def plan(self) -> PlanReport | None:
+        """The last plan, None before the first."""
+        return self._plan.get("plan")
+
+    @property
+    def under_way(self) -> list[UnderWay]:
+        """The moves of the profile that have begun and not ended."""
+        return [each for each in self.expected.moves if each.profile == self.name]
+
+    @property
+    def in_flight(self) -> int:
+        """How many pods are about to be evicted or have replacements that are awaited."""
+        return len(self.under_way) + len(self.former)
+
+    @property
+    def used_of_hour(self) -> int:
+        """How many pods were evicted within an hour or are about to be."""
+        return len(self.evictions) + sum(not each.evicted for each in self.under_way)
+
+    def in_flight_of(self, owner: str) -> int:
+        """Return the same as `in_flight` of the pods of the controller of this uid."""
+        begun = sum(each.owner == owner for each in self.under_way)
+        return begun + sum(each.owner == owner for each in self.former)
+
+    def publish(self, profile: str, section: Rebalancing, plan: Plan) -> None:
+        """Show this plan from now on, with a message about it."""
+        shown = plan_report(profile, section, plan, rfc3339(self.now()))
+        self._plan.put("plan", replace(shown, message=""))
+        self.message = _said(plan, section)
+
+    def note(self, under_way: UnderWay) -> None:
+        """Note the end of a move that has evicted its pod."""
+        move = under_way.move
+        if under_way.result is Result.MOVED:
+            self.done += 1
+        last = {
+            "pod": move.pod.key,
+            "uid": under_way.rests,
+            "from": move.source,
+            "to": move.target,
+            "result": str(under_way.result),
+            "time": rfc3339(self.now()),
+        }
+        self._last.append(MoveEnded.model_validate(last))
+
+    def restore(self, raw: object, section: Rebalancing, rests: Rests) -> None:
+        """Take over the moves of a former leader from the status.
+
+        Raises ProfileInvalid, ManifestError if the status is malformed.
+        """
+        status = read(RebalancingStatus, raw, "status.rebalancing")
+        limits, since = section.limits, self._seconds_since(status.observed_time)
+        self.done = status.done
+        if since < HOUR:
+            count = status.evicted_in_last_hour + len(status.under_way)
+            self.evictions.note(count, seconds_ago=since)
+        for begun in status.under_way[:_MOST_UNDER_WAY]:
+            ago = self._seconds_since(begun.time)
+            until = self.clock() + limits.replacement_seconds - ago
+            self.former.append(FormerMove(begun, self.now() - ago, until))
+        for ended in status.last_moves[-_MOST_LAST:]:
+            rests.rest(ended.uid, limits.rest_seconds - self._seconds_since(ended.time))
+            self._last.append(ended)
+
+    def _seconds_since(self, time: str) -> float:
+        """Return how long ago the time of a status is; never less than nothing."""
+        at = timestamp({"time": time}, "time", "status.rebalancing")
+        return max(0.0, self.now() - (at or 0.0))
+
+    def status(self) -> dict[str, Any]:
+        """Return the section of the profile's status."""
+        plan = self.plan
+        begun = [_begun(each) for each in self.under_way]
+        begun += [each.shown for each in self.former]
+        steps, refused = (plan.steps, plan.refused) if plan is not None else ((), ())
+        moves = [_planned(step, move) for step in steps for move in step.moves]
+        status = RebalancingStatus(
+            observed_time=rfc3339(self.now()),
+            planned_time=plan.time if plan is not None else None,
+            planned=len(moves),
+            plan=tuple(moves[:_MOST_PLANNED]),
+            done=self.done,
+            refused=tuple(
+                RefusedMoves(reason=each.reason[:_LONGEST_TEXT], count=each.pods)
+                for each in refused[:_MOST_REFUSED]
+            ),
+            message=whole(self.message)[:_LONGEST_MESSAGE],
+            evicted_in_last_hour=len(self.evictions),
+            under_way=tuple(begun[:_MOST_UNDER_WAY]),
+            last_moves=tuple(self._last),
+        )
+        return status.model_dump(mode="json", by_alias=True)
+
+    def report(self, profile: SchedulingProfile) -> RebalancingReport:
+        """Return the document about the profile."""
+        section = profile.spec.rebalancing
+        return RebalancingReport(
+            profile=profile.name,
+            mode=section.mode if section is not None else "",
+            message=self.message,
+            done=self.done,
+            evicted_in_last_hour=len(self.evictions),
+            under_way=tuple(planned_step(each.step, each.move) for each in self.under_way),
+            plan=self.plan,
+        )
+
+
+def _said(plan: Plan, section: Rebalancing) -> Why:
+    """Return the message about a plan that was just made."""
+    if not plan.steps:
+        if plan.spent:
+            return f"no move was found; {_left_out(plan)}"
+        return plan.message or "nothing is to be gained by moves"
+    count = len(plan.moves)
+    planned = f"{count} moves are planned" if count > 1 else "1 move is planned"
+    if section.mode != "Apply":
+        planned = f"{planned}; mode Plan carries out none"
+    return f"{planned}; {_left_out(plan)}" if plan.spent else planned
+
+
+def _left_out(plan: Plan) -> str:
+    """Say that the plan did not look at all pods, and what to do about that."""
+    why = "the decisions that a plan may cost were spent before all was looked at"
+    if plan.examined is not None and 0 < plan.examined < plan.pods:
+        looked_at = f"{plan.examined:,} of {plan.pods:,} running pods were"
+        return f"{why}: {looked_at}, and the next plan goes on with the others"
+    return f"{why}: plan for fewer goals or pods"
+
+
+def whole(text: Why) -> str:
+    """Return the text with the names of pods, as the profile's status has them."""
+    return text.text if isinstance(text, TextAboutPods) else text
+
+
+def _planned(step: PlannedStep, move: MovedPod) -> PlannedMove:
+    return PlannedMove.model_validate(
+        {
+            "pod": move.pod.key,
+            "from": move.from_,
+            "to": move.to,
+            "goal": step.goal,
+            "reason": whole(step.reason)[:_LONGEST_TEXT],
+        }
+    )
+
+
+def _begun(under_way: UnderWay) -> MoveBegun:
+    pod = under_way.move.pod
+    return MoveBegun(
+        pod=pod.key,
+        uid=pod.uid,
+        owner=under_way.owner,
+        to=under_way.move.target,
+        time=rfc3339(under_way.began),
+    )

@@ -1,0 +1,266 @@
+"""One step of a plan while it is carried out: its purpose, and whether that can be reached.
+
+Between two moves the cluster changes. So everything that was looked at when the plan was made is
+looked at again before each move, in trials on the state of now.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from mooring.framework.evaluations import AttemptTooLongError
+from mooring.framework.plugin_failures import PluginFailed, text_of
+from mooring.groups.search.search_budget import SearchBudget
+from mooring.model.pod import Pod
+from mooring.policy.rebalancing import Goal, Rebalancing
+from mooring.rebalancing.plan import Move, Step, Why, about
+from mooring.rebalancing.plan_trial import PlanTrial
+from mooring.rebalancing.under_way import ExpectedReplacements, UnderWay, place_uid
+from mooring.scheduling.outcome import ScheduleResult
+from mooring.scheduling.profiles_in_force import ActiveProfile
+from mooring.scheduling.result_cache import ResultCache
+from mooring.scheduling.scheduler_state import SchedulerState
+
+
+class Stopped(Exception):  # noqa: N818 - the text says why, and nothing need be wrong
+    """The plan is not carried out any further.
+
+    `warns` says that a move has ended otherwise than planned.
+    """
+
+    def __init__(self, why: Why, *, warns: bool = False) -> None:
+        super().__init__(why)
+        self.why = why
+        self.warns = warns
+
+
+class PassedOver(Stopped):
+    """The step is not carried out any further, but the steps behind it may be."""
+
+
+@dataclass(slots=True, eq=False)
+class RunningStep:
+    """A step whose moves begin, or have not all ended.
+
+    A step is for pods that wait and fit afterwards, for nodes that are empty then, or, with
+    neither, for the good of the pods that move. While it runs, places are kept for the pods that
+    wait: a nomination of their own would end with their next attempt, which finds no room yet.
+
+    Attributes:
+        begun: How many of its moves have begun.
+        is_over: Whether no more of them begin.
+        until: How long it may wait then for its pods to leave their nodes.
+        why: Why it was passed over.
+    """
+
+    step: Step
+    entry: ActiveProfile
+    section: Rebalancing
+    scheduler: SchedulerState
+    expected: ExpectedReplacements
+    begun: int = 0
+    is_over: bool = False
+    until: float = math.inf
+    why: Stopped | None = None
+
+    @property
+    def under_way(self) -> list[UnderWay]:
+        """Its moves that have begun and not ended."""
+        moves = self.expected.moves
+        return [each for each in moves if each.step is self.step and each.place and not each.result]
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the pods that were evicted to make room have left their nodes."""
+        evicting = self.scheduler.state.evictions.evicting
+        return not self.step.fits or not any(evicting(move.pod) for move in self.step.moves)
+
+    def check_unchanged(self, moves: Sequence[Move]) -> None:
+        """Check that these moves are as they were planned.
+
+        Raises PassedOver if a pod that is moved has changed, or no pod waits for the room any more.
+        """
+        fits = self.step.fits
+        if fits and not any(ref.uid in self.scheduler.state.unscheduled for ref in fits):
+            raise PassedOver("what it makes room for waits no more")
+        for move in moves:
+            if (why := self._why_not_moved(move.pod)) is not None:
+                raise PassedOver(why)
+
+    def _why_not_moved(self, pod: Pod) -> Why | None:
+        scheduler = self.scheduler
+        placed = scheduler.state.pods.get(pod.uid)
+        if placed is None or placed.pod.terminating or placed.pod.finished:
+            return about("{} has gone", pod)
+        changed = placed.pod.spec is not pod.spec or placed.pod.labels != pod.labels
+        if changed or placed.pod.annotations != pod.annotations:
+            return about("{} has changed", pod)
+        if scheduler.profiles.of(placed.pod, scheduler.cluster) is not self.entry:
+            return about("{} has another profile", pod)
+        return None
+
+    def why_not(self, moves: Sequence[Move], resting: Collection[str]) -> Why | None:
+        """Return why these moves, the next ones, are not to be made now; None if they are.
+
+        Pods and controllers of the uids in `resting` are left alone. Raises AttemptTooLongError;
+        the next call goes on.
+        """
+        trial = self._trial(resting)
+        for move in moves:
+            refusal = trial.movable.refusal(move.pod, with_group=bool(self.step.group))
+            if refusal is not None:
+                return about(f"{{}} {refusal}", move.pod)
+        try:
+            return self._why_in_vain(trial, moves)
+        except AttemptTooLongError:
+            raise
+        except PluginFailed as failed:
+            return text_of(failed)
+
+    def unreached(self) -> Why | None:
+        """Return which results the step has missed, once its moves have ended."""
+        trial = self._trial(())
+        try:
+            with trial.undone():
+                return self._why_missed(trial)
+        except PluginFailed as failed:
+            return text_of(failed)
+
+    def hold_room(self) -> None:
+        """Keep places for the pods that wait, before its next moves begin.
+
+        None is kept on a node to which a pod of the step is yet to come.
+        """
+        to_come = self.step.moves[self.begun :], (each.move for each in self.under_way)
+        targets = {move.target for move in chain.from_iterable(to_come)}
+        for pod, node in self._waiting():
+            if node not in targets:
+                self.scheduler.state.nominate(replace(pod, uid=place_uid(pod.uid)), node)
+
+    def give_room(self, *, to_pods: bool) -> None:
+        """Give back the places of the pods that wait, or give them to the pods.
+
+        That they end is told, so that the pods are tried again: each of them, because of equal pods
+        that are not nominated one is tried for all.
+        """
+        state = self.scheduler.state
+        for pod, node in self._waiting() if to_pods else ():
+            if state.nominations.get(pod.uid) is None:
+                state.nominate(pod, node)
+                self.scheduler.queue.nominated(pod.uid)
+        for ref in self.step.fits:
+            state.withdraw(place_uid(ref.uid))
+
+    def _waiting(self) -> list[tuple[Pod, str]]:
+        """Return the pods that the step makes room for and that have no node yet, with theirs."""
+        state, step = self.scheduler.state, self.step
+        pods = (state.unscheduled.get(ref.uid) for ref in step.fits)
+        return [
+            (pod, node)
+            for pod, node in zip(pods, step.nodes, strict=True)
+            if pod is not None and state.pods.get(pod.uid) is None
+        ]
+
+    def _trial(self, resting: Collection[str]) -> PlanTrial:
+        return PlanTrial(
+            ResultCache(self.scheduler.cluster),
+            self.entry.pipeline,
+            self.section,
+            now=self.scheduler.now,
+            budget=SearchBudget(),
+            resting=resting,
+        )
+
+    def _why_in_vain(self, trial: PlanTrial, moves: Sequence[Move]) -> Why | None:
+        """Return why the next moves are not possible, or why they miss the purpose of the step.
+
+        They must be possible beside those that are under way. In the end these have been made as
+        well, and the ones that follow.
+        """
+        step = self.step
+        with trial.undone():
+            if (why := trial.why_impossible(moves)) is not None:
+                return why
+        if (why := self._why_no_gain(trial)) is not None:
+            return why
+        with trial.undone():
+            for each in self.under_way:
+                _end(trial, each)
+            if step.fits or step.emptied:
+                with trial.undone():
+                    if self._why_missed(trial) is None:
+                        return "what it is for is reached without it"
+            following = step.moves[self.begun + len(moves) :]
+            for batch in (moves, *((move,) for move in following)):
+                if (why := trial.why_impossible(batch)) is not None:
+                    return why
+            return self._why_missed(trial)
+
+    def _why_no_gain(self, trial: PlanTrial) -> Why | None:
+        """Return which pods are moved for their own good and gain nothing; None if there are none.
+
+        If a whole group is moved, one member has to gain.
+        """
+        moves = self.step.moves
+        if self.step.goal is Goal.VIOLATIONS:
+            gains = any(trial.violation(move.pod) for move in moves)
+        else:
+            gains = self.step.goal is not Goal.SPREAD or self._scores_more(trial, moves[0])
+        if gains:
+            return None
+        why = f"{{}} gains nothing on node {moves[0].target} any more"
+        return about(why, moves[0].pod)
+
+    def _scores_more(self, trial: PlanTrial, move: Move) -> bool:
+        """Return whether the target has a higher score by now, by the least gain or more."""
+        with trial.undone():
+            trial.remove(move.pod)
+            outcome = trial.what_if.decide(trial.anew(move), trial.pipeline)
+            if not isinstance(outcome, ScheduleResult):
+                return True
+            rows = trial.cluster.rows([move.target, move.source]).tolist()
+            there, own = map(outcome.score_of, rows)
+        if there is None or own is None:
+            return False
+        return there.total - own.total >= self.section.minimum_gain
+
+    def _why_missed(self, trial: PlanTrial) -> Why | None:
+        """Return the purpose of the step that the trial has not reached; None if it has all.
+
+        Pods of the step that terminate are regarded as gone.
+        """
+        for move in self.step.moves:
+            if trial.cluster.evictions.evicting(move.pod):
+                trial.remove(move.pod)
+        for ref in self.step.fits:
+            trial.withdraw(place_uid(ref.uid))
+        for pod, node in self._waiting():
+            trial.withdraw(pod.uid)
+            if not trial.fits(pod, node):
+                return about(f"{{}} does not fit on node {node} once the moves are made", pod)
+            trial.add(pod, node)
+        for node in self.step.emptied:
+            if not _is_empty(trial, node):
+                return f"node {node} is not empty once the moves are made"
+        return None
+
+
+def _end(trial: PlanTrial, under_way: UnderWay) -> None:
+    """Have a move that is under way end in the trial, with the replacement on its target."""
+    replacement, place = under_way.replacement, under_way.place
+    trial.remove(under_way.move.pod)
+    for kept in filter(None, (place, replacement)):
+        trial.withdraw(kept.uid)
+    is_placed = replacement is not None and trial.cluster.is_placed(replacement)
+    if place is not None and not is_placed:
+        trial.add(place, under_way.move.target)
+
+
+def _is_empty(trial: PlanTrial, node: str) -> bool:
+    """Return whether only pods that belong to the node, or leave it, are on it or will be."""
+    if (row := trial.cluster.row(node)) is None:
+        return True
+    here = (placed.pod for placed in trial.cluster.pods_on(row))
+    stay = any(not pod.terminating and not trial.movable.stays(pod) for pod in here)
+    return not stay and not trial.cluster.nominations.on(row)

@@ -1,0 +1,1 @@
+"""What runs the process of `mooring run`."""

@@ -1,0 +1,249 @@
+"""Measures extension points and plugins as kube-scheduler does (framework/runtime/framework.go).
+
+Pods that are alike share results (`mooring.scheduling.result_cache`), and a plugin runs once for
+many nodes. So there are three numbers, and each says what really happened:
+
+- the duration of an extension point: once per decision, also if all results were shared;
+- the duration of a plugin's calls: where the plugin runs, in one attempt of ten, as in
+  kube-scheduler, because two readings of the clock for each call cost more than some plugins do;
+- the evaluations of a plugin: every decision that used its result, its own or a shared one.
+
+Only attempts of the scheduling loop are measured: not the decisions of shadow profiles, the
+suggestions of `mooring explain`, and simulations. What preemption tries counts as PostFilter.
+"""
+
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Final, Protocol, Self
+
+from mooring.framework.plugin_failures import ExtensionPoint
+from mooring.model.events import ClusterEvent
+from mooring.pausing import Interrupted
+
+__all__ = [
+    "FILTER",
+    "PRE_FILTER",
+    "PRE_SCORE",
+    "SCORE",
+    "Evaluations",
+    "PluginMetrics",
+    "Recorder",
+    "Status",
+]
+
+_SAMPLED_ONE_IN: Final = 10
+
+
+class Status(StrEnum):
+    """How a call ended: the values of the label `status`, which are kube-scheduler's codes."""
+
+    SUCCESS = "Success"
+    ERROR = "Error"
+    UNSCHEDULABLE = "Unschedulable"
+    UNRESOLVABLE = "UnschedulableAndUnresolvable"
+    WAIT = "Wait"
+    SKIP = "Skip"
+
+
+# Used in every decision: in Python 3.11, looking up the member of an enum takes as long as a call.
+PRE_FILTER: Final = ExtensionPoint.PRE_FILTER
+FILTER: Final = ExtensionPoint.FILTER
+PRE_SCORE: Final = ExtensionPoint.PRE_SCORE
+SCORE: Final = ExtensionPoint.SCORE
+_SUCCESS: Final = Status.SUCCESS
+
+
+class Evaluations(Protocol):
+    """The counter of one plugin's evaluations at one extension point."""
+
+    value: int
+
+
+class Recorder(Protocol):
+    """Where the measurements go; `mooring.observe.metrics.Metrics` is one. Times are in seconds."""
+
+    def extension_point(
+        self, point: ExtensionPoint, status: Status, profile: str
+    ) -> Callable[[float], None]:
+        """Return the function that notes the seconds of all plugins of this extension point."""
+
+    def preemption_evaluated(self, preemptor: str, status: Status, seconds: float) -> None:
+        """Note how long the search for victims of a `pod` or a `podgroup` took."""
+
+    def plugin_ran(
+        self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
+    ) -> None:
+        """Count a call of a plugin and its duration in seconds."""
+
+    def queueing_hint_ran(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """Count a run of a queueing hint for this event; `hint` is Queue, QueueSkip or Error."""
+
+    def evaluations(self, plugin: str, point: ExtensionPoint, profile: str) -> Evaluations:
+        """Return the counter of these evaluations."""
+
+    def keep_profiles(self, profiles: Container[str]) -> None:
+        """Forget all profiles but these."""
+
+
+class PluginMetrics:
+    """Measures attempts, one at a time, if there is a recorder; `clock` leaves pauses out."""
+
+    def __init__(
+        self, recorder: Recorder | None = None, *, clock: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._recorder = recorder
+        self.clock = clock
+        self.sampled = False
+        """Whether each call of a plugin is measured now."""
+        self.deciding = False
+        """Whether a decision of the loop runs, and no dry run in it."""
+        self._last = 0.0
+        self._seconds: dict[ExtensionPoint, float] = {}
+        self._statuses: dict[ExtensionPoint, Status] = {}
+        self._notes: dict[tuple[ExtensionPoint, Status, str], Callable[[float], None]] = {}
+        self._random = 1
+
+    def begin_attempt(self) -> bool:
+        """Decide anew whether plugins are measured (`sampled`): an attempt or PreEnqueue begins.
+
+        Returns what it was before, for `end_attempt`: an attempt may make a pod of another group
+        known to the queue.
+        """
+        outer = self.sampled
+        if self._recorder is not None:
+            # Not every tenth: with pods of two kinds in turn, those would all be of one kind.
+            self._random = (self._random * 1_103_515_245 + 12_345) & 0x7FFF_FFFF
+            self.sampled = not (self._random >> 16) % _SAMPLED_ONE_IN
+        return outer
+
+    def end_attempt(self, outer: bool) -> None:  # noqa: FBT001 - what begin_attempt returned
+        """End the attempt, which has been decided; its binding may go on."""
+        self.sampled = outer
+
+    def begin_decision(self) -> None:
+        """Begin to measure the extension points of a decision."""
+        self.deciding = self._recorder is not None
+
+    def mark(self) -> None:
+        """Count the time from now on for the extension point of the next `lap`."""
+        if self.deciding:
+            self._last = self.clock()
+
+    def lap(self, point: ExtensionPoint) -> None:
+        """Add the time since `mark`, or since the `lap` before, to this extension point."""
+        if self.deciding:
+            now = self.clock()
+            self._seconds[point] = self._seconds.get(point, 0.0) + now - self._last
+            self._last = now
+
+    @contextmanager
+    def all_at(self, point: ExtensionPoint) -> Iterator[None]:
+        """Add all the time inside to this extension point, also that of plugins of others."""
+        outer, began = self.deciding, self.clock()
+        self.deciding = False
+        try:
+            yield
+        except BaseException as error:
+            self.deciding, self._last = outer, began
+            self.lap(point)
+            if not isinstance(error, Interrupted):
+                self.ended_with(point, Status.ERROR)
+            raise
+        self.deciding, self._last = outer, began
+        self.lap(point)
+
+    def ended_with(self, point: ExtensionPoint, status: Status) -> None:
+        """Set the status with which the extension point ends; without this it is Success."""
+        if self.deciding:
+            self._statuses[point] = status
+
+    def failed(self, point: ExtensionPoint) -> None:
+        """Note that a plugin failed at this point, the last one that the decision reaches."""
+        self.lap(point)
+        self.ended_with(point, Status.ERROR)
+
+    def end_decision(self, profile: str, *, of: str = "pod") -> None:
+        """Record how long each extension point took; the decision is `of` a pod or a podgroup."""
+        if self._recorder is None or not self.deciding:
+            return
+        self.deciding = False
+        for point, seconds in self._seconds.items():
+            self.ran(point, self._statuses.get(point, _SUCCESS), profile, seconds)
+        searched = self._seconds.get(ExtensionPoint.POST_FILTER)
+        if searched is not None:
+            status = self._statuses.get(ExtensionPoint.POST_FILTER, _SUCCESS)
+            self._recorder.preemption_evaluated(of, status, searched)
+        self._seconds.clear()
+        self._statuses.clear()
+
+    def extension_point(self, point: ExtensionPoint, profile: str) -> "Measured":
+        """Measure what runs inside; for the extension points outside of decisions."""
+        return Measured(self, point, profile)
+
+    def ran(self, point: ExtensionPoint, status: Status, profile: str, seconds: float) -> None:
+        """Record how long all plugins of an extension point took."""
+        key = (point, status, profile)
+        note = self._notes.get(key)
+        if note is None:
+            if self._recorder is None:
+                return
+            note = self._notes[key] = self._recorder.extension_point(*key)
+        note(seconds)
+
+    def plugin_ran(
+        self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
+    ) -> None:
+        """Record one call of a plugin."""
+        if self._recorder is not None:
+            self._recorder.plugin_ran(plugin, point, status, seconds)
+
+    def queueing_hint_ran(
+        self, plugin: str, event: ClusterEvent, hint: str, seconds: float
+    ) -> None:
+        """Record one run of a queueing hint; these are all measured, as in kube-scheduler."""
+        if self._recorder is not None:
+            self._recorder.queueing_hint_ran(plugin, event.label, hint, seconds)
+
+    def evaluations(
+        self, plugins: Iterable[str], point: ExtensionPoint, profile: str
+    ) -> tuple[Evaluations, ...]:
+        """Return the counters of these plugins, for `evaluated`."""
+        if self._recorder is None:
+            return ()
+        return tuple(self._recorder.evaluations(name, point, profile) for name in plugins)
+
+    def keep_profiles(self, profiles: Container[str]) -> None:
+        """Forget all profiles but these, which are in force."""
+        self._notes = {key: note for key, note in self._notes.items() if key[2] in profiles}
+        if self._recorder is not None:
+            self._recorder.keep_profiles(profiles)
+
+    def evaluated(self, counters: Iterable[Evaluations]) -> None:
+        """Count that the decision uses a result of each of these plugins."""
+        if self.deciding:
+            for counter in counters:
+                counter.value += 1
+
+
+class Measured:
+    """Measures one extension point; an exception ends it with Error unless `status` was set."""
+
+    __slots__ = ("_began", "_metrics", "_point", "_profile", "status")
+
+    def __init__(self, metrics: PluginMetrics, point: ExtensionPoint, profile: str) -> None:
+        self._metrics = metrics
+        self._point = point
+        self._profile = profile
+        self._began = 0.0
+        self.status = _SUCCESS
+
+    def __enter__(self) -> Self:
+        self._began = self._metrics.clock()
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is not None and self.status is _SUCCESS:
+            self.status = Status.ERROR
+        seconds = self._metrics.clock() - self._began
+        self._metrics.ran(self._point, self.status, self._profile, seconds)

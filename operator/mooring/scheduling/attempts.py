@@ -1,0 +1,110 @@
+"""Notes and reports the end of an attempt for a pod, alone or in a group."""
+
+from math import inf
+
+import numpy as np
+
+from mooring.observe.metrics import Metrics
+from mooring.observe.records import Step
+from mooring.runtime.queued_pod import QueuedPod
+from mooring.scheduling.outcome import PodRejected
+from mooring.scheduling.pod_status_reporter import PodScheduledReason, PodStatusReporter
+from mooring.scheduling.scheduler_state import Attempt, SchedulerState
+from mooring.state.evictions import OLDER_SECONDS
+
+
+class Attempts:
+    """Ends attempts for pods that are not bound: counts them, and puts the pods back in a queue."""
+
+    def __init__(
+        self, scheduler: SchedulerState, reports: PodStatusReporter, metrics: Metrics
+    ) -> None:
+        self.halted = False
+        """Whether nothing more is decided, because the scheduler stops."""
+        self._scheduler = scheduler
+        self._reports = reports
+        self._metrics = metrics
+        self._clock, self._now = scheduler.clock, scheduler.now
+
+    def count(self, attempt: Attempt, result: str) -> None:
+        """Count the attempt in the metrics with this result."""
+        seconds = self._clock() - attempt.began
+        self._metrics.for_profile(attempt.pipeline.profile).attempt(result, attempt.took, seconds)
+
+    def fail(
+        self,
+        attempt: Attempt,
+        queued: QueuedPod,
+        message: str,
+        reason: PodScheduledReason = PodScheduledReason.SCHEDULER_ERROR,
+    ) -> None:
+        """End the attempt in an error for this pod, and its nomination too, as in kube-scheduler.
+
+        Nothing is written about a pod that has left the queue: it may be bound although a plugin
+        that binds took too long, and no watch would tell later that the report can be forgotten.
+        """
+        self.count(attempt, "error")
+        scheduler, pod, now = self._scheduler, queued.pod, self._clock()
+        scheduler.decisions.note(pod.uid, Step.ERROR, now, cause=message)
+        scheduler.state.withdraw(pod.uid)
+        scheduler.queue.add_after_error(queued, now)
+        if scheduler.queue.get(pod.uid) is queued:
+            self._reports.error(pod, message, reason)
+
+    def reject(self, attempt: Attempt, queued: QueuedPod, rejection: PodRejected) -> None:
+        """End the attempt for a pod that a Reserve or Permit plugin rejected.
+
+        A scheduler that stops has rejected those at Permit itself, and the next one decides anew:
+        nothing is written about them, because it would ask a cluster autoscaler for nodes. The same
+        is true of a pod that has left the queue, because it was deleted or no profile takes it.
+        """
+        self.count(attempt, "unschedulable")
+        queue, now = self._scheduler.queue, self._clock()
+        plugins, cause = [*filter(None, (rejection.plugin,))], rejection.reason
+        decisions = self._scheduler.decisions
+        decisions.note(queued.pod.uid, Step.REJECTED, now, plugins=plugins, cause=cause)
+        queue.add_unschedulable(queued, frozenset((rejection.plugin,)), now)
+        if not self.halted and queue.get(queued.pod.uid) is queued:
+            self._reports.unschedulable(queued.pod, rejection.message)
+
+    def unschedulable(
+        self, attempt: Attempt, queued: QueuedPod, plugins: frozenset[str], message: str
+    ) -> None:
+        """Put the pod among the unschedulable ones, which these plugins rejected, and report it."""
+        self.count(attempt, "unschedulable")
+        now = self._clock()
+        retry_at = now + self._spared_seconds(attempt, queued)
+        self._scheduler.queue.add_unschedulable(queued, plugins, now, retry_at)
+        self._reports.unschedulable(queued.pod, message, self._scheduler.nominated_node(queued.pod))
+
+    def _spared_seconds(self, attempt: Attempt, queued: QueuedPod) -> float:
+        """Return how soon preemption may find a victim that a limit of the profile spares now.
+
+        Infinity if there is none. No event tells that a pod has run for long enough, nor that a
+        refusal of the Eviction API or the charge of a budget counts no more.
+        """
+        spec, limits = queued.pod.spec, attempt.pipeline.preemption
+        cluster, least, seconds = self._scheduler.cluster, limits.min_runtime_seconds, inf
+        if least and spec.preempts:
+            columns, now = cluster.pod_columns, self._now()
+            young = np.flatnonzero(columns.started > now - least)
+            may_be = (columns.rows[young] >= 0) & ~columns.nominated[young]
+            may_be &= columns.priority[young] < spec.priority
+            left = np.minimum(columns.started[young[may_be]], now) + least - now
+            seconds = float(left.min(initial=inf))
+        if limits.strict and spec.preempts and cluster.evictions.has_ageing:
+            seconds = min(seconds, OLDER_SECONDS)
+        return seconds
+
+    def has_left(self, queued: QueuedPod) -> bool:
+        """Return whether the pod was deleted, has no profile any more, or is on a node.
+
+        Nothing is reported about it. If it is still in flight, its attempt has ended.
+        """
+        queue = self._scheduler.queue
+        if queue.get(queued.pod.uid) is not queued:
+            return True
+        if self._scheduler.cluster.is_placed(queued.pod):
+            queue.done(queued, self._clock())
+            return True
+        return False

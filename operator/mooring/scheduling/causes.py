@@ -1,0 +1,150 @@
+"""The cause of an unschedulable pod, which everybody shows who says why a pod waits.
+
+The cause is the change that the nodes nearest to fitting need, even if they are few:
+
+1. A PreFilter plugin that rejects the pod for all nodes gives the cause.
+2. Otherwise nodes that have nothing of a resource that the pod requests are far. Of the others,
+   nodes where evicting pods may help are nearer, and of these, nodes that pass more filters before
+   one rejects them: nodes that only nominated pods, a reservation or an extender reject pass all
+   filters. Among the nearest nodes, those with the fewest reasons count, and the cause is the most
+   frequent reason.
+3. If the pod names a label, a topologyKey or a StorageClass that does not exist, and the plugin
+   that gave the cause reads it, the cause says so.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from mooring.framework.diagnosis import EXTENDER, Diagnosis, RejectedNodes
+from mooring.framework.verdicts import Explanation, shortened
+from mooring.model.events import Kind
+from mooring.model.pod import Pod
+from mooring.model.pod_spec import PodSpec
+from mooring.model.selectors import Requirement
+from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+from mooring.volumes.model.pod_volumes import ClaimVolume
+
+_MOST_ROWS: Final = 64
+"""Nodes of one plugin that are compared."""
+_MOST_LOOKED_UP: Final = 32
+"""Labels, keys, claims and resources of a pod that are looked up; tenants may name thousands."""
+
+
+def _some(number: int) -> IntArray:
+    """Return the positions of at most 64 of the nodes, in ascending order."""
+    if number <= _MOST_ROWS:
+        return np.arange(number)
+    return np.linspace(0, number - 1, _MOST_ROWS).astype(np.int64)
+
+
+def cause_of(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> str:
+    """Return the cause why the pod has no node; see the rule at the top of this module."""
+    plugin, text = _nearest(pod, diagnosis, cluster)
+    missing = _MISSING.get(plugin)
+    return next(missing(pod, cluster), text) if missing is not None else text
+
+
+def _nearest(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> tuple[str, str]:
+    """Return the plugin that rejects the nearest nodes, and its reasons there."""
+    if diagnosis.pre_filter is not None or not diagnosis.rejected:
+        plugin = min(diagnosis.pre_filter_plugins, default="")
+        return plugin, diagnosis.pre_filter or diagnosis.message
+    groups = diagnosis.rejected[::-1]  # they are in the order of the filters
+    if len(groups) == 1 and len(groups[0].explanation.reasons) == 1:
+        return groups[0].plugin, groups[0].explanation.reasons[0]
+    if groups[0].plugin == EXTENDER:
+        return EXTENDER, _reasons(groups[0], _some(len(groups[0].rows)))
+    for resolvable in (True, False):
+        for group in groups:
+            at = np.flatnonzero(group.explanation.resolvable == resolvable)
+            near = _near(pod, cluster, group.rows, at[_some(len(at))])
+            if len(near):
+                return group.plugin, _reasons(group, near)
+    return groups[0].plugin, _reasons(groups[0], _some(len(groups[0].rows)))
+
+
+def _near(pod: Pod, cluster: ClusterView, rows: IntArray, positions: IntArray) -> IntArray:
+    """Return those of the positions whose rows have some of each resource that the pod requests."""
+    has = np.ones(len(positions), np.bool_)
+    for resource, amount in islice(pod.spec.demand.resources.items(), _MOST_LOOKED_UP):
+        if amount:
+            has &= cluster.nodes.allocatable(resource)[rows[positions]] > 0
+    return positions[has]
+
+
+def _reasons(group: RejectedNodes, positions: IntArray) -> str:
+    """Return the most frequent reason of the nodes with the fewest reasons."""
+    why = group.explanation
+    if len(why.reasons) == 1:
+        return why.reasons[0]
+    bits = why.bits[positions].reshape(len(positions), -1)
+    count = np.bitwise_count(bits).sum(axis=1)
+    fewest = np.flatnonzero(count == count.min())
+    says = [word.tobytes() for word in bits[fewest]]
+    most = says.index(Counter(says).most_common(1)[0][0])
+    at = positions[fewest[most : most + 1]]
+    (reasons,) = Explanation(why.reasons, why.bits[at], why.resolvable[at]).reasons_by_row()
+    return " and ".join(reasons)
+
+
+def no_such_node(requirements: Sequence[Requirement], cluster: ClusterView) -> str:
+    """Return which label that a node must have no node has; "" if there is no such label."""
+    nodes = cluster.nodes
+    for requirement in requirements[:_MOST_LOOKED_UP]:
+        wanted = requirement.operator in ("In", "Exists")
+        if wanted and not (nodes.meets(requirement) & nodes.present).any():
+            return f"no node has the label {shortened(requirement.text)}"
+    return ""
+
+
+def _missing_labels(pod: Pod, cluster: ClusterView) -> Iterator[str]:
+    """Yield labels that the pod selects nodes by and no node has."""
+    required = pod.spec.required_nodes
+    terms = required.terms if required is not None and len(required.terms) == 1 else ()
+    for requirements in (pod.spec.node_selector.requirements, *(t.expressions for t in terms)):
+        if text := no_such_node(requirements, cluster):
+            yield text
+
+
+def _missing_keys(
+    keys_of: Callable[[PodSpec], Iterator[str]], pod: Pod, cluster: ClusterView
+) -> Iterator[str]:
+    """Yield topology keys that no node has as a label."""
+    for key in islice(keys_of(pod.spec), _MOST_LOOKED_UP):
+        if no_such_node((Requirement(key, "Exists"),), cluster):
+            yield f"no node has the topologyKey {key}"
+
+
+def _missing_classes(pod: Pod, cluster: ClusterView) -> Iterator[str]:
+    """Yield StorageClasses that unbound claims of the pod name and that do not exist."""
+    classes = cluster.objects(Kind.STORAGE_CLASS)
+    names = (volume.claim for volume in pod.volumes if isinstance(volume, ClaimVolume))
+    for name in islice(names, _MOST_LOOKED_UP):
+        claim = cluster.storage.volumes.claim(f"{pod.namespace}/{name}")
+        if claim is None or claim.bound or not claim.storage_class:
+            continue
+        if claim.storage_class not in classes:
+            missing = shortened(claim.storage_class)
+            yield f'StorageClass "{missing}" of an unbound claim does not exist'
+
+
+_MISSING: Final[Mapping[str, Callable[[Pod, ClusterView], Iterator[str]]]] = MappingProxyType(
+    {
+        "NodeAffinity": _missing_labels,
+        "PodTopologySpread": partial(
+            _missing_keys, lambda spec: (each.topology_key for each in spec.spread if each.hard)
+        ),
+        "InterPodAffinity": partial(
+            _missing_keys, lambda spec: (each.topology_key for each in spec.affinity.required)
+        ),
+        "VolumeBinding": _missing_classes,
+    }
+)
+"""Finds what the pod names and does not exist, by the plugin that reads it."""

@@ -1,0 +1,93 @@
+"""Attempts about which extenders are called, beside all others: so many at a time for a profile."""
+
+import asyncio
+import heapq
+import logging
+from collections import deque
+from collections.abc import Sequence
+from itertools import count
+from typing import Final
+
+from mooring.extenders.extenders import Extenders
+from mooring.extenders.verdicts import Answers, ExtenderError, Needed
+from mooring.framework.plugin_failures import text_of
+from mooring.scheduling.scheduler_state import Attempt, SchedulerState
+
+logger = logging.getLogger(__name__)
+
+MOST_ATTEMPTS: Final = 64
+"""Attempts of one profile that are under way; the others begin when one of these ends."""
+
+
+class ExtenderAttempts:
+    """Runs attempts about pods and groups that an extender cares for.
+
+    The loop decides in the attempts that `pop` returns, and passes the missing answers to
+    `decided`; tasks of their own call the extenders. So a slow extender of one profile delays no
+    other profile, and no pod that it does not care for.
+    """
+
+    def __init__(self, extenders: Extenders, scheduler: SchedulerState) -> None:
+        self._extenders = extenders
+        self._scheduler = scheduler
+        self._numbers = count()
+        self._waiting: dict[str, list[tuple[int, int, Attempt]]] = {}
+        """By profile the attempts that have not begun, by priority, then as in the queue."""
+        self._under_way: dict[str, int] = {}
+        self._ready = deque[Attempt]()
+        self._tasks = set[asyncio.Task[None]]()
+
+    @property
+    def ready(self) -> bool:
+        """Whether an attempt begins, or begins anew because the extenders have answered."""
+        return bool(self._ready)
+
+    def add(self, attempt: Attempt) -> None:
+        """Begin the attempt when it is its turn, without any answer."""
+        attempt.answers = Answers()
+        profile, priority = attempt.pipeline.profile, attempt.first.pod.spec.priority
+        waiting = self._waiting.setdefault(profile, [])
+        heapq.heappush(waiting, (-priority, next(self._numbers), attempt))
+        self._begin(profile)
+
+    def pop(self) -> Attempt:
+        """Return the attempt that has been ready for longest."""
+        return self._ready.popleft()
+
+    def decided(self, attempt: Attempt, needed: Sequence[Needed]) -> None:
+        """Call the extenders that the attempt needs; if that is nothing, it has ended."""
+        if needed:
+            task = asyncio.create_task(self._call(attempt, needed))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            self._under_way[attempt.pipeline.profile] -= 1
+            self._begin(attempt.pipeline.profile)
+
+    async def cancel(self, seconds: float) -> None:
+        """Give up all attempts, and wait at most `seconds` until their calls have ended."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+
+    def _begin(self, profile: str) -> None:
+        waiting, number = self._waiting[profile], self._under_way.get(profile, 0)
+        while waiting and number < MOST_ATTEMPTS:
+            number += 1
+            self._ready.append(heapq.heappop(waiting)[2])
+        self._under_way[profile] = number
+        if not number:
+            del self._waiting[profile], self._under_way[profile]
+
+    async def _call(self, attempt: Attempt, needed: Sequence[Needed]) -> None:
+        answers = attempt.answers or Answers()
+        try:
+            await self._extenders.answer(needed, attempt.pipeline, answers, self._scheduler.cluster)
+        except ExtenderError as error:
+            answers.failure = str(error)
+        except Exception as error:
+            logger.exception("calling the extenders failed")
+            answers.failure = text_of(error)
+        self._ready.append(attempt)
+        self._scheduler.work.set()

@@ -1,0 +1,375 @@
+"""Finds the nodes that fit a pod, and why the others do not (schedule_one.go).
+
+In the order in which a decision needs it: `NodeSearch.pre_filter`, `NodeSearch.feasible`,
+`NodeSearch.rejected_with_nominated`, `sampled`, and `NodeSearch.shared_diagnosis` for the reasons.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from mooring.framework.diagnosis import Diagnosis, RejectedNodes
+from mooring.framework.plugin import FilterPlugin, ResourceFilterPlugin
+from mooring.framework.verdicts import SKIP, Explanation, PreFilterResult, Unschedulable
+from mooring.gpu_cards.card_plugin import assign_cards
+from mooring.model.pod import Pod
+from mooring.runtime.extension_points import (
+    NOT_A_FILTER_STATE,
+    run_explain,
+    run_filter,
+    run_pre_filter,
+    run_resource_requests,
+    status_of,
+)
+from mooring.runtime.pipeline import Pipeline
+from mooring.runtime.plugin_metrics import FILTER, PRE_FILTER
+from mooring.scheduling.result_cache import NodeResults
+from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray, NodeView
+
+_NOT_NAMED: Final = "node(s) didn't satisfy plugin(s) [{}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreFiltered:
+    """The results of all pre_filter plugins.
+
+    `states` has the state for each plugin's filter, or SKIP. `candidate_rows` are the nodes to
+    search (int64 rows). `restricted_by` names the plugins that returned a PreFilterResult.
+    """
+
+    states: Mapping[str, Any]
+    candidate_rows: IntArray
+    restricted_by: tuple[str, ...]
+
+    def runs(self, plugin: FilterPlugin) -> bool:
+        """Return whether the plugin's filter runs for this pod: it does not after SKIP."""
+        return self.states.get(plugin.name) is not SKIP
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeSearch:
+    """The search for nodes that fit one pod; `results` are those of the node-only plugins.
+
+    `ends` is when the pod has ended if it is bound now, in seconds since the epoch: nodes that are
+    reserved for longer are open to it.
+    """
+
+    pod: Pod
+    pipeline: Pipeline
+    cluster: ClusterView
+    results: NodeResults
+    ends: float = math.inf
+
+    def pre_filter(self) -> PreFiltered | Diagnosis:
+        """Run the pre_filter plugins; return a Diagnosis if one of them rejects the pod."""
+        metrics = self.pipeline.metrics
+        metrics.mark()
+        states: dict[str, Any] = {}
+        names: frozenset[str] | None = None
+        restricted_by: list[str] = []
+        rejections: dict[str, Unschedulable] = {}
+        spec = self.results.spec
+        cached, evaluations = spec.pre_filtered, spec.running.evaluations.pre_filter
+        for number, plugin in enumerate(self.pipeline.pre_filter, start=1):
+            name = plugin.name
+            answer = (
+                cached[name]
+                if name in cached
+                else run_pre_filter(self.pipeline, plugin, self.pod, self.cluster)
+            )
+            if type(answer) in NOT_A_FILTER_STATE:
+                if isinstance(answer, Unschedulable):
+                    rejections[name] = answer
+                    if not answer.resolvable:
+                        evaluations = evaluations[:number]
+                        break
+                    continue
+                if isinstance(answer, PreFilterResult):
+                    names = answer.node_names if names is None else names & answer.node_names
+                    restricted_by.append(name)
+                    answer = answer.state
+            states[name] = answer
+        metrics.evaluated(evaluations)
+        metrics.lap(PRE_FILTER)
+        if rejections:
+            return self._rejected(rejections)
+        if names is None:
+            return PreFiltered(states, self.cluster.nodes_in_order, ())
+        if not names:
+            return self._rejected({n: Unschedulable(_empty(restricted_by)) for n in restricted_by})
+        rows = [row for name in names if (row := self.cluster.row(name)) is not None]
+        candidate_rows = np.intersect1d(self.cluster.nodes_in_order, np.array(rows, np.int64))
+        return PreFiltered(states, candidate_rows, tuple(restricted_by))
+
+    def feasible(self, pre_filtered: PreFiltered) -> BoolArray:
+        """Return the nodes that pass every filter: bool[rows].
+
+        The node-only filters have run already; the other ones run on the nodes left.
+        """
+        nodes, fits, metrics = self.cluster.nodes, self.results.fits, self.pipeline.metrics
+        metrics.mark()
+        evaluations = self.results.spec.running.evaluations
+        metrics.evaluated(evaluations.filters)
+        if pre_filtered.restricted_by:
+            candidate_rows = np.zeros(len(nodes), np.bool_)
+            candidate_rows[pre_filtered.candidate_rows] = True
+            fits = fits & candidate_rows
+        for plugin in self.pipeline.filters:
+            if not plugin.depends_on_node_only and pre_filtered.runs(plugin):
+                rows = fits.nonzero()[0]
+                state = pre_filtered.states.get(plugin.name)
+                passed = run_filter(self.pipeline, plugin, self.pod, self.nodes_at(rows), state)
+                metrics.evaluated(evaluations.others(FILTER, plugin.name))
+                if len(rows) == len(nodes):
+                    fits = passed
+                else:
+                    fits = fits.copy()
+                    fits[rows] = passed
+        metrics.lap(FILTER)
+        return fits
+
+    def nodes_at(self, rows: IntArray) -> NodeView:
+        """Return a view of these rows, which are in ascending order.
+
+        If they are all rows, which is common, the view does not have to gather columns.
+        """
+        nodes = self.cluster.nodes
+        return nodes if len(rows) == len(nodes) else nodes.take(rows)
+
+    def fits_with_nominated(self, row: int, pre_filtered: PreFiltered, fits: BoolArray) -> bool:
+        """Return whether the pod fits on the row, also with the pods that are nominated to it."""
+        if not fits[row]:
+            return False
+        if not self._nominated_at(row):
+            return True
+        with self.pipeline.metrics.all_at(FILTER):
+            return not self._rejected_with_nominated(np.array([row], np.int64), pre_filtered)
+
+    def rejected_with_nominated(
+        self, pre_filtered: PreFiltered, fits: BoolArray
+    ) -> tuple[RejectedNodes, ...]:
+        """Return the feasible rows that reject the pod when the pods nominated to them are added.
+
+        Only nominated pods of equal or higher priority are added
+        (RunFilterPluginsWithNominatedPods in framework/runtime/framework.go).
+        """
+        if not len(self.cluster.nominations):
+            return ()
+        wanted = np.array(self.cluster.nominations.rows(), np.int64)
+        with self.pipeline.metrics.all_at(FILTER):
+            return self._rejected_with_nominated(wanted[fits[wanted]], pre_filtered)
+
+    def _rejected_with_nominated(
+        self, rows: IntArray, pre_filtered: PreFiltered
+    ) -> tuple[RejectedNodes, ...]:
+        """Return which of these feasible rows reject the pod with the pods nominated to them."""
+        if not len(rows):
+            return ()
+        resource_filter = self.resource_filter(pre_filtered)
+        if resource_filter is None:
+            return tuple(r for row in rows.tolist() for r in self.rejections_with_nominated(row))
+        plugin, needs = resource_filter
+        with_nominated = self.cluster.nodes_with_nominated(rows, needs, self.pod, self.ends)
+        state = pre_filtered.states[plugin.name]
+        passed = run_filter(self.pipeline, plugin, self.pod, with_nominated, state)
+        rejected = with_nominated.rows[~passed]
+        if not len(rejected):
+            return ()
+        failed = with_nominated.take(rejected)
+        why = run_explain(self.pipeline, plugin, self.pod, failed, state)
+        return self._naming_reservations((RejectedNodes(plugin.name, rejected, why),))
+
+    def _naming_reservations(self, groups: Sequence[RejectedNodes]) -> tuple[RejectedNodes, ...]:
+        """Return the rejections that nominated pods cause; nodes that are reserved say so.
+
+        The plugin stays the one that rejects the pod: its hints say when the pod is tried again.
+        """
+        nominations, found = self.cluster.nominations, list[RejectedNodes]()
+        if not nominations.reserved:
+            return (*groups,)
+        for group in groups:
+            reserved: dict[str, list[int]] = {}
+            for at, row in enumerate(group.rows.tolist()):
+                kept = nominations.reservation_at(row, self.pod, self.ends)
+                text = f"node(s) {kept.text_for(self.pod.namespace)}" if kept is not None else ""
+                reserved.setdefault(text, []).append(at)
+            for text, positions in reserved.items():
+                why = group.explanation
+                bits = np.ones(len(positions), np.uint64) if text else why.bits[positions]
+                reasons, details = ((text,), ()) if text else (why.reasons, why.details)
+                why = Explanation(reasons, bits, why.resolvable[positions], details)
+                found.append(replace(group, rows=group.rows[positions], explanation=why))
+        return (*found,)
+
+    def resource_filter(
+        self, pre_filtered: PreFiltered
+    ) -> tuple[ResourceFilterPlugin, Mapping[str, int]] | None:
+        """Return the resource filter and the pod's requests, if only it depends on other pods.
+
+        Then adding or evicting pods can be computed for all nodes at once. None: other filters
+        (host ports, affinity, volumes) depend on other pods too, or no resource filter runs.
+        """
+        dependent = [
+            plugin.name
+            for plugin in self.pipeline.filters
+            if pre_filtered.runs(plugin)
+            and not getattr(plugin, "depends_on_node_object_only", False)
+        ]
+        plugin = self.pipeline.resource_filters.get(dependent[0]) if len(dependent) == 1 else None
+        if plugin is None:
+            return None
+        state = pre_filtered.states.get(plugin.name)
+        return plugin, run_resource_requests(self.pipeline, plugin, state)
+
+    def rejections_with_nominated(self, row: int) -> Sequence[RejectedNodes]:
+        """Return why the row rejects the pod with those nominated to it; empty if it does not."""
+        nominated = self._nominated_at(row)
+        if not nominated:
+            return ()
+        with self.cluster.trial() as trial:
+            for pod in nominated:
+                trial.add(pod, row)
+                assign_cards(self.pipeline.reserve, pod, row)
+            rejected = self.rejections(row)
+        if rejected and self.cluster.nominations.reserved and not self.rejections(row):
+            return self._naming_reservations(rejected)
+        return rejected
+
+    def _nominated_at(self, row: int) -> Sequence[Pod]:
+        """Return the pods nominated to the row for which this pod must leave room."""
+        pod = self.pod
+        return self.cluster.nominations.at(row, pod.spec.priority, pod.uid, self.ends)
+
+    def rejections(self, row: int) -> Sequence[RejectedNodes]:
+        """Return why one row rejects the pod in the present state; empty if it does not."""
+        pre_filtered = self.pre_filter()
+        rows = np.array([row], np.int64)
+        if isinstance(pre_filtered, Diagnosis):
+            why = Explanation.single(pre_filtered.pre_filter or "", 1, resolvable=False)
+            return [RejectedNodes(next(iter(pre_filtered.pre_filter_plugins)), rows, why)]
+        filters: Sequence[FilterPlugin] = self.pipeline.filters
+        if self.results.fits_without_pods[row]:
+            # A trial changes no node: what passes the filters that read only it still passes them.
+            filters = [
+                plugin
+                for plugin in filters
+                if not getattr(plugin, "depends_on_node_object_only", False)
+            ]
+        return self._filter_rejections(pre_filtered, rows, filters)
+
+    def depends_on_spec_alone(self, pre_filtered: PreFiltered) -> bool:
+        """Return whether all filters that run are node-only: pods of one spec share a diagnosis."""
+        return not pre_filtered.restricted_by and all(
+            plugin.depends_on_node_only or not pre_filtered.runs(plugin)
+            for plugin in self.pipeline.filters
+        )
+
+    def shared_diagnosis(
+        self, pre_filtered: PreFiltered, with_nominated: tuple[RejectedNodes, ...]
+    ) -> Diagnosis:
+        """Return the result of `diagnose`; from the cache where an identical pod had the same."""
+        if with_nominated or not self.depends_on_spec_alone(pre_filtered):
+            return self.diagnose(pre_filtered, with_nominated)
+        return self.results.spec.diagnosis(
+            self.results.devices, lambda: self.diagnose(pre_filtered)
+        )
+
+    def diagnose(
+        self, pre_filtered: PreFiltered, with_nominated: tuple[RejectedNodes, ...] = ()
+    ) -> Diagnosis:
+        """Return why each node rejects the pod: the first filter that does, in the filters' order.
+
+        `with_nominated` are the rejections that only nominated pods cause.
+        """
+        remaining = np.sort(pre_filtered.candidate_rows)
+        rejected: list[RejectedNodes] = []
+        if len(remaining) < self.cluster.node_count:
+            not_named = np.setdiff1d(self.cluster.nodes_in_order, remaining)
+            reason = _NOT_NAMED.format(" ".join(sorted(pre_filtered.restricted_by)))
+            why = Explanation.single(reason, len(not_named), resolvable=False)
+            rejected.append(RejectedNodes(pre_filtered.restricted_by[0], not_named, why))
+        rejected += self._filter_rejections(pre_filtered, remaining, self.pipeline.filters)
+        return self.diagnosis(rejected=(*rejected, *with_nominated))
+
+    def diagnosis_of(self, pre_filtered: PreFiltered, rows: IntArray) -> Diagnosis:
+        """Return why these rows (int64, ascending) reject the pod; the others are not counted."""
+        rows = np.intersect1d(rows, pre_filtered.candidate_rows)
+        rejected = self._filter_rejections(pre_filtered, rows, self.pipeline.filters)
+        return Diagnosis(len(rows), self.cluster.node_names, tuple(rejected))
+
+    def _filter_rejections(
+        self, pre_filtered: PreFiltered, remaining: IntArray, filters: Sequence[FilterPlugin]
+    ) -> list[RejectedNodes]:
+        """Return the rows that each of the filters rejects.
+
+        Later filters do not run on a rejected row, unless the profile wants all filters checked.
+        """
+        nodes, rejected = self.cluster.nodes, list[RejectedNodes]()
+        for plugin in filters:
+            if not len(remaining):
+                break
+            if not pre_filtered.runs(plugin):
+                continue
+            state = pre_filtered.states.get(plugin.name)
+            passed = run_filter(self.pipeline, plugin, self.pod, nodes.take(remaining), state)
+            failed = remaining[~passed]
+            if len(failed):
+                why = run_explain(self.pipeline, plugin, self.pod, nodes.take(failed), state)
+                rejected.append(RejectedNodes(plugin.name, failed, why))
+                if not self.pipeline.always_check_all_filters:
+                    remaining = remaining[passed]
+        return rejected
+
+    def _rejected(self, rejections: Mapping[str, Unschedulable]) -> Diagnosis:
+        decisive = [r for r in rejections.values() if not r.resolvable] or [*rejections.values()]
+        self.pipeline.metrics.ended_with(PRE_FILTER, status_of(decisive[0]))
+        return self.diagnosis(
+            pre_filter=decisive[0].reason, pre_filter_plugins=frozenset(rejections)
+        )
+
+    def diagnosis(self, **found: Any) -> Diagnosis:
+        """Return a diagnosis of all nodes with these fields; without any, there are no nodes."""
+        return Diagnosis(total=self.cluster.node_count, names=self.cluster.node_names, **found)
+
+
+def _empty(plugins: list[str]) -> str:
+    """Return the message of an empty intersection (RunPreFilterPlugins in framework/runtime)."""
+    if len(plugins) == 1:
+        return f"node(s) didn't satisfy plugin {plugins[0]}"
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}] simultaneously"
+
+
+_FEWEST_NODES: Final = 100
+_LEAST_PERCENTAGE: Final = 5
+
+
+def nodes_to_find(nodes: int, percentage: int) -> int:
+    """Return how many feasible nodes are enough among `nodes` (numFeasibleNodesToFind)."""
+    if nodes < _FEWEST_NODES:
+        return nodes
+    if percentage == 0:
+        percentage = max(_LEAST_PERCENTAGE, 50 - nodes // 125)
+    return max(_FEWEST_NODES, nodes * percentage // 100)
+
+
+def sampled(
+    fits: BoolArray, cluster: ClusterView, pipeline: Pipeline, candidates: int, start: int
+) -> tuple[IntArray, int]:
+    """Return the feasible rows (int64) that a search finds, and how many nodes it evaluated.
+
+    `fits` is bool[rows]; `candidates` counts the nodes that pre_filter left. The search goes
+    through the zone-interleaved order of nodes from position `start`, and at the end begins
+    again at 0, until it has found enough.
+    """
+    wanted = nodes_to_find(candidates, pipeline.percentage_of_nodes_to_score)
+    number = np.count_nonzero(fits)
+    if number <= wanted:
+        return cluster.nodes.rows if number == len(fits) else fits.nonzero()[0], candidates
+    order = np.roll(cluster.nodes_in_order, -start)
+    found = np.flatnonzero(fits[order])[:wanted]
+    return order[found], int(found[-1]) + 1

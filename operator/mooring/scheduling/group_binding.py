@@ -1,0 +1,218 @@
+"""Binds the members of a group together: none is bound before all of its minimum can be.
+
+Each member is bound by a task of its own. The tasks meet twice: PreBind begins when all members are
+permitted, and Bind when PreBind of all has ended. If too many fail, the others are called off at
+once, wherever they wait, so that nothing is held for a group that cannot finish. A Binding that was
+sent cannot be undone: its answer is waited for. If it fails, it is sent again a few times, as long
+as the group is not called off.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
+from typing import Final, TypeVar
+
+from mooring.groups.state.pod_groups import PodGroupState
+from mooring.model.pod import Pod
+
+_Result = TypeVar("_Result")
+
+_MOST_REQUESTS: Final = 64
+"""Members of one group that are bound at the same time."""
+_MOST_AT_ONCE: Final = 64
+"""Members of one group that go on, or are called off, in the same turn of the event loop."""
+_PAUSES_SECONDS: Final = (0.2, 1.0, 3.0)
+"""Before each repetition of a binding that failed."""
+
+
+class CalledOff(Exception):  # noqa: N818 - says what happened; its text is for the user
+    """The member is not bound, because others of its group cannot be."""
+
+
+class GroupBinding:
+    """The binding of members of one group that were assumed together.
+
+    As many members must be bound as the group's minimum needs beside the members that are on nodes
+    when this is made; if that becomes impossible, the others are called off. The minimum may be
+    raised until the first of them is bound. Members that come later join until all have ended, so
+    that none is bound if the others are not.
+    """
+
+    def __init__(self, group: PodGroupState, members: Iterable[Pod] = ()) -> None:
+        self.group = group
+        self._others = group.scheduled_pods_count
+        self._left = 0
+        """Members that are bound or may still be."""
+        self._needed = group.minimum - self._others
+        self._of_roles = Counter(group.roles_on_nodes)
+        """Members of each role that are on nodes, are bound or may still be."""
+        self._roles = dict(group.roles)
+        self._tasks = set[asyncio.Task[object]]()
+        """Tasks of members that can be called off; one that is called off is removed."""
+        self.permitted = Meeting()
+        """Over when every member is permitted, or has failed and is not needed."""
+        self.ready = Meeting()
+        """Over when PreBind of every member has succeeded, or has failed and is not needed."""
+        self._requests = asyncio.Semaphore(_MOST_REQUESTS)
+        self.called_off: str | None = None
+        """Why the members that are not bound are called off; None if they are not."""
+        self._unfinished = 0
+        self.bound = list[Pod]()
+        """The members that are bound."""
+        self.join(members)
+
+    @property
+    def over(self) -> bool:
+        """Whether every member is bound or will not be."""
+        return not self._unfinished
+
+    def join(self, members: Iterable[Pod]) -> None:
+        """Count these members too, which were assumed."""
+        for pod in members:
+            self._left += 1
+            self._unfinished += 1
+            self._of_roles[self.group.role_of(pod)] += 1
+
+    @contextmanager
+    def may_call_off(self) -> Iterator[None]:
+        """Cancel the member's task inside the block when the group is called off.
+
+        Raises:
+            CalledOff: the group is called off. If something else has cancelled the task too, its
+                CancelledError is raised.
+        """
+        self._check()
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("bindings run as tasks")
+        before = task.cancelling()
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            # Whatever a plugin makes of its cancellation, the member is called off.
+            called_off = task not in self._tasks
+            self._tasks.discard(task)
+            if called_off and task.uncancel() <= before:
+                raise CalledOff(self.called_off) from None
+
+    async def all_at(self, meeting: "Meeting") -> None:
+        """Come to the meeting, and return when it is over."""
+        meeting.came += 1
+        self._call_off_if_too_few(f"the minimum of the group is {self.group.minimum} now")
+        self._look()
+        try:
+            await meeting.wait()
+        except asyncio.CancelledError:
+            meeting.came -= 1
+            raise
+        self._check()
+
+    async def bind(
+        self,
+        call: Callable[[], Awaitable[_Result]],
+        worth_repeating: type[Exception],
+        waiting: Callable[[], AbstractContextManager[object]],
+    ) -> _Result:
+        """Return the result of the call, which is repeated a few times if it raises this exception.
+
+        An exception whose `gone` is True is raised at once. `waiting` returns a context manager,
+        inside which this waits for its turn, and before each repetition.
+
+        Raises:
+            CalledOff: too many others have failed, and this call has not begun.
+        """
+        pauses = iter(_PAUSES_SECONDS)
+        while True:
+            async with AsyncExitStack() as request:
+                with waiting():
+                    await request.enter_async_context(self._requests)
+                self._check()
+                try:
+                    return await call()
+                except worth_repeating as failure:
+                    if getattr(failure, "gone", False):
+                        raise
+                    if (pause := next(pauses, None)) is None:
+                        self._check()  # perhaps it has failed because it was not sent any more
+                        raise
+            with waiting():
+                await asyncio.sleep(pause)
+
+    def ended(self, bound: Pod | None) -> None:
+        """Note that a member is bound, or (None) will not be."""
+        self._unfinished -= 1
+        if bound is not None:
+            self.bound.append(bound)
+
+    def failed(self, reason: str, member: Pod) -> None:
+        """Note that a member will not be bound; the text is one line for users."""
+        self._left -= 1
+        self._of_roles[self.group.role_of(member)] -= 1
+        self._call_off_if_too_few(reason)
+        self._look()
+
+    def _call_off_if_too_few(self, reason: str) -> None:
+        if not self.ready.over:
+            self._needed = max(self._needed, self.group.minimum - self._others)
+            for role, minimum in self.group.roles.items():
+                self._roles[role] = max(self._roles.get(role, 0), minimum)
+        too_few = self._left < self._needed
+        too_few |= any(self._of_roles[role] < least for role, least in self._roles.items())
+        if too_few and self.called_off is None:
+            self.called_off = reason
+            # Not at once: a task that runs now would be cancelled where it waits next.
+            asyncio.get_running_loop().call_soon(self._call_off_some)
+
+    def _call_off_some(self) -> None:
+        """Cancel tasks of members, a few in each turn of the event loop."""
+        for _ in range(min(_MOST_AT_ONCE, len(self._tasks))):
+            self._tasks.pop().cancel()
+        if self._tasks:
+            asyncio.get_running_loop().call_soon(self._call_off_some)
+
+    def _look(self) -> None:
+        """End each meeting to which all members that are left have come."""
+        for meeting in (self.permitted, self.ready):
+            if self.called_off is None and meeting.came >= self._left:
+                meeting.end()
+
+    def _check(self) -> None:
+        if self.called_off is not None:
+            raise CalledOff(self.called_off)
+
+
+class Meeting:
+    """A point that members pass when enough have come.
+
+    They pass a few at a time, because the next steps of thousands of members would hold up
+    everything else.
+    """
+
+    def __init__(self) -> None:
+        self.came = 0
+        self.over = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def wait(self) -> None:
+        """Return when the meeting is over, at once or in a later turn of the event loop."""
+        if self.over and not self._waiting:
+            return
+        passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(passed)
+        await passed
+
+    def end(self) -> None:
+        """Let the members go on."""
+        if not self.over:
+            self.over = True
+            self._let_pass()
+
+    def _let_pass(self) -> None:
+        for _ in range(min(_MOST_AT_ONCE, len(self._waiting))):
+            passed = self._waiting.popleft()
+            if not passed.done():
+                passed.set_result(None)
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._let_pass)

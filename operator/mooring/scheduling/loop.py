@@ -1,0 +1,139 @@
+"""The scheduling loop: pop a pod, and make an attempt about it (`mooring.scheduling.schedule_one`).
+
+Deciding is synchronous; everything that waits is a task of its own, bounded in number. The loop
+yields to the event loop after every slice of work, so that watches and bindings go on meanwhile.
+"""
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from mooring.pausing import Interrupted
+from mooring.process.time_slices import TimeSlices
+from mooring.scheduling.schedule_one import ScheduleOne
+from mooring.scheduling.scheduler_state import SchedulerState
+from mooring.scheduling.shadow_profiles import Shadow
+
+_HINT_SECONDS: Final = 0.001
+"""How long queueing hints run between two decisions; one hint at least."""
+_MOST_BINDING: Final = 256
+_IDLE_SECONDS: Final = 10.0
+"""The loop turns at least so often, which shows that it is alive."""
+_STUCK_SECONDS: Final = 60.0
+"""A loop that has not turned for longer needs a restart; one decision takes milliseconds."""
+
+
+class SchedulingLoop:
+    """Schedules pods while `run` runs; `SchedulerState.work` wakes it."""
+
+    _alarm: asyncio.TimerHandle | None = None
+    """Wakes the loop at the latest when it has to look for work again."""
+
+    def __init__(
+        self,
+        scheduler: SchedulerState,
+        schedule_one: ScheduleOne,
+        shadow: Shadow,
+    ) -> None:
+        self._scheduler = scheduler
+        self.schedule_one = schedule_one
+        self._shadow = shadow
+        self._clock = scheduler.clock
+        self._turned: float | None = None
+
+    @property
+    def binding(self) -> int:
+        """How many pods are on their way from a decision to a bound pod."""
+        return self.schedule_one.binding
+
+    def halt(self) -> None:
+        """Decide nothing more; bindings that have begun go on."""
+        self.schedule_one.attempts.halted = True
+        self._scheduler.work.set()
+
+    def stuck(self) -> str | None:
+        """Return for how long `run` has not turned, if too long; None if it does not run."""
+        if self._turned is None or self.schedule_one.attempts.halted:
+            return None
+        seconds = self._clock() - self._turned
+        if seconds <= _STUCK_SECONDS:
+            return None
+        return f"the scheduling loop has not turned for {seconds:.0f} seconds"
+
+    async def run(self) -> None:
+        """Schedule until cancelled or halted; wait where there is nothing to do."""
+        slices, attempts = TimeSlices(clock=self._clock), self.schedule_one.attempts
+        try:
+            while not attempts.halted:
+                self._turned = now = self._clock()
+                # Not after the turn: others bring work in its pauses, and just at its end.
+                self._scheduler.work.clear()
+                async with self._scheduler.turn:
+                    work = partial(self._work_once, now, slices)
+                    has_worked = await slices.run(work, lambda: not attempts.halted)
+                if not has_worked:
+                    await self._idle(now)
+                    slices.begin()
+                await slices.pause()
+        except Interrupted:
+            pass  # it was halted
+        finally:
+            self._set_alarm(None)
+
+    def _work_once(self, now: float, slices: TimeSlices) -> bool:
+        """Make one attempt, or do less urgent work; return whether there was anything to do.
+
+        Raises Interrupted in a pause in which the loop was halted.
+        """
+        more_hints = self._run_hints(now)
+        if goes_on := self.schedule_one.extender_attempts.ready and self._may_bind():
+            self.schedule_one.go_on()
+        if self._may_bind() and (queued := self._scheduler.queue.pop(now)) is not None:
+            self.schedule_one.attempt(queued)
+            return True
+        if goes_on or more_hints:
+            return True
+        return self._may_bind() and self._shadow.compare(slices.end)
+
+    async def finish(self, seconds: float) -> None:
+        """End all bindings and attempts that wait for extenders, see `ScheduleOne.finish`."""
+        await self.schedule_one.finish(seconds)
+
+    def _run_hints(self, now: float) -> bool:
+        """Run queueing hints of unschedulable pods for a moment; return whether there are more."""
+        until = now + _HINT_SECONDS
+        while self._scheduler.queue.run_hints(now):
+            if self._clock() >= until:
+                return True
+        return False
+
+    def _may_bind(self) -> bool:
+        """Return whether one more binding may be in flight; if not, the end of one wakes the loop.
+
+        That is noted when it is found: bindings begin and end while the loop waits for its turn.
+        """
+        self.schedule_one.waits = self.schedule_one.requesting >= _MOST_BINDING
+        return not self.schedule_one.waits
+
+    async def _idle(self, now: float) -> None:
+        """Wait for work, for the end of a binding or the next backoff; for a while at most."""
+        due = self._scheduler.queue.next_due() if self._may_bind() else None
+        seconds = _IDLE_SECONDS if due is None else min(max(due - now, 0.0), _IDLE_SECONDS)
+        self._set_alarm(asyncio.get_running_loop().time() + seconds)
+        await self._scheduler.work.wait()
+
+    def _set_alarm(self, at: float | None) -> None:
+        """Have the loop woken at this time of the event loop or sooner; None: not at all.
+
+        An alarm that is due sooner stays, and wakes the loop for nothing: to set one for each pod
+        would cost more.
+        """
+        if self._alarm is not None:
+            if at is not None and self._alarm.when() <= at:
+                return
+            self._alarm.cancel()
+        self._alarm = None if at is None else asyncio.get_running_loop().call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._scheduler.work.set()

@@ -1,0 +1,109 @@
+"""The outcome of a scheduling attempt: a node, or a FitError."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from mooring.framework.decision import Decision, NodeScore, PodRef, Rejection
+from mooring.framework.diagnosis import Diagnosis
+from mooring.framework.post_filter import Nomination
+from mooring.model.pod import Pod
+from mooring.runtime.pipeline import Pipeline
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScheduleResult:
+    """The node that was chosen, and its row (schedule_one.go, ScheduleResult).
+
+    `feasible_nodes` and `evaluated_nodes` count the nodes that fit and those that the search looked
+    at. `scores` returns the scores by node name, of all feasible nodes or of the best few; it is
+    None if only one node was feasible, because then nothing is scored. `diagnosis` returns why the
+    other nodes were not feasible. The functions read live columns, so they must be called before
+    the cluster changes.
+    """
+
+    row: int
+    node: str
+    feasible_nodes: int
+    evaluated_nodes: int
+    scores: Callable[[int | None], Mapping[str, NodeScore]] | None
+    diagnosis: Callable[[], Diagnosis]
+    score_of: Callable[[int], NodeScore | None] = lambda _row: None
+    """Returns the score of the node at a row; None if it is not feasible, or nothing is scored."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FitError:
+    """No node fits the pod now (framework/types.go, FitError).
+
+    `cause` says in a few words why the nearest nodes reject the pod (`mooring.scheduling.causes`).
+    `message` is the whole sentence for users, with what the post_filter plugins add. `nomination`
+    is the node on which preemption makes space. If `keeps_nomination` is True, a nomination that
+    the pod already has stays.
+    """
+
+    diagnosis: Diagnosis
+    cause: str
+    message: str
+    nomination: Nomination | None = None
+    keeps_nomination: bool = False
+
+
+Outcome = ScheduleResult | FitError
+
+
+class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
+    """A Reserve or Permit plugin rejected the pod on the chosen node."""
+
+    def __init__(self, plugin: str, reason: str, node: str, pod: Pod) -> None:
+        super().__init__(reason)
+        self.plugin = plugin
+        self.reason = reason
+        self.node = node
+        self.pod = pod
+
+    @property
+    def message(self) -> str:
+        """The sentence a user reads; the chosen node is the only one it is about."""
+        return f"0/1 nodes are available: 1 {self.reason}."
+
+
+def decision_of(
+    pod: Pod, pipeline: Pipeline, outcome: Outcome, most: int | None = None
+) -> Decision:
+    """Return the record of an attempt, with every node, or with the `most` best ones only.
+
+    It must be made before the cluster changes, because the outcome reads live columns.
+    """
+    if isinstance(outcome, ScheduleResult):
+        scores = outcome.scores(most) if outcome.scores is not None else None
+        rejections = outcome.diagnosis().rejections() if most is None else {}
+        return record_of(pod, pipeline, node=outcome.node, scores=scores, rejections=rejections)
+    rejections, message = outcome.diagnosis.rejections(most), outcome.message
+    nomination = outcome.nomination
+    return record_of(pod, pipeline, nomination, rejections=rejections, message=message)
+
+
+def record_of(
+    pod: Pod,
+    pipeline: Pipeline,
+    nomination: Nomination | None = None,
+    *,
+    node: str | None = None,
+    scores: Mapping[str, NodeScore] | None = None,
+    rejections: Mapping[str, Rejection] = MappingProxyType({}),
+    message: str | None = None,
+) -> Decision:
+    """Return the record of a decision about the pod; omitted values are not known."""
+    return Decision(
+        pod=PodRef.of(pod),
+        profile=pipeline.profile,
+        profile_generation=pipeline.generation,
+        kubernetes_version=pipeline.kubernetes.version,
+        node=node,
+        nominated_node=nomination.node if nomination else None,
+        victims=tuple(map(PodRef.of, nomination.victims)) if nomination else (),
+        scores=scores,
+        rejections=rejections,
+        message=message,
+    )

@@ -1,0 +1,380 @@
+"""The API that plugins use, over the real API server."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from mooring.framework.handle import ReadAgainError
+from mooring.framework.verdicts import PluginError
+from mooring.kube import api_resources as resources
+from mooring.kube.backoff import Backoff
+from mooring.kube.client import ApiClient
+from mooring.kube.errors import (
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    NotLeadingError,
+    ServerError,
+    TooManyRequestsError,
+    UnansweredError,
+    UnreachableError,
+    explain,
+)
+from mooring.kube.recorder import EventRecorder, ObjectRef
+from mooring.kube.writes import PodWriter
+from mooring.model.pod import Pod, Uid
+from mooring.process.shielding import shielded
+from mooring.process.turn import Turn
+
+logger = logging.getLogger(__name__)
+
+_FEW_WAITS: Final = 64
+_SECONDS_PER_WAIT: Final = 0.0002
+"""Of more waits each looks again after so long for each of them: that takes 4 % of a core."""
+_PATCHABLE: Final = {
+    r.plural: r for r in (resources.PERSISTENT_VOLUME, resources.PERSISTENT_VOLUME_CLAIM)
+}
+_UPDATABLE: Final = {r.plural: r for r in (resources.RESOURCE_CLAIM,)}
+
+
+class AtBind:
+    """An attempt at Bind, made in the task that waits for the Bind plugins.
+
+    They may bind the pod to `node`, as long as `wanted` returns True.
+    """
+
+    def __init__(self, node: str, wanted: Callable[[], bool]) -> None:
+        self.node = node
+        self._wanted = wanted
+        self._task = asyncio.current_task()
+        self._sent: list[asyncio.Task[None]] = []
+
+    def is_wanted(self) -> bool:
+        """Return whether a Binding may be sent at this moment."""
+        return self._wanted()
+
+    async def send(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Write a Binding; raise the error of `write`.
+
+        The plugins of Mooring are called by the task of the attempt, which nothing cancels at Bind
+        as long as the scheduler runs. Others may be cancelled, so that they get a task for it.
+        """
+        if asyncio.current_task() is self._task:
+            await write()
+            return
+        task = asyncio.create_task(write())
+        self._sent.append(task)
+        await shielded(task)
+
+    async def is_bound(self) -> bool:
+        """Return whether a Binding was accepted, once all are answered; no more are sent."""
+        self._wanted = _never
+        if self._sent:
+            await asyncio.wait(self._sent)
+        return any(not task.cancelled() and task.exception() is None for task in self._sent)
+
+    async def end(self) -> None:
+        """Send no more Bindings, and wait for no answer any more."""
+        self._wanted = _never
+        unanswered = [task for task in self._sent if not task.done()]
+        for task in unanswered:
+            task.cancel()
+        if unanswered:
+            await asyncio.wait(unanswered)
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(slots=True)
+class _Turns:
+    """Who is in a context of `alone`, and how many are in it or wait for it."""
+
+    key: str
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+    unanswered: set[asyncio.Task[dict[str, Any]]] = field(default_factory=set)
+    """Writes whose callers were cancelled: the next turn begins when they are answered."""
+
+    async def answered(self) -> None:
+        """Wait until the writes of cancelled callers are answered."""
+        if self.unanswered:
+            await asyncio.wait(self.unanswered)
+
+
+_ALONE_IN: ContextVar[_Turns | None] = ContextVar("alone_in", default=None)
+"""The context of `alone` that the caller is in."""
+
+
+@dataclass(eq=False, repr=False)
+class PluginApi:
+    """Implements `mooring.framework.handle.Api` over one client.
+
+    `at_bind` has the attempts for which plugins may bind pods, by the pod's uid. `is_tried` returns
+    whether the present decision is only a trial.
+    """
+
+    client: ApiClient
+    writer: PodWriter
+    at_bind: Mapping[Uid, AtBind]
+    turn: Turn | None = None
+    now: Callable[[], float] = time.time
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    random: Random | None = None
+    is_tried: Callable[[], bool] = lambda: False
+
+    def __post_init__(self) -> None:
+        self._turn = self.turn if self.turn is not None else Turn()
+        self._random = self.random or Random()  # noqa: S311 - spreads load, hides nothing
+        self.recorder: EventRecorder | None = None
+        """Writes the events that plugins record."""
+        self._turns: dict[str, _Turns] = {}
+        self._later: set[asyncio.Task[None]] = set()
+        self._stopped = False
+        self._waiting: dict[asyncio.Event, None] = {}
+        self._annotations: dict[str, dict[str, str]] = {}
+
+    def cluster_changed(self) -> None:
+        """Let all waits in `until` check their condition again."""
+        for event in self._waiting:
+            event.set()
+
+    def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
+        """Add annotations to the pod's Bindings; an empty mapping takes all back."""
+        if annotations:
+            self._annotations.setdefault(pod.uid, {}).update(annotations)
+        else:
+            self._annotations.pop(pod.uid, None)
+
+    def unix_nanoseconds(self) -> int:
+        """Return the time of day for writes of plugins."""
+        return int(self.now() * 1e9)
+
+    async def bind(self, pod: Pod, node: str) -> None:
+        """Bind the pod with its annotations.
+
+        The Binding outlives the caller: callers that wait for the attempt wait for its answer.
+        Raises PluginError if no attempt of the pod is at Bind for this node. For KubeError see
+        `PodWriter.bind`.
+        """
+        attempt = self.at_bind.get(pod.uid)
+        if attempt is None or attempt.node != node or not attempt.is_wanted():
+            raise PluginError(f"no attempt binds pod {pod.key} to node {node} at this moment")
+        # Not removed here: a Binding that fails may be repeated. The engine takes them back.
+        annotations = self._annotations.get(pod.uid)
+        await attempt.send(
+            partial(
+                self.writer.bind,
+                pod.namespace,
+                pod.name,
+                pod.uid,
+                node,
+                annotations,
+                wanted=attempt.is_wanted,
+            )
+        )
+
+    async def patch(
+        self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Apply a merge patch and return the object; KeyError if plugins may not patch it."""
+        return await self.client.patch(_PATCHABLE[resource], name, patch, namespace=namespace)
+
+    def record(self, pod: Pod, reason: str, note: str) -> None:
+        """Record a Normal event about the pod, once there is a recorder."""
+        if self.recorder is not None:
+            about = ObjectRef("Pod", pod.name, pod.namespace, pod.uid)
+            self.recorder.record(about, "Normal", reason, "Scheduling", note)
+
+    async def read(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return the object; None if there is none. Waits until the API server answers."""
+        backoff = Backoff(self._random)
+        while True:
+            try:
+                return await self.client.get(_UPDATABLE[resource], name, namespace)
+            except NotFoundError:
+                return None
+            except (UnreachableError, ServerError, TooManyRequestsError):
+                await self.sleep(backoff.pause())
+
+    async def create(self, resource: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Create the object and return it."""
+        return await self.client.create(_UPDATABLE[resource], body)
+
+    async def delete(self, resource: str, namespace: str, name: str, uid: str) -> None:
+        """Begin to delete the object of this uid; waits until the API server answers.
+
+        A replica that no longer leads leaves the write to the leader.
+        """
+        backoff = Backoff(self._random)
+        while True:
+            try:
+                await self.client.delete(_UPDATABLE[resource], name, namespace, uid=uid)
+            except (NotFoundError, ConflictError):
+                return
+            except NotLeadingError:
+                raise
+            except (UnreachableError, ServerError, TooManyRequestsError):
+                await self.sleep(backoff.pause())
+            else:
+                return
+
+    async def set_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
+        """Add the fields to the pod's status; see `PodWriter.patch_pod_status` for the errors."""
+        await self.writer.patch_pod_status(pod.namespace, pod.name, pod.uid, status)
+
+    async def update(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        patch: dict[str, Any],
+        *,
+        subresource: str | None = None,
+    ) -> dict[str, Any]:
+        """Apply a merge patch to a version of the object; see `framework.handle.Api`."""
+        write = partial(
+            self.client.patch,
+            _UPDATABLE[resource],
+            name,
+            patch,
+            namespace=namespace,
+            subresource=subresource,
+        )
+        turns = _ALONE_IN.get()
+        try:
+            return await (write() if turns is None else self._outliving(write, turns))
+        except (ConflictError, NotFoundError, ServerError, UnansweredError) as error:
+            raise ReadAgainError(explain(error)) from error
+
+    async def _outliving(
+        self, write: Callable[..., Coroutine[Any, Any, dict[str, Any]]], turns: _Turns
+    ) -> dict[str, Any]:
+        """Return the result of `write`; once it is sent, it outlives a cancelled caller.
+
+        If the next caller read before a write has arrived, the value could be outdated. A request
+        that is not sent by then is never sent.
+        """
+        await turns.answered()
+        task: asyncio.Task[dict[str, Any]]
+        task = asyncio.create_task(write(wanted=lambda: task not in turns.unanswered))
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            turns.unanswered.add(task)
+            task.add_done_callback(lambda _: self._forget(turns))
+            raise
+        return task.result()
+
+    @asynccontextmanager
+    async def alone(self, key: str) -> AsyncIterator[None]:
+        """Let one caller at a time into the context of this key, in the order in which they came.
+
+        A write of a cancelled caller is answered first. The entry of a key goes with the last of
+        them.
+        """
+        turns = self._turns.setdefault(key, _Turns(key))
+        turns.users += 1
+        try:
+            async with turns.lock:
+                await turns.answered()
+                token = _ALONE_IN.set(turns)
+                try:
+                    yield
+                finally:
+                    _ALONE_IN.reset(token)
+        finally:
+            turns.users -= 1
+            self._forget(turns)
+
+    def _forget(self, turns: _Turns) -> None:
+        """Drop the writes that are answered, and all that is kept of a key that nobody uses."""
+        for write in [write for write in turns.unanswered if write.done()]:
+            if not write.cancelled():
+                write.exception()  # the next caller reads what has become of it
+            turns.unanswered.remove(write)
+        # A write may be answered after its turns have gone, and the key have others by then.
+        if turns.users or turns.unanswered:
+            return
+        if self._turns.get(turns.key) is turns:
+            del self._turns[turns.key]
+
+    def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Call `write` soon in a task of its own, unless the scheduler stops; log its errors.
+
+        It is left out in a trial.
+        """
+        if self._stopped or self.is_tried():
+            return
+        task = asyncio.get_running_loop().create_task(self._turn.between(_logged, write))
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    def stop(self) -> None:
+        """Cancel the writes of `later`, and take no more: the next leader reads the cluster.
+
+        Bindings that a stopping leader cancels would else give up devices for which the next one
+        goes on waiting. A request that was sent already may be carried out: `finish` waits for its
+        answer.
+        """
+        self._stopped = True
+        for task in self._later:
+            task.cancel()
+
+    async def finish(self, seconds: float) -> None:
+        """Wait until the writes of cancelled callers are answered; cancel them after `seconds`.
+
+        The next leader must not read claims that such a write changes a moment later. To be called
+        after `stop`, when all other callers have ended.
+        """
+        now = asyncio.get_running_loop().time
+        deadline = now() + seconds
+        if self._later:
+            await asyncio.wait(self._later, timeout=max(0.0, seconds))
+        writes = [write for turns in self._turns.values() for write in turns.unanswered]
+        if not writes:
+            return
+        _, late = await asyncio.wait(writes, timeout=max(0.0, deadline - now()))
+        if late:
+            logger.warning("%d writes of claims were not answered before the end", len(late))
+        for write in late:
+            write.cancel()
+
+    async def until(self, done: Callable[[], bool], seconds: float) -> None:
+        """Wait until `done` returns True, now or after a change of the mirrored cluster.
+
+        Where many wait it is called some time after the change, with all changes up to then: each
+        of thousands of volumes causes several.
+
+        Raises TimeoutError after `seconds`, and any error of `done`.
+        """
+        changed = asyncio.Event()
+        self._waiting[changed] = None
+        try:
+            async with asyncio.timeout(seconds):
+                while not done():
+                    changed.clear()
+                    await changed.wait()
+                    if len(self._waiting) > _FEW_WAITS:
+                        await self.sleep(_SECONDS_PER_WAIT * len(self._waiting))
+        finally:
+            del self._waiting[changed]
+
+
+async def _logged(write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        await write()
+    except KubeError as error:
+        logger.warning("a write of a plugin failed: %s", explain(error))
+    except PluginError as error:
+        logger.warning("a write of a plugin failed: %s", error)
+    except Exception:
+        logger.exception("a write of a plugin failed")

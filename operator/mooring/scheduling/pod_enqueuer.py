@@ -1,0 +1,726 @@
+"""Pods without a node come in, get the pipeline of their profile, and leave.
+
+Everything here runs on the event loop's thread and returns at once, but for `run`.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice, takewhile
+from typing import Final, NoReturn
+from weakref import WeakKeyDictionary
+
+from mooring.claims.model.resource_claims import ResourceClaim
+from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed
+from mooring.groups.model.pod_group import PodGroup
+from mooring.groups.state.pod_groups import GROUP_KINDS, PodGroupState
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.indexes import drop_item
+from mooring.model.pod import Pod, Uid, claim_keys
+from mooring.model.workloads import Namespace
+from mooring.pausing import Work, pause
+from mooring.process.time_slices import TimeSlices
+from mooring.runtime.extension_points import first_gate, status_of
+from mooring.runtime.pipeline import Pipeline
+from mooring.runtime.queued_pod import QueuedPod, SubQueue
+from mooring.scheduling.pod_status_reporter import PodStatusReporter
+from mooring.scheduling.scheduler_state import Departures, SchedulerState
+
+_WITHOUT_PROFILE_SECONDS: Final = 5.0
+"""A pod that no profile takes is told so when it has waited for so long."""
+_UNKNOWN_NAMESPACE: Final = (
+    "no SchedulingProfile takes the pod yet: which one does follows from labels of its namespace, "
+    "which has not been seen"
+)
+_MISSPELT_SECONDS: Final = 30.0
+"""A pod is told after so long that its scheduler name may be misspelt: none has tried it."""
+_NAMES_AT_ONCE: Final = 20
+"""Scheduler names that are compared with those of profiles without a pause: some milliseconds."""
+_MISSPELT_AT_ONCE: Final = 200
+"""Pods that are told so in one report; the others are told in the next ones."""
+_SCHEDULING_GATES: Final = "SchedulingGates"
+"""The plugin of `spec.schedulingGates`."""
+_GATED_SECONDS: Final = 2.0
+"""A member of a group is told after so long why it is gated: most groups are complete sooner."""
+_GATED_AT_ONCE: Final = 200
+"""PreEnqueue plugins run again for so many pods without a pause, which takes some milliseconds."""
+_FOUND_AT_ONCE: Final = 100
+"""How many pods get their profile without a pause, which takes some milliseconds."""
+_GROUP_EVENTS: Final = frozenset((Kind.UNSCHEDULED_POD, *GROUP_KINDS))
+
+
+class PodEnqueuer:
+    """Finds the profile of every pod without a node, and adds the pod to the queue.
+
+    `not_pending` is called with the uid of a pod that is not without a node any more, `arrived`
+    with a pod that is shown for the first time.
+    """
+
+    def __init__(
+        self,
+        scheduler: SchedulerState,
+        reports: PodStatusReporter,
+        *,
+        not_pending: Callable[[str], None],
+        arrived: Callable[[Pod], object] = lambda _pod: None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._clock = scheduler.clock
+        self._reports = reports
+        self._not_pending = not_pending
+        self._arrived = arrived
+        self._gated_since: dict[Uid, float] = {}
+        """When members of groups, and pods that wait for devices to be known, were gated.
+
+        By uid, of those that were not told why."""
+        self._strays: dict[Uid, _Stray] = {}
+        """What is remembered of pods that no profile takes."""
+        self._of_claim: dict[str, dict[Uid, None]] = {}
+        """The uids of pods without a node that name a ResourceClaim, by its namespace/name."""
+        self._claims: dict[Uid, dict[str, None]] = {}
+        """The same claims, by the uids of these pods."""
+        self._unsettled: dict[Uid, None] = {}
+        """The uids of pods whose profile must be found anew."""
+        self._to_admit: dict[int, _Members] = {}
+        """The members that are yet to be admitted or tried again, by the number of their group."""
+        self._is_unsettled = asyncio.Event()
+        self._not_gated: WeakKeyDictionary[PodGroupState, QueuedPod | tuple[Uid, ...]] = (
+            WeakKeyDictionary()
+        )
+        """By group a member that was not gated when one was looked for.
+
+        Where all were gated, these are the uids of the members that were assumed then, which alone
+        may be without a node again. It only saves the search, among tens of thousands of members.
+        When a member comes into the queue where all were gated, that one is known from then on."""
+
+    async def run(self) -> NoReturn:
+        """Do the work that changes of profiles and groups leave, in slices, until cancelled."""
+        slices = TimeSlices(clock=self._clock)
+        while True:
+            await self._is_unsettled.wait()
+            await self._scheduler.turn.between(slices.run, self.find_profiles)
+            self._is_unsettled.clear()
+
+    def pending(self, pod: Pod) -> None:
+        """Take in a pod that the API server shows without a node, or showed so a moment ago."""
+        scheduler = self._scheduler
+        known, before = scheduler.queue.get(pod.uid), scheduler.state.unscheduled.get(pod.uid)
+        if scheduler.state.has_ended(pod.uid):
+            return  # an older version of a pod that was bound, and has ended by now
+        if known is None and scheduler.cluster.is_placed(pod):
+            if pod.uid in scheduler.without_profile:
+                scheduler.without_profile[pod.uid] = pod  # what is tried if its binding fails
+            return  # an older version of a pod that is assumed or bound by now
+        with scheduler.state.delivered_after():
+            self._note_claims(pod)
+            scheduler.state.put_unscheduled(pod)
+            if pod.terminating and (known is None or known.queue is not None):
+                self._not_waiting(pod.uid)
+                self._scheduler.decisions.gone(pod.uid, self._clock())
+                return  # one in flight is tried again, and leaves the queue then
+            pipeline = self._pipeline_of(pod)
+            if pipeline is None:
+                self._set_aside(pod)
+                return
+            if known is None:
+                if pod.nominated_node is not None and pod.limit_exceeded is None:
+                    self._nominate_to(pod, pod.nominated_node)
+                self._arrived(pod)
+            elif before is not None and before.nominated_node != pod.nominated_node:
+                self._nominate_by_status(pod)
+            self._add(pod, pipeline)
+            self._scheduler.work.set()
+
+    def _nominate_by_status(self, pod: Pod) -> None:
+        """Nominate the pod as somebody else has done in its status since, or withdraw that.
+
+        A pod that loses its nomination is tried again; one that gets one is not. Nothing is done
+        for a pod that is assumed on a node (updatePodInSchedulingQueue in eventhandlers.go and
+        UpdateNominatedPod in backend/queue/nominator.go), nor for a member of a group for which
+        nodes are reserved.
+        """
+        state, node = self._scheduler.state, pod.nominated_node
+        if not self._reports.is_nominated_by_status(pod) or state.pods.get(pod.uid) is not None:
+            return
+        nominee = state.nominations.get(pod.uid)
+        if nominee is not None and (nominee.reservation or state.nodes.names[nominee.row] == node):
+            return
+        if nominee is not None:
+            state.withdraw(pod.uid)
+        if node is not None and pod.limit_exceeded is None:
+            self._nominate_to(pod, node)
+        if nominee is None:
+            self._scheduler.queue.nominated(pod.uid)
+
+    def _nominate_to(self, pod: Pod, node: str) -> None:
+        """Nominate the pod to the node that its status names.
+
+        No scheduler nominates more pods to a node than it has pod slots, not counting those of
+        lower priority. A user who may write statuses of pods could name one node in 10,000 of them,
+        and decisions add each to the node.
+        """
+        state = self._scheduler.state
+        row = state.nodes.row_of.get(node)
+        if row is None or state.pod_groups.reservation_of(pod) is not None:
+            return  # a former leader's reservation has ended with it
+        slots = int(state.nodes.pod_slots.data[row])
+        if len(state.nominations.at(row, pod.spec.priority, pod.uid)) < slots:
+            state.nominate(pod, node)
+
+    @property
+    def departures(self) -> Departures:
+        """Which pods are gone while others are being read."""
+        return self._scheduler.departures
+
+    def gone(self, uid: Uid) -> None:
+        """Forget a pod that no longer waits for a node: bound, ended or deleted."""
+        self._scheduler.departures.note(uid)
+        self._not_waiting(uid)
+        self._not_pending(uid)
+        call_off = self._scheduler.in_pre_bind.get(uid)
+        waits = call_off is not None or self._scheduler.waiting.get(uid) is not None
+        under_way = self._scheduler.being_bound.get(uid)
+        if under_way is not None and not waits:
+            under_way.left_watch = True  # the loop tells how it ended
+        else:
+            self._scheduler.decisions.gone(uid, self._clock())
+        self._scheduler.waiting.reject(uid, "", "the pod was deleted while it waited to be bound")
+        if call_off is not None:
+            call_off()
+        with self._scheduler.state.delivered_after():
+            self._scheduler.state.withdraw(uid)
+            self._forget_claims(uid)
+            self._scheduler.state.delete_unscheduled(uid)
+
+    def _not_waiting(self, uid: Uid) -> None:
+        """Take a pod out of the queue, and out of those that no profile takes."""
+        self._scheduler.without_profile.pop(uid, None)
+        self._gated_since.pop(uid, None)
+        self._unsettled.pop(uid, None)
+        queue = self._scheduler.queue
+        if queue.remove(uid, self._clock()) is not None and queue.has_next:
+            self._scheduler.work.set()  # it was tried for others, which are tried now
+        self._strays.pop(uid, None)
+
+    def profiles_changed(self) -> None:
+        """Find the profile of every pod anew, because a profile was put in force or removed.
+
+        If there are many pods, `run` does it for most of them, in slices. Until then nothing is
+        decided about a pod before `settle` has found its profile, so that the change holds for
+        every decision that begins from now on. If profiles name groups by other labels now, this
+        counts all pods anew and pauses, so the caller must have the turn.
+        """
+        self._scheduler.state.track_pod_groups(self._scheduler.profiles.pod_group_formats)
+        self._not_gated.clear()  # pods may go to other groups without coming in again
+        self._unsettle(None)
+
+    def find_profiles(self) -> None:
+        """Find all profiles, and try members of groups that have changed again.
+
+        It pauses after each pod.
+        """
+        while self._unsettled or self._to_admit:
+            if self._unsettled:
+                uid, _ = self._unsettled.popitem()
+                self._find_profile(uid)
+                pause()
+            if self._to_admit:
+                self._admit_next(next(iter(self._to_admit)))
+                self._scheduler.work.set()
+                pause()
+
+    def settle(self, queued: QueuedPod) -> bool:
+        """Find the profile of a popped pod and of its group, if that is yet to be done.
+
+        Return False if it may not be tried now: no profile takes it, it is gated, or its group has
+        so many members that this is yet to be done for some of them.
+        """
+        if not self._unsettled and not self._to_admit:
+            return True
+        group = self._scheduler.state.pod_groups.of(queued.pod)
+        members = group.unscheduled if group is not None and self._unsettled else ()
+        unsettled = [uid for uid in members if uid in self._unsettled]
+        for uid in (*unsettled[:_FOUND_AT_ONCE], queued.pod.uid):
+            if uid in self._unsettled:
+                del self._unsettled[uid]
+                self._find_profile(uid)
+        left = len(unsettled) > _FOUND_AT_ONCE
+        if group is not None and not left:
+            # Not if it has changed since: a group that changes all the time is tried, too.
+            left = all(self._admit_next(group.number) for _ in range(_FOUND_AT_ONCE))
+        if self._scheduler.queue.get(queued.pod.uid) is not queued:
+            return False
+        if queued.gated or left:
+            self._scheduler.queue.put_back(queued, self._clock())
+            return False
+        queued.outdated = False  # the attempt begins with the pipeline that was found
+        return True
+
+    def flush(self) -> None:
+        """Try pods again that no event may bring back; to be called from time to time.
+
+        These are pods that have been unschedulable for five minutes, and gated pods: PreEnqueue
+        plugins run for them again, because they may have failed, or read more than the pod. It
+        pauses between some pods and the next ones, so that other work can be done.
+        """
+        queue = self._scheduler.queue
+        if queue.flush_unschedulable(self._clock()):
+            self._scheduler.work.set()
+        gated = [queued for queued in queue if queued.queue is SubQueue.GATED]
+        for number, queued in enumerate(gated):
+            if number and number % _GATED_AT_ONCE == 0:
+                pause()
+            if queued.queue is SubQueue.GATED:
+                self._add(queued.pod, queued.pipeline, report=True)
+                if not queued.gated:
+                    self._scheduler.work.set()
+
+    def _admit_group(self, event: ClusterEvent) -> None:
+        """Run PreEnqueue again for the gated members of a group that may be complete now.
+
+        Its other members are tried again if the group's object changed. If a member has gone or is
+        in another group now, or another scheduler has bound one, one of the others is, with its
+        group: that may be equal to other groups no more.
+        """
+        before, after = event.before, event.after
+        groups = self._scheduler.state.pod_groups
+        about = after if after is not None else before
+        if isinstance(about, PodGroup):
+            self._admit(groups.get(about.key), changed=True)
+            return
+        left = groups.key_of(before) if isinstance(before, Pod) else None
+        joined = groups.key_of(after) if isinstance(after, Pod) else None
+        if isinstance(after, Pod) and event.kind is Kind.POD:
+            self._try_again_after(after)
+        if isinstance(before, Pod) and left is not None:
+            if left != joined:
+                self._try_again_after(before)
+            group = groups.get(left)
+            if group is not None and groups.declared_minimum(before) > group.minimum:
+                self._admit(group)  # without this pod, or with what it declares now, it is enough
+        if joined is not None and joined != left:
+            group = groups.get(joined)
+            # Otherwise it is not complete yet, or was before this member came.
+            if group is not None and isinstance(after, Pod) and group.completed_by(after):
+                self._admit(group)
+
+    def _admit(self, group: PodGroupState | None, *, changed: bool = False) -> None:
+        """Run PreEnqueue again for the gated members, and try the others again if `changed`.
+
+        Most members of a large group are left to `run`. However often the group changes meanwhile,
+        they are gone through to the end, and then once more.
+        """
+        if group is None:
+            return
+        for uid in tuple(islice(group.unscheduled, _FOUND_AT_ONCE)):
+            self._admit_member(uid, changed=changed)
+        if len(group.unscheduled) > _FOUND_AT_ONCE:
+            members = self._to_admit.get(group.number)
+            if members is None:
+                left = iter(tuple(group.unscheduled)[_FOUND_AT_ONCE:])
+                self._to_admit[group.number] = _Members(group, left, changed)
+            else:
+                members.once_more = True
+                members.changed |= changed
+        self._find_later(())
+        self._scheduler.work.set()
+
+    def _admit_member(self, uid: Uid, *, changed: bool) -> None:
+        queued = self._scheduler.queue.get(uid)
+        if queued is None:
+            return
+        if queued.queue is SubQueue.GATED:
+            self._add(queued.pod, queued.pipeline)
+        elif changed:
+            self._scheduler.queue.try_again(uid, self._clock())
+
+    def _admit_next(self, number: int) -> bool:
+        """Admit the next member of the group; return False if there was none left."""
+        members = self._to_admit.get(number)
+        if members is None:
+            return False
+        if (uid := next(members.left, None)) is not None:
+            self._admit_member(uid, changed=members.changed)
+            return True
+        del self._to_admit[number]
+        if members.once_more:  # after those of other groups
+            left = iter(tuple(members.group.unscheduled))
+            self._to_admit[number] = _Members(members.group, left, members.changed)
+        return False
+
+    def _try_again_after(self, member: Pod) -> None:
+        """Try one of the other members again, with those that are not gated."""
+        group = self._scheduler.state.pod_groups.of(member)
+        if group is None or group.incomplete is not None:
+            return
+        if (other := self._member_not_gated(group)) is not None:
+            self._scheduler.queue.try_again(other.pod.uid, self._clock())
+
+    def _member_not_gated(self, group: PodGroupState) -> QueuedPod | None:
+        """Return a member without a node that is in the queue and not gated, if there is one."""
+        known = self._not_gated.get(group)
+        if isinstance(known, QueuedPod):
+            if self._first_not_gated((known.pod.uid,), group) is known:
+                return known
+            known = None
+        found = self._first_not_gated(group.unscheduled if known is None else known, group)
+        if found is not None:
+            self._not_gated[group] = found
+        elif known is None:
+            self._not_gated[group] = tuple(group.assumed)
+        return found
+
+    def _first_not_gated(self, uids: Iterable[Uid], group: PodGroupState) -> QueuedPod | None:
+        """Return the first of these members that is without a node, in the queue and not gated."""
+        there = (self._scheduler.queue.get(uid) for uid in uids if uid in group.unscheduled)
+        return next((queued for queued in there if queued is not None and not queued.gated), None)
+
+    def report(self) -> None:
+        """Tell pods that have waited for some seconds why; to be called from time to time.
+
+        It pauses after each pod, because there may be many.
+        """
+        self._report_gated()
+        self._report_pods_without_profile()
+        self._report_misspelt()
+
+    def _report_gated(self) -> None:
+        until = self._clock() - _GATED_SECONDS
+        due = [*takewhile(lambda uid: self._gated_since[uid] <= until, self._gated_since)]
+        for uid in due:
+            if self._gated_since.pop(uid, None) is None:
+                continue  # it has gone meanwhile
+            queued = self._scheduler.queue.get(uid)
+            if queued is not None and queued.queue is SubQueue.GATED:
+                self._add(queued.pod, queued.pipeline, report=True)
+            pause()
+
+    def _report_pods_without_profile(self) -> None:
+        """Report to pods why no profile takes them, and queue those that a profile takes.
+
+        A profile may have come back while a pod was assumed. For a member of a group, perhaps no
+        event said that it was forgotten. A pod is not told at once: when the scheduler starts,
+        profiles come one by one, and one that is deleted may be replaced. A pod that is another
+        scheduler's is told nothing.
+        """
+        scheduler, profiles = self._scheduler, self._scheduler.profiles
+        waits_long = self._clock() - _WITHOUT_PROFILE_SECONDS
+        for pod in tuple(scheduler.without_profile.values()):
+            pause()
+            if scheduler.without_profile.get(pod.uid) is not pod:
+                continue  # it has changed or gone meanwhile
+            stray = self._strays[pod.uid]
+            if stray.version == profiles.version or stray.since > waits_long:
+                continue
+            if scheduler.cluster.is_placed(pod):
+                continue  # it is being bound
+            if self._pipeline_of(pod) is not None:
+                self.pending(pod)
+                continue
+            why = profiles.why_none(pod)
+            if why is not None and profiles.awaits_namespace(pod, scheduler.cluster):
+                why = _UNKNOWN_NAMESPACE
+            stray.version = profiles.version
+            if why is None:
+                stray.perhaps_misspelt = True
+            elif why != stray.told:
+                stray.told = why
+                self._reports.no_profile(pod, why)
+
+    def _report_misspelt(self) -> None:
+        """Report to pods that wait for no known scheduler that their scheduler name is misspelt.
+
+        A pod that another scheduler has tried has a condition, and one that is another's gets a
+        node soon. If there are many different names, only some are looked at now.
+        """
+        before, names = self._clock() - _MISSPELT_SECONDS, set[str]()
+        strays = takewhile(lambda each: each[1].since < before, self._strays.items())
+        waiting = (uid for uid, stray in strays if stray.perhaps_misspelt)
+        for uid in [*islice(waiting, _MISSPELT_AT_ONCE)]:
+            pod, stray = self._scheduler.without_profile.get(uid), self._strays[uid]
+            if pod is not None and pod.unscheduled_message is None:
+                name = pod.spec.scheduler_name
+                if name not in names and len(names) == _NAMES_AT_ONCE:
+                    return
+                names.add(name)
+                meant = self._scheduler.profiles.did_you_mean(name)
+                text = f'no SchedulingProfile is for schedulerName "{name}"{meant}'
+                if meant and text != stray.told:
+                    stray.told = text
+                    self._reports.misspelt(pod, text)
+            stray.perhaps_misspelt = False
+
+    def on_events(self, events: Iterable[ClusterEvent]) -> None:
+        """Pass the events on to the queue: unschedulable pods may fit now."""
+        events = tuple(events)
+        for event in events:
+            if event.kind is Kind.NAMESPACE and (namespace := _relabelled(event)) is not None:
+                self._unsettle(namespace)
+            if event.kind in _GROUP_EVENTS:
+                self._admit_group(event)
+            elif (bound := self._bound_by_another(event)) is not None:
+                decisions, node = self._scheduler.decisions, bound.node_name or ""
+                decisions.bound_by_another(bound.uid, node, self._clock())
+                self._admit_group(event)
+            if event.kind is Kind.RESOURCE_CLAIM:
+                self._try_after_claim(event)
+            elif event.kind is Kind.RESOURCE_SLICE and event.before is event.after is None:
+                # All devices are known now. A pod whose claims are not created yet comes in again.
+                self._find_later(chain.from_iterable(self._of_claim.values()))
+            if event.kind is Kind.POD and self._claims:
+                self._forget_claims_after(event)
+            self._take_back_after(event)
+        if self._scheduler.queue.move_on_events(events, self._clock()):
+            self._scheduler.work.set()
+
+    def _note_claims(self, pod: Pod) -> None:
+        self._forget_claims(pod.uid)
+        keys = dict.fromkeys(claim_keys(pod) if pod.spec.resource_claims else ())
+        if keys:
+            self._claims[pod.uid] = keys
+        for key in keys:
+            self._of_claim.setdefault(key, {})[pod.uid] = None
+
+    def _forget_claims(self, uid: Uid) -> None:
+        for key in self._claims.pop(uid, ()):
+            drop_item(self._of_claim, key, uid)
+
+    def _forget_claims_after(self, event: ClusterEvent) -> None:
+        """Forget the names in a pod that no longer waits for a node: kopf may never tell."""
+        pod = event.after or event.before
+        if isinstance(pod, Pod) and pod.uid not in self._scheduler.state.unscheduled:
+            self._forget_claims(pod.uid)
+
+    def _find_later(self, uids: Iterable[Uid]) -> None:
+        """Have `run` find the profiles of these pods, and run PreEnqueue for those gated."""
+        self._unsettled.update(dict.fromkeys(uids))
+        if self._unsettled or self._to_admit:
+            self._is_unsettled.set()
+
+    def _try_after_claim(self, event: ClusterEvent) -> None:
+        """Run PreEnqueue again for gated pods that name the claim, and hints of its own pod.
+
+        A pod's own claim is one that was made for it alone: events of that claim move the pod
+        itself, because equal pods of its group have other claims. All pods that name any other
+        claim have it in their spec, so that the queue asks the right ones. The pod waits for the
+        deletion of its own claim for extended resources. Fields of a claim that PreEnqueue does not
+        read may change all the time, and thousands of pods may name it.
+        """
+        before, after = event.before, event.after
+        claim = after if after is not None else before
+        if not isinstance(claim, ResourceClaim):
+            return
+        if claim.controller_uid and (after is not None or claim.for_extended_resources):
+            self._scheduler.queue.try_after(Uid(claim.controller_uid), event, self._clock())
+            self._scheduler.work.set()
+        if after is None or _gate_of(before) == _gate_of(after):
+            return
+        pods = iter(tuple(self._of_claim.get(claim.key, ())))
+        for uid in islice(pods, _FOUND_AT_ONCE):
+            queued = self._scheduler.queue.get(uid)
+            if queued is not None and queued.queue is SubQueue.GATED:
+                self._add(queued.pod, queued.pipeline)
+        self._find_later(pods)
+        self._scheduler.work.set()
+
+    def _bound_by_another(self, event: ClusterEvent) -> Pod | None:
+        """Return the pod that the watch shows on a node without its being assumed there."""
+        pod = event.after
+        if event.kind is not Kind.POD or event.action is not Action.ADD or not isinstance(pod, Pod):
+            return None
+        placed = self._scheduler.state.pods.get(pod.uid)
+        return pod if placed is not None and not placed.assumed else None
+
+    def known(self) -> set[Uid]:
+        """Return the uids of all pods without a node that are not in flight.
+
+        One whose attempt has ended is among them until it is told that it is gone or bound, and so
+        is one whose profile has gone, which may have been bound before. One that is queued still
+        may be on a node, too: another scheduler has bound it.
+        """
+        scheduler = self._scheduler
+        known = {*scheduler.state.unscheduled, *scheduler.without_profile, *scheduler.queue.uids()}
+        return known - self.in_flight()
+
+    def in_flight(self) -> set[Uid]:
+        """Return the uids of the pods about which an attempt is under way, bindings included."""
+        return {queued.pod.uid for queued in self._scheduler.queue.in_flight}
+
+    def knows(self, uid: Uid) -> bool:
+        """Return whether the pod waits for a node, is being scheduled, or is assumed or bound."""
+        scheduler = self._scheduler
+        return (
+            uid in scheduler.without_profile
+            or scheduler.queue.get(uid) is not None
+            or scheduler.state.pods.get(uid) is not None
+        )
+
+    def _unsettle(self, namespace: str | None) -> None:
+        """Have the profiles of all pods, or of those in a namespace, found anew."""
+        without = self._scheduler.without_profile
+        if namespace is None:
+            uids: Iterable[Uid] = (*without, *self._scheduler.queue.uids())
+        else:
+            queued = (queued.pod for queued in self._scheduler.queue)
+            pods = (*without.values(), *queued)
+            uids = [pod.uid for pod in pods if pod.namespace == namespace]
+        self._unsettled.update(dict.fromkeys(uids))
+        with Work(self.find_profiles) as work:
+            for _ in range(_FOUND_AT_ONCE):
+                if work.advance():
+                    break
+        if self._unsettled:
+            self._is_unsettled.set()
+            for in_flight in self._scheduler.queue.in_flight:
+                if in_flight.pod.uid in self._unsettled:
+                    in_flight.outdated = True
+        self._scheduler.work.set()
+
+    def _find_profile(self, uid: Uid) -> None:
+        """Find the profile of a pod anew; one that keeps its pipeline stays where it is.
+
+        PreEnqueue plugins run again for a gated pod.
+        """
+        queued = self._scheduler.queue.get(uid)
+        if queued is not None:
+            pipeline = self._pipeline_of(queued.pod)
+            if pipeline is None:
+                with self._scheduler.state.delivered_after():
+                    self._set_aside(queued.pod)
+            elif pipeline is not queued.pipeline or queued.gated:
+                self._add(queued.pod, pipeline)
+        elif (waiting := self._scheduler.without_profile.get(uid)) is not None:
+            self.pending(waiting)
+        self._scheduler.work.set()
+
+    def _pipeline_of(self, pod: Pod) -> Pipeline | None:
+        profiles, cluster = self._scheduler.profiles, self._scheduler.cluster
+        if profiles.awaits_namespace(pod, cluster):
+            return None  # another profile must not take the pod meanwhile
+        profile = profiles.of(pod, cluster)
+        return profile.pipeline if profile is not None else None
+
+    def _set_aside(self, pod: Pod) -> None:
+        """Have the pod wait for a profile that takes it, and withdraw its nomination.
+
+        If it waits at Permit, its binding is called off: no plugin of its profile may ever answer.
+        """
+        self._scheduler.queue.remove(pod.uid, self._clock())
+        self._scheduler.waiting.reject(pod.uid, "", "no profile takes the pod any more")
+        self._scheduler.state.withdraw(pod.uid)
+        self._scheduler.without_profile[pod.uid] = pod
+        self._strays.setdefault(pod.uid, _Stray(self._clock()))
+        self._scheduler.decisions.without_profile(pod.key, pod.uid, self._clock())
+
+    def _add(self, pod: Pod, pipeline: Pipeline, *, report: bool = False) -> None:
+        if self._scheduler.without_profile.pop(pod.uid, None) is not None:
+            self._strays.pop(pod.uid, None)
+        now, decisions = self._clock(), self._scheduler.decisions
+        gate = self._gate(pod, pipeline, report=report)
+        gated = gate is not None
+        state = self._scheduler.state
+        unknown = state.dynamic_resources.unknown is not None and pod.spec.resource_claims
+        if gated and not report and (unknown or state.pod_groups.key_of(pod) is not None):
+            # It may wait for others: a group that is not complete, or devices that are not known.
+            self._gated_since.setdefault(pod.uid, now)
+        known = self._scheduler.queue.get(pod.uid)
+        times = decisions.seen(pod.key, pod.uid, now, known.times if known is not None else None)
+        self._scheduler.queue.add(pod, pipeline, now, gated=gated, times=times)
+        if not gated:
+            self._note_not_gated(pod)
+        decisions.admitted(pod.uid, gate, now)
+
+    def _note_not_gated(self, pod: Pod) -> None:
+        """Note that the group of this pod, which is in the queue now, has a member not gated."""
+        group = self._scheduler.state.pod_groups.of(pod) if self._not_gated else None
+        if group is not None and isinstance(self._not_gated.get(group), tuple):
+            queued = self._scheduler.queue.get(pod.uid)
+            if queued is not None:
+                self._not_gated[group] = queued
+
+    def _gate(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> str | None:
+        """Return why the pod may not enter the queue: the name of a PreEnqueue plugin, or "".
+
+        That is "" if the pod exceeds a limit or a plugin fails, and None if nothing does. If
+        `report`, the plugin's reason is reported, except that of scheduling gates, about which the
+        API server writes the condition.
+        """
+        if (limit := pod.limit_exceeded) is not None:
+            queued = self._scheduler.queue.get(pod.uid)
+            if queued is None or queued.pod is not pod:
+                self._reports.error(pod, limit)  # once for each version of the pod
+            return ""
+        metrics = pipeline.metrics
+        outer = metrics.begin_attempt()
+        try:
+            with metrics.extension_point(ExtensionPoint.PRE_ENQUEUE, pipeline.profile) as point:
+                gate = first_gate(pipeline, pod)
+                if gate is None:
+                    return None
+                plugin, rejection = gate
+                point.status = status_of(rejection)
+        except PluginFailed as failure:
+            self._reports.error(pod, str(failure))
+            return ""
+        finally:
+            metrics.end_attempt(outer)
+        if report and plugin != _SCHEDULING_GATES:
+            self._reports.gated(pod, rejection.reason)
+        return plugin
+
+    def _take_back_after(self, event: ClusterEvent) -> None:
+        """Find the profile of a pod that lost its profile in flight and was not bound.
+
+        While it was assumed, a profile that takes it may have come.
+        """
+        forgotten = event.before
+        if event.kind is Kind.POD and event.after is None and isinstance(forgotten, Pod):
+            pod = self._scheduler.without_profile.get(forgotten.uid)
+            if pod is not None:
+                self.pending(pod)
+
+
+def _gate_of(claim: object | None) -> Hashable:
+    """Return the values of a claim that PreEnqueue reads; None if it does not exist."""
+    if not isinstance(claim, ResourceClaim):
+        return None
+    return claim.uid, claim.deleting, claim.controller_uid, claim.malformed
+
+
+@dataclass(slots=True, eq=False)
+class _Members:
+    """The members of a large group that are yet to be admitted: those `left`.
+
+    With `changed` those that are not gated are tried again. `once_more` says that the group has
+    changed since the first of them was admitted.
+    """
+
+    group: PodGroupState
+    left: Iterator[Uid]
+    changed: bool
+    once_more: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Stray:
+    """Since when no profile takes a pod, and its last message with the version of the profiles.
+
+    If it is `perhaps_misspelt`, its scheduler name was not looked at yet.
+    """
+
+    since: float
+    version: int = -1
+    told: str | None = None
+    perhaps_misspelt: bool = False
+
+
+def _relabelled(event: ClusterEvent) -> str | None:
+    """Return the namespace that is known now, or whose labels have changed; None if none is.
+
+    Profiles select by these labels.
+    """
+    before, after = event.before, event.after
+    if not isinstance(after, Namespace):
+        return None
+    known = before.labels if isinstance(before, Namespace) else None
+    return after.name if known != after.labels else None

@@ -1,0 +1,317 @@
+"""Reports attempts to users: events and the PodScheduled condition.
+
+Status patches go through a small lane of their own, so that they never starve bindings, and only
+the newest report about a pod is written.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from mooring.kube.errors import (
+    ApiError,
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    denied_by_admission,
+    exceeds_quota,
+)
+from mooring.kube.recorder import EventRecorder, ObjectRef
+from mooring.kube.status_writer import RETRIED, StatusWriter
+from mooring.kube.timestamps import rfc3339
+from mooring.kube.writes import PodWriter
+from mooring.model.objects import is_older
+from mooring.model.pod import Pod
+from mooring.model.workloads import PriorityClass
+from mooring.policy.profile_status import LONGEST_MESSAGE
+
+_LANES: Final = 4
+"""Status patches in flight; kube-scheduler's had no bound and starved its bindings (#142123)."""
+_MOST_CLASSES: Final = 3
+"""Names that an event gives to one priority; more classes may have the same value."""
+_NOMINATION: Final = "nominatedNodeName"
+"""The field of a status."""
+
+
+class PodScheduledReason(StrEnum):
+    """Why a pod's PodScheduled condition is False.
+
+    A cluster autoscaler adds nodes for UNSCHEDULABLE only, so new nodes would not help a pod with
+    any other reason.
+    """
+
+    UNSCHEDULABLE = "Unschedulable"
+    """No node fits now; as in kube-scheduler."""
+    SCHEDULER_ERROR = "SchedulerError"
+    """The attempt failed, or the pod exceeds a limit; as in kube-scheduler."""
+    SCHEDULING_GATED = "SchedulingGated"
+    """A PreEnqueue plugin holds the pod back; for scheduling gates the API server writes it."""
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    """A ResourceQuota forbids what the binding writes."""
+    ADMISSION_DENIED = "AdmissionDenied"
+    """An admission policy or webhook forbids what the binding writes."""
+    BINDING_CONFLICT = "BindingConflict"
+    """The API server says that the pod or a volume is not as the binding presumed."""
+    NO_PROFILE = "NoProfile"
+    """The pod was Mooring's, and no profile takes it any more."""
+
+
+def failure_reason(error: KubeError) -> PodScheduledReason:
+    """Return the reason for a binding that ended with this error."""
+    if exceeds_quota(error):
+        return PodScheduledReason.QUOTA_EXCEEDED
+    if denied_by_admission(error):
+        return PodScheduledReason.ADMISSION_DENIED
+    if isinstance(error, ConflictError):
+        return PodScheduledReason.BINDING_CONFLICT
+    return PodScheduledReason.SCHEDULER_ERROR
+
+
+@dataclass(eq=False, repr=False)
+class PodStatusReporter:
+    """Writes events, and the status of pods, which nothing else writes.
+
+    All methods but `run`, `written` and `mark_disrupted` return at once and never fail; their
+    reports are written while `run` runs.
+
+    `priority_classes` are the cluster's PriorityClasses by name, as they are when an event is made.
+    """
+
+    writer: PodWriter
+    recorder: EventRecorder
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    priority_classes: Mapping[str, PriorityClass] = field(default_factory=dict)
+    now: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self._statuses = StatusWriter[str]("pods", self._write, lanes=_LANES, sleep=self.sleep)
+        self._pending: dict[str, tuple[Pod, dict[str, Any]]] = {}
+        """The fields of statuses that are to be written."""
+        self._told: dict[str, _Told] = {}
+        """What statuses say, or will say once what is pending is written."""
+        self._nominating: dict[str, str] = {}
+        """The versions that pods got by nominations that were written; "": not answered yet."""
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        await self._statuses.run()
+
+    async def written(self, pod: Pod) -> None:
+        """Return when no report about the pod is being written."""
+        await self._statuses.written(pod.uid)
+
+    def scheduled(self, pod: Pod, node: str) -> None:
+        """Report that the pod is bound."""
+        note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+        self.recorder.record(_reference(pod), "Normal", "Scheduled", "Binding", note)
+
+    def unschedulable(self, pod: Pod, message: str, nominated: str | None = None) -> None:
+        """Report that no node fits the pod now."""
+        self._failed(pod, PodScheduledReason.UNSCHEDULABLE, message, nominated)
+
+    def error(
+        self,
+        pod: Pod,
+        message: str,
+        reason: PodScheduledReason = PodScheduledReason.SCHEDULER_ERROR,
+    ) -> None:
+        """Report that the attempt ended in an error, or that there will be none."""
+        self._failed(pod, reason, message, None)
+
+    def gated(self, pod: Pod, message: str) -> None:
+        """Report why the pod may not enter the queue yet, once for each message.
+
+        New nodes would not help the pod, and a cluster autoscaler makes none for it.
+        """
+        if self._told_about(pod).message != message:
+            reason = PodScheduledReason.SCHEDULING_GATED
+            self._failed(pod, reason, message, pod.nominated_node)
+
+    def no_profile(self, pod: Pod, message: str) -> None:
+        """Report that no profile takes the pod."""
+        self._failed(pod, PodScheduledReason.NO_PROFILE, message, None)
+
+    def misspelt(self, pod: Pod, message: str) -> None:
+        """Record that the pod's scheduler name may be misspelt; its status may be another's."""
+        self._record_failure(pod, message)
+
+    def preempted(self, victim: Pod, preemptor: Pod, node: str) -> None:
+        """Report to the victim that it is preempted, and for which priority."""
+        priority, own = self._priority(preemptor), self._priority(victim)
+        self.recorder.record(
+            _reference(victim),
+            "Normal",
+            "Preempted",
+            "Preempting",
+            f"Preempted by pod {preemptor.uid} on node {node} "
+            f"to make room for priority {priority}; its own is {own}",
+            related=_reference(preemptor),
+        )
+
+    def preempting(self, preemptor: Pod, victims: Sequence[Pod], node: str) -> None:
+        """Report to the preemptor which victims are evicted for it."""
+        chosen = ", ".join(f"{v.key} (priority {self._priority(v)})" for v in victims)
+        note = f"Making room on node {node} by evicting {chosen}"
+        self.recorder.record(_reference(preemptor), "Normal", "Preempting", "Preempting", note)
+
+    def preemption_failed(self, preemptor: Pod, why: str) -> None:
+        """Report to the preemptor that victims stay, for example because an eviction is denied."""
+        note = f"Preemption is abandoned: {why}"
+        self.recorder.record(
+            _reference(preemptor), "Warning", "FailedPreemption", "Preempting", note
+        )
+
+    async def mark_disrupted(
+        self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool] | None = None
+    ) -> None:
+        """Write into the victim's status, at once, that it is about to be deleted, and why.
+
+        Raises NotWantedError if it was not sent because `wanted` returned False then. Raises
+        ApiError if the API server does not accept it. A mark that lost a race of writers is no
+        error, and if the victim is gone or another pod by now, its deletion says so too.
+        """
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": f"{preemptor.spec.scheduler_name}: preempting to accommodate a higher "
+            "priority pod",
+            "lastTransitionTime": rfc3339(self.now()),
+            **_observed(victim),
+        }
+        with suppress(ConflictError, NotFoundError):
+            await self.writer.patch_pod_status(
+                victim.namespace,
+                victim.name,
+                victim.uid,
+                {"conditions": [condition]},
+                wanted=wanted,
+            )
+
+    def nomination_cleared(self, pod: Pod) -> None:
+        """Report that the pod has no nominated node any more."""
+        self._told[pod.uid] = self._told_about(pod)._replace(nominated=None)
+        self._write_soon(pod, {_NOMINATION: None})
+
+    def is_nominated_by_status(self, pod: Pod) -> bool:
+        """Note the nomination in the pod's status; return whether it is the newest one.
+
+        It is not if this scheduler writes another one now, or has written one that the watch is yet
+        to show.
+        """
+        if (told := self._told.get(pod.uid)) is not None:
+            self._told[pod.uid] = told._replace(nominated=pod.nominated_node)
+        written = self._nominating.get(pod.uid)
+        if written is not None and (not written or is_older(pod.version, written)):
+            return False
+        self._nominating.pop(pod.uid, None)
+        return True
+
+    def _priority(self, pod: Pod) -> str:
+        """Return the pod's priority and the classes of this value, such as `1000 (high)`."""
+        value = pod.spec.priority
+        classes = self.priority_classes.values()
+        names = sorted(known.name for known in classes if known.value == value)
+        return f"{value} ({', '.join(names[:_MOST_CLASSES])})" if names else str(value)
+
+    def forget(self, uid: str) -> None:
+        """Drop the unwritten reports about the pod: it is gone, bound or about to be bound."""
+        self._told.pop(uid, None)
+        self._pending.pop(uid, None)
+        self._nominating.pop(uid, None)
+        self._statuses.forget(uid)
+
+    def _failed(
+        self, pod: Pod, reason: PodScheduledReason, message: str, nominated: str | None
+    ) -> None:
+        self._record_failure(pod, message)
+        before, told = self._told_about(pod), _Told(reason, _valid(message), nominated)
+        if told == before:
+            return
+        first = pod.unscheduled_message is None and pod.uid not in self._told
+        self._told[pod.uid] = told
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": reason,
+            "message": told.message,
+            # Left out later: only the message changes, and the condition's other fields stay.
+            **({"lastTransitionTime": rfc3339(self.now())} if first else {}),
+            **_observed(pod),
+        }
+        nomination = {_NOMINATION: nominated} if nominated != before.nominated else {}
+        self._write_soon(pod, {"conditions": [condition], **nomination})
+
+    def _record_failure(self, pod: Pod, message: str) -> None:
+        note = _valid(message)
+        self.recorder.record(_reference(pod), "Warning", "FailedScheduling", "Scheduling", note)
+
+    def _told_about(self, pod: Pod) -> "_Told":
+        if (told := self._told.get(pod.uid)) is not None:
+            return told
+        return _Told(pod.unscheduled_reason, pod.unscheduled_message or "", pod.nominated_node)
+
+    def _write_soon(self, pod: Pod, status: dict[str, Any]) -> None:
+        _, pending = self._pending.get(pod.uid, (pod, {}))
+        self._pending[pod.uid] = pod, {**pending, **status}
+        if _NOMINATION in status:
+            self._nominating[pod.uid] = ""
+        self._statuses.note(pod.uid)
+
+    async def _write(self, uid: str) -> None:
+        if uid not in self._pending:
+            return
+        pod, status = self._pending.pop(uid)
+        try:
+            version = await self.writer.patch_pod_status(pod.namespace, pod.name, uid, status)
+        except RETRIED:
+            if uid in self._told:
+                _, newer = self._pending.get(uid, (pod, {}))
+                self._pending[uid] = pod, {**status, **newer}
+            raise
+        except (NotFoundError, ConflictError):
+            self.forget(uid)  # the pod is gone
+            raise
+        except ApiError:
+            self._told.pop(uid, None)
+            self._answered(uid, status, "")
+            raise
+        self._answered(uid, status, version)
+
+    def _answered(self, uid: str, status: Mapping[str, Any], version: str) -> None:
+        """Note which version of the pod has the nomination of the status; "" is not known."""
+        newer = self._pending[uid][1] if uid in self._pending else {}
+        if _NOMINATION in status and _NOMINATION not in newer and uid in self._nominating:
+            self._nominating[uid] = version
+            if not version:
+                del self._nominating[uid]
+
+
+class _Told(NamedTuple):
+    """Reason and message of a pod's condition, and its nominated node."""
+
+    reason: str | None
+    message: str
+    nominated: str | None
+
+
+def _observed(pod: Pod) -> dict[str, int]:
+    """Return the field by which a condition says which generation of the pod it is about.
+
+    As kube-scheduler since 1.34 (PodObservedGenerationTracking); a new generation alone is not
+    written.
+    """
+    return {"observedGeneration": pod.generation} if pod.generation else {}
+
+
+def _valid(message: str) -> str:
+    """Return the message as the API server accepts it in a condition."""
+    return message[:LONGEST_MESSAGE].encode(errors="replace").decode()
+
+
+def _reference(pod: Pod) -> ObjectRef:
+    return ObjectRef("Pod", pod.name, pod.namespace, pod.uid)

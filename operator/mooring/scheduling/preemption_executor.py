@@ -1,0 +1,244 @@
+"""Carries out preemptions: nominates the pod at once, then evicts its victims.
+
+Every eviction is charged to its disruption budgets from the moment it begins. As in kube-scheduler,
+all victims but the last are evicted in parallel and the last one after them, so that the preemptor
+is not queued again before all of them are being evicted (framework/preemption/executor.go).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from mooring.framework.decision import PodRef
+from mooring.framework.post_filter import GroupNomination, Nomination
+from mooring.kube.errors import (
+    ApiError,
+    DisruptionBudgetError,
+    KubeError,
+    NotWantedError,
+    UnansweredError,
+    UnreachableError,
+    explain,
+)
+from mooring.kube.writes import PodWriter
+from mooring.model.pod import Pod, Uid
+from mooring.model.wording import listed
+from mooring.runtime.queued_pod import QueuedPod
+from mooring.scheduling.pod_status_reporter import PodStatusReporter
+from mooring.scheduling.scheduler_state import SchedulerState
+
+logger = logging.getLogger(__name__)
+
+_CALLED_OFF = "preempted"
+_MOST_NODES = 3
+"""That the event about the preemption of a group names."""
+
+
+@dataclass(eq=False, repr=False)
+class PreemptionExecutor:
+    """Carries out nominations: clears lower ones, and evicts the victims.
+
+    The loop is woken when the evictions of a preemption have ended, well or not: the queue may then
+    have a pod that is due earlier than the loop knows.
+    """
+
+    scheduler: SchedulerState
+    writer: PodWriter
+    reports: PodStatusReporter
+
+    def __post_init__(self) -> None:
+        self._clock = self.scheduler.clock
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, members: Sequence[QueuedPod], nomination: Nomination | GroupNomination) -> int:
+        """Nominate a pod, or the members of a group, and begin to evict the victims on all nodes.
+
+        The nominations of pods of lower priority to these nodes are withdrawn. Return how many
+        evictions begin. Victims that are terminating or being evicted already are only waited for.
+        """
+        state, leader = self.scheduler.state, members[0].pod
+        if isinstance(nomination, Nomination):
+            preemptor, nodes = "pod", {leader.uid: nomination.node}
+        else:
+            preemptor, nodes = "podgroup", {**nomination.nodes}
+        for queued in members:
+            if (node := nodes.get(queued.pod.uid)) is not None:
+                row, priority = state.nodes.row_of.get(node), queued.pod.spec.priority
+                for pod in state.nominations.below(row, priority):
+                    self._withdraw(pod)
+                state.nominate(queued.pod, node)
+        victims = state.begin_evictions(leader, nomination.victims)
+        if victims:
+            self.reports.preempting(leader, victims, _nodes_of(victims))
+            evict = partial(self._evict, members, victims, preemptor, strict=nomination.strict)
+            self._start(evict)
+        return len(victims)
+
+    def delete_members(self, members: Sequence[Pod]) -> None:
+        """Begin to delete the bound members of a gang that could not be bound whole.
+
+        Nothing is deleted if one of them has no controller, which would make it again.
+        """
+        if all(pod.owner is not None for pod in members):
+            self._start(partial(self._delete_members, members))
+
+    def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do the work in a task of its own, which waits while others have the turn."""
+        task = asyncio.create_task(self.scheduler.turn.between(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._evicted)
+
+    async def _delete_members(self, members: Sequence[Pod]) -> None:
+        for pod in members:
+            try:
+                await self.writer.delete_pod(pod.namespace, pod.name, pod.uid)
+            except KubeError as error:
+                logger.warning("pod %s of a half gang is not deleted: %s", pod.key, explain(error))
+
+    @property
+    def in_flight(self) -> int:
+        """How many preemptions are evicting victims."""
+        return len(self._tasks)
+
+    async def finish(self, seconds: float) -> None:
+        """Wait until all evictions that have begun are requested; cancel them after `seconds`."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+
+    def _evicted(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self.scheduler.work.set()
+
+    async def _evict(
+        self, members: Sequence[QueuedPod], victims: list[Pod], preemptor: str, *, strict: bool
+    ) -> None:
+        """Evict the victims for a pod, or for the members of a group that are nominated together.
+
+        Once an eviction has failed no more are sent, but those that were sent are waited for: the
+        API server may carry them out.
+        """
+        remaining, failures = {victim.uid: victim for victim in victims}, dict[Uid, Exception]()
+        began, leader = self._clock(), members[0]
+        nominated = [queued.pod for queued in members]
+
+        def is_wanted() -> bool:  # its profile may be in mode Shadow or deleted by now
+            profiles, cluster = self.scheduler.profiles, self.scheduler.cluster
+            return not failures and profiles.of(leader.pod, cluster) is not None
+
+        async def preempt(victim: Pod) -> None:
+            try:
+                await self._preempt(victim, leader.pod, is_wanted, strict=strict)
+            except NotWantedError as error:
+                if not failures:  # else it was not sent because another eviction has failed
+                    failures[victim.uid] = error
+            except Exception as error:  # noqa: BLE001 - the eviction must not stay under way
+                failures[victim.uid] = error
+                if strict and _is_refusal(error):
+                    by_budget = isinstance(error, DisruptionBudgetError)
+                    self.scheduler.state.eviction_refused(victim, by_budget=by_budget)
+            else:
+                del remaining[victim.uid]
+
+        result = "error"
+        try:
+            *first, last = victims
+            between = self.scheduler.turn.between
+            await asyncio.gather(*(between(preempt, victim) for victim in first))
+            if not failures:
+                await preempt(last)
+            if failures:
+                self._failed(nominated, remaining, [*failures.values()])
+            else:
+                result = "success"
+        finally:
+            seconds = self._clock() - began
+            self.scheduler.metrics.preemption_ended(preemptor, result, seconds)
+
+    def _failed(
+        self, nominated: Sequence[Pod], victims: Mapping[Uid, Pod], failures: Sequence[Exception]
+    ) -> None:
+        """Let these victims stay, whose evictions have failed or were not sent therefore.
+
+        Every preemptor that waits for one of them is tried again.
+        """
+        unexpected = next((error for error in failures if not isinstance(error, KubeError)), None)
+        first = unexpected or failures[0]
+        if isinstance(first, DisruptionBudgetError):
+            why = "a disruption budget allows no more evictions"
+        elif isinstance(first, NotWantedError):
+            why = "no profile takes the pod any more"
+        else:
+            why = explain(first) if isinstance(first, KubeError) else str(first)
+        text = "preemption for pod %s is abandoned: %s"
+        logger.warning(text, nominated[0].key, why, exc_info=unexpected)
+        self.reports.preemption_failed(nominated[0], why)
+        stay, now = [*map(PodRef.of, victims.values())], self._clock()
+        for pod in nominated:
+            self.scheduler.decisions.preemption_failed(pod.uid, why, stay, now)
+        preemptors = {pod.uid: pod for pod in nominated}
+        for victim in victims.values():
+            preemptors |= {p.uid: p for p in self.scheduler.state.abandon_eviction(victim)}
+        self._try_again(preemptors.values())
+
+    async def _preempt(
+        self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool], *, strict: bool
+    ) -> None:
+        """Evict the victim, or call its binding off where it waits at Permit or PreBind.
+
+        It is marked as a disruption target and deleted; if `strict`, it is evicted instead.
+
+        Raises:
+            DisruptionBudgetError: a budget does not allow the eviction; nothing has happened.
+            NotWantedError: `wanted` returned False before the eviction was sent.
+        """
+        scheduler = self.scheduler
+        if not scheduler.state.evictions.evicting(victim):
+            return  # it has left its node by itself, and may be queued or bound again
+        named, is_gone = (victim.namespace, victim.name, victim.uid), False
+        call_off = scheduler.in_pre_bind.get(victim.uid)
+        if scheduler.waiting.get(victim.uid) is not None:
+            scheduler.waiting.reject(victim.uid, "DefaultPreemption", _CALLED_OFF)
+        elif call_off is not None:
+            call_off()
+        elif strict:
+            is_gone = not await self.writer.evict_pod(*named, wanted=wanted)
+        else:
+            await self.reports.mark_disrupted(victim, preemptor, wanted)
+            is_gone = not await self.writer.delete_pod(*named, wanted=wanted)
+        if is_gone:
+            return  # by itself, or it is another pod by now
+        node, by = victim.node_name or "", PodRef.of(preemptor)
+        self.scheduler.decisions.preempted(victim.uid, by, node, self._clock())
+        self.reports.preempted(victim, preemptor, node)
+
+    def stays(self, victim: Pod) -> None:
+        """Let a pod stay that somebody else began to evict; try those again that waited for it."""
+        self._try_again(self.scheduler.state.abandon_eviction(victim))
+        self.scheduler.work.set()
+
+    def _try_again(self, preemptors: Iterable[Pod]) -> None:
+        for pod in preemptors:
+            self._withdraw(pod)
+            self.scheduler.queue.retry(pod.uid, self._clock())
+
+    def _withdraw(self, pod: Pod) -> None:
+        """Withdraw the nomination: the node's resources are free for others."""
+        self.scheduler.state.withdraw(pod.uid)
+        if self.scheduler.queue.get(pod.uid) is not None:  # else it is a place for no pod yet
+            self.reports.nomination_cleared(pod)
+
+
+def _nodes_of(victims: Iterable[Pod]) -> str:
+    """Return the names of the nodes of some of these pods, and how many more nodes there are."""
+    return listed(sorted({victim.node_name or "" for victim in victims}), _MOST_NODES)
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Return whether the API server got the request, and did not carry it out."""
+    was_sent = isinstance(error, UnansweredError) or not isinstance(error, UnreachableError)
+    return isinstance(error, ApiError) and was_sent

@@ -1,0 +1,291 @@
+"""The profiles in force, and which of them takes a pod."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from mooring.framework.handle import Handle
+from mooring.framework.plugin_failures import PluginFailures
+from mooring.framework.registry import Registry
+from mooring.groups.model.pod_group import GroupFormat
+from mooring.model.bounded_cache import BoundedCache
+from mooring.model.kubernetes_rules import unknown_server
+from mooring.model.pod import Pod
+from mooring.model.wording import listed
+from mooring.policy.extender import Extender
+from mooring.policy.match import ProfileMatcher, may_share_pods
+from mooring.policy.profile import DEFAULT_SCHEDULER, SchedulingProfile
+from mooring.policy.profile_errors import FieldError, ProfileInvalid, did_you_mean
+from mooring.policy.resolve import ResolvedProfile, load_profile
+from mooring.policy.rules.rule import missing_on_nodes
+from mooring.runtime.pipeline import Pipeline, build_pipeline
+from mooring.runtime.plugin_metrics import PluginMetrics
+from mooring.state.cluster_view import ClusterView
+
+_MOST_NAMED: Final = 3
+"""Profiles that a message names."""
+_MOST_BYTES: Final = 2**20
+"""Of the scheduler names of former profiles: enough for more than 1,000."""
+_MOST_COMPARED: Final = 50
+"""Scheduler names that one is compared with, to find the one that is meant."""
+_LONGEST_NAME: Final = 253
+"""Characters of the longest scheduler name that a profile can have."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ActiveProfile:
+    """A profile in force, and the pipeline that was built from it."""
+
+    profile: SchedulingProfile
+    effective: ResolvedProfile
+    pipeline: Pipeline
+
+
+class CertificatesInvalid(ProfileInvalid):
+    """Certificates of these extenders cannot be used; their files may be mended meanwhile."""
+
+    def __init__(self, extenders: Sequence[Extender], errors: Iterable[FieldError]) -> None:
+        super().__init__(errors)
+        self.extenders = extenders
+
+
+@dataclass(eq=False, repr=False)
+class Profiles:
+    """The profiles in force, by name.
+
+    A profile takes effect whole: `apply` and `put` either replace it, or raise and leave the former
+    one in force. `failures` records the failures of plugins; without it that is logged, but not
+    counted. `metrics` measures the plugins; without it they are not measured. `most_per_attempt`
+    limits what plugins evaluate in one attempt, as `Evaluations` says. `tls_problem` says why an
+    extender's certificates cannot be used; by default they are not read.
+    """
+
+    registry: Registry
+    handle: Handle
+    failures: PluginFailures | None = None
+    metrics: PluginMetrics | None = None
+    most_per_attempt: int | None = None
+    tls_problem: Callable[[Extender], str | None] = lambda _extender: None
+
+    def __post_init__(self) -> None:
+        self._in_force: dict[str, ActiveProfile] = {}
+        self._not_in_force: dict[str, frozenset[str]] = {}
+        self._former: BoundedCache[str, str] = BoundedCache(_MOST_BYTES)
+        self._meant: BoundedCache[str, str] = BoundedCache(_MOST_BYTES)
+        self.version = 0
+        """Grows when another profile may take a pod, or the reason why none does has changed."""
+        self._matcher = ProfileMatcher(())
+        self._shadow_matcher = ProfileMatcher(())
+        self._outranked: Mapping[str, tuple[str, ...]] = {}
+        self.has_shadows = False
+        """Whether a profile in mode Shadow is in force."""
+
+    @property
+    def in_force(self) -> Mapping[str, ActiveProfile]:
+        """The profiles in force, by name."""
+        return self._in_force
+
+    @property
+    def pod_group_formats(self) -> tuple[GroupFormat, ...]:
+        """The formats of pod groups of all profiles, in the order of the profiles' names."""
+        pipelines = (entry.pipeline for _, entry in sorted(self._in_force.items()))
+        return tuple(dict.fromkeys(form for p in pipelines for form in p.pod_group_formats))
+
+    def missing_on_nodes(self, name: str) -> list[FieldError]:
+        """Return warnings about labels and resources that the profile's rules read and no node has.
+
+        None is given while there is no node.
+        """
+        in_force, cluster = self._in_force.get(name), self.handle.cluster
+        if in_force is None or not in_force.profile.spec.rules or not cluster.node_count:
+            return []
+        found = missing_on_nodes(
+            in_force.profile.spec.rules, cluster.node_label_keys, cluster.node_resources
+        )
+        return [warning.under("spec") for warning in found]
+
+    def unknown_server(self, name: str) -> str | None:
+        """Return a warning if the profile follows an API server of an unknown version."""
+        in_force = self._in_force.get(name)
+        if in_force is None or in_force.profile.spec.kubernetes_version is not None:
+            return None
+        return unknown_server(self.handle.cluster.server_version)
+
+    def check(self, document: object) -> ActiveProfile:
+        """Read a SchedulingProfile object and build its plugins, without putting it in force.
+
+        It alone decides whether a profile is valid: in the operator, in `mooring simulate` and in
+        `mooring profile check`. Raises ProfileInvalid with every mistake in the document; or, where
+        there is none, with every plugin that cannot be built, and certificates of extenders that
+        cannot be used.
+        """
+        return self.build(*load_profile(document, self.registry, self.handle.cluster.kubernetes))
+
+    def build(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
+        """Build the plugins of a profile that is read and resolved, without putting it in force.
+
+        Raises CertificatesInvalid if certificates of extenders cannot be used. Raises
+        ProfileInvalid with every plugin that cannot be built.
+        """
+        extenders = profile.spec.extenders
+        if mistakes := self.certificate_mistakes(extenders):
+            raise CertificatesInvalid(extenders, mistakes)
+        pipeline = build_pipeline(
+            profile,
+            effective,
+            self.registry,
+            self.handle,
+            self.failures,
+            self.metrics,
+            self.most_per_attempt,
+        )
+        return ActiveProfile(profile, effective, pipeline)
+
+    def certificate_mistakes(self, extenders: Iterable[Extender]) -> tuple[FieldError, ...]:
+        """Return why certificates of a profile's extenders cannot be used, as they are now."""
+        return tuple(
+            FieldError(f"spec.extenders[{number}].tlsConfig", problem)
+            for number, extender in enumerate(extenders)
+            if (problem := self.tls_problem(extender)) is not None
+        )
+
+    def apply(self, document: object) -> ActiveProfile:
+        """Check the document as `check` does, and put the profile in force.
+
+        Raises ProfileInvalid as `check`; what was in force stays.
+        """
+        return self._put_in_force(self.check(document))
+
+    def put(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
+        """Build the plugins of a profile as `build` does, and put it in force.
+
+        Raises ProfileInvalid as `build`; what was in force stays.
+        """
+        return self._put_in_force(self.build(profile, effective))
+
+    def remove(self, name: str) -> None:
+        """Take the profile out of force, and forget the reason in `not_in_force`."""
+        self._not_in_force.pop(name, None)
+        entry = self._in_force.pop(name, None)
+        if entry is not None:
+            self._remember(entry.profile)
+        self._rematch()
+
+    def not_in_force(self, name: str, scheduler_names: Iterable[str]) -> None:
+        """Note that a profile for these scheduler names is invalid and was never in force."""
+        self._not_in_force[name] = frozenset(scheduler_names)
+        self.version += 1
+
+    def conflicts(self, name: str) -> frozenset[str]:
+        """Return the names of the profiles of the same precedence that may match the same pods."""
+        if (entry := self._in_force.get(name)) is None:
+            return frozenset()
+        others = (other.profile for other in self._in_force.values() if other is not entry)
+        return frozenset(p.name for p in others if may_share_pods(entry.profile, p))
+
+    def outranked_by(self, name: str) -> tuple[str, ...]:
+        """Return the profiles that take all pods of this one; () if it may take some itself."""
+        return self._outranked.get(name, ())
+
+    def why_none(self, pod: Pod) -> str | None:
+        """Return why no profile takes the pod; None if it may be another scheduler's.
+
+        It may if no profile has been for its schedulerName, or if that is kube-scheduler's.
+        """
+        scheduler_name = pod.spec.scheduler_name
+        if scheduler_name == DEFAULT_SCHEDULER:
+            return None
+        claimants = self._matcher.claimants(scheduler_name)
+        if claimants:
+            named = listed(claimants, _MOST_NAMED)
+            return (
+                f'no SchedulingProfile takes the pod: those for schedulerName "{scheduler_name}" '
+                f"({named}) select other namespaces or pods"
+            )
+        for name, scheduler_names in self._not_in_force.items():
+            if scheduler_name in scheduler_names:
+                return (
+                    f'SchedulingProfile {name}, for schedulerName "{scheduler_name}", is not in '
+                    f"force because it is invalid; see kubectl get sprof {name} -o wide"
+                )
+        former = self._former.get(scheduler_name)
+        if former is not None:
+            return (
+                f"SchedulingProfile {former} was deleted or is no longer for "
+                f'schedulerName "{scheduler_name}"; the pod waits until a profile takes it'
+            )
+        return None
+
+    def did_you_mean(self, scheduler_name: str) -> str:
+        """Return `, did you mean X?` with the similar schedulerName of a profile in mode Active.
+
+        It is "" if there is none, and for names that another scheduler is known to have.
+        """
+        if (
+            scheduler_name == DEFAULT_SCHEDULER
+            or len(scheduler_name) > _LONGEST_NAME
+            or self._shadow_matcher.claimants(scheduler_name)
+        ):
+            return ""
+        meant = self._meant.get(scheduler_name)
+        if meant is None:
+            names = islice(self._matcher.scheduler_names(), _MOST_COMPARED)
+            meant = did_you_mean(scheduler_name, names)
+            self._meant.put(scheduler_name, meant)
+        return meant
+
+    def awaits_namespace(self, pod: Pod, cluster: ClusterView) -> bool:
+        """Return whether labels of a namespace that is not known yet decide who takes the pod.
+
+        The watch of namespaces may be later than that of pods.
+        """
+        is_known = cluster.known_namespace_labels(pod.namespace) is not None
+        return not is_known and self._matcher.reads_namespaces(pod.spec.scheduler_name)
+
+    def of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
+        """Return the profile that takes the pod, which is in mode Active; None if there is none."""
+        name = self._matcher.find(pod, cluster.namespace_labels(pod.namespace))
+        return self._in_force[name] if name is not None else None
+
+    def shadow_of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
+        """Return the profile in mode Shadow that decides about the pod for comparison.
+
+        None if there is none, or if a profile in mode Active takes the pod.
+        """
+        if not self.has_shadows or self.of(pod, cluster) is not None:
+            return None
+        name = self._shadow_matcher.find(pod, cluster.namespace_labels(pod.namespace))
+        return self._in_force[name] if name is not None else None
+
+    def _put_in_force(self, entry: ActiveProfile) -> ActiveProfile:
+        name = entry.profile.name
+        before = self._in_force.get(name)
+        if before is not None:
+            self._remember(before.profile)
+        if entry.profile.spec.mode == "Shadow":  # these pods are another scheduler's now
+            for scheduler_name in entry.profile.scheduler_names:
+                self._former.pop(scheduler_name)
+        self._in_force[name] = entry
+        self._not_in_force.pop(name, None)
+        self._rematch()
+        return entry
+
+    def _remember(self, profile: SchedulingProfile) -> None:
+        """Keep the scheduler names that the profile scheduled pods for; the latest of all."""
+        if profile.spec.mode == "Shadow":
+            return
+        for scheduler_name in profile.scheduler_names:
+            self._former.put(scheduler_name, profile.name)
+
+    def _rematch(self) -> None:
+        self.version += 1
+        self._meant = BoundedCache(_MOST_BYTES)
+        if self.metrics is not None:
+            self.metrics.keep_profiles(self._in_force.keys())
+        profiles = [entry.profile for entry in self._in_force.values()]
+        shadows = [profile for profile in profiles if profile.spec.mode == "Shadow"]
+        self._matcher = ProfileMatcher(p for p in profiles if p.spec.mode == "Active")
+        self._shadow_matcher = ProfileMatcher(shadows)
+        self._outranked = {**self._matcher.outranked(), **self._shadow_matcher.outranked()}
+        self.has_shadows = bool(shadows)

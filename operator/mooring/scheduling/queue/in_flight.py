@@ -1,0 +1,40 @@
+"""Pods in flight, and how many cluster events had come when their attempts began.
+
+An event that comes during an attempt may make the pod schedulable after all. A pod that turns out
+to be unschedulable is therefore checked against the events it missed (active_queue.go).
+"""
+
+from collections.abc import Iterator
+
+from mooring.model.pod import Uid
+from mooring.runtime.queued_pod import QueuedPod
+
+
+class InFlight:
+    """The pods by uid, in the order in which their attempts began."""
+
+    def __init__(self) -> None:
+        self._pods: dict[Uid, tuple[QueuedPod, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return (queued for queued, _ in self._pods.values())
+
+    def enter(self, queued: QueuedPod, since: int) -> None:
+        """Add a pod whose attempt begins before event number `since`; it is not in flight yet."""
+        self._pods[queued.pod.uid] = (queued, since)
+
+    def get(self, uid: Uid) -> QueuedPod | None:
+        """Return the pod of this uid, if its attempt runs."""
+        entry = self._pods.get(uid)
+        return entry[0] if entry is not None else None
+
+    def leave(self, uid: Uid) -> int:
+        """Remove the pod; return the number of the first event that it missed."""
+        return self._pods.pop(uid)[1]
+
+    def oldest(self) -> int | None:
+        """Return the number of the first event that a pod in flight missed; None without a pod."""
+        return next((since for _, since in self._pods.values()), None)

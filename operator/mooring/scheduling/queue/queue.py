@@ -1,0 +1,535 @@
+"""The scheduling queue (backend/queue/scheduling_queue.go).
+
+    add --> active --pop--> in flight --done--> (bound or deleted)
+      |       ^  ^              |
+      |       |  |              +--add_after_error--> backoff --time--> active
+      |       |  |              |
+      |       |  |              +--add_unschedulable--> unschedulable
+      |       |  |                                            |
+      |       |  +-- backoff <--event during its backoff------+
+      |       +--event later, or time (retry_at, 5 minutes)---+
+      +--> gated --no gate left--> active
+
+Backoff lasts one second after the first unschedulable attempt and doubles to ten. A pod that an
+event moved to the backoff queue may be popped early when no pod is active; a pod that is there
+after an error or a failed preemption may not (SchedulerPopFromBackoffQ).
+
+Among pods of equal priority, namespaces may take turns, so that the pods of one namespace do not
+wait behind all those of another.
+
+Unschedulable pods are grouped by signature, and an event moves one pod of a group, which is tried
+for all of them. When it is rejected with the same signature again, the others stay where they are.
+When its attempt ends in any other way, or never comes, the next pod of the group is moved.
+
+An event is only noted when it comes. The loop then runs the hints one by one, some in each turn, so
+that neither many different unschedulable pods nor many events hold up a decision.
+
+A pod is in exactly one queue or in flight. Times are seconds on the caller's monotonic clock.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import count, islice
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from mooring.model.events import Action, ClusterEvent, Kind, event_label
+from mooring.model.names import Names
+from mooring.model.pod import Pod, Uid
+from mooring.pausing import pause
+from mooring.runtime.queued_pod import PodState, QueuedPod, StateTimes, SubQueue
+from mooring.scheduling.queue.active import ActivePods, ActivePodsByNamespace
+from mooring.scheduling.queue.heap import PodHeap
+from mooring.scheduling.queue.in_flight import InFlight
+from mooring.scheduling.queue.kept_events import EventLog
+from mooring.scheduling.queue.unschedulable import Hints, UnschedulablePods
+
+if TYPE_CHECKING:
+    from mooring.runtime.pipeline import Pipeline
+
+
+UNSCHEDULABLE_TIMEOUT: Final = 300.0
+_MOST_FLUSHED: Final = 10_000
+_MOST_ENDED: Final = 500
+"""Pods whose backoff has ended that one `pop` moves, some milliseconds; the next one moves more."""
+_BRIEF_SECONDS: Final = 0.05
+"""An attempt that takes no longer is no reason to rest."""
+_STATES: Final = {queue: PodState(queue.value) for queue in SubQueue}
+
+# What moves pods, as kube-scheduler's metrics name it (framework/events.go).
+_ADDED: Final = event_label(Kind.UNSCHEDULED_POD, Action.ADD)
+_UPDATED: Final = event_label(Kind.UNSCHEDULED_POD, Action.UPDATE)
+_ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
+_BACKOFF_COMPLETE: Final = "BackoffComplete"
+_POPPED_EARLY: Final = "PopFromBackoffQ"
+_ACTIVATED: Final = "ForceActivate"
+_TIMED_OUT: Final = "UnschedulableTimeout"
+_POPPED: Final = "PodPopped"
+
+
+class SchedulingQueue:
+    """All pods without a node that a profile takes, by uid; backoffs are in seconds."""
+
+    def __init__(
+        self,
+        hints: Hints,
+        *,
+        initial_backoff: float = 1.0,
+        max_backoff: float = 10.0,
+        namespaces_take_turns: bool = False,
+    ) -> None:
+        self._hints = hints
+        self._initial_backoff = initial_backoff
+        self._max_backoff = max_backoff
+        self._pods: dict[Uid, QueuedPod] = {}
+        self._names = Names()
+        self._events = EventLog()
+        self._in_flight = InFlight()
+        self._active = ActivePodsByNamespace() if namespaces_take_turns else ActivePods()
+        self._backoff = PodHeap[float]()
+        self._error_backoff = PodHeap[float]()
+        self._unschedulable = UnschedulablePods(self._events, hints)
+        self._tickets = count(1)
+        self._counts = dict.fromkeys(SubQueue, 0)
+        self._incoming = Counter[tuple[str, str]]()
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        """Iterate over all pods, those in flight too, in no particular order."""
+        return iter((*self._pods.values(), *self._in_flight))
+
+    def uids(self) -> tuple[Uid, ...]:
+        """Return the uids of all pods, those in flight too; quickly, because they may be many."""
+        return (*self._pods, *(queued.pod.uid for queued in self._in_flight))
+
+    @property
+    def in_flight(self) -> Iterable[QueuedPod]:
+        """The pods whose attempts run."""
+        return tuple(self._in_flight)
+
+    def get(self, uid: Uid) -> QueuedPod | None:
+        """Return the pod of this uid, in a queue or in flight; None if it is in neither."""
+        return self._pods.get(uid) or self._in_flight.get(uid)
+
+    def named(self, key: str) -> QueuedPod | None:
+        """Return the pod of this namespace/name, for people who ask by it.
+
+        If there are several, it is the one that came last.
+        """
+        uid = self._names.latest(key)
+        return self.get(uid) if uid is not None else None
+
+    def counts(self) -> dict[str, int]:
+        """Return how many pods are in each queue, by its name."""
+        return {queue.value: number for queue, number in self._counts.items()}
+
+    @property
+    def has_active(self) -> bool:
+        """Whether pods wait only for their turn."""
+        return bool(self._counts[SubQueue.ACTIVE])
+
+    @property
+    def has_next(self) -> bool:
+        """Whether `pop` may return a pod, now or after a backoff."""
+        return bool(self._counts[SubQueue.ACTIVE] or self._counts[SubQueue.BACKOFF])
+
+    def incoming(self) -> Mapping[tuple[str, str], int]:
+        """Return how many pods were added to each queue, by (queue, event) as metrics name them.
+
+        Gated pods count as unschedulable, as in kube-scheduler.
+        """
+        return dict(self._incoming)
+
+    def in_flight_events(self) -> Mapping[str, int]:
+        """Return how many pods are in flight, and how many events wait to be checked, by name."""
+        events = Counter(event.label for event in self._events)
+        return {**events, _POPPED: len(self._in_flight)}
+
+    def unschedulable_counts(self) -> Mapping[tuple[str, str], int]:
+        """Count unschedulable pods by (plugin, profile); one that two rejected counts in both."""
+        return self._unschedulable.counts()
+
+    def add(
+        self,
+        pod: Pod,
+        pipeline: "Pipeline",
+        now: float,
+        *,
+        gated: bool = False,
+        times: StateTimes | None = None,
+    ) -> None:
+        """Add the pod, or replace its known version and its pipeline by these.
+
+        An unschedulable pod whose spec, claims or pipeline changed is tried again, one whose labels
+        or owner changed only if plugins have rejected it that may read them, as in kube-scheduler.
+        An attempt in flight does not count if it ends unschedulable. `times` are those of a pod
+        that is not queued yet but known.
+        """
+        queued = self.get(pod.uid)
+        if queued is None:
+            times = times or StateTimes(now)
+            queued = QueuedPod(pod, pipeline, now, now, gated=gated, times=times)
+            self._pods[pod.uid] = queued
+            self._names.add(pod.key, pod.uid)
+            self._retry(queued, now, _ADDED)
+            return
+        is_another = queued.pipeline is not pipeline or _is_another(queued.pod, pod)
+        changed = is_another or _is_relabelled(queued.pod, pod)
+        was_gated = queued.gated
+        queued.pod, queued.pipeline, queued.gated = pod, pipeline, gated
+        if queued.queue is None:
+            if changed or gated != was_gated:
+                queued.outdated = True
+        elif gated or queued.queue is SubQueue.GATED:
+            if queued.attempts == 0:
+                queued.initial_attempt_timestamp = now
+            self._retry(queued, now, _UPDATED)
+        elif queued.queue is not SubQueue.BACKOFF and (
+            is_another or (changed and not self._has_its_signature(queued))
+        ):
+            self._retry(queued, now, _UPDATED)
+        if changed or gated:
+            self._try_next(queued, now)
+
+    def _has_its_signature(self, queued: QueuedPod) -> bool:
+        """Return whether an unschedulable pod has the signature that it was sorted in by.
+
+        Those of pods in equal groups are equal, too, so that a pod in such a group has not.
+        """
+        if queued.queue is not SubQueue.UNSCHEDULABLE or queued.decided_by_specs:
+            return False
+        return self._unschedulable.signature_of(queued.pod.uid) == self._hints.signature(queued)
+
+    def try_again(self, uid: Uid, now: float) -> None:
+        """Treat the pod as changed because its group has changed, see `add`."""
+        queued = self.get(uid)
+        if queued is None:
+            return
+        if queued.queue is None:
+            queued.outdated = True
+        elif queued.queue is SubQueue.UNSCHEDULABLE:
+            self._retry(queued, now, _UPDATED)
+        self._try_next(queued, now)
+
+    def try_after(self, uid: Uid, event: ClusterEvent, now: float) -> None:
+        """Try an unschedulable pod again if its plugins say that the event may help this very pod.
+
+        This is for events about an object that only this pod uses, so its group is not affected.
+        """
+        queued = self._pods.get(uid)
+        if queued is None or queued.queue is not SubQueue.UNSCHEDULABLE:
+            return
+        if self._hints.is_worth_requeuing(queued, event, during_attempt=False):
+            self._retry(queued, now, event.label)
+
+    def nominated(self, uid: Uid) -> None:
+        """Note that a pod is nominated that was not: what happens on that node concerns it now."""
+        queued = self._pods.get(uid)
+        if queued is not None and queued.queue is SubQueue.UNSCHEDULABLE:
+            self._unschedulable.nominated(queued)
+
+    def remove(self, uid: Uid, now: float) -> QueuedPod | None:
+        """Remove the pod, also if it is in flight: the end of its attempt then changes nothing."""
+        queued = self._pods.pop(uid, None)
+        if queued is not None:
+            self._leave(queued)
+        else:
+            queued = self._in_flight.get(uid)
+            if queued is None:
+                return None
+            self._in_flight.leave(uid)
+        self._names.remove(queued.pod.key, uid)
+        self._try_next(queued, now)
+        return queued
+
+    def pop(self, now: float) -> QueuedPod | None:
+        """Return the next pod to schedule, in flight from now on; None if there is none."""
+        if not self.has_next:
+            return None
+        self._flush_backoff(self._backoff, now)
+        self._flush_backoff(self._error_backoff, now)
+        queued = self._active.pop(now)
+        if queued is None:
+            queued = self._backoff.pop()
+            if queued is None:
+                return None
+            self._incoming[SubQueue.ACTIVE.value, _POPPED_EARLY] += 1
+        del self._pods[queued.pod.uid]
+        self._leave(queued)
+        self._enter(queued, now)
+        return queued
+
+    def attempted(self, namespace: str, seconds: float, now: float) -> None:
+        """Note the duration of an attempt about pods of a namespace.
+
+        After a long one, pods of equal priority of other namespaces have the next turns for as
+        long. So nobody's pods take more than half of the time that others could use.
+        """
+        if seconds > _BRIEF_SECONDS:
+            self._active.rest(namespace, now + seconds)
+
+    def pop_specific(self, uid: Uid, now: float) -> QueuedPod | None:
+        """Return this pod, in flight from now on (PopSpecificPod); None if gated or unknown."""
+        queued = self._pods.get(uid)
+        if queued is None or queued.queue is SubQueue.GATED:
+            return None
+        del self._pods[uid]
+        self._leave(queued)
+        self._enter(queued, now)
+        return queued
+
+    def postpone(self, queued: QueuedPod, until: float, now: float) -> None:
+        """End the attempt of a pod before it is tried; try it from `until` on."""
+        if self._in_flight.get(queued.pod.uid) is queued:
+            self._in_flight.leave(queued.pod.uid)
+            queued.attempts -= 1
+            queued.backoff_expiration = until
+            self._pods[queued.pod.uid] = queued
+            self._move_to_error_backoff(queued, now, _ATTEMPT_FAILED)
+
+    def add_unschedulable(
+        self, queued: QueuedPod, plugins: frozenset[str], now: float, retry_at: float = inf
+    ) -> None:
+        """End the attempt of a pod that these plugins rejected (AddUnschedulablePodIfNotPresent).
+
+        `flush_unschedulable` moves it from `retry_at` on, if no event has moved it before.
+        It is tried again if it was replaced meanwhile, or if `run_hints` finds that an event helps
+        which came meanwhile. If it was tried for a group and is rejected with another signature,
+        the next pod of that group is tried.
+        """
+        if self._in_flight.get(queued.pod.uid) is not queued:
+            return
+        since = self._in_flight.leave(queued.pod.uid)
+        queued.unschedulable_count += 1
+        queued.consecutive_errors_count = 0
+        queued.unschedulable_plugins = plugins
+        queued.flushed, queued.retry_at = False, retry_at
+        self._back_off(queued, queued.unschedulable_count, now)
+        self._pods[queued.pod.uid] = queued
+        if queued.gated or queued.outdated:
+            self._retry(queued, now, _ATTEMPT_FAILED)
+        else:
+            self._move(queued, SubQueue.UNSCHEDULABLE, now, _ATTEMPT_FAILED, since)
+        if queued.tries_for == self._hints.signature(queued):
+            queued.tries_for = None
+        self._try_next(queued, now)
+
+    def add_after_error(self, queued: QueuedPod, now: float) -> None:
+        """End the attempt of a pod with an error: it is tried again after its backoff."""
+        if self._in_flight.get(queued.pod.uid) is not queued:
+            return
+        self._in_flight.leave(queued.pod.uid)
+        queued.consecutive_errors_count += 1
+        self._back_off(queued, queued.consecutive_errors_count, now)
+        self._pods[queued.pod.uid] = queued
+        self._move_to_error_backoff(queued, now, _ATTEMPT_FAILED)
+        self._try_next(queued, now)
+
+    def put_back(self, queued: QueuedPod, now: float) -> None:
+        """End the attempt of a pod without a result: it is tried again at once.
+
+        Other pods of its priority that are active are tried first, so that a pod or group that is
+        changed all the time does not hold them up.
+        """
+        if self._in_flight.get(queued.pod.uid) is not queued:
+            return
+        self._in_flight.leave(queued.pod.uid)
+        queued.timestamp = now
+        self._pods[queued.pod.uid] = queued
+        self._retry(queued, now, _ATTEMPT_FAILED)
+
+    def assumed(self, queued: QueuedPod, now: float) -> None:
+        """Try the next pod of the group, because this one has been assumed on a node."""
+        self._try_next(queued, now)
+
+    def done(self, queued: QueuedPod, now: float) -> None:
+        """Remove the pod in flight, which is bound or deleted."""
+        if self._in_flight.get(queued.pod.uid) is queued:
+            self.remove(queued.pod.uid, now)
+
+    def move_on_events(self, events: Iterable[ClusterEvent], now: float) -> bool:
+        """Note the events; return whether a pod was moved or hints have to run (`run_hints`).
+
+        A pod that lost its nomination is always moved: the resources it waited for are not its any
+        more, and no other event may come (framework/preemption/executor.go activates it).
+        """
+        events = tuple(events)
+        if not self._in_flight and not self._unschedulable:
+            return False
+        self._events.extend(events)
+        moved = False
+        for event in events:
+            queued = self._unschedulable.update_nominations(event)
+            if queued is not None:
+                self._retry(queued, now, event.label)
+                moved = True
+        return moved or self._unschedulable.has_hints_to_run()
+
+    def run_hints(self, now: float) -> bool:
+        """Run the hints of one pod for one event; return False if there are none left to run.
+
+        They run for one pod of each group, and that pod alone is moved, so that many equal
+        unschedulable pods cost no more than one (MoveAllToActiveOrBackoffQueue). Once it is moved,
+        no hints of its group run for the events that have come until then.
+        """
+        if not self._unschedulable.has_hints_to_run():
+            self._drop_events()
+            return False
+        for queued, for_group in self._unschedulable.run_hints():
+            if for_group:
+                self._try_for_group(queued, now, queued.moved_by)
+            else:
+                self._retry(queued, now, queued.moved_by)
+        return True
+
+    def retry(self, uid: Uid, now: float) -> None:
+        """Try the pod again after its backoff, because the preemption that it awaited has failed.
+
+        The pod is not popped early, also if an event has moved it to the backoff queue already.
+        An eviction that always fails would else be tried without a pause.
+        """
+        queued = self._pods.get(uid)
+        if queued is None or queued.queue not in (SubQueue.UNSCHEDULABLE, SubQueue.BACKOFF):
+            return
+        if queued.queue is SubQueue.UNSCHEDULABLE:
+            self._try_for_group(queued, now, _ACTIVATED)
+        if queued.queue is SubQueue.BACKOFF:
+            self._move_to_error_backoff(queued, now, _ACTIVATED)
+
+    def flush_unschedulable(self, now: float) -> int:
+        """Move pods that are unschedulable for five minutes, or at their `retry_at`.
+
+        Return how many were moved.
+
+        At most 10,000, the longest waiting first; the others follow at the next call. Of a group,
+        only one pod is moved at its `retry_at`: it is tried for all of them.
+        """
+        tried = set[Hashable]()
+
+        def is_late(queued: QueuedPod) -> bool:
+            waits = queued.queue is SubQueue.UNSCHEDULABLE
+            return waits and now >= min(queued.timestamp + UNSCHEDULABLE_TIMEOUT, queued.retry_at)
+
+        moved = 0
+        for queued in tuple(islice(filter(is_late, self._pods.values()), _MOST_FLUSHED)):
+            pause()
+            if is_late(queued):  # it may have been moved, or have gone, meanwhile
+                queued.flushed = now - queued.timestamp >= UNSCHEDULABLE_TIMEOUT
+                signature = self._unschedulable.signature_of(queued.pod.uid)
+                if queued.flushed or signature not in tried:
+                    self._try_for_group(queued, now, _TIMED_OUT)
+                    moved += 1
+                tried.add(signature)
+        return moved
+
+    def next_due(self) -> float | None:
+        """Return when the next backoff after an error ends; None if there is none."""
+        first = self._error_backoff.first()
+        return first[0] if first is not None else None
+
+    def _enter(self, queued: QueuedPod, now: float) -> None:
+        """Put the pod in flight, and count the attempt."""
+        self._in_flight.enter(queued, self._events.end)
+        queued.times.enter(PodState.IN_FLIGHT, now)
+        queued.attempts += 1
+        queued.outdated = queued.decided_by_specs = False
+
+    def _drop_events(self) -> None:
+        """Drop the events that no pod has to be checked against; hints have run for all."""
+        oldest = self._in_flight.oldest()
+        self._events.drop_before(self._events.end if oldest is None else oldest)
+
+    def _try_for_group(self, queued: QueuedPod, now: float, event: str) -> None:
+        """Move an unschedulable pod that is tried for all of its group."""
+        queued.tries_for = self._unschedulable.signature_of(queued.pod.uid)
+        queued.moved_by = event
+        self._retry(queued, now, event)
+
+    def _try_next(self, queued: QueuedPod, now: float) -> None:
+        """Move the next pod of the group that this one was tried for, if it was."""
+        signature, queued.tries_for = queued.tries_for, None
+        following = self._unschedulable.first_of(signature) if signature is not None else None
+        if following is not None:
+            following.flushed = queued.flushed
+            self._try_for_group(following, now, queued.moved_by)
+
+    def _back_off(self, queued: QueuedPod, times: int, now: float) -> None:
+        """Set the end of the backoff after this number of attempts."""
+        queued.timestamp = now
+        doubled = self._initial_backoff * 2.0 ** min(times - 1, 32)
+        queued.backoff_expiration = now + min(doubled, self._max_backoff)
+
+    def _retry(self, queued: QueuedPod, now: float, event: str) -> None:
+        """Move the pod to the active queue; to backoff while that runs, to gated if it is gated."""
+        if queued.gated:
+            self._move(queued, SubQueue.GATED, now, event)
+        elif queued.backoff_expiration > now:
+            self._move(queued, SubQueue.BACKOFF, now, event)
+            self._backoff.push(queued.backoff_expiration, queued)
+        else:
+            self._move(queued, SubQueue.ACTIVE, now, event)
+
+    def _move_to_error_backoff(self, queued: QueuedPod, now: float, event: str) -> None:
+        """Move the pod to the backoff queue that is never popped early; to gated if it is gated."""
+        if queued.gated:
+            self._move(queued, SubQueue.GATED, now, event)
+            return
+        self._move(queued, SubQueue.BACKOFF, now, event)
+        self._error_backoff.push(queued.backoff_expiration, queued)
+
+    def _flush_backoff(self, heap: PodHeap[float], now: float) -> None:
+        """Move pods whose backoff has ended to the active queue, as many as take little time.
+
+        While the API server takes no bindings, the backoff of all pods may end.
+        """
+        for _ in range(_MOST_ENDED):
+            first = heap.first()
+            if first is None or first[0] > now:
+                return
+            self._move(first[1], SubQueue.ACTIVE, now, _BACKOFF_COMPLETE)
+
+    def _move(
+        self,
+        queued: QueuedPod,
+        queue: SubQueue,
+        now: float,
+        event: str,
+        since: int | None = None,
+    ) -> None:
+        """Move the pod to the queue; `event` is what moves it, as metrics name it.
+
+        An unschedulable pod missed the cluster events from number `since` on.
+        """
+        if queued.queue is not queue:
+            counted = SubQueue.UNSCHEDULABLE if queue is SubQueue.GATED else queue
+            self._incoming[counted.value, event] += 1
+        self._leave(queued)
+        queued.queue = queue
+        queued.times.enter(_STATES[queue], now)
+        self._counts[queue] += 1
+        if queue is SubQueue.ACTIVE:
+            self._active.add(queued)
+        elif queue is SubQueue.UNSCHEDULABLE:
+            self._unschedulable.add(queued, since)
+
+    def _leave(self, queued: QueuedPod) -> None:
+        """Remove the pod from the queue it is in, if any."""
+        if queued.queue is not None:
+            self._counts[queued.queue] -= 1
+        if queued.queue is SubQueue.UNSCHEDULABLE:
+            self._unschedulable.remove(queued.pod.uid)
+        queued.queue = None
+        queued.ticket = next(self._tickets)
+
+
+def _is_another(before: Pod, pod: Pod) -> bool:
+    """Return whether anything differs that any plugin or a reservation of nodes may read."""
+    return (
+        before.spec is not pod.spec
+        or before.longest_run != pod.longest_run
+        or before.claim_names != pod.claim_names
+    )
+
+
+def _is_relabelled(before: Pod, pod: Pod) -> bool:
+    """Return whether anything differs that only plugins read that are not node-only."""
+    return before.labels != pod.labels or before.owner != pod.owner

@@ -1,0 +1,151 @@
+"""Queueing hints: which cluster events may make which unschedulable pods schedulable."""
+
+from collections.abc import Hashable
+from typing import Final
+
+from mooring.framework.diagnosis import EXTENDER
+from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint
+from mooring.framework.plugin_failures import PluginFailed
+from mooring.model.events import ClusterEvent, Kind
+from mooring.model.pod import Pod
+from mooring.model.workloads import PodDisruptionBudget
+from mooring.runtime.extension_points import run_queueing_hint
+from mooring.runtime.queued_pod import QueuedPod
+
+_MOST_SPECS: Final = 16
+"""Groups whose members have more different specs than this are not compared with others."""
+
+
+class QueueingHints:
+    """Runs the queueing hints of the plugins that rejected a pod, as `unschedulable.Hints`."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._cluster = handle.cluster
+
+    def signature(self, queued: QueuedPod) -> Hashable:
+        """Return a value that is equal for pods that the same events may make schedulable.
+
+        The answers of node-only plugins depend on the spec alone; others may read the rest. How
+        long a pod runs decides whether it fits on a reserved node. The members of a pod group are
+        tried together, for all groups that are equal.
+        """
+        pod, pipeline, plugins = queued.pod, queued.pipeline, queued.unschedulable_plugins
+        by_specs = queued.decided_by_specs and plugins <= pipeline.plugins_of_node_only
+        group = self._group(pod, by_specs=by_specs) if pipeline.group_policy else None
+        rejected = (pod.spec, pipeline, plugins, group, pod.longest_run)
+        if plugins <= pipeline.plugins_of_node_only:
+            return rejected
+        read = (*rejected, frozenset(pod.labels.items()), pod.owner)
+        if EXTENDER in queued.unschedulable_plugins:
+            return (*read, pod.uid)  # extenders read the whole pod
+        return (*read, pod.volumes, self._with_devices(pod))
+
+    def _with_devices(self, pod: Pod) -> Hashable:
+        """Return a key that differs for pods whose claims have different requests, or devices.
+
+        Claims of one template may differ: it may have been made anew. Those with devices bind their
+        pods to nodes. Pods that share the same claims wait for the same. But a pod for which such a
+        claim was made or is reserved is alone: it may give up the devices, or has what the others
+        lack.
+        """
+        devices = self._cluster.dynamic_resources
+        if pod.spec.containers and devices.claims.for_extended_resources(pod):
+            return pod.uid
+        known = devices.claims.named_by(pod)
+        if not any(claim.allocation for claim in known):
+            return tuple(claim.spec.asked for claim in known)
+        if devices.claims.reserved_for(pod.uid) or any(c.controller_uid == pod.uid for c in known):
+            return pod.uid
+        return tuple(claim.uid for claim in known)
+
+    def _group(self, pod: Pod, *, by_specs: bool) -> Hashable:
+        """Return a value that is equal for pods of equal groups; None if the pod is in no group.
+
+        Groups are equal if the same is required of them and their members without a node have the
+        same specs. A group is equal to no other if a member has a node, which may bind the others
+        to a topology domain; if plugins decided about it that may read more of its members, or if
+        not all of these were tried; and if its members have many different specs.
+        """
+        groups = self._cluster.pod_groups
+        group = groups.of(pod)
+        if not by_specs or group is None or group.definition is None or group.scheduled_pods_count:
+            return groups.key_of(pod)
+        specs = group.unscheduled_specs
+        if len(specs) > _MOST_SPECS:
+            return group.key
+        return group.definition.requirements, frozenset(specs.items())
+
+    def nominated_node(self, queued: QueuedPod) -> str | None:
+        """Return the name of the node to which the pod is nominated now; None if it is to none."""
+        nominee = self._cluster.nominations.get(queued.pod.uid)
+        return self._cluster.nodes.name(nominee.row) if nominee is not None else None
+
+    def is_worth_requeuing(
+        self, queued: QueuedPod, event: ClusterEvent, *, during_attempt: bool
+    ) -> bool:
+        """Return whether the event may make the pod schedulable (isPodWorthRequeuing, queue.go).
+
+        That is so if one of the plugins that rejected it says so, or registers for no events.
+        `during_attempt` says whether the event came while the pod was in flight.
+        """
+        if not queued.unschedulable_plugins:
+            return True
+        if event.kind is Kind.POD_DISRUPTION_BUDGET and _binds_no_more(event, queued):
+            return True
+        about = event.before or event.after
+        if isinstance(about, Pod) and event.kind is Kind.POD:
+            if _cannot_help(about, queued, during_attempt=during_attempt):
+                return False
+            if event.after is None and self._was_its_last_victim(about, queued.pod):
+                return True
+        # In the order of names: a set's own would ask other plugins in each process.
+        names = sorted(queued.unschedulable_plugins)
+        return any(self._hint(name, queued, event) for name in names)
+
+    def _hint(self, name: str, queued: QueuedPod, event: ClusterEvent) -> bool:
+        """Return whether the plugin's hint is QUEUE; a hint that fails counts as QUEUE."""
+        pipeline = queued.pipeline
+        plugin = pipeline.enqueue_extensions.get(name)
+        if plugin is None:
+            return True
+        try:
+            hint = run_queueing_hint(pipeline, plugin, queued.pod, event, self._cluster)
+        except PluginFailed:
+            return True
+        return hint is QueueingHint.QUEUE
+
+    def _was_its_last_victim(self, gone: Pod, pod: Pod) -> bool:
+        """Return whether a pod of this spec is nominated to the node and no victim of it is there.
+
+        It must be tried even if the node is still too full: then it needs another node.
+        """
+        nominations, evictions = self._cluster.nominations, self._cluster.evictions
+        if not len(nominations) or gone.node_name is None:
+            return False
+        row = self._cluster.row(gone.node_name)
+        nominated = nominations.at(row, pod.spec.priority, None) if row is not None else ()
+        return any(n.spec is pod.spec and not evictions.awaits_victims(n) for n in nominated)
+
+
+def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
+    """Return whether a victim may be found now that the budget kept from a Strict preemptor."""
+    if not queued.pipeline.preemption.strict or not queued.pod.spec.preempts:
+        return False
+    before, after = event.before, event.after
+    if not isinstance(after, PodDisruptionBudget) or after.disruptions_allowed > 0:
+        return True
+    return isinstance(before, PodDisruptionBudget) and (
+        before.selector != after.selector or after.allows_unhealthy > before.allows_unhealthy
+    )
+
+
+def _cannot_help(about: Pod, queued: QueuedPod, *, during_attempt: bool) -> bool:
+    """Return whether an event about this pod cannot make the queued one schedulable.
+
+    That is so for what the queued pod's own attempt did and undid, and for the nominations of pods
+    of lower priority: they do not count against it.
+    """
+    if about.uid == queued.pod.uid:
+        return during_attempt
+    return about.node_name is None and about.spec.priority < queued.pod.spec.priority

@@ -1,0 +1,314 @@
+"""Unschedulable pods in groups by signature: one hint, and then one pod, stands for its group.
+
+Pods of a group were rejected alike and can be helped by the same events. After such an event one
+pod of the group is tried for all of them; how its attempt ends decides whether the next one is
+tried, see `mooring.scheduling.queue.queue`. Pods that are nominated to the node on which something
+happened are tried for themselves. If such a pod fits there, that does not mean that the others of
+its group fit.
+
+Hints run one at a time, whenever the caller has time for one. Each group knows up to which event
+its hints have run. A group that falls far behind is tried without its hints: an attempt costs less.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from mooring.framework.hints import freed_node
+from mooring.model.events import ClusterEvent, Kind
+from mooring.model.indexes import add_count, drop_item
+from mooring.model.pod import Pod, Uid
+from mooring.runtime.queued_pod import QueuedPod
+from mooring.scheduling.queue.kept_events import EventLog
+
+_MOST_HINTS: Final = 30_000
+"""If more hints than this wait to be run, about a second of them, groups are tried without them."""
+_MISSED: Final = "ScheduleAttemptFailure"
+_TOO_MANY_EVENTS: Final = "ForceActivate"
+"""What moves a pod without the hint of an event, as kube-scheduler's metrics name it."""
+_FEWEST_EVENTS: Final = 16
+"""A group's hints run for so many events at least, however many groups there are."""
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Pods of one signature by uid, in the order in which they came."""
+
+    seen: int
+    """The hints of all earlier events have run."""
+    next: int
+    """The event for which they run next."""
+    pods: dict[Uid, QueuedPod] = field(default_factory=dict)
+    free: dict[Uid, QueuedPod] = field(default_factory=dict)
+    """Those without a nomination."""
+    nominated: dict[str, dict[Uid, QueuedPod]] = field(default_factory=dict)
+    """The others by the node to which they are nominated."""
+
+    @property
+    def first(self) -> QueuedPod | None:
+        """The pod that is tried for all: one that is not nominated, if there is any."""
+        return next(iter((self.free or self.pods).values()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """The facts about a pod when it was added; its group and its counts are found again by it."""
+
+    signature: Hashable
+    node: str | None
+    since: int
+    """The first event that came after the pod."""
+    rejected_by: tuple[tuple[str, str], ...]
+    """(plugin, profile) of each plugin that rejected the pod."""
+
+
+@dataclass(slots=True, eq=False)
+class _Missed:
+    """The events from number `next` to before `end` came during the pod's last attempt."""
+
+    queued: QueuedPod
+    next: int
+    end: int
+
+
+class Hints(Protocol):
+    """The answers that the queue needs about unschedulable pods; in operation `QueueingHints`."""
+
+    def signature(self, queued: QueuedPod) -> Hashable:
+        """Return a value that is equal for pods that the same events may make schedulable."""
+
+    def nominated_node(self, queued: QueuedPod) -> str | None:
+        """Return the node to which the pod is nominated now."""
+
+    def is_worth_requeuing(
+        self, queued: QueuedPod, event: ClusterEvent, *, during_attempt: bool
+    ) -> bool:
+        """Return whether the event, perhaps of the last attempt, may make the pod schedulable."""
+
+
+class UnschedulablePods:
+    """The unschedulable pods; each is in exactly one group.
+
+    Signature and nominated node are found when a pod is added; a nomination that changes later is
+    noticed by the cluster event that goes with it.
+    """
+
+    def __init__(self, events: EventLog, hints: Hints) -> None:
+        self._events = events
+        self._hints = hints
+        self._groups = OrderedDict[Hashable, _Group]()
+        """By signature; the group whose hints have run for the fewest events is first."""
+        self._missed = OrderedDict[Uid, _Missed]()
+        self._nominated: dict[str, dict[Uid, QueuedPod]] = {}
+        self._without_node: dict[Uid, str] = {}
+        """The uids of pods whose nominated node was deleted, and the event that moves them."""
+        self._entries: dict[Uid, _Entry] = {}
+        self._counts = Counter[tuple[str, str]]()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        """Return how many pods each (plugin, profile) rejected, without zeros.
+
+        The numbers are kept up to date by `add` and `remove`, so that reading them costs nothing
+        that grows with the number of pods.
+        """
+        return dict(self._counts)
+
+    def add(self, queued: QueuedPod, since: int | None = None) -> None:
+        """Add the pod to the group of its signature, as the last one.
+
+        If it missed the events from number `since` on, hints run for it and each of them.
+        """
+        uid, node, end = queued.pod.uid, self._hints.nominated_node(queued), self._events.end
+        signature = self._hints.signature(queued)
+        profile = queued.pipeline.profile
+        rejected_by = tuple((plugin, profile) for plugin in queued.unschedulable_plugins)
+        self._entries[uid] = _Entry(signature, node, end, rejected_by)
+        self._counts.update(rejected_by)
+        group = self._groups.get(signature)
+        if group is None:
+            group = self._groups[signature] = _Group(end, end)
+        group.pods[uid] = queued
+        if node is None:
+            group.free[uid] = queued
+        else:
+            group.nominated.setdefault(node, {})[uid] = queued
+            self._nominated.setdefault(node, {})[uid] = queued
+        if since is not None and since < end:
+            self._missed[uid] = _Missed(queued, since, end)
+
+    def remove(self, uid: Uid) -> None:
+        """Remove the pod; KeyError if it is not here."""
+        entry = self._entries.pop(uid)
+        self._missed.pop(uid, None)
+        self._without_node.pop(uid, None)
+        for rejected_by in entry.rejected_by:
+            add_count(self._counts, rejected_by, -1)
+        group = self._groups[entry.signature]
+        del group.pods[uid]
+        if entry.node is None:
+            del group.free[uid]
+        else:
+            for by_node in (group.nominated, self._nominated):
+                drop_item(by_node, entry.node, uid)
+        if not group.pods:
+            del self._groups[entry.signature]
+
+    def nominated(self, queued: QueuedPod) -> None:
+        """Sort in a pod anew that is nominated now and was not; no event is lost for it."""
+        uid = queued.pod.uid
+        entry, missed = self._entries[uid], self._missed.get(uid)
+        since = max(self._groups[entry.signature].next, entry.since)
+        self.remove(uid)
+        self.add(queued, since if missed is None else missed.next)
+
+    def update_nominations(self, event: ClusterEvent) -> QueuedPod | None:
+        """Return the pod that lost its nomination by the event; None if none did.
+
+        `run_hints` returns those that were nominated to a deleted node one by one, before any hint
+        runs, because there may be many.
+        """
+        if event.after is not None:
+            return None
+        if isinstance(event.before, Pod):
+            return self._without_nomination(event.before.uid)
+        for uid in self._nominated.get(_node_of(event) or "", ()):
+            self._without_node.setdefault(uid, event.label)
+        return None
+
+    def _without_nomination(self, uid: Uid) -> QueuedPod | None:
+        """Return the pod if it is sorted in by a nomination that it has lost."""
+        entry = self._entries.get(uid)
+        if entry is None or entry.node is None:
+            return None
+        queued = self._nominated[entry.node][uid]
+        return queued if self._hints.nominated_node(queued) != entry.node else None
+
+    def signature_of(self, uid: Uid) -> Hashable:
+        """Return the signature of the pod's group."""
+        return self._entries[uid].signature
+
+    def first_of(self, signature: Hashable) -> QueuedPod | None:
+        """Return the next pod to try of the group; None if the group is empty."""
+        group = self._groups.get(signature)
+        return group.first if group is not None else None
+
+    def has_hints_to_run(self) -> bool:
+        """Return whether `run_hints` has something to do."""
+        group = next(iter(self._groups.values()), None)
+        return bool(self._without_node or self._missed) or (
+            group is not None and group.seen < self._events.end
+        )
+
+    def run_hints(self) -> list[tuple[QueuedPod, bool]]:
+        """Run the hints of one pod for one event; return the pods to try after it.
+
+        With each pod, whether it is tried for its whole group. The caller takes them off at once.
+        """
+        if self._without_node:
+            return self._run_without_node()
+        if self._missed:
+            return self._run_missed()
+        signature, group = next(iter(self._groups.items()))
+        oldest, events = next(iter(group.pods.values())), self._events
+        number = max(group.next, self._since(oldest))
+        if number < events.start or events.end - number > self._most_events(len(self._groups)):
+            self._settle(signature, group)
+            first = next(iter(group.free.values()), None)
+            nominated = [q for pods in group.nominated.values() for q in pods.values()]
+            return _moved(
+                [(q, False) for q in nominated] + ([(first, True)] if first else []),
+                _TOO_MANY_EVENTS,
+            )
+        moved: list[tuple[QueuedPod, bool]] = []
+        if number < events.end:
+            event = events[number]
+            asked = self._stands_for(group, number)
+            if self._hints.is_worth_requeuing(asked, event, during_attempt=False):
+                moved = _moved(self._to_try(group, number, _node_of(event)), event.label)
+        group.next = number + 1
+        if group.next >= events.end or (moved and not group.nominated):
+            # The pod that is moved is tried after all of these events, for the whole group.
+            self._settle(signature, group)
+        return moved
+
+    def _run_without_node(self) -> list[tuple[QueuedPod, bool]]:
+        """Return the next pod whose nominated node was deleted, if that still holds."""
+        uid = next(iter(self._without_node))
+        event, queued = self._without_node.pop(uid), self._without_nomination(uid)
+        return _moved([(queued, False)], event) if queued is not None else []
+
+    def _run_missed(self) -> list[tuple[QueuedPod, bool]]:
+        """Run the hints of a pod for an event during its last attempt; return the pods to try."""
+        uid, missed = next(iter(self._missed.items()))
+        number, most = missed.next, self._most_events(len(self._missed))
+        if (
+            number < self._events.start
+            or missed.end - number > most
+            or self._hints.is_worth_requeuing(
+                missed.queued, self._events[number], during_attempt=True
+            )
+        ):
+            return _moved([(missed.queued, False)], _MISSED)
+        missed.next += 1
+        if missed.next == missed.end:
+            del self._missed[uid]
+        return []
+
+    def _settle(self, signature: Hashable, group: _Group) -> None:
+        """Note that the group's hints have run for all events."""
+        group.seen = group.next = self._events.end
+        self._groups.move_to_end(signature)
+
+    def _since(self, queued: QueuedPod) -> int:
+        return self._entries[queued.pod.uid].since
+
+    def _stands_for(self, group: _Group, number: int) -> QueuedPod:
+        """Return the pod whose hints run for the event: the first that came before the event."""
+        free = next(iter(group.free.values()), None)
+        if free is not None and self._since(free) <= number:
+            return free
+        return next(iter(group.pods.values()))
+
+    def _to_try(self, group: _Group, number: int, node: str | None) -> list[tuple[QueuedPod, bool]]:
+        """Return the pods to try after the event: those nominated to its node, one for the group.
+
+        If all others are nominated elsewhere, none is tried for them.
+        """
+        nominated = [
+            queued
+            for queued in group.nominated.get(node or "", {}).values()
+            if self._since(queued) <= number
+        ]
+        first = self._stands_for(group, number)
+        moved = [(queued, False) for queued in nominated]
+        if not nominated or first.pod.uid in group.free:
+            moved.append((first, True))
+        return moved
+
+    @staticmethod
+    def _most_events(waiting: int) -> int:
+        """Return for how many events hints run, if this number of pods or groups waits."""
+        return max(_FEWEST_EVENTS, _MOST_HINTS // waiting)
+
+
+def _moved(pods: list[tuple[QueuedPod, bool]], event: str) -> list[tuple[QueuedPod, bool]]:
+    """Note for the metrics that the event moves the pods; return them."""
+    for queued, _ in pods:
+        queued.moved_by = event
+    return pods
+
+
+def _node_of(event: ClusterEvent) -> str | None:
+    """Return the name of the node that the event is about; None if it is about none.
+
+    A pod that has lost its nomination has made room on the node to which it was nominated.
+    """
+    about = event.after or event.before
+    if isinstance(about, Pod):
+        return freed_node(about)
+    name = getattr(about, "name", None)
+    return name if event.kind is Kind.NODE else None

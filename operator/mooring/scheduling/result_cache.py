@@ -1,0 +1,534 @@
+"""Keeps the results of node-only plugins per pod spec, so that identical pods share them.
+
+A node-only plugin's result for a node changes only when that node's row changes. So the masks and
+raw scores of all nodes are kept as columns, and before each use the plugins run
+again on the rows that the node table's change logs name. There are two logs: one of all changes,
+and one of changes of the nodes themselves, for plugins that ignore the pods on a node. The results
+are always those that running every plugin on all nodes would give;
+`tests/property/test_shared_work.py` checks that.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import compress
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.framework.diagnosis import Diagnosis
+from mooring.framework.plugin import DeviceReadingPlugin, Normalize
+from mooring.framework.plugin_failures import ExtensionPoint
+from mooring.framework.scores import normalize_score
+from mooring.framework.verdicts import SKIP, PreFilterResult, Unschedulable
+from mooring.model.pod import Pod
+from mooring.model.pod_spec import PodSpec
+from mooring.runtime.extension_points import (
+    run_devices_version,
+    run_filter,
+    run_filter_key,
+    run_pre_filter,
+    run_pre_score,
+    run_score,
+    run_score_key,
+)
+from mooring.runtime.pipeline import Pipeline
+from mooring.runtime.plugin_metrics import (
+    FILTER,
+    PRE_FILTER,
+    PRE_SCORE,
+    SCORE,
+    Evaluations,
+)
+from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import ChangeLog, IntArray
+from mooring.state.view import BoolArray, NodeView
+
+_MOST_BYTES: Final = 128 * 1024 * 1024
+"""Enough for some 500 specs on 5,000 nodes."""
+_BYTES_PER_SPEC: Final = 8 * 1024
+"""What results take beside their columns and the spec itself."""
+_FEW: Final = 4
+"""One row of so many is worth gathering its values from all columns."""
+_MANY: Final = 2048
+"""With fewer rows it takes no longer to compute all of them in columns than to gather a few."""
+_KEYED, _BY_NODE, _BY_PODS, _LAST = range(4)
+"""How results are kept, in the order in which filters run: for all specs with an equal key; for the
+spec until the node changes; for the spec until the node or its pods change; for the last spec."""
+_BYTES_PER_COLUMN: Final = 2 * 1024
+"""What a column takes beside its array and its key."""
+_NOTHING: Final = np.zeros(0, np.bool_)
+
+_Key = tuple[Pipeline, str, str, Hashable]
+_Run = Callable[[Pod, NodeView], npt.NDArray[Any]]
+
+
+class Column:
+    """One plugin's results for all specs with the same key: `values` (bool or int64[rows])."""
+
+    __slots__ = (
+        "_as_of",
+        "_changes",
+        "_copies",
+        "_highest",
+        "_normalized",
+        "_other_bytes",
+        "_owner",
+        "_position",
+        "key",
+        "users",
+        "values",
+    )
+
+    def __init__(
+        self, key: _Key, changes: ChangeLog, owner: "Columns", other_bytes: int, *, copies: bool
+    ) -> None:
+        self.key = key
+        self.users = 0
+        """The results of how many specs use it."""
+        self.values: npt.NDArray[Any] = _NOTHING
+        self._highest: int | None = None
+        self._normalized: IntArray | None = None
+        self._changes = changes
+        self._copies = copies
+        """Whether the plugin may return a column of the node table, which changes."""
+        self._position = -1
+        self._as_of: Hashable = None
+        self._owner = owner
+        self._other_bytes = other_bytes
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory the column and its key take."""
+        normalized = self._normalized.nbytes if self._normalized is not None else 0
+        return self._other_bytes + self.values.nbytes + normalized
+
+    @property
+    def highest(self) -> int:
+        """The highest value."""
+        if self._highest is None:
+            self._highest = int(self.values.max(initial=0))
+        return self._highest
+
+    def normalized(self, how: Normalize) -> IntArray:
+        """Return the normalized scores (0-100), if the node with the highest raw score is feasible.
+
+        `how` is the plugin's `normalize`.
+        """
+        normalized = self._normalized
+        if normalized is None:
+            normalized = self._normalized = normalize_score(self.values, how)
+            self._count(normalized.nbytes)
+        return normalized
+
+    def refresh(self, pod: Pod, nodes: NodeView, as_of: Hashable, run: _Run) -> None:
+        """Bring the values up to date with the node table; `pod` is one that has this key.
+
+        `run` runs the plugin: on all nodes if `as_of` is another one than the last time, else on
+        those that changed.
+        """
+        position = self._changes.position
+        is_whole = self._as_of == as_of and len(self.values) == len(nodes)
+        if is_whole and self._position == position:
+            return
+        rows = self._changes.since(self._position) if is_whole else None
+        if rows is None or 2 * len(rows) > len(nodes):
+            self._count(-self.values.nbytes)
+            self.values = _NOTHING  # so that the plugin's arrays take its place
+            values = run(pod, nodes)
+            self.values = values.copy() if self._copies else values
+            self._count(self.values.nbytes)
+        else:
+            self.values[rows] = run(pod, nodes.take(rows))
+        if self._normalized is not None:
+            self._count(-self._normalized.nbytes)
+        self._normalized = self._highest = None
+        # Only now: after an exception of the plugin, the same rows are looked at again.
+        self._position, self._as_of = position, as_of
+
+    def _count(self, more: int) -> None:
+        if self.users:  # else it is dropped, and a decision still reads it
+            self._owner.bytes += more
+
+
+_Used = tuple[Column, int, _Run]
+"""A column that a spec uses, how it is kept, and what runs the plugin for the spec."""
+
+
+class Columns:
+    """The columns of all specs."""
+
+    def __init__(self) -> None:
+        self._columns: dict[_Key, Column] = {}
+        self.bytes = 0
+        """About how much memory the columns and their keys take, and what uses them."""
+
+    def take(self, key: _Key, changes: ChangeLog, key_bytes: int, *, copies: bool = True) -> Column:
+        """Return the column with this key, which follows this log, for one more user."""
+        column = self._columns.get(key)
+        if column is None:
+            other_bytes = _BYTES_PER_COLUMN + key_bytes
+            column = self._columns[key] = Column(key, changes, self, other_bytes, copies=copies)
+            self.bytes += column.bytes
+        column.users += 1
+        return column
+
+    def release(self, column: Column) -> None:
+        """Drop the column if this was its last user."""
+        column.users -= 1
+        if not column.users:
+            del self._columns[column.key]
+            self.bytes -= column.bytes
+
+
+def is_few(rows: int, nodes: NodeView) -> bool:
+    """Return whether so few rows of the view of all nodes are better computed alone."""
+    return _FEW * rows <= len(nodes)
+
+
+@dataclass(slots=True, eq=False)
+class SpecEvaluations:
+    """The counters of the plugins whose results a decision about a pod of the spec uses.
+
+    `filters` and `scores` are those of node-only plugins, `others` gives each of the rest.
+    """
+
+    pipeline: Pipeline
+    pre_filter: tuple[Evaluations, ...]
+    pre_score: tuple[Evaluations, ...]
+    filters: tuple[Evaluations, ...]
+    scores: tuple[Evaluations, ...]
+    _others: dict[tuple[ExtensionPoint, str], tuple[Evaluations, ...]] = field(default_factory=dict)
+
+    def others(self, point: ExtensionPoint, plugin: str) -> tuple[Evaluations, ...]:
+        """Return the counter of a plugin that is not node-only."""
+        found = self._others.get((point, plugin))
+        if found is None:
+            pipeline = self.pipeline
+            found = pipeline.metrics.evaluations((plugin,), point, pipeline.profile)
+            self._others[point, plugin] = found
+        return found
+
+
+class _Kept(NamedTuple):
+    """A node-only filter or score, how its results are kept, and the key for a pod's spec."""
+
+    plugin: Any
+    kind: int
+    key: Callable[[Pod], Hashable]
+
+
+def _kept(plugin: Any, keyed: Mapping[str, Any], key: Callable[[Any, Pod], Hashable]) -> _Kept:
+    """Return how results of a plugin are kept; `key` is called if it is one of `keyed`."""
+    if plugin.name in keyed:
+        return _Kept(plugin, _KEYED, partial(key, plugin))
+    if getattr(plugin, "depends_on_node_object_only", False):
+        return _Kept(plugin, _BY_NODE, attrgetter("spec"))
+    if getattr(plugin, "runs_for_every_pod", False):
+        return _Kept(plugin, _LAST, lambda _: None)
+    return _Kept(plugin, _BY_PODS, attrgetter("spec"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Running:
+    """The node-only plugins that run for a spec."""
+
+    filters: Sequence[_Kept]
+    scores: Sequence[_Kept]
+    reading_devices: Sequence[DeviceReadingPlugin]
+    """Those whose results may also depend on devices, each once."""
+    evaluations: SpecEvaluations
+
+
+class _Layout:
+    """The node-only plugins of a pipeline, and which of them run for the specs that were seen."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.specs = 0
+        """For how many specs results are kept."""
+        self.pre_filter = [p for p in pipeline.pre_filter if p.depends_on_node_only]
+        self.pre_score = [p for p in pipeline.pre_score if p.depends_on_node_only]
+        self._filters = [
+            _kept(plugin, pipeline.keyed_filters, partial(run_filter_key, pipeline))
+            for plugin in pipeline.filters
+            if plugin.depends_on_node_only
+        ]
+        self._scores = [
+            _kept(score.plugin, pipeline.keyed_scores, partial(run_score_key, pipeline))
+            for score in pipeline.scores
+            if score.depends_on_node_only
+        ]
+        self._running: dict[tuple[bool, ...], _Running] = {}
+
+    def running(self, pre_filtered: Mapping[str, Any], pre_scored: Mapping[str, Any]) -> _Running:
+        """Return which plugins run after these results of pre_filter and pre_score."""
+        filters = [pre_filtered.get(kept.plugin.name) is not SKIP for kept in self._filters]
+        scores = [pre_scored.get(kept.plugin.name) is not SKIP for kept in self._scores]
+        key = (*filters, *scores)
+        running = self._running.get(key)
+        if running is None:
+            running = self._running[key] = self._found(
+                [*compress(self._filters, filters)], [*compress(self._scores, scores)]
+            )
+        return running
+
+    def _found(self, filters: Sequence[_Kept], scores: Sequence[_Kept]) -> _Running:
+        pipeline = self.pipeline
+        filtering = [kept.plugin.name for kept in filters]
+        scoring = [kept.plugin.name for kept in scores]
+        counters = partial(pipeline.metrics.evaluations, profile=pipeline.profile)
+        running = {*filtering, *scoring}
+        return _Running(
+            filters=sorted(filters, key=lambda kept: kept.kind),
+            scores=scores,
+            reading_devices=[p for name, p in pipeline.device_reading.items() if name in running],
+            evaluations=SpecEvaluations(
+                pipeline,
+                pre_filter=counters([p.name for p in pipeline.pre_filter], PRE_FILTER),
+                pre_score=counters([p.name for p in pipeline.pre_score], PRE_SCORE),
+                filters=counters(filtering, FILTER),
+                scores=counters(scoring, SCORE),
+            ),
+        )
+
+
+class SpecResults:
+    """The results of the node-only plugins of one pipeline for one pod spec.
+
+    `pre_filtered` and `pre_scored` have the results of pre_filter and pre_score by plugin;
+    `running` says which plugins run then.
+    """
+
+    def __init__(self, pod: Pod, layout: _Layout, cluster: ClusterView, columns: Columns) -> None:
+        self._cluster = cluster
+        self._columns = columns
+        self._pipeline = layout.pipeline
+        pipeline, metrics, nodes = layout.pipeline, layout.pipeline.metrics, cluster.nodes
+        metrics.mark()
+        self.pre_filtered: dict[str, Any] = {
+            each.name: run_pre_filter(pipeline, each, pod, cluster) for each in layout.pre_filter
+        }
+        metrics.lap(PRE_FILTER)
+        self.pre_scored: dict[str, Any] = {
+            each.name: run_pre_score(pipeline, each, pod, nodes, cluster)
+            for each in layout.pre_score
+        }
+        metrics.lap(PRE_SCORE)
+        self.running = layout.running(self.pre_filtered, self.pre_scored)
+        self._filters: Sequence[_Used] = ()
+        self._scores: Mapping[str, _Used] = {}
+        self._taken: list[Column] = []
+        """The columns to give back."""
+        self._taken_as_of = -1
+        """Which set of nodes the keys are of: they may depend on it."""
+        self.prefers_full_nodes: bool | None = None
+        """Whether the scores prefer a node that has an identical pod; None if not known yet."""
+        self._diagnosed: tuple[tuple[Hashable, ...], Diagnosis] | None = None
+        self._fixed_bytes = pod.spec.memory + _BYTES_PER_SPEC
+        self._is_dropped = False
+        self._take(pod)
+        columns.bytes += self.bytes
+
+    def diagnosis(self, devices: Hashable, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
+        """Return the result of `diagnose`, kept until a row or these devices change.
+
+        A diagnosis with more than 64 reasons of one plugin is not kept: with thousands of invented
+        resources it takes megabytes, and there may be many such specs.
+        """
+        as_of = (self._cluster.node_set_version, self._cluster.row_changes.position, devices)
+        if self._diagnosed is not None and self._diagnosed[0] == as_of:
+            return self._diagnosed[1]
+        diagnosis = diagnose()
+        is_wide = any(group.explanation.is_wide for group in diagnosis.rejected)
+        before, self._diagnosed = self.bytes, None if is_wide else (as_of, diagnosis)
+        if not self._is_dropped:  # else a decision still reads it
+            self._columns.bytes += self.bytes - before
+        return diagnosis
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory the results and the spec take, without the columns."""
+        return self._fixed_bytes + (0 if self._diagnosed is None else self._diagnosed[1].nbytes)
+
+    @property
+    def rejection(self) -> Unschedulable | None:
+        """The rejection by the first node-only pre_filter that rejects the spec, if any."""
+        return next((r for r in self.pre_filtered.values() if isinstance(r, Unschedulable)), None)
+
+    def devices(self, pod: Pod) -> Hashable:
+        """Return the versions of the devices that the results for the pod depend on."""
+        reading, pipeline = self.running.reading_devices, self._pipeline
+        return tuple([run_devices_version(pipeline, plugin, pod) for plugin in reading])
+
+    def filter(self, pod: Pod, nodes: NodeView, devices: Hashable) -> tuple[BoolArray, BoolArray]:
+        """Return which rows pass the filters that ignore the pods on a node, and all of them."""
+        if self._taken_as_of != self._cluster.node_set_version:
+            self._release()
+            self._take(pod)
+        as_of = self.as_of(devices, len(nodes))
+        fits = without_pods = nodes.present.copy()
+        for column, kind, run in self._filters:
+            if kind == _LAST and is_few(int(np.count_nonzero(fits)), nodes):
+                rows = fits.nonzero()[0]
+                fits = np.zeros(len(nodes), np.bool_)
+                fits[rows] = run(pod, nodes.take(rows))
+                continue
+            column.refresh(pod, nodes, as_of[kind], run)
+            if kind <= _BY_NODE:
+                fits &= column.values
+            else:
+                fits = fits & column.values
+        return without_pods, fits
+
+    def score(self, plugin: str, pod: Pod, nodes: NodeView, as_of: Sequence[Hashable]) -> Column:
+        """Return a node-only plugin's scores of all rows before they are normalized."""
+        column, kind, run = self._scores[plugin]
+        column.refresh(pod, nodes, as_of[kind], run)
+        return column
+
+    def is_kept(self, plugin: str) -> bool:
+        """Return whether scores of the plugin are kept for longer than until the next spec."""
+        return self._scores[plugin][1] != _LAST
+
+    def as_of(self, devices: Hashable, rows: int) -> Sequence[Hashable]:
+        """Return on what versions results of so many rows depend, by how they are kept."""
+        nodes = self._cluster.node_set_version
+        own = nodes, devices
+        every_change = self._cluster.row_changes.position if rows < _MANY else 0
+        return nodes, own, own, (nodes, devices, self, every_change)
+
+    def _take(self, pod: Pod) -> None:
+        """Take the columns of all plugins that run."""
+        filters, scores = list[_Used](), dict[str, _Used]()
+        try:
+            for kept in self.running.filters:
+                state = self.pre_filtered.get(kept.plugin.name)
+                state = state.state if isinstance(state, PreFilterResult) else state
+                filters.append(self._used(FILTER, run_filter, kept, state, pod))
+            for kept in self.running.scores:
+                name = kept.plugin.name
+                scores[name] = self._used(SCORE, run_score, kept, self.pre_scored.get(name), pod)
+        except BaseException:
+            self._release()
+            raise
+        self._filters, self._scores, self._taken_as_of = (
+            filters,
+            scores,
+            self._cluster.node_set_version,
+        )
+
+    def _used(
+        self,
+        point: ExtensionPoint,
+        run: Callable[..., npt.NDArray[Any]],
+        kept: _Kept,
+        state: Any,
+        pod: Pod,
+    ) -> _Used:
+        """Take the column of a plugin for the pod's spec.
+
+        The key is a part of the spec or made of it. To measure it would take longer than to look
+        the column up, so each is taken to be as large as the spec.
+        """
+        (plugin, kind, key), pipeline = kept, self._pipeline
+        cluster = self._cluster
+        changes = cluster.node_changes if kind <= _BY_NODE else cluster.row_changes
+        key_bytes = pod.spec.memory if kind == _KEYED else 0
+        wanted = pipeline, plugin.name, point, key(pod)
+        column = self._columns.take(wanted, changes, key_bytes, copies=kind != _LAST)
+        self._taken.append(column)
+        return column, kind, lambda pod, nodes: run(pipeline, plugin, pod, nodes, state)
+
+    def drop(self) -> None:
+        """Stop counting the results, and give the columns back; a decision may still read them."""
+        self._columns.bytes -= self.bytes
+        self._is_dropped = True
+        self._release()
+
+    def _release(self) -> None:
+        while self._taken:
+            self._columns.release(self._taken.pop())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeResults:
+    """The results of all node-only plugins for one pod, as a decision uses them.
+
+    `fits` is bool[rows]: the row exists and passes every node-only filter. `fits_without_pods` does
+    so without the filters that read the pods on a node.
+    """
+
+    spec: SpecResults
+    devices: Hashable
+    fits_without_pods: BoolArray
+    fits: BoolArray
+
+
+class ResultCache:
+    """The results for the specs that were used last in a cluster, at most `most_bytes`."""
+
+    def __init__(self, cluster: ClusterView, most_bytes: int = _MOST_BYTES) -> None:
+        self.cluster = cluster
+        self.most_bytes = most_bytes
+        self._specs: OrderedDict[tuple[PodSpec, Pipeline], SpecResults] = OrderedDict()
+        self._columns = Columns()
+        self._layouts: dict[Pipeline, _Layout] = {}
+        """One for each pipeline with results; that of a former one is dropped with the last."""
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes the results, their specs and pipelines take."""
+        return self._columns.bytes
+
+    def __len__(self) -> int:
+        """Return for how many specs and pipelines results are kept."""
+        return len(self._specs)
+
+    def of(self, pod: Pod, pipeline: Pipeline) -> NodeResults:
+        """Return the results for the pod, up to date; scores are computed when they are read."""
+        spec = self._kept(pod, pipeline)
+        try:
+            if spec.rejection is not None:
+                nothing = np.zeros(0, np.bool_)
+                return NodeResults(spec, None, nothing, nothing)
+            metrics = pipeline.metrics
+            metrics.mark()
+            devices = spec.devices(pod)
+            fits_without_pods, fits = spec.filter(pod, self.cluster.nodes, devices)
+            metrics.lap(FILTER)
+            return NodeResults(spec, devices, fits_without_pods, fits)
+        finally:  # a plugin may fail for every spec
+            while self.bytes > self.most_bytes and len(self._specs) > 1:
+                self._drop(*self._specs.popitem(last=False))
+
+    def _kept(self, pod: Pod, pipeline: Pipeline) -> SpecResults:
+        """Return the results for the pod's spec, which may be empty yet."""
+        key = (pod.spec, pipeline)
+        spec = self._specs.get(key)
+        if spec is not None:
+            self._specs.move_to_end(key)
+            return spec
+        layout = self._layouts.get(pipeline) or _Layout(pipeline)
+        spec = SpecResults(pod, layout, self.cluster, self._columns)
+        self._specs[key] = spec
+        if not layout.specs:
+            former = [each for each in self._layouts if each.profile == pipeline.profile]
+            for old in [each for each in self._specs if each[1] in former]:
+                self._drop(old, self._specs.pop(old))
+            self._layouts[pipeline] = layout
+            self._columns.bytes += pipeline.memory
+        layout.specs += 1
+        return spec
+
+    def _drop(self, key: tuple[PodSpec, Pipeline], dropped: SpecResults) -> None:
+        dropped.drop()
+        _, pipeline = key
+        layout = self._layouts[pipeline]
+        layout.specs -= 1
+        if not layout.specs:
+            del self._layouts[pipeline]
+            self._columns.bytes -= pipeline.memory

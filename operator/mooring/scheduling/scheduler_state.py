@@ -1,0 +1,185 @@
+"""The state of the scheduler that the parts of the engine share."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from mooring.extenders.verdicts import Answers
+from mooring.framework.waiting_pods import WaitingPods
+from mooring.groups.model.pod_group import PodGroup
+from mooring.groups.state.pod_groups import PodGroupState
+from mooring.model.pod import Pod, Uid
+from mooring.observe.metrics import Metrics
+from mooring.observe.records import DecisionLog
+from mooring.process.turn import Turn
+from mooring.runtime.pipeline import Pipeline
+from mooring.runtime.queued_pod import QueuedPod
+from mooring.scheduling.group_binding import GroupBinding
+from mooring.scheduling.plugin_api import AtBind
+from mooring.scheduling.profiles_in_force import Profiles
+from mooring.scheduling.queue.queue import SchedulingQueue
+from mooring.state.cluster import ClusterState
+from mooring.state.cluster_view import ClusterView
+
+
+class Departures:
+    """The uids of objects that have gone, for each reader since it began to read.
+
+    An answer may be older than an event of a watch meanwhile. A uid never comes back, so an answer
+    about one that has gone is of no use. Nothing is kept while nobody reads.
+    """
+
+    def __init__(self) -> None:
+        self._readers: dict[object, set[str]] = {}
+
+    def note(self, uid: str) -> None:
+        """Note that the object of this uid has gone."""
+        for gone in self._readers.values():
+            gone.add(uid)
+
+    @contextmanager
+    def meanwhile(self) -> Iterator[Container[str]]:
+        """Return the uids that go inside the block, as they go."""
+        reader, gone = object(), set[str]()
+        self._readers[reader] = gone
+        try:
+            yield gone
+        finally:
+            del self._readers[reader]
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One attempt about a pod, or about the members of a group that were in the queue.
+
+    It keeps the pipeline that all of them had when it began (at `began`, in seconds), even if they
+    get another meanwhile. Deciding took `took` seconds for each. `sampled` says whether each call
+    of a plugin is measured.
+
+    `members` are in flight: this attempt has to end for them, and no task binds them yet. `answers`
+    are those of extenders, if any is called. `definition` is the group's definition when this
+    began.
+    """
+
+    pipeline: Pipeline
+    began: float
+    members: dict[Uid, QueuedPod]
+    group: PodGroupState | None = None
+    definition: PodGroup | None = None
+    answers: Answers | None = None
+    took: float = 0.0
+    sampled: bool = False
+
+    @property
+    def first(self) -> QueuedPod:
+        """The pod, or the member of the group that was popped first."""
+        return next(iter(self.members.values()))
+
+    @property
+    def pods(self) -> list[Pod]:
+        """The pods as they are now."""
+        return [queued.pod for queued in self.members.values()]
+
+
+@dataclass(slots=True, eq=False)
+class AssumedPod:
+    """A pod between the decision and the end of its binding.
+
+    `pod` is the assumed pod; the queued pod may get a newer version. `undo` unreserves and forgets
+    it. `permitted` is done when its wait at Permit is over, if it waits. `together` is the binding
+    of the group that it was assumed with, if any, until its own has ended.
+
+    `left_watch`: the pod left its watch when a Binding of it may have been sent. The watch may be
+    faster than the answer, which tells whether the pod is bound or gone.
+    """
+
+    attempt: Attempt
+    queued: QueuedPod
+    pod: Pod
+    node: str
+    undo: ExitStack
+    together: GroupBinding | None = None
+    permitted: "asyncio.Future[None] | None" = None
+    left_watch: bool = False
+
+    def failed(self, reason: str) -> None:
+        """Tell the group that the pod was assumed with, if any, that it will not be bound."""
+        if self.together is not None:
+            self.together.failed(f"member {self.pod.key} failed: {reason}", self.pod)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SchedulerState:
+    """The cluster, the queue and the profiles; changed on the event loop's thread only."""
+
+    state: ClusterState
+    cluster: ClusterView
+    queue: SchedulingQueue
+    profiles: Profiles
+    waiting: WaitingPods
+    without_profile: dict[Uid, Pod] = field(default_factory=dict)
+    """Pods that no profile takes, by uid; a profile that takes them may come later."""
+    in_pre_bind: dict[Uid, Callable[[], object]] = field(default_factory=dict)
+    """By the pod's uid, what cancels its binding: from PreBind on, while no Binding is sent."""
+    being_bound: dict[Uid, AssumedPod] = field(default_factory=dict)
+    """The last binding of each assumed pod, by the pod's uid, if it has not ended."""
+    at_bind: dict[Uid, AtBind] = field(default_factory=dict)
+    """The attempts for which plugins may bind pods at this moment, by the pod's uid."""
+    departures: Departures = field(default_factory=Departures)
+    """The pods that were bound or deleted, for whoever reads a pod meanwhile."""
+    decisions: DecisionLog = field(default_factory=DecisionLog)
+    """The paths of pods and the last decisions about them."""
+    turn: Turn = field(default_factory=Turn)
+    """Whose turn it is to use all this."""
+    work: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the loop may have new work: a pod to pop, or a decision of a shadow profile."""
+    metrics: Metrics = field(default_factory=Metrics)
+    """Where everything is counted."""
+    clock: Callable[[], float] = time.monotonic
+    """Returns the time that backoffs and the like are counted in, in seconds."""
+    now: Callable[[], float] = time.time
+    """Returns the time of day, in seconds since the epoch."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    """Waits for a number of seconds of the clock."""
+
+    def nominated_node(self, pod: Pod) -> str | None:
+        """Return the name of the node that the pod is nominated to; None without one."""
+        nominee = self.state.nominations.get(pod.uid)
+        return self.state.nodes.names[nominee.row] if nominee is not None else None
+
+    def uid_of(self, key: str) -> Uid | None:
+        """Return the uid of the pod of this namespace/name, for people who ask by it.
+
+        If there are several, a pod that waits for a node comes before one that has a node. None if
+        no pod of this name is known.
+        """
+        queued = self.queue.named(key)
+        if queued is not None:
+            return queued.pod.uid
+        waiting = (pod.uid for pod in self.without_profile.values() if pod.key == key)
+        placed = self.state.pods.named(key)
+        return next(waiting, placed.pod.uid if placed is not None else None)
+
+
+def cache_sizes(scheduler: SchedulerState) -> Mapping[str, int]:
+    """Return how many objects of each type the mirror has, as in kube-scheduler's cache_size."""
+    state = scheduler.state
+    return {
+        "nodes": scheduler.cluster.node_count,
+        "pods": len(state.pods),
+        "assumed_pods": len(state.pods.assumed),
+        "pod_groups": len(state.pod_groups),
+    }
+
+
+def configuration(scheduler: SchedulerState) -> Mapping[str, Any]:
+    """Return each profile in force with its defaults filled in, as JSON values."""
+    return {
+        name: entry.effective.policy(entry.profile).model_dump(
+            mode="json", by_alias=True, exclude_none=True
+        )
+        for name, entry in scheduler.profiles.in_force.items()
+    }

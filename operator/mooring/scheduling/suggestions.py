@@ -1,0 +1,519 @@
+"""Changes that would make a waiting pod or pod group fit, each tried by a decision.
+
+Changes of the pod, or of all members, are tried, and pods that end, as few as are found; for a pod
+also changes of its claims' requests and, if no single change is enough, two changes at once; of a
+group a smaller minimum. Members are not explained one by one: each may fit alone while the group
+does not. Nothing is guessed: each suggestion is a decision of the real pipeline in a trial. A
+suggestion holds for the state of the cluster at the moment when it was found.
+"""
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from itertools import combinations, islice, starmap
+from operator import attrgetter
+from typing import Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.claims.claim_report import ExplainsClaims
+from mooring.framework.decision import PodRef, TextAboutPods
+from mooring.framework.evaluations import AttemptTooLongError
+from mooring.framework.verdicts import Unschedulable
+from mooring.gpu_cards.card_plugin import CardPlugin
+from mooring.groups.model.pod_group import GroupSource
+from mooring.groups.search.group_decision import GroupDecision, placements_of
+from mooring.groups.search.search_budget import SearchBudget
+from mooring.groups.state.pod_groups import PodGroupState
+from mooring.model.pod import Pod, Uid
+from mooring.model.pod_spec import PodSpec
+from mooring.model.resources import CPU, MEMORY, amount_text
+from mooring.model.wording import listed
+from mooring.pausing import pause
+from mooring.runtime.pipeline import Pipeline
+from mooring.scheduling.changes import (
+    Change,
+    claim_changes,
+    conditions,
+    fewer_devices,
+    pod_changes,
+    requesting,
+)
+from mooring.scheduling.filtering import PreFiltered
+from mooring.scheduling.what_if import WhatIf, stays_on_its_node
+from mooring.state.columns import IntArray
+
+EXAMPLES: Final = 3
+_MOST_STEPS: Final = 20_000
+"""What all decisions about one group may cost in all, in decisions about one pod."""
+_MOST_CHANGES: Final = 32
+"""Changes that are tried; each is a search over all nodes."""
+_MOST_PAIRS: Final = 32
+_MOST_ROWS: Final = 8
+"""Nodes on which pods end so that a pod fits."""
+_MOST_DOMAINS: Final = 3
+"""Topology domains in which pods end so that a group fits: those that the most members fit into."""
+_MOST_ENDED_FOR_POD: Final = 10
+_MOST_ENDED_FOR_GROUP: Final = 64
+_MOST_SPECS: Final = 4
+"""Different specs of members of which changes are tried."""
+_MOST_SHARING: Final = 64
+"""Members that share a node where the largest request that fits is looked for."""
+_MOST_RESOURCES: Final = 16
+"""Resources by which pods that could end are ranked; members may request hundreds."""
+_MOST_AMOUNTS: Final = 4_096
+"""Amounts of a resource among which the largest that fits is looked for."""
+_MINIMUM: Final = 0.9
+"""The cost of a smaller minimum: more than that of smaller requests."""
+_FIELDS: Final[Mapping[GroupSource, str]] = {
+    GroupSource.KUBERNETES: "minCount",
+    GroupSource.COSCHEDULING: "minMember",
+    GroupSource.VOLCANO: "minMember",
+    GroupSource.PODS: "minimum",
+}
+_Item = TypeVar("_Item")
+_Limits = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Suggestion:
+    """A change after which the pod or group would fit on the nodes of `rows`, each of them once.
+
+    `change` completes the sentence "it would fit on N nodes ...", and `examples` names some of
+    them. `cost` orders suggestions: the smaller change comes first. `pods` are the pod, or the
+    members, with the change; `ended` are the pods without which they fit unchanged.
+    """
+
+    change: str | TextAboutPods
+    cost: float
+    rows: IntArray
+    examples: tuple[str, ...]
+    pods: Sequence[Pod]
+    ended: tuple[PodRef, ...] = ()
+
+    @property
+    def nodes(self) -> int:
+        """On how many nodes it would fit; a group: on how many nodes together."""
+        return len(self.rows)
+
+
+def suggestions(
+    members: Sequence[Pod],
+    pipeline: Pipeline,
+    what_if: WhatIf,
+    group: PodGroupState | None = None,
+    steps: int = _MOST_STEPS,
+) -> Iterator[Suggestion]:
+    """Yield each suggestion for a pod, or for the members of a group that could be decided about.
+
+    A pod or group that fits by now, since the cluster has changed, gets only the suggestion that
+    says so. One that fits only on nodes reserved for others gets the suggestion to wait until then.
+    Each is tried in a trial of `what_if`, whose cache should serve nothing else. It pauses after
+    each decision; other work may change the cluster then. Decisions about a group take at most
+    `steps` in all.
+    """
+    return _Suggestions(members, pipeline, what_if, group, SearchBudget(steps)).found()
+
+
+class _Suggestions:
+    """Decides about a waiting pod or group, as it is, changed, or without some pods."""
+
+    def __init__(
+        self,
+        members: Sequence[Pod],
+        pipeline: Pipeline,
+        what_if: WhatIf,
+        group: PodGroupState | None,
+        budget: SearchBudget,
+    ) -> None:
+        self._members = members
+        self._pipeline = pipeline
+        self._what_if = what_if
+        self._cluster = what_if.cluster
+        self._group = group
+        self._budget = budget
+        self._first: GroupDecision | None = None
+        """The decision about the group as it is."""
+        self._short: list[str] = []
+        """Resources without which the group would fit."""
+        self._short_of_devices: list[int] = []
+        """Rows where devices that end with other pods may help the pod."""
+        self._requested: dict[str, int] = {}
+        """The largest request of a member by resource, at least 1."""
+        for pod in members:
+            for name, amount in pod.spec.demand.resources.items():
+                self._requested[name] = max(self._requested.get(name, 1), amount)
+
+    def found(self) -> Iterator[Suggestion]:
+        """Yield the results of `suggestions`."""
+        as_it_is = self._fit(self._members) or self._without_reservations()
+        if as_it_is is not None:
+            yield as_it_is
+            return
+        changes = self._changes()
+        helping = filter(None, map(self._with, changes))
+        if self._group is None:
+            yield from self._of_pod(self._members[0], changes, helping)
+            return
+        yield from helping
+        if (suggestion := self._with_minimum(self._group)) is not None:
+            yield suggestion
+        domains = map(self._without_pods, self._domains(self._group))
+        yield from islice(filter(None, domains), 1)
+
+    def _of_pod(
+        self, pod: Pod, changes: Sequence[Change], helping: Iterator[Suggestion]
+    ) -> Iterator[Suggestion]:
+        """Yield changes that help, and other ways: of claims, pods that end, and pairs."""
+        helped = claims_helped = False
+        for suggestion in helping:
+            yield suggestion
+            helped = True
+        for each in fewer_devices(pod, self._cluster):
+            if (found := _mildest(each, self._with)) is not None:
+                yield found[1]
+                claims_helped = True
+        yield from filter(None, map(self._without_pods, self._rows_for_endings(pod)))
+        # Last: claims that read other attributes than before have all devices looked at anew.
+        of_claims = [*islice(claim_changes(pod, self._cluster), _MOST_CHANGES)]
+        for suggestion in filter(None, map(self._with, of_claims)):
+            yield suggestion
+            claims_helped = True
+        if not claims_helped:
+            # That a pod would fit without its claims does not say what to change of them.
+            tried_in_pairs = of_claims if helped else [*changes, *of_claims]
+            pairs = islice(combinations(tried_in_pairs, 2), _MOST_PAIRS)
+            yield from filter(None, starmap(self._with, pairs))
+
+    def _without_reservations(self) -> Suggestion | None:
+        """Suggest to wait until no nodes are reserved for others; None if that does not help."""
+        group = self._group
+        own: Container[Uid] = group.unscheduled if group else {self._members[0].uid}
+        reserved = self._cluster.nominations.reserved
+        others = [nominee for nominee in reserved if nominee.pod.uid not in own]
+        kept = next((other.reservation for other in others), None)
+        fit = self._fit(self._members, without=[other.pod for other in others]) if kept else None
+        if fit is None or kept is None:
+            return None
+        text = kept.text_for(self._members[0].namespace)
+        return replace(fit, change=f"once they are not {text}")
+
+    def _fit(
+        self,
+        members: Sequence[Pod],
+        changes: Sequence[Change] = (),
+        without: Sequence[Pod] = (),
+    ) -> Suggestion | None:
+        """Return that these fit as they are, or None, with changed claims or without some pods.
+
+        Pauses after the decision, and goes on with one that takes longer than an attempt.
+        """
+        while True:
+            try:
+                rows = self._decided(members, changes, without)
+                break
+            except AttemptTooLongError:
+                pause()
+        examples = tuple(map(self._cluster.nodes.name, rows[:EXAMPLES].tolist()))
+        pause()
+        return Suggestion("as it is", 0.0, rows, examples, members) if len(rows) else None
+
+    def _decided(
+        self, members: Sequence[Pod], changes: Sequence[Change], without: Sequence[Pod]
+    ) -> IntArray:
+        """Return the rows (int64) of nodes where these fit now; none if they do not."""
+        if self._group is None:
+            with self._what_if.trial(without) as trial:
+                for change in filter(attrgetter("claim"), changes):
+                    claim = self._cluster.dynamic_resources.claims.of_uid(change.claim)
+                    if claim is None:
+                        return np.zeros(0, np.int64)
+                    trial.ask(claim.uid, change.ask(claim.spec))
+                return self._what_if.feasible_rows(members[0], self._pipeline)
+        decision = GroupDecision({})
+        if not self._budget.spent:
+            decision = self._what_if.decide_group(
+                self._group, members, self._pipeline, self._budget, without
+            )
+        self._first = self._first or decision
+        return np.array([*dict.fromkeys(decision.rows.values())], np.int64)
+
+    def _changes(self) -> list[Change]:
+        """Return the changes of members that are worth a try, each once."""
+        specs = dict[PodSpec, Pod]()
+        for pod in self._members:
+            specs.setdefault(pod.spec, pod)
+        found = list[Change]()
+        for pod in islice(specs.values(), _MOST_SPECS):
+            known = {(change.text, change.resource) for change in found}
+            changes = pod_changes(pod, self._cluster)
+            found += [each for each in changes if (each.text, each.resource) not in known]
+        return found[:_MOST_CHANGES]
+
+    def _with(self, *changes: Change) -> Suggestion | None:
+        """Suggest these changes together; return None if it does not fit then."""
+        resources = [change.resource for change in changes if change.resource]
+        limits: _Limits = dict.fromkeys(resources, 0)
+        fit = self._fit_with(changes, limits)
+        if fit is not None and resources:
+            limits, fit = self._with_largest(changes, resources, fit)
+        if fit is None or not all(limit or "/" in name for name, limit in limits.items()):
+            return None  # a pod cannot do without cpu or memory, only without a device
+        shares = [limit / self._requested[name] for name, limit in limits.items()]
+        subject = "it"
+        if self._group is not None:
+            subject = "each member" if len(self._members) > 1 else "its member"
+        texts = [each.text or self._request_text(each.resource, limits) for each in changes]
+        return replace(
+            fit,
+            change=conditions(changes, texts, subject),
+            cost=sum(change.cost for change in changes) + 1.0 - min(shares, default=1.0),
+        )
+
+    def _fit_with(self, changes: Sequence[Change], limits: _Limits) -> Suggestion | None:
+        """Return that it fits with these changes and no larger requests than these, or None.
+
+        Members of one spec share one with the changes, too.
+        """
+        specs, changed = dict[PodSpec, PodSpec](), list[Pod]()
+        for pod in self._members:
+            other = pod
+            if pod.spec not in specs or pod.volumes:
+                for change in changes:
+                    other = change.apply(other)
+                other = requesting(limits, other) if limits else other
+            changed.append(replace(other, spec=specs.setdefault(pod.spec, other.spec)))
+            pause()
+        return self._fit(changed, changes)
+
+    def _with_largest(
+        self, changes: Sequence[Change], resources: Sequence[str], fit: Suggestion
+    ) -> tuple[_Limits, Suggestion]:
+        """Return the largest requests with which it fits, and that; `fit` is without any."""
+        first, *others = resources
+        amounts: Sequence[int] = ()
+        if self._group is not None:
+            self._short.append(first)
+            amounts = self._amounts(first)
+        else:
+            free = self._free(resources, fit.rows)
+            if (found := self._fit_with(changes, free)) is not None:
+                return free, found
+            if not others:
+                # What is free on a node may be on several cards, or kept for nominated pods.
+                step = _step_of(first)
+                amounts = range((free[first] // step - 1) * step, 0, -step)
+        best = _mildest(amounts, lambda amount: self._fit_with(changes, {first: amount}))
+        return ({first: best[0]}, best[1]) if best else (dict.fromkeys(resources, 0), fit)
+
+    def _free(self, resources: Sequence[str], rows: IntArray) -> _Limits:
+        """Return the free amount of one of the rows, rounded down to a number that people write."""
+        rows = np.intersect1d(rows, self._cluster.nodes_in_order)  # some may have gone in a pause
+        if not len(rows):
+            return dict.fromkeys(resources, 0)
+        nodes = self._cluster.nodes.take(rows)
+        free = {
+            name: np.maximum(nodes.allocatable(name) - nodes.requested(name), 0)
+            for name in resources
+        }
+        shares = np.min([free[name] / self._requested[name] for name in resources], axis=0)
+        best = int(np.argmax(shares))
+        limits = {name: min(int(free[name][best]), self._requested[name]) for name in resources}
+        return {name: n - n % _step_of(name) or n for name, n in limits.items()}
+
+    def _amounts(self, resource: str) -> list[int]:
+        """Return amounts that members of a group can share a node with, the largest first."""
+        nodes, step = self._cluster.nodes, _step_of(resource)
+        free = nodes.allocatable(resource) - nodes.requested(resource)
+        spaces = np.unique(free[nodes.present & (free > 0)])
+        parts = np.arange(1, _MOST_SHARING + 1)  # cards divide a node as well as members do
+        amounts = np.unique(spaces[:, np.newaxis] // parts // step * step)
+        amounts = amounts[(amounts > 0) & (amounts < self._requested[resource])]
+        found: list[int] = amounts[:: max(1, -(-len(amounts) // _MOST_AMOUNTS))][::-1].tolist()
+        return found
+
+    def _request_text(self, resource: str, limits: _Limits) -> str:
+        """Return a text that completes "if it ..." if a smaller request of a resource helps.
+
+        For a share of a GPU it says whether a card is larger, or only has no more free.
+        """
+        limit, before = limits[resource], amount_text(resource, self._requested[resource])
+        if not limit:
+            return f"did not request {resource} (it requests {before})"
+        text = f"requested at most {amount_text(resource, limit)} of {resource} instead of {before}"
+        for plugin in self._pipeline.filters:
+            if isinstance(plugin, CardPlugin):
+                largest = plugin.largest_card(resource, self._cluster.nodes_in_order)
+                if largest is not None:
+                    return (
+                        f"{text} (no card {'is larger' if largest <= limit else 'has more free'})"
+                    )
+        return text
+
+    def _with_minimum(self, group: PodGroupState) -> Suggestion | None:
+        """Suggest the largest minimum with which those members get a node that fit."""
+        definition, first = group.definition, self._first
+        smaller = group.scheduled_pods_count + (first.fits if first is not None else 0)
+        if definition is None or group.roles or not 0 < smaller < definition.minimum:
+            return None
+        lowered = copy(group)
+        lowered.definition = replace(definition, minimum=smaller)
+        self._group = lowered
+        fit = self._fit(self._members)
+        self._group = group
+        if fit is None:
+            return None
+        name = _FIELDS[group.key.source]
+        text = f"if its {name} were at most {smaller} instead of {definition.minimum}"
+        return replace(fit, change=text, cost=_MINIMUM)
+
+    def _domains(self, group: PodGroupState) -> list[IntArray]:
+        """Return the rows of the placements in which the most members fit."""
+        placements = placements_of(group, self._pipeline, self._cluster)
+        if isinstance(placements, Unschedulable) or self._first is None:
+            return []
+        fits = {(tried.key, tried.value): tried.fits for tried in self._first.tried}
+        placements.sort(key=lambda each: (each.tier, -fits.get((each.key, each.value), 0)))
+        return [placement.rows for placement in placements[:_MOST_DOMAINS]]
+
+    def _rows_for_endings(self, pod: Pod) -> list[IntArray]:
+        """Return the rows, each alone, where pods that end help the most: those that lack least."""
+        search = self._what_if.search(pod, self._pipeline)
+        pre_filtered = search.pre_filter()
+        if not isinstance(pre_filtered, PreFiltered):
+            return []
+        diagnosis = search.diagnose(pre_filtered)
+        for plugin in self._pipeline.filters:
+            rejected = [group.rows for group in diagnosis.rejected if group.plugin == plugin.name]
+            if isinstance(plugin, ExplainsClaims) and rejected:
+                # To evict pods does not free devices, but when they end, it does.
+                freed = plugin.rows_if_freed(pod, np.concatenate(rejected))
+                self._short_of_devices += freed[:_MOST_ROWS]
+        rows = diagnosis.resolvable_rows
+        nodes = self._cluster.nodes.take(rows)
+        lacking = np.zeros(len(rows))
+        for resource, requested in pod.spec.demand.resources.items():
+            allocatable = nodes.allocatable(resource)
+            short = requested - (allocatable - nodes.requested(resource))
+            lacking += np.maximum(short, 0) / max(requested, 1)
+            lacking[allocatable < requested] = np.inf
+        order = np.argsort(lacking, kind="stable")[:_MOST_ROWS]
+        least = rows[order[lacking[order] < np.inf]]
+        return [np.array([row], np.int64) for row in (*self._short_of_devices, *least)]
+
+    def _without_pods(self, rows: IntArray) -> Suggestion | None:
+        """Suggest to wait until the fewest pods of these rows end; None if that does not help.
+
+        Pods that request the most of the missing resources end first, once all on few nodes and
+        once one on each node: that is less where each node lacks little.
+        """
+        ended = list[Pod]()
+        for pods in self._candidates(rows):
+            ended = self._fewest(pods[: len(ended) - 1] if ended else pods) or ended
+        fit = self._fit(self._members, without=ended) if ended else None
+        if fit is None:
+            return None  # or the cluster has changed meanwhile, or no more may be tried
+        placed = self._cluster.pod(ended[0].uid) if self._group is None or len(ended) == 1 else None
+        node = self._cluster.nodes.name(placed.row) if placed is not None else ""
+        refs = tuple(map(PodRef.of, ended))
+        return replace(fit, change=_when_ended(ended, node), cost=float(len(ended)), ended=refs)
+
+    def _fewest(self, pods: Sequence[Pod]) -> list[Pod]:
+        """Return as few of the first pods as are found without which it fits, or []."""
+
+        def fit(number: int) -> Suggestion | None:
+            return self._fit(self._members, without=pods[:number])
+
+        many = 1
+        while fit(many) is None:
+            if many >= len(pods):
+                return []
+            many *= 2
+        most = min(many, len(pods))
+        found = _mildest(range(many // 2 + 1, most), fit)
+        ended = [*pods[: found[0] if found is not None else most]]
+        for pod in ended[-2::-1]:  # without the last one the others do not help
+            fewer = [other for other in ended if other is not pod]
+            if self._fit(self._members, without=fewer) is not None:
+                ended = fewer
+        return ended
+
+    def _candidates(self, rows: IntArray) -> list[list[Pod]]:
+        """Return the pods on these rows that may end, those first that free most of the shortage.
+
+        In the second list the first pod of each row comes before the second one of any row.
+        """
+        columns = self._cluster.pod_columns
+        slots = np.flatnonzero(np.isin(columns.rows, rows) & ~columns.nominated)
+        if self._group is not None:
+            slots = slots[columns.groups[slots] != self._group.number]
+        slots = slots[columns.by_arrival(slots, -self._relief(slots), columns.rows[slots])]
+        lists = [self._may_end(slots)]
+        if len(rows) > 1:
+            in_turn = np.argsort(_ranks(columns.rows[slots]), kind="stable")
+            lists.append(self._may_end(slots[in_turn]))
+        return lists
+
+    def _relief(self, slots: IntArray) -> npt.NDArray[np.float64]:
+        """Return how much of the missing resources would be free without the pod of each slot.
+
+        On a row that is short of devices, pods that hold some come before all others.
+        """
+        columns, known = self._cluster.pod_columns, self._cluster.dynamic_resources
+        relief = np.zeros(len(slots))
+        for resource in islice(self._short or sorted(self._requested), _MOST_RESOURCES):
+            relief += columns.requests(resource)[slots] / self._requested[resource]
+        if len(slots) and int(columns.rows[slots[0]]) in self._short_of_devices:
+            pods = [columns.pods[slot] for slot in slots.tolist()]
+            uids = [pod.uid for pod in pods if pod is not None]
+            holds = [bool(known.claims.held(uid) or known.claims.reserved_for(uid)) for uid in uids]
+            relief += np.array(holds) * (1 + len(self._requested))
+        return relief
+
+    def _may_end(self, slots: IntArray) -> list[Pod]:
+        """Return the first pods of these slots that may end."""
+        pods = (self._cluster.pod_columns.pods[slot] for slot in slots.tolist())
+        may_end = (pod for pod in pods if pod is not None and not stays_on_its_node(pod))
+        most = _MOST_ENDED_FOR_POD if self._group is None else _MOST_ENDED_FOR_GROUP
+        return [*islice(may_end, most)]
+
+
+def _mildest(
+    tried: Sequence[_Item], attempt: Callable[[_Item], Suggestion | None]
+) -> tuple[_Item, Suggestion] | None:
+    """Return the first of these that helps, and its suggestion; each goes further."""
+    first, last, best = 0, len(tried), None
+    while first < last:
+        middle = (first + last) // 2
+        if (found := attempt(tried[middle])) is None:
+            first = middle + 1
+        else:
+            last, best = middle, (tried[middle], found)
+    return best
+
+
+def _when_ended(pods: Sequence[Pod], node: str) -> TextAboutPods:
+    """Return "when POD on NODE ends", or the like of several pods; the node may be left out."""
+    end = f"{f'on {node} ' if node else ''}{'ends' if len(pods) == 1 else 'end'}"
+    which = "a pod" if len(pods) == 1 else f"{len(pods)} pods"
+    names = listed([pod.key for pod in pods], EXAMPLES)
+    text = f"when {names} {end}" if len(pods) == 1 else f"when {which} {end}: {names}"
+    return TextAboutPods(text, tuple(map(PodRef.of, pods)), f"when {which} {end}")
+
+
+def _ranks(rows: IntArray) -> IntArray:
+    """Return of each item how many items of the same row are before it."""
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    ranks = np.empty(len(rows), np.int64)
+    ranks[order] = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
+    return ranks
+
+
+def _step_of(resource: str) -> int:
+    """Return the smallest amount that people write: whole MiB, tens of millicores."""
+    if resource == CPU:
+        return 10
+    whole_mib = resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-")
+    return 2**20 if whole_mib else 1

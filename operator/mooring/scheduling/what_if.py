@@ -1,0 +1,212 @@
+"""Decide as if some pods were on no node, others were on one, and other objects selected them.
+
+Answers what-if questions: `mooring simulate` and `mooring gpus` in a state of their own, the page,
+shadow profiles, plans of rebalancing and the suggestions of `mooring explain` in the live state. In
+the live state decisions are made in trials, which are undone before anything else runs.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from mooring.claims.model.resource_claims import Allocation
+from mooring.extenders.verdicts import Needed, PodAnswers
+from mooring.gpu_cards.card_plugin import assign_devices
+from mooring.groups.search.group_decision import GroupDecision, decide_group
+from mooring.groups.search.group_search import SearchedMembers
+from mooring.groups.search.search_budget import SearchBudget
+from mooring.groups.state.pod_groups import PodGroupState
+from mooring.model.events import Kind
+from mooring.model.pod import Pod, Uid
+from mooring.runtime.extension_points import first_gate
+from mooring.runtime.pipeline import Pipeline
+from mooring.scheduling.cycle import decide, tie_break_seed
+from mooring.scheduling.filtering import NodeSearch, PreFiltered
+from mooring.scheduling.outcome import Outcome, ScheduleResult
+from mooring.scheduling.result_cache import ResultCache
+from mooring.state.cluster import Trial
+from mooring.state.columns import IntArray
+
+_FIRST_ATTEMPT: Final = 1
+"""The number of an attempt is part of the seed of its decision."""
+
+
+@dataclass(eq=False, repr=False)
+class WhatIf:
+    """Decides about pods in a state without some of its pods and with others.
+
+    Args:
+        cache: Results of earlier decisions in the state; used for nothing else.
+        now: Returns the time since the epoch, in seconds.
+        salt: Chooses among nodes of equal score, together with the pod's uid.
+    """
+
+    cache: ResultCache
+    now: Callable[[], float] = lambda: 0.0
+    salt: int = 0
+
+    def __post_init__(self) -> None:
+        self.cluster = self.cache.cluster
+        self._start = 0
+        self._changes: list[Callable[[Trial], None]] = []
+        """What is changed in all trials, in this order."""
+
+    def remove(self, uid: Uid) -> None:
+        """Leave the pod of this uid, and its nomination, out of all trials from now on."""
+        self._changes.append(partial(_take_out, uid))
+
+    def add(self, pod: Pod, node: str, pipeline: Pipeline) -> None:
+        """Have the pod on the node of this name in all trials from now on, while it exists.
+
+        There it has the devices and volumes that the plugins of the pipeline reserve for it:
+        devices, cards and volumes. Devices are searched for in the first trial only: there may be
+        hundreds of pods, and a trial has no pauses.
+        """
+        allocations: Mapping[str, Allocation] | None = None
+
+        def put(trial: Trial) -> None:
+            nonlocal allocations
+            if (row := self._row_for(pod, node)) is None:
+                return
+            trial.add(pod, row)
+            pipeline.evaluations.begin_attempt()
+            if allocations:
+                trial.hold_claims(pod.uid, allocations)
+            assign_devices(pipeline.reserve, pod, row)
+            if allocations is None:
+                allocations = self.cluster.dynamic_resources.claims.held(pod.uid)
+
+        self._changes.append(put)
+
+    def nominate(self, pod: Pod, node: str) -> None:
+        """Keep room for the pod's requests on the node of this name in all trials from now on."""
+
+        def keep(trial: Trial) -> None:
+            row = self._row_for(pod, node)
+            if row is not None and self.cluster.nominations.get(pod.uid) is None:
+                trial.nominate(pod, row)
+
+        self._changes.append(keep)
+
+    def put(self, kind: Kind, key: str, value: Any) -> None:
+        """Have this Service or controller of pods in all trials from now on; see `Trial.put`."""
+        self._changes.append(lambda trial: trial.put(kind, key, value))
+
+    @contextmanager
+    def trial(self, without: Iterable[Pod] = ()) -> Iterator[Trial]:
+        """Change the state as `remove`, `add` and so on have said, and undo it all at the end.
+
+        Await nothing inside. More pods may be removed and added for this trial alone, and those of
+        `without` are. A pod that is removed frees its devices, as if it was deleted. Raises
+        PluginFailed if a plugin fails to reserve something for an added pod.
+        """
+        with self.cluster.trial(frees_claims=True) as trial:
+            for pod in without:
+                _take_out(pod.uid, trial)
+            for change in self._changes:
+                change(trial)
+            yield trial
+
+    def _row_for(self, pod: Pod, node: str) -> int | None:
+        """Return the row of the node of this name; None if it has gone, or the pod has a node."""
+        row = self.cluster.row(node)
+        if row is None or self.cluster.node(row) is None or self.cluster.is_placed(pod):
+            return None
+        return row
+
+    def seed_of(self, pod: Pod) -> int:
+        """Return the seed of the first attempt of the pod, or of the group whose first it is."""
+        return tie_break_seed(pod.uid, _FIRST_ATTEMPT, self.salt)
+
+    def decide(self, pod: Pod, pipeline: Pipeline) -> Outcome:
+        """Return the decision about the pod's first attempt; no extender is asked."""
+        outcome = self.decide_with(pod, pipeline, None)
+        if isinstance(outcome, Needed):
+            raise TypeError("extenders are needed that nobody asks for")
+        return outcome
+
+    def decide_with(
+        self, pod: Pod, pipeline: Pipeline, answers: PodAnswers | None
+    ) -> Outcome | Needed:
+        """Return the decision of `mooring.scheduling.cycle.decide` about the pod's first attempt.
+
+        Where nodes are sampled, the next search begins after those that this one evaluated.
+        """
+        outcome = decide(
+            pod,
+            pipeline,
+            self.cache,
+            seed=self.seed_of(pod),
+            start=self._start,
+            now=self.now(),
+            answers=answers,
+        )
+        if isinstance(outcome, ScheduleResult):
+            self._start = (self._start + outcome.evaluated_nodes) % self.cluster.node_count
+        return outcome
+
+    def decide_group(
+        self,
+        group: PodGroupState,
+        members: Sequence[Pod],
+        pipeline: Pipeline,
+        budget: SearchBudget,
+        without: Sequence[Pod] = (),
+    ) -> GroupDecision:
+        """Return the decision about all these members; it may pause, with a trial open.
+
+        The pods of `without` are on no node in it.
+        """
+        seed = self.seed_of(members[0])
+        searched = SearchedMembers(members, pipeline, self.cache, seed=seed, budget=budget)
+        with self.trial(without):
+            pipeline.evaluations.begin_attempt(len(members))
+            return decide_group(group, searched)
+
+    def search(self, pod: Pod, pipeline: Pipeline) -> NodeSearch:
+        """Return the search for nodes that pass the pod's filters, whenever the pod ends."""
+        pipeline.evaluations.begin_attempt()
+        return NodeSearch(pod, pipeline, self.cluster, self.cache.of(pod, pipeline))
+
+    def feasible_rows(self, pod: Pod, pipeline: Pipeline) -> IntArray:
+        """Return the rows (int64) that pass all filters, also beside the pods nominated there."""
+        search = self.search(pod, pipeline)
+        pre_filtered = search.pre_filter()
+        if not isinstance(pre_filtered, PreFiltered):
+            return np.zeros(0, np.int64)
+        fits = search.feasible(pre_filtered)
+        rows = np.flatnonzero(fits)
+        for group in search.rejected_with_nominated(pre_filtered, fits):
+            rows = np.setdiff1d(rows, group.rows)
+        return rows
+
+
+def _take_out(uid: Uid, trial: Trial) -> None:
+    trial.withdraw(uid)
+    trial.remove(uid)
+
+
+def held_back(pod: Pod, pipeline: Pipeline, *, only: str = "") -> str | None:
+    """Return why the pod would not be queued; None if it would be.
+
+    It exceeds a limit, or a PreEnqueue plugin holds it back; with `only`, no plugin of another name
+    is asked. Raises PluginFailed if a plugin fails.
+    """
+    if pod.limit_exceeded is not None:
+        return pod.limit_exceeded
+    gate = first_gate(pipeline, pod, only)
+    return gate[1].reason if gate is not None else None
+
+
+def without_preemption(pipeline: Pipeline) -> Pipeline:
+    """Return the pipeline without PostFilter plugins: looking for victims takes long."""
+    return replace(pipeline, post_filter=())
+
+
+def stays_on_its_node(pod: Pod) -> bool:
+    """Return whether the pod would come back to its node: pods of DaemonSets and static ones."""
+    return pod.owner is not None and pod.owner.kind in ("DaemonSet", "Node")

@@ -1,0 +1,1 @@
+"""Volumes: their objects, tables and plugins."""

@@ -1,0 +1,208 @@
+"""A CSI driver attaches only so many volumes to a node (nodevolumelimits/csi.go)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+
+from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, queue_if
+from mooring.framework.registry import NoArgs
+from mooring.framework.verdicts import SKIP, Explanation, Skip, shortened
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.pod import Pod
+from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray, NodeView
+from mooring.volumes.model.csi import CSIDriver, CSINode, VolumeAttachment
+from mooring.volumes.model.migration import csi_source
+from mooring.volumes.model.pod_volumes import CSI_DRIVERS, ClaimVolume, Disk, PodVolume
+from mooring.volumes.model.storage_objects import CSISource, PersistentVolumeClaim
+from mooring.volumes.state.storage import Storage
+
+_FULL: Final = "node(s) exceed max volume count"
+_NOT_INSTALLED: Final = "{} CSI driver is not installed on the node"
+
+
+@dataclass(frozen=True, slots=True)
+class _CSIVolumes:
+    """The pod's volumes by CSI driver, or a message about a claim that does not exist.
+
+    `required` are those drivers, by name, that have to be on the node.
+    """
+
+    volumes: Mapping[str, Sequence[CSISource]]
+    required: Sequence[str] = ()
+    missing: str | None = None
+
+
+class NodeVolumeLimits:
+    """Rejects nodes to which the CSI drivers cannot attach all of the pod's volumes."""
+
+    name: ClassVar[str] = "NodeVolumeLimits"
+    depends_on_node_only: ClassVar[bool] = False
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {
+            (Kind.NODE, Action.ADD),
+            (Kind.CSI_NODE, Action.ADD),
+            (Kind.CSI_NODE, Action.UPDATE),
+            (Kind.CSI_NODE, Action.DELETE),
+            (Kind.CSI_DRIVER, Action.UPDATE),
+            (Kind.CSI_DRIVER, Action.DELETE),
+            (Kind.POD, Action.ADD),
+            (Kind.POD, Action.DELETE),
+            (Kind.PERSISTENT_VOLUME_CLAIM, Action.ADD),
+            (Kind.PERSISTENT_VOLUME_CLAIM, Action.UPDATE),
+            (Kind.VOLUME_ATTACHMENT, Action.DELETE),
+            (Kind.STORAGE_CLASS, Action.DELETE),
+        }
+    )
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        self._cluster = handle.cluster
+        self._may_require_drivers = handle.kubernetes.volume_limit_scaling
+
+    def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _CSIVolumes:
+        """Return the volumes that drivers have to attach; SKIP if there are none."""
+        if not any(map(_counts, pod.volumes)):
+            return SKIP
+        for volume in pod.volumes:
+            if isinstance(volume, ClaimVolume):
+                key = f"{pod.namespace}/{volume.claim}"
+                if key not in cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM):
+                    name = shortened(volume.claim)
+                    missing = f'persistentvolumeclaim "{name}" not found'
+                    said = f"looking up PVC {pod.namespace}/{name}: {missing}"
+                    return _CSIVolumes({}, missing=said)
+        by_driver: dict[str, list[CSISource]] = {}
+        for source in _sources(pod, cluster.storage):
+            by_driver.setdefault(source.driver, []).append(source)
+        return _CSIVolumes(by_driver, self._required(by_driver)) if by_driver else SKIP
+
+    def _wanted(self, pod: Pod) -> _CSIVolumes:
+        found = self.pre_filter(pod, self._cluster)
+        return _CSIVolumes({}) if found is SKIP else found
+
+    def _required(self, drivers: Iterable[str]) -> list[str]:
+        if not self._may_require_drivers:
+            return []
+        known = self._cluster.objects(Kind.CSI_DRIVER)
+        return sorted(name for name in drivers if name in known and known[name].required_on_node)
+
+    def filter(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> BoolArray:
+        """Return False where a required driver is missing, or would exceed its limit.
+
+        As in kube-scheduler, a profile may disable PreFilter: `wanted` is None then.
+        """
+        wanted = wanted or self._wanted(pod)
+        fits = np.full(len(nodes), wanted.missing is None)
+        storage, rows = self._cluster.storage, nodes.rows
+        for driver in wanted.required:
+            fits &= ~storage.csi_nodes.lacks_driver(wanted.volumes[driver], driver, rows)
+        for driver, volumes in wanted.volumes.items():
+            new = _new(volumes, rows, storage)
+            total = storage.attachments.counts(driver, rows) + new
+            fits &= (new == 0) | (total <= storage.csi_nodes.limits(driver, rows))
+        return fits
+
+    def explain(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> Explanation:
+        """Return one reason per node; evicting pods detaches volumes, but creates no claim.
+
+        If several drivers are missing, the reason names the first by name; kube-scheduler names
+        any. kube-scheduler takes a missing driver for resolvable by preemption.
+        """
+        wanted = wanted or self._wanted(pod)
+        if wanted.missing is not None:
+            return Explanation.single(wanted.missing, len(nodes), resolvable=False)
+        storage, undecided = self._cluster.storage, np.ones(len(nodes), np.bool_)
+        masks: list[tuple[str, BoolArray]] = []
+        for driver in wanted.required:
+            lacking = (
+                storage.csi_nodes.lacks_driver(wanted.volumes[driver], driver, nodes.rows)
+                & undecided
+            )
+            masks.append((_NOT_INSTALLED.format(driver), lacking))
+            undecided &= ~lacking
+        masks.append((_FULL, undecided))
+        return Explanation.from_masks(masks, resolvable=np.ones(len(nodes), np.bool_))
+
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
+        """Return QUEUE when a node came or can attach more, or a volume or claim changed.
+
+        Unlike kube-scheduler, it also queues when a driver without a limit came to a node, or is
+        not required any more; when another pod now has one of the pod's volumes on its node; and,
+        for a pod with ephemeral volumes, when a volume was detached.
+        """
+        match event.before, event.after:
+            case CSINode() as before, CSINode() as after:
+                came = self._may_require_drivers and after.limits.keys() - before.limits.keys()
+                return queue_if(
+                    came
+                    or any(
+                        limit is not None and _rose(limit, after.limits.get(driver))
+                        for driver, limit in before.limits.items()
+                    )
+                )
+            case CSIDriver() as before, after:
+                needed = isinstance(after, CSIDriver) and after.required_on_node
+                return queue_if(self._may_require_drivers and before.required_on_node > needed)
+            case (Pod() as other, None) | (None, Pod() as other):
+                gone = event.action is Action.DELETE
+                return queue_if(
+                    any(map(_counts, other.volumes))
+                    and (gone or _have_one_in_common(pod, other, cluster.storage))
+                )
+            case _, PersistentVolumeClaim() as claim:
+                named = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume)}
+                return queue_if(claim.namespace == pod.namespace and claim.name in named)
+            case VolumeAttachment() as detached, None:
+                return queue_if(any(_detached(volume, detached) for volume in pod.volumes))
+            case _:
+                return QueueingHint.QUEUE
+
+
+def _sources(pod: Pod, storage: Storage) -> set[CSISource]:
+    sources: set[CSISource | None] = set()
+    for volume in pod.volumes:
+        if isinstance(volume, Disk):
+            sources.add(csi_source(volume, {}))
+        elif isinstance(volume, ClaimVolume):
+            sources.add(storage.attachable.source(f"{pod.namespace}/{volume.claim}"))
+    return {source for source in sources if source is not None}
+
+
+def _have_one_in_common(pod: Pod, other: Pod, storage: Storage) -> bool:
+    return not _sources(pod, storage).isdisjoint(_sources(other, storage))
+
+
+def _new(volumes: Sequence[CSISource], rows: IntArray, storage: Storage) -> IntArray:
+    """Return int64[rows]: how many of the volumes no pod on the row uses yet.
+
+    A volume that only a VolumeAttachment shows on a node counts twice there, as in kube-scheduler.
+    """
+    new = np.full(len(rows), len(volumes), np.int64)
+    for volume in volumes:
+        used = storage.attachments.rows_using(volume)
+        if used:
+            new -= np.isin(rows, list(used))
+    return new
+
+
+def _rose(before: int, after: int | None) -> bool:
+    """Return whether a limit is higher now, or gone."""
+    return after is None or after > before
+
+
+def _counts(volume: PodVolume) -> bool:
+    """Return whether the volume may be one that a CSI driver attaches."""
+    return isinstance(volume, ClaimVolume) or (
+        isinstance(volume, Disk) and volume.kind in CSI_DRIVERS
+    )
+
+
+def _detached(volume: PodVolume, attachment: VolumeAttachment) -> bool:
+    """Return whether a detached volume may let the pod fit now."""
+    if isinstance(volume, Disk):
+        return CSI_DRIVERS.get(volume.kind) == attachment.attacher
+    return isinstance(volume, ClaimVolume)

@@ -1,0 +1,187 @@
+"""Volumes, or capacities for new ones, by size and node affinity."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterator
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+
+from mooring.model.selectors import NodeSelector
+from mooring.state.columns import IntArray
+from mooring.state.nodes import NodeTable
+from mooring.volumes.state.node_affinities import NO_AFFINITY, NodeAffinities
+
+NO_POSITION: Final = 2**62
+"""Stands where a node has no item; larger than every position."""
+
+_MANY: Final = 64
+
+_Item = TypeVar("_Item")
+
+
+class BestFitIndex(Generic[_Item]):
+    """Items in the order of their size, then name; finds the smallest suitable ones per node.
+
+    Items with equal `traits` differ only in size, node affinity and name, so that one of them
+    answers for all whether they are suitable. Positions in `items` are valid until an item is added
+    or removed.
+    """
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self.items: list[_Item] = []
+        self._keys: list[tuple[int, str]] = []
+        """Size and name of each item."""
+        self._numbers: list[tuple[int, int, int]] = []
+        """The numbers of each item's node affinity and traits, and its amount."""
+        self._affinities = NodeAffinities(nodes)
+        self._traits: dict[Hashable, int] = {}
+        self._columns: IntArray | None = None
+        """Size, affinity, traits and amount of each item, int64[4, items]; None: to make again."""
+        self._changes = 0
+        """How often items were added or removed since the columns were read."""
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def amounts(self) -> IntArray:
+        """The amount of each item (int64)."""
+        amounts: IntArray = self._read_columns()[3]
+        return amounts
+
+    def add(
+        self,
+        size: int,
+        name: str,
+        affinity: NodeSelector | None,
+        traits: Hashable,
+        item: _Item,
+        amount: int | None = None,
+    ) -> None:
+        """Add an item, whose name no other item has; its `amount` is by default its size."""
+        at = bisect_left(self._keys, (size, name))
+        numbers = (
+            self._affinities.number(affinity),
+            self._traits.setdefault(traits, len(self._traits)),
+            size if amount is None else amount,
+        )
+        self._keys.insert(at, (size, name))
+        self._numbers.insert(at, numbers)
+        self.items.insert(at, item)
+        columns = self._columns_to_update()
+        if columns is not None:
+            columns = np.insert(columns, at, (size, *numbers), axis=1)
+        self._columns = columns
+
+    def remove(self, size: int, name: str) -> None:
+        """Remove the item of this size and name; ValueError if there is none."""
+        at = self._keys.index((size, name), bisect_left(self._keys, (size, name)))
+        del self._keys[at], self._numbers[at], self.items[at]
+        columns = self._columns_to_update()
+        self._columns = None if columns is None else np.delete(columns, at, axis=1)
+        if max(len(self._affinities), len(self._traits)) > 2 * len(self.items) + _MANY:
+            self._renumber()
+
+    def at_least(self, size: int) -> int:
+        """Return the position of the first item of this size or larger."""
+        return int(np.searchsorted(self._read_columns()[0], size))
+
+    def largest_of_traits(self) -> IntArray:
+        """Return the position of the largest item of each traits, or NO_POSITION."""
+        traits = self._read_columns()[2]
+        largest = np.full(len(self._traits), NO_POSITION)
+        largest[traits] = np.arange(len(traits))
+        return largest
+
+    def suitable(
+        self, positions: IntArray, largest: IntArray, suits: Callable[[_Item], bool]
+    ) -> IntArray:
+        """Return those of the positions whose items are suitable.
+
+        `suits` is called with one item of each traits, which `largest_of_traits` has found.
+        """
+        found = [at != NO_POSITION and suits(self.items[at]) for at in largest.tolist()]
+        if all(found):
+            return positions
+        traits = self._read_columns()[2]
+        chosen: IntArray = positions[np.array(found, np.bool_)[traits[positions]]]
+        return chosen
+
+    def smallest_on(self, positions: IntArray, rows: IntArray, count: int) -> Iterator[IntArray]:
+        """Return arrays of positions, int64[len(rows)], with NO_POSITION where a row has none.
+
+        The `count` smallest of `positions` that each row's node has are in one of the arrays each;
+        the arrays may have further ones.
+        """
+        affinities = self._read_columns()[1]
+        columns = [column[rows] for column in self._affinities.by_row()]
+        for left in range(count, 0, -1):
+            if not len(positions):
+                return
+            smallest = self._smallest_of_each(positions)
+            for column in columns:
+                yield smallest[column]
+            if left > 1:
+                positions = positions[smallest[affinities[positions]] != positions]
+
+    def _smallest_of_each(self, positions: IntArray) -> IntArray:
+        """Return the smallest of the ascending positions by affinity, or NO_POSITION.
+
+        The last item is for NO_AFFINITY, -1. Thousands of items may have a few affinities: if the
+        first positions have all of these, the others are not looked at.
+        """
+        affinities, number = self._read_columns()[1], len(self._affinities)
+        smallest = np.full(number + 1, NO_POSITION)
+        for first in (positions[: 2 * number + _MANY], positions):
+            # Of several positions with one affinity the one written last stays.
+            smallest[affinities[first][::-1]] = first[::-1]
+            if len(first) == len(positions) or NO_POSITION not in smallest[:-1]:
+                break
+        return smallest
+
+    def largest_on(self, rows: IntArray) -> IntArray:
+        """Return the size of the largest item that each row's node has (int64), -1 without any."""
+        sizes, affinities, _, _ = self._read_columns()
+        largest = np.full(len(self._affinities) + 1, -1)
+        largest[affinities] = sizes  # of several with one affinity the last one stays
+        found = np.full(len(rows), -1)
+        for column in self._affinities.by_row():
+            np.maximum(found, largest[column[rows]], out=found)
+        return found
+
+    def rows_with(self, rows: IntArray) -> IntArray:
+        """Return of how many of the rows the node has each item (int64[items])."""
+        numbers = np.zeros(len(self._affinities), np.int64)
+        for column in self._affinities.by_row():
+            here = column[rows]
+            numbers += np.bincount(here[here != NO_AFFINITY], minlength=len(numbers))
+        found: IntArray = numbers[self._read_columns()[1]]
+        return found
+
+    def _columns_to_update(self) -> IntArray | None:
+        """Return the columns, unless it is less work to make them again when they are read."""
+        self._changes += 1
+        return self._columns if self._changes <= _MANY else None
+
+    def _read_columns(self) -> IntArray:
+        if self._columns is None:
+            sizes = [size for size, _ in self._keys]
+            numbers = zip(*self._numbers, strict=True) if self._numbers else ((), (), ())
+            self._columns = np.array([sizes, *numbers], np.int64)
+        self._changes = 0
+        return self._columns
+
+    def _renumber(self) -> None:
+        """Drop the numbers of affinities and traits that no item has any more."""
+        affinities, self._affinities = self._affinities, NodeAffinities(self._nodes)
+        traits, self._traits = [*self._traits], {}
+        self._numbers = [
+            (
+                self._affinities.number(affinities.affinities[affinity]),
+                self._traits.setdefault(traits[trait], len(self._traits)),
+                amount,
+            )
+            for affinity, trait, amount in self._numbers
+        ]
+        self._columns = None

@@ -1,0 +1,77 @@
+"""Drivers, attach limits and migrated plugins of the nodes, as their CSINodes say."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from mooring.model.events import Kind
+from mooring.model.indexes import drop_item
+from mooring.state.columns import IntArray
+from mooring.state.nodes import NodeTable
+from mooring.state.objects import Objects
+from mooring.state.view import BoolArray
+from mooring.volumes.model.csi import CSINode
+from mooring.volumes.model.storage_objects import CSISource
+
+UNLIMITED: Final = 2**62
+"""The limit where there is no CSINode, or it names none."""
+
+
+class CSINodes:
+    """The limits of every driver, and the rows migrated to CSI per in-tree plugin."""
+
+    def __init__(self, nodes: NodeTable, objects: Objects) -> None:
+        self._nodes = nodes
+        self._objects = objects
+        self._shown: dict[str, tuple[int, CSINode]] = {}
+        self._present = nodes.add_column(np.bool_)
+        self._limits = nodes.add_resource_columns()
+        """One more than the limit of each driver that is on the row; 0 where it is not."""
+        self._migrated: dict[str, set[int]] = {}
+
+    def lacks_driver(self, volumes: Iterable[CSISource], driver: str, rows: IntArray) -> BoolArray:
+        """Return True on rows without the driver on which it would attach one of its volumes.
+
+        On a node without a CSINode, no driver attaches the volumes of in-tree plugins.
+        """
+        lacking = np.equal(self._limits.of_rows(driver, rows), 0)
+        if all(volume.migrated for volume in volumes):
+            lacking &= self._present.data[rows]
+        return lacking
+
+    def limits(self, driver: str, rows: IntArray) -> IntArray:
+        """Return how many of the driver's volumes each of the rows may have."""
+        more = self._limits.of_rows(driver, rows)
+        return np.where(more == 0, UNLIMITED, more - 1)
+
+    def migrated(self, plugin: str, rows: IntArray) -> BoolArray:
+        """Return True on rows where the plugin's volumes belong to its CSI driver."""
+        return np.isin(rows, list(self._migrated.get(plugin, ())))
+
+    def refresh(self, name: str) -> None:
+        """Update the limits for a name whose node or CSINode was added, updated or deleted."""
+        shown = self._shown.pop(name, None)
+        if shown is not None:
+            self._clear(*shown)
+        row = self._nodes.row_of.get(name)
+        csi_node = self._objects.of(Kind.CSI_NODE).get(name)
+        if row is not None and self._nodes.nodes[row] is not None and csi_node is not None:
+            self._shown[name] = (row, csi_node)
+            self._show(row, csi_node)
+
+    def _show(self, row: int, csi_node: CSINode) -> None:
+        self._present.data[row] = True
+        for driver, limit in csi_node.limits.items():
+            # Files that no API server has checked may have any number.
+            known = UNLIMITED if limit is None else min(max(limit, 0), UNLIMITED)
+            self._limits.put(driver, row, 1 + known)
+        for plugin in csi_node.migrated_plugins:
+            self._migrated.setdefault(plugin, set()).add(row)
+
+    def _clear(self, row: int, csi_node: CSINode) -> None:
+        self._present.data[row] = False
+        for driver in csi_node.limits:
+            self._limits.put(driver, row, 0)
+        for plugin in csi_node.migrated_plugins:
+            drop_item(self._migrated, plugin, row)

@@ -1,0 +1,89 @@
+"""Counts the pods that use each claim and disk; some cannot be shared (volumerestrictions/)."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+from mooring.model.indexes import add_count, drop_item
+from mooring.model.pod import Pod
+from mooring.volumes.model.pod_volumes import ClaimVolume, Disk, DiskKind, PodVolume, RbdVolume
+
+_RESTRICTED: Final = frozenset({DiskKind.AWS_EBS, DiskKind.GCE_PD, DiskKind.ISCSI})
+
+_Name: TypeAlias = tuple[str, str]
+"""Plugin and disk, or pool and image; the same volumes have the same name."""
+
+
+def is_restricted(volume: PodVolume) -> bool:
+    """Return whether there are volumes of this type that two pods on one node cannot share."""
+    return isinstance(volume, RbdVolume) or (
+        isinstance(volume, Disk) and volume.kind in _RESTRICTED
+    )
+
+
+class VolumeUsers:
+    """How many pods use which claims, and which disks on which rows."""
+
+    def __init__(self) -> None:
+        self._claims: Counter[str] = Counter()
+        self._disks: dict[_Name, dict[int, Counter[PodVolume]]] = {}
+
+    def claim_in_use(self, key: str) -> bool:
+        """Return whether a pod with a node names the claim (ephemeral ones are not named)."""
+        return key in self._claims
+
+    def rows_in_conflict(self, volume: PodVolume) -> Iterator[int]:
+        """Yield the rows with a pod that uses the same volume and excludes a second user."""
+        for row, users in self._disks.get(_name(volume), {}).items():
+            if any(in_conflict(volume, other) for other in users):
+                yield row
+
+    def add(self, row: int, pod: Pod) -> None:
+        """Count the pod's volumes on the row."""
+        self._claims.update(_named_claims(pod))
+        for volume in filter(is_restricted, pod.volumes):
+            rows = self._disks.setdefault(_name(volume), {})
+            rows.setdefault(row, Counter())[volume] += 1
+
+    def remove(self, row: int, pod: Pod) -> None:
+        """Undo `add` exactly."""
+        for key in _named_claims(pod):
+            add_count(self._claims, key, -1)
+        for volume in filter(is_restricted, pod.volumes):
+            users = self._disks[_name(volume)][row]
+            add_count(users, volume, -1)
+            if not users:
+                drop_item(self._disks, _name(volume), row)
+
+
+def _named_claims(pod: Pod) -> Iterable[str]:
+    return (
+        f"{pod.namespace}/{volume.claim}"
+        for volume in pod.volumes
+        if isinstance(volume, ClaimVolume) and not volume.ephemeral
+    )
+
+
+def _name(volume: PodVolume) -> _Name:
+    match volume:
+        case Disk():
+            return volume.kind, volume.id
+        case RbdVolume():
+            return volume.pool, volume.image
+        case _:
+            raise TypeError(f"{volume} is no disk that pods may be unable to share")
+
+
+def in_conflict(one: PodVolume, other: PodVolume) -> bool:
+    """Return whether two volumes are the same and cannot both be used on one node."""
+    match one, other:
+        case Disk(), Disk():
+            same = (one.kind, one.id) == (other.kind, other.id) and one.kind in _RESTRICTED
+            writing = not (one.read_only and other.read_only)
+            return same and (writing or one.kind is DiskKind.AWS_EBS)
+        case RbdVolume(), RbdVolume():
+            same = (one.pool, one.image) == (other.pool, other.image)
+            shared = not one.monitors.isdisjoint(other.monitors)
+            return same and shared and not (one.read_only and other.read_only)
+        case _:
+            return False

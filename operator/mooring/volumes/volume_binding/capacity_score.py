@@ -1,0 +1,88 @@
+"""Scores nodes by how much of their storage a pod's claims request (volumebinding/scorer.go).
+
+On nodes where available volumes are bound to claims, the capacity of these counts, otherwise that
+from which the driver would provision volumes. The score is the mean over the storage classes.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from mooring.model.events import Kind
+from mooring.pausing import pause
+from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray, NodeView
+from mooring.volumes.model.storage_objects import PersistentVolumeClaim, StorageClass
+from mooring.volumes.state.capacities import UNKNOWN
+from mooring.volumes.volume_binding.find_volumes import UnboundClaims, find_choices, tracked_size
+
+
+class _ClassUsage:
+    """The requests of a storage class, and its capacity, on each node where it counts."""
+
+    def __init__(self, nodes: int) -> None:
+        self.counts = np.zeros(nodes, np.bool_)
+        self.requested = np.zeros(nodes, np.int64)
+        self.capacity = np.zeros(nodes, np.int64)
+
+    def percent(self) -> IntArray:
+        """Return the requested share in percent, 100 where more is requested than there is."""
+        exceeded = (self.capacity == 0) | (self.requested > self.capacity)
+        # Beyond 80 PiB the product wraps around as in Go; what is negative scores like 0.
+        share = np.maximum(self.requested * 100 // np.maximum(self.capacity, 1), 0)
+        return np.where(exceeded, 100, share)
+
+    def add(self, where: BoolArray, requested: int) -> None:
+        self.counts |= where
+        self.requested += where * requested
+
+
+def capacity_scores(
+    unbound: Sequence[PersistentVolumeClaim],
+    by_percent: IntArray,
+    nodes: NodeView,
+    cluster: ClusterView,
+) -> IntArray:
+    """Return int64[nodes]: the mean score of the claims' classes, 0 if no capacity is known.
+
+    All claims can be bound or provisioned on these nodes. `by_percent` is int64[101], the score of
+    each percentage.
+    """
+    by_class = _usage_by_class(find_choices(unbound, nodes, cluster), nodes, cluster)
+    total, classes = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
+    for usage in by_class.values():
+        total += np.where(usage.counts, by_percent[usage.percent()], 0)
+        classes += usage.counts
+    # Halves are rounded up; integers because a mean of few scores is exact this way.
+    mean: IntArray = (2 * total + classes) // (2 * np.maximum(classes, 1))
+    return mean
+
+
+def _usage_by_class(
+    found: UnboundClaims, nodes: NodeView, cluster: ClusterView
+) -> dict[str, _ClassUsage]:
+    by_class: dict[str, _ClassUsage] = defaultdict(lambda: _ClassUsage(len(nodes)))
+    static = np.zeros(len(nodes), np.bool_)
+    for choice in found.choices:
+        pause()
+        there = choice.found
+        if there.any():
+            usage = by_class[choice.claim.storage_class]
+            usage.add(there, choice.claim.requested or 0)
+            usage.capacity[there] += choice.sizes[choice.chosen[there]]
+            static |= there
+    for claim, where in found.left:
+        pause()
+        storage_class: StorageClass = cluster.objects(Kind.STORAGE_CLASS)[claim.storage_class]
+        size = tracked_size(claim, storage_class, cluster)
+        if size is None:
+            continue
+        capacity = cluster.storage.capacities.capacity(storage_class.name, size, nodes.rows)
+        there = where & ~static & (capacity != UNKNOWN)
+        usage = by_class[claim.storage_class]
+        usage.add(there, size)
+        # Not added up: all claims of a class share the one capacity.
+        np.copyto(usage.capacity, capacity, where=there)
+    return by_class

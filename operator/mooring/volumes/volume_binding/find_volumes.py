@@ -1,0 +1,186 @@
+"""Finds volumes for a pod's claims on all nodes (FindPodVolumes in volumebinding/binder.go)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.model.events import Kind
+from mooring.pausing import pause
+from mooring.state.cluster_view import ClusterView
+from mooring.state.view import BoolArray, NodeView
+from mooring.volumes.model.csi import CSIDriver
+from mooring.volumes.model.migration import migrated_affinity
+from mooring.volumes.model.pod_volumes import CSI_DRIVERS, Disk
+from mooring.volumes.model.storage_objects import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from mooring.volumes.state.node_affinities import check_node_affinity
+from mooring.volumes.volume_binding.choice import Choice, choices
+
+_NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+"""The provisioner of classes whose volumes an administrator creates."""
+
+NODE_CONFLICT: Final = np.uint64(1)
+"""The node does not match a bound volume's node affinity."""
+BIND_CONFLICT: Final = np.uint64(2)
+"""No volume is available on the node, and none can be provisioned there."""
+NOT_ENOUGH_SPACE: Final = np.uint64(4)
+"""The driver has not enough capacity to provision a volume there."""
+PV_NOT_EXIST: Final = np.uint64(8)
+"""A claim is bound to a volume that does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodVolumeClaims:
+    """A pod's claims, each once: bound ones, and unbound ones with delayed binding."""
+
+    bound: tuple[PersistentVolumeClaim, ...]
+    unbound: tuple[PersistentVolumeClaim, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodVolumes:
+    """The volumes for a pod's claims on some nodes.
+
+    `conflicts` is uint64[nodes] of the bits above, 0 where all claims have volumes. `choices` are
+    the available volumes that claims are bound to. `to_provision` are the claims for which volumes
+    are provisioned, each with bool[nodes] that says where.
+    """
+
+    conflicts: npt.NDArray[np.uint64]
+    choices: Sequence[Choice]
+    to_provision: Sequence[tuple[PersistentVolumeClaim, BoolArray]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnboundClaims:
+    """How a pod's unbound claims could be bound on some nodes, or why not.
+
+    `choices` are the available volumes for claims. `left` are the claims that still need a volume,
+    each with bool[nodes] that says where. `selected` is bool[nodes], False where a claim has
+    another node selected.
+    """
+
+    choices: Sequence[Choice]
+    left: Sequence[tuple[PersistentVolumeClaim, BoolArray]]
+    selected: BoolArray
+
+
+def find_choices(
+    unbound: Sequence[PersistentVolumeClaim], nodes: NodeView, cluster: ClusterView
+) -> UnboundClaims:
+    """Return the available volumes for the claims on each node, and where which claim has none."""
+    by_size = sorted(
+        (claim for claim in unbound if claim.selected_node is None),
+        key=lambda claim: claim.requested or 0,
+    )
+    provisioning = [claim for claim in unbound if claim.selected_node is not None]
+    selected = np.ones(len(nodes), np.bool_)
+    for claim in provisioning:
+        selected &= nodes.named(claim.selected_node or "")
+    chosen = choices(by_size, nodes, cluster.storage)
+    left = [(claim, selected) for claim in provisioning]
+    left += [(choice.claim, selected & ~choice.found) for choice in chosen]
+    return UnboundClaims(chosen, left, selected)
+
+
+def find_volumes(claims: PodVolumeClaims, nodes: NodeView, cluster: ClusterView) -> PodVolumes:
+    """Return the volumes for all claims on each node, and the conflicts where there are none."""
+    conflicts = np.zeros(len(nodes), np.uint64)
+    _check_bound(claims.bound, nodes, cluster, conflicts)
+    found = find_choices(claims.unbound, nodes, cluster)
+    conflicts[~found.selected] |= BIND_CONFLICT
+    to_provision = tuple(_check_provisions(found.left, nodes, cluster, conflicts))
+    return PodVolumes(conflicts, found.choices, to_provision)
+
+
+def _check_bound(
+    claims: Sequence[PersistentVolumeClaim],
+    nodes: NodeView,
+    cluster: ClusterView,
+    conflicts: npt.NDArray[np.uint64],
+) -> None:
+    """Add to `conflicts` the first conflict of a bound claim on each node."""
+    undecided = np.ones(len(nodes), np.bool_)
+    for claim in claims:
+        pause()
+        volume = cluster.storage.volumes.volume(claim.volume_name)
+        if volume is None:
+            conflicts[undecided] |= PV_NOT_EXIST
+            return
+        matches = matches_node_affinity(volume, nodes, cluster)
+        conflicts[undecided & ~matches] |= NODE_CONFLICT
+        undecided &= matches
+
+
+def matches_node_affinity(
+    volume: PersistentVolume, nodes: NodeView, cluster: ClusterView
+) -> BoolArray:
+    """Return True on nodes that match a bound volume's node affinity."""
+    matches = check_node_affinity(nodes, volume.node_affinity)
+    if not isinstance(volume.source, Disk) or volume.source.kind not in CSI_DRIVERS:
+        return matches
+    migrated = cluster.storage.csi_nodes.migrated(volume.source.kind, nodes.rows)
+    return np.where(migrated, check_node_affinity(nodes, migrated_affinity(volume)), matches)
+
+
+def _check_provisions(
+    without_volume: Sequence[tuple[PersistentVolumeClaim, BoolArray]],
+    nodes: NodeView,
+    cluster: ClusterView,
+    conflicts: npt.NDArray[np.uint64],
+) -> Iterator[tuple[PersistentVolumeClaim, BoolArray]]:
+    """Yield the claims to provision and where; add each node's first conflict to `conflicts`."""
+    undecided = np.ones(len(nodes), np.bool_)
+    classes: dict[str, _Provisioner] = {}
+    for claim, where in without_volume:
+        pause()
+        wanted = where & undecided
+        if not wanted.any():
+            continue
+        found = classes.get(claim.storage_class)
+        if found is None:
+            of_class = cluster.objects(Kind.STORAGE_CLASS)[claim.storage_class]
+            found = classes[claim.storage_class] = _Provisioner(of_class, nodes, cluster)
+        has_capacity = found.has_capacity(claim)
+        rejected = wanted & ~(found.allowed & has_capacity)
+        if rejected.any():
+            conflicts[wanted & ~found.allowed] |= BIND_CONFLICT
+            conflicts[wanted & found.allowed & ~has_capacity] |= NOT_ENOUGH_SPACE
+            undecided &= ~rejected
+        yield claim, wanted
+
+
+class _Provisioner:
+    """Where on some nodes the provisioner of a class can make volumes.
+
+    `allowed` is True on nodes in the class's allowed topologies, if the class has a provisioner.
+    """
+
+    def __init__(self, storage_class: StorageClass, nodes: NodeView, cluster: ClusterView) -> None:
+        self._class, self._cluster = storage_class, cluster
+        self._everywhere = np.ones(len(nodes), np.bool_)
+        self._largest = cluster.storage.capacities.largest(storage_class.name, nodes.rows)
+        self.allowed = (
+            ~self._everywhere
+            if storage_class.provisioner in ("", _NO_PROVISIONER)
+            else check_node_affinity(nodes, storage_class.allowed_topologies)
+        )
+
+    def has_capacity(self, claim: PersistentVolumeClaim) -> BoolArray:
+        """Return True where there is enough for the claim, or the driver does not say."""
+        size = tracked_size(claim, self._class, self._cluster)
+        return self._everywhere if size is None else np.greater_equal(self._largest, size)
+
+
+def tracked_size(
+    claim: PersistentVolumeClaim, storage_class: StorageClass, cluster: ClusterView
+) -> int | None:
+    """Return the claim's size in bytes if the driver of its class publishes capacities."""
+    driver: CSIDriver | None = cluster.objects(Kind.CSI_DRIVER).get(storage_class.provisioner)
+    return claim.requested if driver is not None and driver.storage_capacity else None

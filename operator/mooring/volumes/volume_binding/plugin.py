@@ -1,0 +1,337 @@
+"""Binds the claims of a pod when its node is chosen (framework/plugins/volumebinding).
+
+Filter finds volumes on each node. Reserve assumes them. PreBind writes them to the API server and
+waits until the volume controller and the provisioners have bound all claims.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from mooring.framework.handle import Handle
+from mooring.framework.hints import QueueingHint, queue_if
+from mooring.framework.plugin import Normalize
+from mooring.framework.scores import scores_by_percent
+from mooring.framework.verdicts import (
+    SKIP,
+    Explanation,
+    PluginError,
+    Skip,
+    Unschedulable,
+    shortened,
+)
+from mooring.gpu_cards.card_plugin import AssignsInTrials
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.node import Node
+from mooring.model.pod import Pod
+from mooring.policy.args import VolumeBindingArgs
+from mooring.state.cluster_view import ClusterView
+from mooring.state.columns import IntArray
+from mooring.state.view import BoolArray, NodeView
+from mooring.volumes.model.csi import CSIDriver, CSINode, CSIStorageCapacity
+from mooring.volumes.model.pod_volumes import ClaimVolume
+from mooring.volumes.model.storage_objects import (
+    SELECTED_NODE,
+    ClaimRef,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    parse_persistent_volume,
+    parse_persistent_volume_claim,
+)
+from mooring.volumes.volume_binding.binding_progress import BindingProgress, VolumesLostError
+from mooring.volumes.volume_binding.capacity_score import capacity_scores
+from mooring.volumes.volume_binding.find_volumes import PodVolumeClaims, find_volumes
+
+_REASONS: Final = (
+    "node(s) didn't match PersistentVolume's node affinity",
+    "node(s) didn't find available persistent volumes to bind",
+    "node(s) did not have enough free storage",
+    "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+)
+"""In the order of the bits in `mooring.volumes.volume_binding.find_volumes`."""
+
+_READ: Final = (
+    Kind.NODE,
+    Kind.PERSISTENT_VOLUME,
+    Kind.PERSISTENT_VOLUME_CLAIM,
+    Kind.STORAGE_CLASS,
+    Kind.CSI_NODE,
+    Kind.CSI_STORAGE_CAPACITY,
+)
+
+_FREED: Final = (Kind.POD, Kind.PERSISTENT_VOLUME, Kind.CSI_DRIVER, Kind.CSI_NODE)
+"""The kinds of object whose deletion may free a volume or lift a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """A volume to bind to a claim; `prebound` if its claimRef names the claim already."""
+
+    volume: PersistentVolume
+    claim: PersistentVolumeClaim
+    prebound: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Reserved:
+    """What is assumed for a pod: volumes to bind, and claims to provision volumes for."""
+
+    bindings: tuple[_Binding, ...]
+    to_provision: tuple[PersistentVolumeClaim, ...]
+
+
+class VolumeBinding(AssignsInTrials):
+    """Rejects nodes where a claim cannot be bound; binds the claims on the chosen node.
+
+    It scores nodes by the share of their storage that the claims request.
+    """
+
+    name: ClassVar[str] = "VolumeBinding"
+    depends_on_node_only: ClassVar[bool] = False
+    normalize: ClassVar[Normalize] = Normalize.NONE
+    Args: ClassVar[type[VolumeBindingArgs]] = VolumeBindingArgs
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {
+            (Kind.CSI_DRIVER, Action.UPDATE),
+            *((kind, Action.DELETE) for kind in _FREED),
+            *((kind, action) for kind in _READ for action in (Action.ADD, Action.UPDATE)),
+        }
+    )
+
+    def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
+        self._timeout = args.bind_timeout_seconds
+        self._scores_capacity = handle.kubernetes.storage_capacity_scoring
+        self._score_by_percent = scores_by_percent(args.shape)
+        self._cluster = handle.cluster
+        self._api = handle.api
+        self._assume_cache = handle.assume_cache
+        self._reserved: dict[str, _Reserved] = {}
+
+    def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | PodVolumeClaims | Unschedulable:
+        """Return the pod's claims, or why one of them rejects the pod on every node.
+
+        Every claim must be usable, and bound unless its class delays the binding.
+        """
+        volumes = [volume for volume in pod.volumes if isinstance(volume, ClaimVolume)]
+        if not volumes:
+            return SKIP
+        for volume in volumes:
+            rejection = _unusable(volume, pod, cluster)
+            if rejection is not None:
+                return rejection
+        return _claims_of(pod, volumes, cluster)
+
+    def filter(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> BoolArray:
+        """Return True where each claim has a suitable volume, or can get or be provisioned one."""
+        return np.equal(find_volumes(claims, nodes, self._cluster).conflicts, 0)
+
+    def explain(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> Explanation:
+        """Return every conflict; none is resolvable, because evicting pods frees no volume."""
+        conflicts = find_volumes(claims, nodes, self._cluster).conflicts
+        return Explanation(_REASONS, conflicts, np.zeros(len(nodes), np.bool_))
+
+    def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodVolumeClaims:
+        """Return the pod's claims; SKIP if none of them is still to be bound."""
+        if not self._scores_capacity or not pod.volumes:
+            return SKIP
+        claims = self.pre_filter(pod, cluster)
+        return claims if isinstance(claims, PodVolumeClaims) and claims.unbound else SKIP
+
+    def score(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> IntArray:
+        """Return int64[nodes]: the score of the share of the storage that the claims request."""
+        return capacity_scores(claims.unbound, self._score_by_percent, nodes, self._cluster)
+
+    def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
+        """Assume the volumes found on the node, and the node as selected node of other claims."""
+        found = self._assumed(pod, node)
+        if isinstance(found, _Reserved):
+            self._reserved[pod.uid] = found
+        return found if isinstance(found, Unschedulable) else None
+
+    def assign(self, pod: Pod, row: int) -> Unschedulable | None:
+        """Assume the volumes found on the row for the pod, which is on it, in a trial."""
+        found = self._assumed(pod, self._cluster.nodes.name(row))
+        return found if isinstance(found, Unschedulable) else None
+
+    def _assumed(self, pod: Pod, node: str) -> _Reserved | Unschedulable | None:
+        """Return the volumes to assume for the pod on the node; None if there are none."""
+        claims = self.pre_filter(pod, self._cluster)
+        if isinstance(claims, Unschedulable):
+            return claims
+        if claims is SKIP or not claims.unbound:
+            return None
+        there = self._cluster.nodes.only(node)
+        if not len(there):
+            return Unschedulable(f"node {node} does not exist any more")
+        found = find_volumes(claims, there, self._cluster)
+        if found.conflicts.any():
+            return Unschedulable(", ".join(self.explain(pod, there, claims).reasons_at(0)))
+        bindings = tuple(
+            self._binding(volume, choice.claim)
+            for choice in found.choices
+            if (volume := choice.at(0)) is not None
+        )
+        to_provision = tuple(
+            replace(claim, selected_node=node) for claim, where in found.to_provision if where[0]
+        )
+        self._assume_cache.assume_volumes(
+            pod, [binding.volume for binding in bindings], to_provision
+        )
+        return _Reserved(bindings, to_provision)
+
+    def unreserve(self, pod: Pod, _node: str) -> None:
+        """Undo the assumptions for the pod."""
+        self._reserved.pop(pod.uid, None)
+        self._assume_cache.restore_volumes(pod)
+
+    async def pre_bind(self, pod: Pod, node: str) -> None:
+        """Write volumes and claims, and wait until all of the pod's claims are bound.
+
+        If this fails, earlier writes stay, as in kube-scheduler. Raises PluginError if a claim is
+        not bound in time, or cannot be any more.
+        """
+        reserved = self._reserved.pop(pod.uid, None)
+        if reserved is None:
+            return
+        progress = BindingProgress(
+            pod,
+            node,
+            [(await self._bind(binding), binding.claim) for binding in reserved.bindings],
+            [await self._write_selected_node(claim, node) for claim in reserved.to_provision],
+            self._cluster,
+        )
+        try:
+            await self._api.until(progress.done, self._timeout)
+        except VolumesLostError as error:
+            raise PluginError(f"binding volumes: {error}") from error
+        except TimeoutError as error:
+            raise PluginError(
+                "binding volumes: context deadline exceeded: not bound after "
+                f"{self._timeout} s: {', '.join(progress.unbound())}"
+            ) from error
+
+    def _binding(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> _Binding:
+        shown = self._cluster.objects(Kind.PERSISTENT_VOLUME)[volume.name]
+        taken = replace(volume, claim=ClaimRef(claim.namespace, claim.name, claim.uid))
+        return _Binding(taken, claim, prebound=shown.claim is not None)
+
+    async def _bind(self, binding: _Binding) -> PersistentVolume:
+        """Bind the volume to the claim; return it as written."""
+        patch = binding_patch(binding.volume, binding.claim, prebound=binding.prebound)
+        name = binding.volume.name
+        return parse_persistent_volume(
+            await self._api.patch("persistentvolumes", None, name, patch)
+        )
+
+    async def _write_selected_node(
+        self, claim: PersistentVolumeClaim, node: str
+    ) -> PersistentVolumeClaim:
+        """Write the claim's selected node; return the claim as written."""
+        patch = selected_node_patch(claim, node)
+        return parse_persistent_volume_claim(
+            await self._api.patch("persistentvolumeclaims", claim.namespace, claim.name, patch)
+        )
+
+    def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
+        """Return QUEUE if the event may give a claim a volume."""
+        match event.before, event.after:
+            case _, PersistentVolumeClaim() as claim:
+                named = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume)}
+                may_help = claim.namespace == pod.namespace and claim.name in named
+            case StorageClass() as before, StorageClass() as after:
+                may_help = before != after  # another one of the name, if no watch saw it go
+            case Node() as before, Node() as after:
+                may_help = before.labels != after.labels
+            case CSINode() as before, CSINode() as after:
+                may_help = before.migrated_plugins != after.migrated_plugins
+            case CSIStorageCapacity() as before, CSIStorageCapacity() as after:
+                may_help = (after.largest or 0) > (before.largest or 0)
+            case CSIDriver() as before, after:
+                limits = isinstance(after, CSIDriver) and after.storage_capacity
+                may_help = before.storage_capacity and not limits
+            case PersistentVolume() as before, None:
+                may_help = (
+                    before.claim is not None
+                )  # of a claim; an available one is no use deleted
+            case Pod() as gone, None:  # volumes assumed for a pod that was not bound are free again
+                claims = any(isinstance(volume, ClaimVolume) for volume in gone.volumes)
+                may_help = claims and gone.phase == "Pending"
+            case _:
+                may_help = True
+        return queue_if(may_help)
+
+
+def _unusable(volume: ClaimVolume, pod: Pod, cluster: ClusterView) -> Unschedulable | None:
+    """Return why the claim rejects the pod on every node; None if it does not."""
+    claim: PersistentVolumeClaim | None
+    claim = cluster.objects(Kind.PERSISTENT_VOLUME_CLAIM).get(f"{pod.namespace}/{volume.claim}")
+    said = f'persistentvolumeclaim "{shortened(volume.claim)}"'
+    if claim is None:
+        waiting = f"waiting for ephemeral volume controller to create the {said}"
+        return Unschedulable(waiting if volume.ephemeral else f"{said} not found")
+    if claim.phase == "Lost":
+        missing = f'non-existent persistentvolume "{claim.volume_name}"'
+        return Unschedulable(f"{said} bound to {missing}")
+    if claim.deleting:
+        return Unschedulable(f"{said} is being deleted")
+    if volume.ephemeral and claim.controller_uid != pod.uid:
+        return Unschedulable(
+            f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
+        )
+    return None
+
+
+def _claims_of(
+    pod: Pod, volumes: Iterable[ClaimVolume], cluster: ClusterView
+) -> PodVolumeClaims | Unschedulable:
+    """Return the pod's claims, each once; kube-scheduler looks for a volume per use of a claim."""
+    keys = dict.fromkeys(f"{pod.namespace}/{volume.claim}" for volume in volumes)
+    bound, unbound = [], []
+    for claim in filter(None, map(cluster.storage.volumes.claim, keys)):
+        storage_class: StorageClass | None = cluster.objects(Kind.STORAGE_CLASS).get(
+            claim.storage_class
+        )
+        if claim.bound:
+            bound.append(claim)
+        elif (
+            storage_class is not None and storage_class.waits_for_consumer and not claim.volume_name
+        ):
+            unbound.append(claim)
+        else:
+            return Unschedulable("pod has unbound immediate PersistentVolumeClaims")
+    return PodVolumeClaims(tuple(bound), tuple(unbound))
+
+
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+"""The annotation of a volume whose claimRef was written by a controller, not by a user."""
+
+
+def binding_patch(
+    volume: PersistentVolume, claim: PersistentVolumeClaim, *, prebound: bool
+) -> dict[str, Any]:
+    """Return the patch that binds the volume; `prebound` if its claimRef named the claim."""
+    metadata: dict[str, Any] = {"resourceVersion": volume.resource_version}
+    if not prebound:
+        metadata["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
+    claim_ref = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": claim.namespace,
+        "name": claim.name,
+        "uid": claim.uid,
+        "resourceVersion": claim.resource_version,
+    }
+    return {"metadata": metadata, "spec": {"claimRef": claim_ref}}
+
+
+def selected_node_patch(claim: PersistentVolumeClaim, node: str) -> dict[str, Any]:
+    """Return the patch that asks the claim's provisioner for a volume on the node."""
+    return {
+        "metadata": {
+            "resourceVersion": claim.resource_version,
+            "annotations": {SELECTED_NODE: node},
+        }
+    }

@@ -1,0 +1,146 @@
+"""The domains in which a group may be placed."""
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from mooring.framework.placements import Placement
+from mooring.framework.registry import NoArgs
+from mooring.framework.verdicts import Unschedulable
+from mooring.groups.plugins.topology_placement import TopologyPlacementGenerator
+from mooring.state.cluster import ClusterState
+from mooring.state.cluster_view import ClusterView
+from mooring.testing.builders import cluster, node, pod, pod_group
+from mooring.testing.fakes import handle
+
+KEYS = "scheduling.mooring.dev/topology-keys"
+MODE = "scheduling.mooring.dev/topology-mode"
+
+
+def nodes() -> list[dict[str, Any]]:
+    return [
+        node("a1", cpu="8", labels={"rack": "1", "block": "a"}),
+        node("a2", cpu="2", labels={"rack": "2", "block": "a"}),
+        node("b3", cpu="4", labels={"rack": "3", "block": "b"}),
+        node("elsewhere"),
+    ]
+
+
+def placements(state: ClusterState) -> tuple[Placement, ...] | Unschedulable:
+    (group,) = state.pod_groups
+    cluster_view = ClusterView(state)
+    generator = TopologyPlacementGenerator(NoArgs(), handle(state))
+    parent = Placement(cluster_view.nodes_in_order)
+    return generator.generate_placements(group, parent, cluster_view)
+
+
+def described(state: ClusterState) -> list[tuple[int, str, str, list[str]]]:
+    found = placements(state)
+    assert not isinstance(found, Unschedulable)
+    return [(p.tier, p.key, p.value, sorted(_names(state, p.rows.tolist()))) for p in found]
+
+
+def _names(state: ClusterState, rows: Iterable[int]) -> list[str]:
+    return [state.nodes.names[row] for row in rows]
+
+
+def test_a_group_without_a_constraint_may_be_anywhere() -> None:
+    state = cluster(*nodes(), pod_group("g", 2))
+    assert described(state) == [(0, "", "", ["a1", "a2", "b3", "elsewhere"])]
+
+
+def test_each_value_of_the_label_is_a_placement_the_fullest_first() -> None:
+    state = cluster(*nodes(), pod_group("g", 2, topology=["rack"]))
+    assert described(state) == [
+        (0, "rack", "2", ["a2"]),
+        (0, "rack", "3", ["b3"]),
+        (0, "rack", "1", ["a1"]),
+    ]
+
+
+def test_wider_domains_come_after_all_tighter_ones() -> None:
+    state = cluster(*nodes(), pod_group("g", 2, annotations={KEYS: "block,rack"}))
+    assert [(tier, value) for tier, _, value, _ in described(state)] == [
+        (0, "2"),
+        (0, "3"),
+        (0, "1"),
+        (1, "b"),
+        (1, "a"),
+    ]
+
+
+def test_a_preferred_constraint_ends_with_all_nodes() -> None:
+    annotations = {KEYS: "block", MODE: "Preferred"}
+    state = cluster(*nodes(), pod_group("g", 2, annotations=annotations))
+    assert described(state)[-1] == (1, "", "", ["a1", "a2", "b3", "elsewhere"])
+
+
+def test_only_the_domain_of_the_members_on_a_node_is_left() -> None:
+    group = pod_group("g", 2, topology=["rack"])
+    state = cluster(*nodes(), group, pod("m0", group="g", node="b3"))
+    assert described(state) == [(0, "rack", "3", ["b3"])]
+
+
+def test_members_in_several_domains_leave_none() -> None:
+    placed = [pod("m0", group="g", node="b3"), pod("m1", group="g", node="a1")]
+    state = cluster(*nodes(), pod_group("g", 2, topology=["rack"]), *placed)
+    assert placements(state) == Unschedulable(
+        "no topology domain of all members that are placed already: rack"
+    )
+
+
+def slowly_described(
+    raws: Iterable[dict[str, Any]], keys: list[str], order: list[str], occupied: dict[str, int]
+) -> list[tuple[int, str, str, list[str]]]:
+    """Return what `described` returns, node by node; `order` has the names of all nodes.
+
+    `occupied` has the requested cpus of the nodes on which members of the group are.
+    """
+    labels = {raw["metadata"]["name"]: raw["metadata"].get("labels", {}) for raw in raws}
+    free = {
+        raw["metadata"]["name"]: int(raw["status"]["allocatable"]["cpu"])
+        - occupied.get(raw["metadata"]["name"], 0)
+        for raw in raws
+    }
+    found = list[tuple[int, str, str, list[str]]]()
+    for tier, key in enumerate(reversed(keys)):
+        domains = dict[str, list[str]]()
+        for name in order:
+            if key in labels[name]:
+                domains.setdefault(labels[name][key], []).append(name)
+        fullest = sorted(domains, key=lambda value: sum(free[name] for name in domains[value]))
+        found += [
+            (tier, key, value, domains[value])
+            for value in fullest
+            if set(occupied) <= set(domains[value])
+        ]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_placements_are_those_of_a_slow_search_of_each_domain(seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311 - has to be repeatable
+    keys = ["block", "rack", "kubernetes.io/hostname"]
+    raws = list[dict[str, Any]]()
+    for i in range(40):
+        labels = {"kubernetes.io/hostname": f"n{i}"}
+        if rng.random() < 0.8:
+            labels["rack"] = str(rng.randrange(8))
+        if rng.random() < 0.9:
+            labels["block"] = rng.choice("ab")
+        raws.append(node(f"n{i}", cpu=str(rng.randrange(2, 10**6)), labels=labels))
+    occupied = {f"n{i}": 1 for i in rng.sample(range(40), rng.choice((0, 0, 1, 2, 3)))}
+    members = [pod(f"m-{name}", group="g", node=name, cpu="1") for name in occupied]
+    rng.shuffle(raws)
+    group = pod_group("g", 2, annotations={KEYS: ",".join(keys)})
+    state = cluster(*raws, group, *members)
+    found = placements(state)
+    order = _names(state, ClusterView(state).nodes_in_order.tolist())
+    expected = slowly_described(raws, keys, order, occupied)
+    if isinstance(found, Unschedulable):
+        assert expected == []
+    else:
+        got = [(p.tier, p.key, p.value, _names(state, p.rows.tolist())) for p in found]
+        assert got == expected

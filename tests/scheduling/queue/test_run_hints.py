@@ -1,0 +1,432 @@
+"""Which cluster events may make which unschedulable pods schedulable."""
+
+import logging
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from device_builders import allocated, device_claim, request
+from mooring.claims.model.resource_claims import parse_resource_claim
+from mooring.framework.diagnosis import EXTENDER
+from mooring.framework.handle import Handle
+from mooring.framework.registry import NoArgs, Registry
+from mooring.framework.verdicts import Explanation
+from mooring.model.events import Action, ClusterEvent, Kind
+from mooring.model.node import parse_node
+from mooring.model.objects import parse_object
+from mooring.model.pod import Pod, parse_pod
+from mooring.plugins import SHIPPED
+from mooring.runtime.queued_pod import QueuedPod, SubQueue
+from mooring.scheduling.queue.kept_events import EventLog
+from mooring.scheduling.queue.run_hints import QueueingHints
+from mooring.scheduling.queue.unschedulable import UnschedulablePods
+from mooring.state.cluster import ClusterState
+from mooring.state.cluster_view import ClusterView
+from mooring.state.view import BoolArray, NodeView
+from mooring.testing.builders import cluster, node, pdb, pod, pod_group, service, uid_of
+from mooring.testing.fakes import handle, pipeline, queued_pod
+
+
+class Undeclared:
+    """Rejects every node and registers for no events."""
+
+    name: ClassVar[str] = "Undeclared"
+    depends_on_node_only: ClassVar[bool] = True
+
+    def __init__(self, _args: NoArgs, _handle: Handle) -> None: ...
+
+    def filter(self, _pod: Pod, nodes: NodeView, _state: None) -> BoolArray:
+        return np.zeros(len(nodes.rows), bool)
+
+    def explain(self, _pod: Pod, nodes: NodeView, _state: None) -> Explanation:
+        return Explanation.single("no", len(nodes.rows), resolvable=False)
+
+
+class Broken(Undeclared):
+    """Its queueing hint fails, or answers what is no hint if the pod's label `hint` says so."""
+
+    name: ClassVar[str] = "Broken"
+    events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
+        {(Kind.NODE, Action.UPDATE)}
+    )
+
+    def queueing_hint(self, pod: Pod, _event: ClusterEvent, _cluster: ClusterView) -> Any:
+        if pod.labels.get("hint") == "wrong":
+            return False
+        raise KeyError("no such thing")
+
+
+REGISTRY = Registry((*SHIPPED, Undeclared, Broken), {})
+
+BIGGER = ClusterEvent(
+    Kind.NODE, Action.UPDATE, parse_node(node("a", cpu="1")), parse_node(node("a", cpu="8"))
+)
+A_SERVICE = ClusterEvent(Kind.SERVICE, Action.ADD, None, service("front", {"app": "web"}))
+
+
+FILTERS = [{"name": "Undeclared"}, {"name": "Broken"}]
+PIPELINE = pipeline(registry=REGISTRY, plugins={"filter": {"enabled": FILTERS}})
+
+
+@pytest.fixture
+def state() -> ClusterState:
+    return cluster(node("a", cpu="8"))
+
+
+@pytest.fixture
+def queueing_hint(state: ClusterState) -> QueueingHints:
+    return QueueingHints(handle(state))
+
+
+def rejected(*plugins: str, name: str = "web", **fields: Any) -> QueuedPod:
+    return queued_pod(
+        pod(name, **{"cpu": "2"} | fields),
+        PIPELINE,
+        queue=SubQueue.UNSCHEDULABLE,
+        unschedulable_plugins=frozenset(plugins),
+    )
+
+
+def worth(hints: QueueingHints, queued: QueuedPod, event: ClusterEvent) -> bool:
+    """Return whether an event that comes while the pod is unschedulable may help it."""
+    return hints.is_worth_requeuing(queued, event, during_attempt=False)
+
+
+def left(name: str, **fields: Any) -> ClusterEvent:
+    return ClusterEvent(Kind.POD, Action.DELETE, parse_pod(pod(name, cpu="2", **fields)), None)
+
+
+def test_pods_of_one_spec_rejected_by_node_only_plugins_share_a_signature(
+    queueing_hint: QueueingHints,
+) -> None:
+    one = rejected("NodeResourcesFit", name="one", labels={"app": "one"})
+    other = rejected("NodeResourcesFit", name="other", labels={"app": "other"})
+    assert queueing_hint.signature(one) == queueing_hint.signature(other)
+
+
+def test_pods_rejected_by_other_plugins_share_a_signature_only_with_equal_labels(
+    queueing_hint: QueueingHints,
+) -> None:
+    by = ("NodeResourcesFit", "InterPodAffinity")
+    one = rejected(*by, name="one", labels={"app": "one"})
+    like_it = rejected(*by, name="like-it", labels={"app": "one"})
+    other = rejected(*by, name="other", labels={"app": "other"})
+    assert queueing_hint.signature(one) == queueing_hint.signature(like_it)
+    assert queueing_hint.signature(one) != queueing_hint.signature(other)
+
+
+@pytest.mark.parametrize(
+    "owner", [None, {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "1"}]
+)
+def test_a_pod_that_an_extender_has_rejected_has_another_signature_once_it_is_relabelled(
+    queueing_hint: QueueingHints, owner: dict[str, str] | None
+) -> None:
+    """The queue leaves a relabelled pod asleep that keeps its signature."""
+    before = rejected("NodeResourcesFit", EXTENDER, name="waits", labels={"app": "one"})
+    labels = {"app": "two" if owner is None else "one"}
+    after = rejected("NodeResourcesFit", EXTENDER, name="waits", labels=labels, owner=owner)
+    assert before.pod.uid == after.pod.uid
+    assert queueing_hint.signature(before) != queueing_hint.signature(after)
+
+
+GANGS = pipeline()
+"""A profile with a plugin for groups."""
+FIT = frozenset({"NodeResourcesFit"})
+NOT_ROW_LOCAL = FIT | {"InterPodAffinity"}
+
+
+def group_member(
+    state: ClusterState,
+    name: str,
+    *cpus: int,
+    plugins: frozenset[str] = FIT,
+    minimum: int = 2,
+    by_specs: bool = True,
+    **fields: Any,
+) -> QueuedPod:
+    """Return the first, rejected member of a group of this name, with so many CPUs each."""
+    raw = pod_group(name, minimum, **fields)
+    state.put(Kind.POD_GROUP, f"default/{name}", parse_object(Kind.POD_GROUP, raw))
+    raws = [
+        pod(f"{name}-{i}", group=name, cpu=str(cpu), labels={"job": name, "index": str(i)})
+        for i, cpu in enumerate(cpus)
+    ]
+    for raw_member in raws:
+        state.put_unscheduled(parse_pod(raw_member))
+    return queued_pod(
+        raws[0],
+        GANGS,
+        queue=SubQueue.UNSCHEDULABLE,
+        unschedulable_plugins=plugins,
+        decided_by_specs=by_specs,
+    )
+
+
+def test_members_of_equal_groups_share_a_signature(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    one, other = group_member(state, "g", 2, 1, 1), group_member(state, "h", 2, 1, 1)
+    assert queueing_hint.signature(one) == queueing_hint.signature(other)
+
+
+@pytest.mark.parametrize(
+    "differing",
+    [
+        {"minimum": 3},
+        {"topology": ["rack"]},
+        {"cpus": (2, 1)},
+        {"cpus": (2, 1, 2)},
+        {"plugins": NOT_ROW_LOCAL},
+        {"by_specs": False},
+    ],
+)
+def test_members_of_groups_that_differ_share_no_signature(
+    state: ClusterState, queueing_hint: QueueingHints, differing: dict[str, Any]
+) -> None:
+    one = group_member(state, "g", 2, 1, 1)
+    other = group_member(state, "h", *differing.pop("cpus", (2, 1, 1)), **differing)
+    assert queueing_hint.signature(one) != queueing_hint.signature(other)
+
+
+def test_a_group_that_was_rejected_by_what_may_read_its_labels_is_equal_to_no_other(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    one = group_member(state, "g", 1, 1, plugins=NOT_ROW_LOCAL)
+    other = group_member(state, "h", 1, 1, plugins=NOT_ROW_LOCAL)
+    one.pod = other.pod = replace(one.pod, labels={})
+    other.pod = replace(other.pod, scheduling_group="h")
+    assert queueing_hint.signature(one) != queueing_hint.signature(other)
+
+
+def test_a_group_of_which_a_member_is_on_a_node_is_equal_to_no_other(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    one, other = group_member(state, "g", 1, 1), group_member(state, "h", 1, 1)
+    assert queueing_hint.signature(one) == queueing_hint.signature(other)
+    state.put(Kind.POD, uid_of("h-9"), parse_pod(pod("h-9", group="h", node="a")))
+    assert queueing_hint.signature(one) != queueing_hint.signature(other)
+
+
+def test_a_group_with_many_different_members_is_equal_to_no_other(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    one, other = group_member(state, "g", *range(1, 18)), group_member(state, "h", *range(1, 18))
+    assert queueing_hint.signature(one) != queueing_hint.signature(other)
+
+
+def with_claim(name: str, claim: str = "claim") -> QueuedPod:
+    spec = {"resourceClaims": [{"name": "gpu", "resourceClaimName": claim}]}
+    return rejected("DynamicResources", name=name, spec=spec)
+
+
+def put_claim(state: ClusterState, name: str = "claim", **fields: Any) -> None:
+    claim = parse_resource_claim(device_claim(name, allocation=allocated("d0"), **fields))
+    state.put(Kind.RESOURCE_CLAIM, claim.key, claim)
+
+
+def test_pods_that_share_a_claim_with_devices_share_their_signature(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    one, other = with_claim("a"), with_claim("b")
+    before = queueing_hint.signature(one)
+    assert queueing_hint.signature(other) == before
+    put_claim(state, reserved_for=["c"])
+    assert queueing_hint.signature(one) == queueing_hint.signature(other) != before
+
+
+@pytest.mark.parametrize("fields", [{"reserved_for": ["a"]}, {"owner": "a"}])
+def test_a_pod_for_which_a_claim_with_devices_is_meant_shares_its_signature_with_no_other(
+    state: ClusterState, queueing_hint: QueueingHints, fields: dict[str, Any]
+) -> None:
+    put_claim(state, **fields)
+    names = ("a", "b", "c")
+    one, other, third = (queueing_hint.signature(with_claim(name)) for name in names)
+    assert one != other == third
+
+
+def of_template(name: str) -> QueuedPod:
+    """Return a pod with the claim that was made for it of a template."""
+    spec = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "template"}]}
+    status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]}
+    return rejected("DynamicResources", name=name, spec=spec, status=status)
+
+
+def test_pods_whose_claims_of_one_template_have_devices_do_not_share_their_signature(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    signatures = set()
+    for name in ("a", "b"):
+        put_claim(state, f"{name}-gpu", owner=name)
+        signatures.add(queueing_hint.signature(of_template(name)))
+    assert len(signatures) == 2
+
+
+def test_pods_whose_claims_of_one_template_ask_for_others_do_not_share_their_signature(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    """Who finds out that 8 devices are too many makes the template anew, and then some pods."""
+    signatures = list[Hashable]()
+    for name, count in (("a", 8), ("b", 1), ("c", 1)):
+        claim = parse_resource_claim(device_claim(f"{name}-gpu", request("r", count), owner=name))
+        state.put(Kind.RESOURCE_CLAIM, claim.key, claim)
+        signatures.append(queueing_hint.signature(of_template(name)))
+    assert signatures[0] != signatures[1] == signatures[2]
+
+
+def test_a_change_of_a_claim_that_thousands_of_pods_share_is_one_hint_and_wakes_one_pod(
+    state: ClusterState,
+) -> None:
+    put_claim(state)
+    events, plugins = EventLog(), pipeline(state)
+    waiting = UnschedulablePods(events, QueueingHints(handle(state)))
+    for number in range(2_000):
+        waiting.add(replace(with_claim(f"pod-{number}"), pipeline=plugins))
+    before = state.objects.of(Kind.RESOURCE_CLAIM)["default/claim"]
+    after = replace(before, resource_version="2", reserved_for=())
+    changed = replace(before, resource_version="1", allocation=None)
+    events.extend([ClusterEvent(Kind.RESOURCE_CLAIM, Action.UPDATE, changed, after)])
+    moved = waiting.run_hints()
+    assert [(queued.pod.name, for_all) for queued, for_all in moved] == [("pod-0", True)]
+    assert not waiting.has_hints_to_run()
+
+
+def test_a_pod_with_a_claim_for_its_extended_resources_shares_its_signature_with_no_other(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    asked = {"example.com/gpu": 1}
+    one, other = (rejected("DynamicResources", name=name, requests=asked) for name in ("a", "b"))
+    assert queueing_hint.signature(one) == queueing_hint.signature(other)
+    raw = device_claim(owner="a")
+    raw["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    state.put(Kind.RESOURCE_CLAIM, "default/claim", parse_resource_claim(raw))
+    assert queueing_hint.signature(one) != queueing_hint.signature(other)
+
+
+def test_pods_of_another_spec_or_rejection_have_another_signature(
+    queueing_hint: QueueingHints,
+) -> None:
+    known = queueing_hint.signature(rejected("NodeResourcesFit"))
+    assert queueing_hint.signature(rejected("NodeResourcesFit", cpu="3")) != known
+    assert queueing_hint.signature(rejected("TaintToleration")) != known
+
+
+def test_pods_that_run_for_another_time_have_another_signature(
+    queueing_hint: QueueingHints,
+) -> None:
+    """A shorter one may fit on a node that is reserved until it has ended."""
+    first, second = (
+        rejected("NodeResourcesFit", spec={"activeDeadlineSeconds": seconds}) for seconds in (9, 99)
+    )
+    assert queueing_hint.signature(first) != queueing_hint.signature(second)
+
+
+def test_every_event_queues_a_pod_whose_plugin_registers_no_events(
+    queueing_hint: QueueingHints,
+) -> None:
+    assert worth(queueing_hint, rejected("Undeclared"), A_SERVICE)
+
+
+def test_an_event_queues_the_pod_if_a_plugin_registers_for_it_and_hints_queue(
+    queueing_hint: QueueingHints,
+) -> None:
+    assert worth(queueing_hint, rejected("NodeResourcesFit"), BIGGER)
+    assert not worth(queueing_hint, rejected("NodeResourcesFit"), A_SERVICE)
+    assert not worth(queueing_hint, rejected("NodeResourcesFit", cpu="16"), BIGGER)
+
+
+def test_one_queueing_hint_of_several_is_enough_to_queue(queueing_hint: QueueingHints) -> None:
+    assert worth(queueing_hint, rejected("NodeResourcesFit", "TaintToleration"), BIGGER)
+
+
+def test_every_event_queues_a_pod_that_no_plugin_rejected(queueing_hint: QueueingHints) -> None:
+    assert worth(queueing_hint, rejected(), A_SERVICE)
+
+
+def test_a_pods_own_assumption_undone_in_its_attempt_does_not_help_it(
+    queueing_hint: QueueingHints,
+) -> None:
+    queued = rejected("NodeResourcesFit")
+    own = left("web", node="a")
+    assert worth(queueing_hint, queued, own)
+    assert not queueing_hint.is_worth_requeuing(queued, own, during_attempt=True)
+
+
+def written(before: dict[str, Any] | None, after: dict[str, Any] | None) -> ClusterEvent:
+    budgets = [
+        parse_object(Kind.POD_DISRUPTION_BUDGET, raw) if raw else None for raw in (before, after)
+    ]
+    return ClusterEvent(Kind.POD_DISRUPTION_BUDGET, Action.UPDATE, *budgets)
+
+
+NONE_ALLOWED, ONE_ALLOWED = pdb("guard", {"app": "web"}), pdb("guard", {"app": "web"}, allowed=1)
+OF_OTHERS = pdb("guard", {"app": "db"})
+OF_HEALTHY = pdb("guard", {"app": "web"})
+OF_HEALTHY["spec"]["unhealthyPodEvictionPolicy"] = "AlwaysAllow"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "may_help"),
+    [
+        (NONE_ALLOWED, ONE_ALLOWED, True),
+        (ONE_ALLOWED, ONE_ALLOWED, True),
+        (NONE_ALLOWED, None, True),
+        (NONE_ALLOWED, OF_OTHERS, True),
+        (NONE_ALLOWED, OF_HEALTHY, True),
+        (OF_HEALTHY, OF_HEALTHY, False),
+        (ONE_ALLOWED, NONE_ALLOWED, False),
+        (None, NONE_ALLOWED, False),
+    ],
+)
+def test_a_budget_that_allows_more_queues_the_preemptors_that_it_binds(
+    queueing_hint: QueueingHints,
+    before: dict[str, Any] | None,
+    after: dict[str, Any] | None,
+    *,
+    may_help: bool,
+) -> None:
+    event, strict = written(before, after), pipeline(preemption={"disruptionBudgets": "Strict"})
+    queued = rejected("NodeResourcesFit")
+    assert not worth(queueing_hint, queued, event), "no budget binds it"
+    queued.pipeline = strict
+    assert worth(queueing_hint, queued, event) is may_help
+    never = rejected("NodeResourcesFit", spec={"preemptionPolicy": "Never"})
+    never.pipeline = strict
+    assert not worth(queueing_hint, never, event)
+
+
+def test_the_nomination_of_a_pod_of_lower_priority_does_not_queue(
+    queueing_hint: QueueingHints,
+) -> None:
+    queued = rejected("NodeResourcesFit", priority=10)
+    assert not worth(queueing_hint, queued, left("lower", nominated="a", priority=5))
+    assert worth(queueing_hint, queued, left("equal", nominated="a", priority=10))
+
+
+def test_the_last_victim_of_a_preemption_moves_the_preemptor_whatever_rejected_it(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    queued = rejected("TaintToleration", priority=10)
+    victim = left("victim", node="a")
+    assert not worth(queueing_hint, queued, victim)
+    state.nominate(queued.pod, "a")
+    assert worth(queueing_hint, queued, victim)
+
+
+@pytest.mark.parametrize("hint", ["raises", "wrong"])
+def test_a_hint_that_fails_counts_as_queue_and_is_logged_once(
+    queueing_hint: QueueingHints, hint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queued = rejected("Broken", "NodeResourcesFit", cpu="16", labels={"hint": hint})
+    with caplog.at_level(logging.ERROR):
+        for _ in range(2):
+            assert worth(queueing_hint, queued, BIGGER)
+    assert len(caplog.messages) == 1
+    assert caplog.messages[0].startswith("plugin Broken of mooring-scheduler: ")
+    assert "hint" in caplog.messages[0].lower()
+
+
+def test_a_hint_that_would_fail_does_not_run_for_other_events(queueing_hint: QueueingHints) -> None:
+    assert not worth(queueing_hint, rejected("Broken"), A_SERVICE)

@@ -1,0 +1,143 @@
+"""The image: built from the Dockerfile by buildah, with a storage of its own."""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from controlplane.build import cache_root
+from mooring import __version__
+from release.artifacts import write_tar
+from release.base import BUILDER, EPOCH, PYTHON_LIBRARY, RUNTIME, make_base
+from release.commands import run
+
+ROOT: Final = Path(__file__).parents[3]
+PROGRAMS: Final = ("buildah", "mmdebstrap", "runc")
+CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
+
+BASE: Final = """\
+FROM scratch
+ADD {tar} /
+ENV PATH=/usr/bin
+ARG PYTHONHASHSEED=0
+RUN ["python", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "{library}"]
+"""
+"""Python's library has bytecode too: Debian's packages make it where they are installed."""
+
+
+def missing() -> str:
+    """Return why an image cannot be built and run here, and what to do; empty if it can."""
+    if os.geteuid():
+        return "this needs root"
+    absent = [program for program in PROGRAMS if shutil.which(program) is None]
+    if absent:
+        return f"{', '.join(absent)} is missing; on Debian: apt install {' '.join(PROGRAMS)}"
+    return ""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image in the storage."""
+
+    identity: str
+    """Its id in the storage, which another build does not move, as it does the name."""
+    size: int
+    """Bytes of all layers, unpacked."""
+    config: dict[str, Any]
+    """What the Dockerfile says about running it: `Entrypoint`, `Cmd`, `Env`, `User`."""
+    base: Path
+    """The tar file of its base."""
+
+
+class Images:
+    """Builds images, with a lock: a second process waits, and finds most steps done."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or cache_root() / "image"
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def build(self, lock: str, epoch: str, *, anew: bool) -> Image:
+        """Return the image of this work tree, whose new files all have the time `epoch`.
+
+        `anew` reads Debian's packages and all wheels again. Otherwise a step that was done before
+        is not repeated, even if it was done with another `epoch`.
+        """
+        with self._alone():
+            bases = {base: make_base(base, self._folder, anew=anew) for base in (RUNTIME, BUILDER)}
+            for base, tar in bases.items():
+                self._import(base.name, tar)
+            name = f"localhost/mooring:{__version__}"
+            options = [f"--timestamp={epoch}", f"--build-arg=LOCK={lock}", *_certificates()]
+            options += [f"--build-arg={base.name.upper()}=localhost/{base.name}" for base in bases]
+            if anew:
+                self._build("--no-cache", *options, f"--tag={name}", ROOT)
+            else:
+                # The first stage has a name, so that the next build finds its layers.
+                self._build("--layers", *options, "--target=build", "--tag=localhost/build", ROOT)
+                self._build("--layers", *options, f"--tag={name}", ROOT)
+            self._buildah("rmi", "--prune")
+            return self._found(name, bases[RUNTIME])
+
+    def save(self, image: Image, file: Path, epoch: str) -> str:
+        """Write the image as an OCI archive, and return the digest that a registry will show.
+
+        An archive that buildah writes has the time of the writing.
+        """
+        with tempfile.TemporaryDirectory(prefix="mooring-image-") as folder:
+            layout, digest = Path(folder, "layout"), Path(folder, "digest")
+            target = f"oci:{layout}:mooring:{__version__}"
+            self._buildah("push", "--quiet", f"--digestfile={digest}", image.identity, target)
+            with file.open("wb") as archive:
+                write_tar(layout, archive, "", epoch)
+            return digest.read_text().strip()
+
+    @contextlib.contextmanager
+    def mounted(self, image: Image) -> Iterator[Path]:
+        """Yield the folder with the image's files."""
+        container = self._buildah("from", "--pull-never", image.identity)
+        try:
+            yield Path(self._buildah("mount", container))
+        finally:
+            self._buildah("rm", container)
+
+    def _import(self, name: str, tar: Path) -> None:
+        recipe = self._folder / f"{name}.dockerfile"
+        recipe.write_text(BASE.format(tar=tar.name, library=PYTHON_LIBRARY))
+        options = ["--layers", f"--timestamp={EPOCH}", f"--tag=localhost/{name}"]
+        self._build(*options, f"--file={recipe}", self._folder)
+
+    def _build(self, *words: str | Path) -> None:
+        self._buildah(
+            "bud", "--quiet", "--isolation=chroot", "--identity-label=false", "--pull-never", *words
+        )
+
+    def _found(self, name: str, base: Path) -> Image:
+        found = json.loads(self._buildah("inspect", "--type=image", name))
+        manifest = json.loads(found["Manifest"])
+        return Image(
+            identity=found["FromImageID"],
+            size=sum(layer["size"] for layer in manifest["layers"]),
+            config=found["OCIv1"]["config"],
+            base=base,
+        )
+
+    def _buildah(self, *words: str | Path) -> str:
+        storage = (f"--root={self._folder / 'storage'}", f"--runroot={self._folder / 'run'}")
+        return run(["buildah", *storage, "--storage-driver=overlay", *words]).strip()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        with (self._folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _certificates() -> list[str]:
+    """Let pip trust, while the image is built, what this machine trusts."""
+    return [f"--volume={CERTIFICATES}:{CERTIFICATES}:ro"] if CERTIFICATES.exists() else []
