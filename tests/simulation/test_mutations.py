@@ -23,5 +23,5 @@ def test_the_place_of_each_mistake_stands_once_in_the_sources(mutation: Mutation
 
 def test_a_mistake_whose_place_has_changed_is_an_error() -> None:
     gone = Mutation("gone", "nothing", "run/replica.py", "no such text", "")
-    with pytest.raises(ValueError, match=r"gone: app\.py has it 0x"):
+    with pytest.raises(ValueError, match=r"gone: run/replica\.py has it 0x"):
         mutated(gone)
