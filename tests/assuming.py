@@ -12,7 +12,7 @@ from mooring.model.events import Action, ClusterEvent
 from mooring.model.pod import Pod, parse_pod
 from mooring.scheduling.assumed import assume_reserve_and_permit
 from mooring.scheduling.binding import bind
-from mooring.scheduling.scheduler_state import AssumedPod, Attempt
+from mooring.scheduling.scheduler_state import AssumedPod, CurrentAttempt
 from mooring.testing.builders import node, pod
 from mooring.testing.fakes import FakeApi
 from scheduler_states import put_profile, scheduler_state
@@ -89,7 +89,7 @@ class Stage:
         chosen: dict[str, Any] = none | {point: tuple(steps) for point, steps in points.items()}
         distributions = {step.name: "acme" for steps in points.values() for step in steps}
         pipeline = replace(self.profile.pipeline, **chosen, distributions=distributions)
-        attempt = Attempt(pipeline, 0.0, {WEB.uid: queued})
+        attempt = CurrentAttempt(pipeline, 0.0, {WEB.uid: queued})
         (assumed,) = assume_reserve_and_permit(
             attempt, {WEB.uid: row}, self.scheduler_state, now=0.0
         )

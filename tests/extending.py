@@ -10,7 +10,7 @@ from aiohttp import web
 
 from http_servers import serving
 from mooring.extenders import verdicts as answering
-from mooring.extenders.verdicts import Needed, NodeFailure, PodAnswers
+from mooring.extenders.verdicts import Needed, NodeFailure, PodExtenderResults
 from mooring.model.pod import Pod, parse_pod
 
 BUSY = NodeFailure("busy", resolvable=True, extender="http://e")
@@ -84,13 +84,13 @@ def extender(port: int, *verbs: str, **fields: Any) -> dict[str, Any]:
 
 
 def put(
-    answers: answering.Answers,
+    answers: answering.ExtenderResults,
     raw: Mapping[str, Any],
     passed: Sequence[str] = (),
     failed: Collection[str] | Mapping[str, NodeFailure] = (),
     /,
     **scores: Sequence[int],
-) -> PodAnswers:
+) -> PodExtenderResults:
     """Have extenders pass and fail these nodes for the pod, by default because they are busy.
 
     The scores by extender are in the order of the nodes that passed.
@@ -108,6 +108,6 @@ def said(
     failed: Collection[str] | Mapping[str, NodeFailure] = (),
     /,
     **scores: Sequence[int],
-) -> PodAnswers:
+) -> PodExtenderResults:
     """Return the answers about a pod that `put` makes."""
-    return put(answering.Answers(), raw, passed, failed, **scores)
+    return put(answering.ExtenderResults(), raw, passed, failed, **scores)

@@ -6,7 +6,7 @@ from typing import Any
 from deciding import Deciding
 from driving import driven
 from extending import put
-from mooring.extenders.verdicts import Answers, NodeFailure
+from mooring.extenders.verdicts import ExtenderResults, NodeFailure
 from mooring.groups.search.group_search import Assignment, SearchedMembers
 from mooring.groups.search.placement import GroupSearch
 from mooring.groups.search.search_budget import SearchBudget
@@ -22,7 +22,7 @@ def search_for(
     members: list[Raw],
     rejected: dict[str, list[str]] | None = None,
     budget: SearchBudget | None = None,
-    answers: Answers | None = None,
+    answers: ExtenderResults | None = None,
 ) -> GroupSearch:
     """Return a search for nodes for these members."""
     searched = SearchedMembers(
@@ -41,15 +41,17 @@ def placed(
     deciding: Deciding,
     members: list[Raw],
     rejected: dict[str, list[str]] | None = None,
-    answers: Answers | None = None,
+    answers: ExtenderResults | None = None,
 ) -> Assignment:
     """Return what the search finds."""
     return search_for(deciding, members, rejected, answers=answers).place()
 
 
-def answered(passed: dict[str, list[str]], scores: dict[str, list[int]] | None = None) -> Answers:
+def answered(
+    passed: dict[str, list[str]], scores: dict[str, list[int]] | None = None
+) -> ExtenderResults:
     """Return extenders' answers: the nodes of a, b and c that pass, by pod name, with scores."""
-    answers = Answers()
+    answers = ExtenderResults()
     for name, nodes in passed.items():
         failed = {
             other: NodeFailure("busy", resolvable=False, extender="e")

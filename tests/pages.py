@@ -8,7 +8,7 @@ import aiohttp
 
 import served_endpoints
 from mooring.handlers.profile_handler import ProfileHandler
-from mooring.kube.api_resources import POD, Call, Resource
+from mooring.kube.api_resources import POD, ApiCall, Resource
 from mooring.kube.client import Listing
 from mooring.kube.errors import NotFoundError
 from mooring.observe.http import Endpoints
@@ -17,7 +17,7 @@ from mooring.page.nodes_view import Nodes
 from mooring.page.pod_objects import PodObjects
 from mooring.page.pod_search import PodSearch
 from mooring.page.pods_view import Pods
-from mooring.page.policy_view import Policy
+from mooring.page.policy_view import PolicyView
 from mooring.page.queue_view import Queue
 from mooring.page.rebalancing_view import PlansView
 from mooring.page.routes import Page
@@ -47,7 +47,7 @@ class Stored:
                 name,
             ):
                 return dict(raw)
-        raise NotFoundError(Call("get", "pods", "", namespace, name), "not found")
+        raise NotFoundError(ApiCall("get", "pods", "", namespace, name), "not found")
 
     async def list_pages(
         self,
@@ -92,7 +92,7 @@ def page(
         queue=queue or Queue(shared, bound=lambda: 0, clock=lambda: 0.0, now=lambda: 0.0),
         pods=Pods(shared, log, reports.of, now=lambda: 0.0),
         pod_groups=reports.of_groups,
-        policy=Policy(shared.profiles, handler, lambda _: no_shadows),
+        policy=PolicyView(shared.profiles, handler, lambda _: no_shadows),
         trials=lambda: trials,
         plans=PlansView(shared, lambda: plans, now=lambda: now),
         search=PodSearch(shared),

@@ -1,8 +1,10 @@
-from mooring.cel.cel_errors import Mistake, compile_error
+from mooring.cel.cel_errors import ExpressionMistake, compile_error
 
 
 def test_mistakes_are_shown_in_order_with_their_lines() -> None:
-    error = compile_error("a +\n  bb", [Mistake(6, "second"), Mistake(0, "first")])
+    error = compile_error(
+        "a +\n  bb", [ExpressionMistake(6, "second"), ExpressionMistake(0, "first")]
+    )
     assert str(error) == (
         "compilation failed: ERROR: <input>:1:1: first\n | a +\n | ^\n"
         "ERROR: <input>:2:3: second\n |   bb\n | ..^"
@@ -10,4 +12,4 @@ def test_mistakes_are_shown_in_order_with_their_lines() -> None:
 
 
 def test_wide_characters_get_wide_dots() -> None:
-    assert str(compile_error("日x", [Mistake(1, "wrong")])).endswith("| 日x\n | ．^")  # noqa: RUF001 # as cel-go draws
+    assert str(compile_error("日x", [ExpressionMistake(1, "wrong")])).endswith("| 日x\n | ．^")  # noqa: RUF001 # as cel-go draws

@@ -2,13 +2,13 @@ import pytest
 
 from mooring.cel.cel_errors import CompileError
 from mooring.cel.parser import MOST_LEVELS, parse
-from mooring.cel.tree import Call, Comprehension, Ident, Literal, Node, UInt
+from mooring.cel.tree import Comprehension, Expression, FunctionCall, Ident, Literal, UInt
 
 
-def shown(node: Node) -> str:
+def shown(node: Expression) -> str:
     """Return a tree with a pair of brackets for each call."""
     match node:
-        case Call():
+        case FunctionCall():
             parts = [*([node.target] if node.target else []), *node.args]
             return f"({' '.join((node.function, *map(shown, parts)))})"
         case Ident():

@@ -5,18 +5,20 @@ import pytest
 import yaml
 
 from mooring.cli.comparison_table import print_comparison
-from mooring.simulate.compare import Comparison, Move, PoolUse
+from mooring.simulate.compare import ChangedNode, Comparison, PoolUse
 
 OLD = PoolUse(nodes=4, empty=0, cpu=0.25, memory=0.5, fragmentation=0.41)
 NEW = PoolUse(nodes=4, empty=3, cpu=0.25, memory=0.5, fragmentation=0.0)
 
 
-def comparison(*moves: Move) -> Comparison:
+def comparison(*moves: ChangedNode) -> Comparison:
     return Comparison(9, moves, {"general": (OLD, NEW)}, ((0,) * 10, (0,) * 10))
 
 
-def moved(pod: str, old: str | None, new: str | None, owner: str = "", reason: str = "") -> Move:
-    return Move(pod, owner, old, new, reason)
+def moved(
+    pod: str, old: str | None, new: str | None, owner: str = "", reason: str = ""
+) -> ChangedNode:
+    return ChangedNode(pod, owner, old, new, reason)
 
 
 def printed(

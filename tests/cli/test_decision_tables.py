@@ -5,7 +5,7 @@ import pytest
 
 from mooring.cli.decision_tables import Summary, print_attempts, write_json
 from mooring.framework.decision import Decision, NodeScore, PodRef
-from mooring.simulate.simulation import Attempt
+from mooring.simulate.simulation import SimulatedAttempt
 
 
 def attempt(
@@ -19,7 +19,7 @@ def attempt(
     feasible: int = 1,
     owner: str = "",
     reason: str = "",
-) -> Attempt:
+) -> SimulatedAttempt:
     table = {name: NodeScore({"A": total}, total) for name, total in (scores or {}).items()}
     decision = Decision(
         PodRef.of_key(f"default/{pod}"),
@@ -31,11 +31,11 @@ def attempt(
         {},
         message,
     )
-    return Attempt(decision, feasible, owner, reason)
+    return SimulatedAttempt(decision, feasible, owner, reason)
 
 
 def printed(
-    capsys: pytest.CaptureFixture[str], *attempts: Attempt, output: str = "table"
+    capsys: pytest.CaptureFixture[str], *attempts: SimulatedAttempt, output: str = "table"
 ) -> list[list[str]]:
     """Return the rows without the head, each split into cells."""
     print_attempts(attempts, output)

@@ -15,7 +15,7 @@ from kube.api_server import ApiServer, Objects
 from mooring.cli.explain import explain
 from mooring.framework.decision import Decision, NodeScore, PodRef, Rejection
 from mooring.model.pod import Uid, parse_pod
-from mooring.observe.records import DecisionLog, Step
+from mooring.observe.records import DecisionLog, RecordedStep
 from mooring.page.queue_view import Queue
 from mooring.testing.builders import pod
 from scheduler_states import put_profile, scheduler_state
@@ -258,7 +258,7 @@ async def queueing(tmp_path: Path) -> AsyncIterator[Running]:
     assert popped is not None
     shared.queue.add_unschedulable(popped, frozenset(["NodeResourcesFit"]), 0.0)
     shared.decisions.seen(large.key, large.uid, 0.0)
-    shared.decisions.note(large.uid, Step.UNSCHEDULABLE, 0.0, cause="Insufficient cpu")
+    shared.decisions.note(large.uid, RecordedStep.UNSCHEDULABLE, 0.0, cause="Insufficient cpu")
     gated = pod("held", namespace="team-b", spec={"schedulingGates": [{"name": "shop/quota"}]})
     shared.queue.add(parse_pod(gated), pipeline, 0.0, gated=True)
     queue = Queue(

@@ -23,8 +23,8 @@ from mooring.cli.explain import explain
 from mooring.cli.leader import (
     Following,
     Leader,
+    LeaderUnreachableError,
     RefusedError,
-    UnreachableError,
     leader_options,
 )
 from mooring.framework.decision import Decision, PodRef
@@ -344,7 +344,7 @@ def test_who_follows_the_leader_asks_the_next_one_and_says_so_once(
     def question() -> str:
         answer = next(answers)
         if answer is None:
-            raise UnreachableError("pod mooring-1 does not answer")
+            raise LeaderUnreachableError("pod mooring-1 does not answer")
         return answer
 
     following = Following()
@@ -354,7 +354,7 @@ def test_who_follows_the_leader_asks_the_next_one_and_says_so_once(
     assert (following.ask(question), capsys.readouterr().err) == ("newer", said)
 
 
-@pytest.mark.parametrize("error", [UnreachableError, InputError, RefusedError])
+@pytest.mark.parametrize("error", [LeaderUnreachableError, InputError, RefusedError])
 def test_who_has_never_had_an_answer_does_not_ask_again(error: type[InputError]) -> None:
     def question() -> str:
         raise error("no")

@@ -48,7 +48,7 @@ from mooring.kube.api_resources import (
     RESOURCE_SLICE,
     SIGS_POD_GROUP,
     VOLCANO_POD_GROUP,
-    Call,
+    ApiCall,
     Resource,
 )
 from mooring.kube.client import ApiClient
@@ -403,7 +403,7 @@ class _LosesAnswers(ApiClient):
     async def request(self, method: str, path: str, **options: Any) -> bytes:
         answer = await super().request(method, path, **options)
         if method == "POST":
-            raise UnansweredError(Call.parse(method, path), "lost")
+            raise UnansweredError(ApiCall.parse(method, path), "lost")
         return answer
 
 

@@ -28,7 +28,7 @@ from exploration.small_cluster import (
     StoredNode,
 )
 from exploration.stepped_loop import SteppedLoop
-from mooring.kube.api_resources import Call
+from mooring.kube.api_resources import ApiCall
 from mooring.kube.client import ApiClient
 from mooring.kube.errors import ApiError, ConflictError, NotFoundError, ServerError, UnansweredError
 from mooring.model.events import Kind
@@ -122,7 +122,7 @@ class _Server(ApiClient):
 
 
 def _error(kind: type[ApiError], status: int | None) -> ApiError:
-    call = Call.parse("POST", "/api/v1/namespaces/default/pods/a/binding")
+    call = ApiCall.parse("POST", "/api/v1/namespaces/default/pods/a/binding")
     return kind(call, "refused in the exploration", status=status)
 
 

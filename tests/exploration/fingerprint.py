@@ -31,7 +31,7 @@ from mooring.scheduling.queue.in_flight import InFlight
 from mooring.scheduling.queue.kept_events import EventLog
 from mooring.scheduling.queue.queue import UNSCHEDULABLE_TIMEOUT, SchedulingQueue
 from mooring.scheduling.queue.unschedulable import UnschedulablePods
-from mooring.scheduling.scheduler_state import Attempt
+from mooring.scheduling.scheduler_state import CurrentAttempt
 
 _LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
     SchedulingQueue: frozenset(
@@ -58,7 +58,7 @@ _LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
         )
     ),
     UnschedulablePods: frozenset(("_hints", "_events")),
-    Attempt: frozenset(("began", "took")),  # only for metrics
+    CurrentAttempt: frozenset(("began", "took")),  # only for metrics
 }
 _WALKED: Final = (
     "mooring.scheduling.queue.",

@@ -18,8 +18,8 @@ from extending import Answers, GivenObjects, extender
 from http_servers import serving
 from mooring.extenders.extenders import Extenders, tls_problem
 from mooring.extenders.http_client import NotLeading
-from mooring.extenders.verdicts import Answers as Found
-from mooring.extenders.verdicts import ExtenderError, Needed, NodeFailure, PodAnswers
+from mooring.extenders.verdicts import ExtenderError, Needed, NodeFailure, PodExtenderResults
+from mooring.extenders.verdicts import ExtenderResults as Found
 from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidates
 from mooring.model.pod import Pod, parse_pod
 from mooring.policy.extender import Extender
@@ -63,12 +63,12 @@ class Stage:
         port = await self._stack.enter_async_context(answers.serving())
         return read(Extender, extender(port, *verbs, **fields), "")
 
-    async def answer(self, *found: Extender, **needed: Any) -> PodAnswers:
+    async def answer(self, *found: Extender, **needed: Any) -> PodExtenderResults:
         answers, plugins = Found(), replace(pipeline(), extenders=found)
         await self.extenders.answer((Needed(WEB, **needed),), plugins, answers, CLUSTER)
         return answers.about(WEB)
 
-    async def filter(self, *found: Extender) -> PodAnswers:
+    async def filter(self, *found: Extender) -> PodExtenderResults:
         return await self.answer(*found, nodes=NODES)
 
     async def preempt(
@@ -85,7 +85,7 @@ class Stage:
         return processed
 
 
-def passed_and_failed(answers: PodAnswers) -> tuple[list[str], dict[str, NodeFailure]]:
+def passed_and_failed(answers: PodExtenderResults) -> tuple[list[str], dict[str, NodeFailure]]:
     """Return the nodes that passed, and why the others did not."""
     assert answers.nodes is not None
     codes = dict(zip(NODES, answers.nodes.codes.tolist(), strict=True))
@@ -183,7 +183,7 @@ async def test_an_error_about_the_nominated_node_means_that_all_nodes_are_looked
     assert (given.nominee, given.passes_nominee) == ("n2", False)
 
 
-def scores_of(answers: PodAnswers) -> dict[str, list[int]]:
+def scores_of(answers: PodExtenderResults) -> dict[str, list[int]]:
     assert answers.nodes is not None
     return {name: column.tolist() for name, column in answers.nodes.scores.items()}
 
@@ -268,7 +268,10 @@ def meta(**victims: list[str]) -> dict[str, Any]:
 
 
 async def test_each_preempt_extender_gets_what_the_one_before_it_left(stage: Stage) -> None:
-    first, second = Answers(preempt=meta(n1=["v2"])), Answers(preempt=meta(n1=["v1"]))
+    first, second = (
+        Answers(preempt=meta(n1=["v2"])),
+        Answers(preempt=meta(n1=["v1"])),
+    )
     left = await stage.preempt(
         await stage.serve(first, "preempt"), await stage.serve(second, "preempt")
     )
@@ -293,7 +296,10 @@ async def test_a_node_that_came_without_victims_is_passed_on_and_left_out_if_non
     stage: Stage,
 ) -> None:
     first = Answers(preempt=meta(n1=[], n2=[]))
-    second, third = Answers(preempt=meta(n1=[], n2=["v3"])), Answers(preempt=meta(n1=[], n2=[]))
+    second, third = (
+        Answers(preempt=meta(n1=[], n2=["v3"])),
+        Answers(preempt=meta(n1=[], n2=[])),
+    )
     found = [
         await stage.serve(first, "preempt"),
         await stage.serve(second, "preempt"),

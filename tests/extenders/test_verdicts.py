@@ -7,7 +7,13 @@ import pytest
 
 from extending import put, said
 from memory import traced_memory
-from mooring.extenders.verdicts import Answers, ExtenderError, NodeFailure, OnRows, interested
+from mooring.extenders.verdicts import (
+    ExtenderError,
+    ExtenderResults,
+    NodeFailure,
+    OnRows,
+    interested,
+)
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
@@ -45,13 +51,13 @@ def three() -> ClusterState:
     return cluster(node("a"), node("b"), node("c"))
 
 
-def on(state: ClusterState, answers: Answers, name: str = "w", **how: bool) -> OnRows:
+def on(state: ClusterState, answers: ExtenderResults, name: str = "w", **how: bool) -> OnRows:
     """Return what is known of each row for the pod of this name."""
     return answers.on(ClusterView(state), **how)[uid_of(name)]
 
 
 def test_each_row_is_as_extenders_answered_about_its_node() -> None:
-    answers = Answers()
+    answers = ExtenderResults()
     put(answers, pod("w"), "ca", "b", e=[70, 10])
     found = on(three(), answers)
     assert found.passed.tolist() == [True, False, True]
@@ -59,7 +65,7 @@ def test_each_row_is_as_extenders_answered_about_its_node() -> None:
 
 
 def test_rows_are_found_by_the_names_of_nodes_that_may_have_moved() -> None:
-    answers, state = Answers(), three()
+    answers, state = ExtenderResults(), three()
     put(answers, pod("w"), "c", "a")
     for name in "ac":
         state.delete(Kind.NODE, name)
@@ -70,7 +76,10 @@ def test_rows_are_found_by_the_names_of_nodes_that_may_have_moved() -> None:
 
 
 def test_members_with_equal_answers_share_them_whatever_the_reasons() -> None:
-    answers, other = Answers(), NodeFailure("w2 may not", resolvable=False, extender="http://e")
+    answers, other = (
+        ExtenderResults(),
+        NodeFailure("w2 may not", resolvable=False, extender="http://e"),
+    )
     put(answers, pod("w1"), "a", "b")
     put(answers, pod("w2"), "a", {"b": other})
     put(answers, pod("w3"), "b", "a")
@@ -82,7 +91,7 @@ def test_members_with_equal_answers_share_them_whatever_the_reasons() -> None:
 
 
 def test_an_answer_about_thousands_of_nodes_is_not_kept_for_each_member() -> None:
-    answers, nodes = Answers(), [f"n{i}" for i in range(5_000)]
+    answers, nodes = ExtenderResults(), [f"n{i}" for i in range(5_000)]
     put(answers, pod("first"), nodes, (), e=[1] * 5_000)
     with traced_memory() as taken_so_far:
         for number in range(100):
@@ -92,14 +101,14 @@ def test_an_answer_about_thousands_of_nodes_is_not_kept_for_each_member() -> Non
 
 
 def test_nodes_that_were_not_sent_pass_only_for_preemption() -> None:
-    answers = Answers()
+    answers = ExtenderResults()
     put(answers, pod("w"), "a", "b")
     assert on(three(), answers).passed.tolist() == [True, False, False]
     assert on(three(), answers, not_sent=True).passed.tolist() == [True, False, True]
 
 
 def test_a_rejection_names_the_extender_and_says_which_nodes_were_not_sent() -> None:
-    answers = Answers()
+    answers = ExtenderResults()
     put(answers, pod("w"), "", "b")
     (rejected,) = on(three(), answers).rejected(np.arange(3), named=True)
     assert rejected.plugin == "Extender"
@@ -113,7 +122,7 @@ def test_a_rejection_names_the_extender_and_says_which_nodes_were_not_sent() -> 
 
 
 def test_an_answer_is_lacking_once_the_pod_has_other_requirements_or_labels() -> None:
-    answers = Answers()
+    answers = ExtenderResults()
     assert answers.lack(parse_pod(pod("w")))
     put(answers, pod("w"), "a")
     assert not answers.lack(parse_pod(pod("w", annotations={"note": "new"})))
@@ -122,7 +131,7 @@ def test_an_answer_is_lacking_once_the_pod_has_other_requirements_or_labels() ->
 
 
 def test_of_too_many_different_answers_no_scores_are_kept_then_none_at_all() -> None:
-    answers = Answers()
+    answers = ExtenderResults()
     for number in range(600):
         put(answers, pod(f"w{number}"), "ab", "", e=[number, 0])
     found = answers.on(ClusterView(three()))

@@ -108,7 +108,11 @@ def test_pods_that_a_selector_compares_with_many_requirements_cost_more() -> Non
 
 def test_the_rules_that_come_first_have_the_first_claim_to_the_budget_of_a_profile() -> None:
     most = Cost(nodes=MOST_FOR_NODES)
-    works = Work("a", cost=Cost(nodes=1)), Work("b", cost=most), Work("c", cost=Cost(nodes=2))
+    works = (
+        Work("a", cost=Cost(nodes=1)),
+        Work("b", cost=most),
+        Work("c", cost=Cost(nodes=2)),
+    )
     shared = evaluations(*works)
     assert [shared.excess(work, 1) is None for work in works] == [True, False, True]
     ((name, why),) = shared.left_out()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.handlers.bursts import QUIET_SECONDS, Bursts
+from mooring.handlers.bursts import QUIET_SECONDS, PodEventFilter
 from mooring.kube.response_checks import WatchEvent
 
 
@@ -17,7 +17,7 @@ class Told:
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
         self.now = 100.0
-        self.bursts = Bursts(self, lambda: self.now)
+        self.bursts = PodEventFilter(self, lambda: self.now)
 
     async def __call__(self, event: Mapping[str, Any]) -> None:
         self.events.append((event["type"], event["object"]["metadata"]["uid"]))

@@ -19,7 +19,7 @@ from controlplane.processes import free_ports
 from kube.api_server import ApiServer, Request
 from kube.refusing_proxy import refusing_proxy
 from memory import collections_of_garbage
-from mooring.handlers.bursts import Bursts
+from mooring.handlers.bursts import PodEventFilter
 from mooring.handlers.sessions import BOOKMARK_EVENTS, MOST_GARBAGE_BYTES, KopfSessions
 from mooring.kube.api_resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
 from mooring.kube.config import Connection
@@ -62,7 +62,7 @@ def watches() -> Watches:
 @pytest.fixture
 def sessions(server: ApiServer, watches: Watches) -> KopfSessions:
     connection = Connection(f"{server.url}/base", Credentials(NoToken(), "Bearer secret"))
-    return KopfSessions(connection, watches, no_pods, Bursts(no_pod))
+    return KopfSessions(connection, watches, no_pods, PodEventFilter(no_pod))
 
 
 @pytest.fixture
@@ -83,11 +83,11 @@ async def kopf(server: ApiServer, watches: Watches) -> AsyncIterator[Kopf]:
     async def begin(
         connection: Connection | None = None,
         pods: Callable[[list[dict[str, Any]]], Awaitable[None]] = no_pods,
-        bursts: Bursts | None = None,
+        bursts: PodEventFilter | None = None,
         **more: Any,
     ) -> aiohttp.ClientSession:
         to = connection or Connection(server.url)
-        made.append(KopfSessions(to, watches, pods, bursts or Bursts(no_pod), **more))
+        made.append(KopfSessions(to, watches, pods, bursts or PodEventFilter(no_pod), **more))
         return await session_of(made[-1])
 
     yield begin
@@ -344,7 +344,9 @@ async def test_an_answer_that_never_ends_does_not_hold_up_the_end(
     """Closing its connection would wait for the server's farewell, which does not come."""
     async with silent_server(tmp_path) as (port, trusting):
         url = f"https://127.0.0.1:{port}"
-        sessions = KopfSessions(Connection(url, tls=trusting), watches, no_pods, Bursts(no_pod))
+        sessions = KopfSessions(
+            Connection(url, tls=trusting), watches, no_pods, PodEventFilter(no_pod)
+        )
         session = await session_of(sessions)
         if is_late:
             sessions.hang_up()
@@ -507,7 +509,7 @@ async def test_what_a_watch_tells_of_pods_that_kopf_was_shown_does_not_overtake_
     async def take(event: Mapping[str, Any]) -> None:
         past_kopf.append(event["object"]["metadata"]["uid"])
 
-    bursts = Bursts(take, lambda: 0.0)
+    bursts = PodEventFilter(take, lambda: 0.0)
     session = await kopf(bursts=bursts)
     path = f"{server.url}{POD.path()}"
 
@@ -576,7 +578,7 @@ async def watch_of_bursts(
     async def take(event: Mapping[str, Any]) -> None:
         told.append(event["object"]["metadata"]["resourceVersion"])
 
-    bursts = Bursts(take, lambda: 0.0)
+    bursts = PodEventFilter(take, lambda: 0.0)
     sessions = KopfSessions(Connection(server.url), watches, no_pods, bursts)
     session = await session_of(sessions)
     asking = asyncio.create_task(session.get(f"{server.url}{POD.path()}?watch=true"))

@@ -10,7 +10,7 @@ from mooring.kube.api_resources import (
     NODE,
     POD,
     SCHEDULING_PROFILE,
-    Call,
+    ApiCall,
     Resource,
 )
 
@@ -35,33 +35,35 @@ def test_a_name_cannot_change_the_path() -> None:
 
 
 def test_a_call_is_named_in_the_words_of_rbac() -> None:
-    assert Call.parse("POST", "/api/v1/namespaces/a/pods/web/binding") == Call(
+    assert ApiCall.parse("POST", "/api/v1/namespaces/a/pods/web/binding") == ApiCall(
         "create", "pods/binding", "", "a", "web"
     )
-    assert Call.parse("GET", "/api/v1/pods").verb == "list"
-    assert Call.parse("GET", "/api/v1/pods", watch=True).verb == "watch"
-    assert Call.parse("GET", "/api/v1/namespaces/a/pods/web").verb == "get"
-    assert Call.parse("PUT", LEASE.path("a", "b")).verb == "update"
-    assert Call.parse("PATCH", "/api/v1/nodes/n/status") == Call("patch", "nodes/status", name="n")
-    assert Call.parse("DELETE", "/api/v1/namespaces/a/pods").verb == "deletecollection"
+    assert ApiCall.parse("GET", "/api/v1/pods").verb == "list"
+    assert ApiCall.parse("GET", "/api/v1/pods", watch=True).verb == "watch"
+    assert ApiCall.parse("GET", "/api/v1/namespaces/a/pods/web").verb == "get"
+    assert ApiCall.parse("PUT", LEASE.path("a", "b")).verb == "update"
+    assert ApiCall.parse("PATCH", "/api/v1/nodes/n/status") == ApiCall(
+        "patch", "nodes/status", name="n"
+    )
+    assert ApiCall.parse("DELETE", "/api/v1/namespaces/a/pods").verb == "deletecollection"
 
 
 def test_a_namespace_itself_is_not_taken_for_a_scope() -> None:
-    assert Call.parse("GET", "/api/v1/namespaces/a") == Call("get", "namespaces", name="a")
-    assert Call.parse("PUT", "/api/v1/namespaces/a/finalize").resource == "namespaces/finalize"
+    assert ApiCall.parse("GET", "/api/v1/namespaces/a") == ApiCall("get", "namespaces", name="a")
+    assert ApiCall.parse("PUT", "/api/v1/namespaces/a/finalize").resource == "namespaces/finalize"
 
 
 def test_a_path_outside_the_resource_api_stays_itself() -> None:
-    assert Call.parse("GET", "/version") == Call("get", "/version")
+    assert ApiCall.parse("GET", "/version") == ApiCall("get", "/version")
 
 
 def test_a_call_reads_as_a_phrase() -> None:
-    assert str(Call.parse("GET", SCHEDULING_PROFILE.path())) == (
+    assert str(ApiCall.parse("GET", SCHEDULING_PROFILE.path())) == (
         "list schedulingprofiles.scheduling.mooring.dev"
     )
-    assert str(Call.parse("GET", POD.path("a"))) == "list pods in namespace a"
-    assert str(Call.parse("GET", CSI_NODE.path(name="n"))) == "get csinodes.storage.k8s.io n"
-    assert str(Call.parse("POST", POD.path("a", "b", "binding"))) == "create pods/binding a/b"
+    assert str(ApiCall.parse("GET", POD.path("a"))) == "list pods in namespace a"
+    assert str(ApiCall.parse("GET", CSI_NODE.path(name="n"))) == "get csinodes.storage.k8s.io n"
+    assert str(ApiCall.parse("POST", POD.path("a", "b", "binding"))) == "create pods/binding a/b"
 
 
 @given(st.sampled_from(EVERY), NAMES, NAMES)
@@ -69,8 +71,8 @@ def test_the_call_of_any_path_names_its_resource(
     resource: Resource, namespace: str, name: str
 ) -> None:
     scope = namespace if resource.namespaced else None
-    call = Call.parse("GET", resource.path(scope, name))
-    assert call == Call("get", resource.plural, resource.group, scope, name)
+    call = ApiCall.parse("GET", resource.path(scope, name))
+    assert call == ApiCall("get", resource.plural, resource.group, scope, name)
 
 
 def test_no_two_resources_share_a_collection() -> None:

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from kube.api_server import status_object
-from mooring.kube.api_resources import NODE, POD, SCHEDULING_PROFILE, Call
+from mooring.kube.api_resources import NODE, POD, SCHEDULING_PROFILE, ApiCall
 from mooring.kube.errors import (
     ApiError,
     ConfigError,
@@ -25,12 +25,12 @@ from mooring.kube.errors import (
     explain,
 )
 
-BIND = Call.parse("POST", POD.path("team-a", "web", "binding"))
-LIST_PROFILES = Call.parse("GET", SCHEDULING_PROFILE.path())
+BIND = ApiCall.parse("POST", POD.path("team-a", "web", "binding"))
+LIST_PROFILES = ApiCall.parse("GET", SCHEDULING_PROFILE.path())
 SERVER = "https://10.0.0.1:6443"
 
 
-def refusal(call: Call, code: int, reason: str, message: str, **details: str) -> ApiError:
+def refusal(call: ApiCall, code: int, reason: str, message: str, **details: str) -> ApiError:
     body = orjson.dumps(status_object(code, reason, message, **details))
     return error_from_response(call, code, body, server=SERVER)
 
@@ -149,7 +149,7 @@ def test_a_missing_crd_says_which_and_how_to_create_it(body: bytes) -> None:
 
 
 def test_a_missing_object_of_a_known_type_is_just_missing() -> None:
-    call = Call.parse("GET", SCHEDULING_PROFILE.path(name="x"))
+    call = ApiCall.parse("GET", SCHEDULING_PROFILE.path(name="x"))
     line = explain(refusal(call, 404, "NotFound", 'schedulingprofiles "x" not found', name="x"))
     assert line == (
         "get schedulingprofiles.scheduling.mooring.dev x: "
@@ -158,7 +158,7 @@ def test_a_missing_object_of_a_known_type_is_just_missing() -> None:
 
 
 def test_a_server_that_does_not_know_nodes_is_no_api_server() -> None:
-    call = Call.parse("GET", NODE.path())
+    call = ApiCall.parse("GET", NODE.path())
     line = explain(error_from_response(call, 404, b"not\nfound", server=SERVER))
     assert line == (
         f"the API server at {SERVER} does not serve nodes (not found); "
@@ -186,7 +186,7 @@ def test_refused_credentials_say_to_renew_them() -> None:
 
 def test_an_anonymous_request_is_not_told_to_change_rbac() -> None:
     message = 'nodes is forbidden: User "system:anonymous" cannot list resource "nodes"'
-    call = Call.parse("GET", NODE.path())
+    call = ApiCall.parse("GET", NODE.path())
     line = explain(refusal(call, 403, "Forbidden", message))
     assert line.startswith(f"the API server at {SERVER} knows no user by the credentials for list")
 

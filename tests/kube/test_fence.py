@@ -24,7 +24,7 @@ from mooring.kube.recorder import EventRecorder, ObjectRef
 from mooring.kube.transport import REVIEWS
 from mooring.kube.writes import PodGroupWriter, PodWriter, ProfileWriter
 from mooring.model.pod import parse_pod
-from mooring.scheduling.plugin_api import AtBind, PluginApi
+from mooring.scheduling.plugin_api import BindAttempt, PluginApi
 from mooring.testing import builders
 
 WEB = parse_pod(builders.pod("web"))
@@ -100,7 +100,7 @@ async def events(client: ApiClient) -> AsyncIterator[EventRecorder]:
 @asynccontextmanager
 async def plugin_api(client: ApiClient) -> AsyncIterator[PluginApi]:
     """Return the API of plugins, called at Bind."""
-    yield PluginApi(client, PodWriter(client), {WEB.uid: AtBind("n1", lambda: True)})
+    yield PluginApi(client, PodWriter(client), {WEB.uid: BindAttempt("n1", lambda: True)})
 
 
 @asynccontextmanager

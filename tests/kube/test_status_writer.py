@@ -9,14 +9,14 @@ import pytest
 from background import in_background
 from kube.api_server import ApiServer, Request
 from kube.virtual_clock import VirtualClock
-from mooring.kube.api_resources import Call
+from mooring.kube.api_resources import ApiCall
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.errors import ApiError, UnreachableError, error_from_status
 from mooring.kube.status_writer import SECTION_SECONDS, ProfileSectionWriter, StatusWriter
 from mooring.kube.writes import ProfileWriter
 
-CALL = Call("patch", "pods/status", "", "default", "web")
+CALL = ApiCall("patch", "pods/status", "", "default", "web")
 
 
 def error(status: int) -> ApiError:

@@ -19,7 +19,7 @@ from mooring.mirroring.comparer import (
     CacheComparer,
     WatchedResource,
 )
-from mooring.scheduling.scheduler_state import Departures
+from mooring.scheduling.scheduler_state import DeletedUids
 
 PENDING = {"fieldSelector": "spec.nodeName="}
 
@@ -35,7 +35,7 @@ class Register:
         self.malformed: set[str] = set()
         self.broken: set[str] = set()
         self.handed_over: list[str] = []
-        self.departures = Departures()
+        self.departures = DeletedUids()
         compared = (
             WatchedResource(
                 POD,
@@ -53,7 +53,7 @@ class Register:
                 lambda name, uid: self.classes.get(name) == uid,
                 self._class_gone,
                 self._class_found,
-                Departures().meanwhile,
+                DeletedUids().meanwhile,
             ),
         )
         self.comparer = CacheComparer(client, compared, sleep=self.clock.sleep)

@@ -18,7 +18,7 @@ from mooring.framework.decision import (
 from mooring.model.pod import Uid
 from mooring.observe import records
 from mooring.observe.documents import plain
-from mooring.observe.records import LATEST, DecisionLog, Step
+from mooring.observe.records import LATEST, DecisionLog, RecordedStep
 from mooring.runtime.queued_pod import PodState, StateTimes
 
 POD = "shop/cart-0"
@@ -204,10 +204,10 @@ def log_of_every_step() -> DecisionLog:
     )
     record.preemption_failed(UID, "a budget forbids it", [PodRef.of_key("shop/b")], 3)
     keep(record, UID, decision(node="n2"), 4)
-    record.note(UID, Step.WAITING_AT_PERMIT, 4, node="n2", plugins=["GangScheduling"])
-    record.note(UID, Step.REJECTED, 5, plugins=["GangScheduling"], cause="too late")
+    record.note(UID, RecordedStep.WAITING_AT_PERMIT, 4, node="n2", plugins=["GangScheduling"])
+    record.note(UID, RecordedStep.REJECTED, 5, plugins=["GangScheduling"], cause="too late")
     keep(record, UID, decision(node="n1"), 6)
-    record.note(UID, Step.ERROR, 6, cause="binding rejected")
+    record.note(UID, RecordedStep.ERROR, 6, cause="binding rejected")
     keep(record, UID, decision(node="n1"), 7)
     record.bound(UID, "n1", 8)
     record.preempted(UID, PodRef.of_key("shop/big"), "n1", 9)
@@ -283,7 +283,7 @@ def test_what_is_told_late_of_a_pod_is_no_step_of_the_next_one_of_its_name(late:
     elif late == "gone":
         record.gone(UID, 3)
     else:
-        record.note(UID, Step.ERROR, 3, cause="refused")
+        record.note(UID, RecordedStep.ERROR, 3, cause="refused")
     assert steps(record) == [("seen", 1)]
     told = [(line["uid"], line["step"]) for line in map(json.loads, lines)]
     assert told == [("u1", "seen"), ("u1", "assumed"), ("u2", "seen"), ("u1", late)]
@@ -319,8 +319,8 @@ def test_what_is_told_of_a_pod_after_its_end_or_of_another_pod_of_its_name_is_le
     record.seen(POD, UID, 0)
     record.gone(Uid("another"), 1)
     record.gone(UID, 2)
-    record.note(UID, Step.ERROR, 3, cause="too late")
-    record.note(Uid("shop/unknown"), Step.ERROR, 3, cause="no path")
+    record.note(UID, RecordedStep.ERROR, 3, cause="too late")
+    record.note(Uid("shop/unknown"), RecordedStep.ERROR, 3, cause="no path")
     assert steps(record) == [("seen", 1), ("gone", 1)]
     assert steps(record, "shop/unknown") == []
 
@@ -353,7 +353,7 @@ def test_the_first_and_the_last_steps_of_a_long_path_are_kept() -> None:
     record = log()
     record.seen(POD, UID, 0)
     for second in range(100):
-        record.note(UID, Step.ERROR, second, cause=f"error {second}")
+        record.note(UID, RecordedStep.ERROR, second, cause=f"error {second}")
     path = plain(record.path(POD))
     assert path is not None
     causes = [step.get("cause") for step in path["steps"]]

@@ -19,7 +19,7 @@ from deciding import keep
 from http_servers import answering, serving
 from mooring.framework.decision import Decision, PodRef
 from mooring.model.pod import Uid
-from mooring.observe.records import DecisionLog, NotedStep, Step
+from mooring.observe.records import DecisionLog, NotedStep, RecordedStep
 from mooring.observe.traces import Traces
 from mooring.runtime.queued_pod import PodState, StateTimes
 
@@ -294,12 +294,18 @@ async def test_an_attempt_lasts_until_its_pod_is_rejected_or_fails() -> None:
         times = history.seen(1.0)
         history.assumed(times, 2.0, 2.5)
         history.log.note(
-            UID, Step.REJECTED, 3.0, plugins=["Coscheduling"], cause="the group is not complete"
+            UID,
+            RecordedStep.REJECTED,
+            3.0,
+            plugins=["Coscheduling"],
+            cause="the group is not complete",
         )
         history.assumed(times, 4.0, 4.5)
-        history.log.note(UID, Step.ERROR, 5.0, cause="the API server said no")
+        history.log.note(UID, RecordedStep.ERROR, 5.0, cause="the API server said no")
         times.enter(PodState.IN_FLIGHT, 6.0)
-        history.log.note(UID, Step.ERROR, 6.5, cause="plugin X failed: \ud800" + "x" * 5_000)
+        history.log.note(
+            UID, RecordedStep.ERROR, 6.5, cause="plugin X failed: \ud800" + "x" * 5_000
+        )
         await sent(traces)
         assert [seconds(span) for span in collector.spans] == [(2.0, 3.0), (4.0, 5.0), (6.0, 6.5)]
         found = [attributes(span) for span in collector.spans]
@@ -321,7 +327,7 @@ async def test_an_attempt_lasts_until_its_pod_is_rejected_or_fails() -> None:
 async def test_what_a_plugin_gives_for_a_reason_does_not_end_the_scheduler(reason: Any) -> None:
     async with recorded() as (collector, traces, history):
         history.assumed(history.seen(1.0), 2.0, 2.5)
-        history.log.note(UID, Step.REJECTED, 3.0, plugins=["Gate"], cause=reason)
+        history.log.note(UID, RecordedStep.REJECTED, 3.0, plugins=["Gate"], cause=reason)
         await sent(traces)
         (span,) = collector.spans
         assert attributes(span)["mooring.cause"] in ("7", "?", "x" * 1024)
@@ -455,7 +461,7 @@ async def test_an_attempt_of_a_pod_says_nothing_about_the_next_pod_of_its_name()
         history.log.gone(UID, 3.0)
         times = history.seen(3.0, uid=OTHER_UID)
         times.enter(PodState.IN_FLIGHT, 4.0)
-        history.log.note(OTHER_UID, Step.ERROR, 5.0, cause="the API server said no")
+        history.log.note(OTHER_UID, RecordedStep.ERROR, 5.0, cause="the API server said no")
         await sent(traces)
         lost, ended, span = collector.spans
         assert attributes(lost)["mooring.attempt.result"] == "gone"
@@ -543,7 +549,9 @@ async def test_an_endpoint_that_takes_nothing_holds_nothing_up_and_grows_nothing
             history.unschedulable(times, number, number + 0.5)
             await rounds.run()
         assert traces.dropped == 3
-        step = NotedStep(POD, UID, Step.UNSCHEDULABLE, 2.0, 1.0, {"cause": "cpu"}, None, 1, None)
+        step = NotedStep(
+            POD, UID, RecordedStep.UNSCHEDULABLE, 2.0, 1.0, {"cause": "cpu"}, None, 1, None
+        )
         for _ in range(ENOUGH):
             traces.note(step)
         assert 3 < traces.dropped < ENOUGH

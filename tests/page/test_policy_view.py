@@ -3,7 +3,7 @@
 from typing import Any
 
 from mooring.handlers.profile_handler import ProfileHandler
-from mooring.page.policy_view import Policy
+from mooring.page.policy_view import PolicyView
 from policies import profile
 from scheduler_states import scheduler_state, silent_pod_enqueuer
 
@@ -20,7 +20,7 @@ class Stage:
     def __init__(self, shadow: dict[str, Any] | None = None) -> None:
         shared = scheduler_state()
         self.handler = ProfileHandler(shared.profiles, silent_pod_enqueuer(shared))
-        self.policy = Policy(shared.profiles, self.handler, lambda _: shadow or NO_SHADOWS)
+        self.policy = PolicyView(shared.profiles, self.handler, lambda _: shadow or NO_SHADOWS)
 
     def shown(self, *visible: str) -> dict[str, Any]:
         return self.policy.document(frozenset(visible))

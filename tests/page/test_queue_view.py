@@ -8,7 +8,7 @@ from mooring.framework.decision import PodRef
 from mooring.groups.model.pod_group import COSCHEDULING_LABEL, parse_coscheduling_pod_group
 from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
-from mooring.observe.records import Step
+from mooring.observe.records import RecordedStep
 from mooring.page.queue_view import Queue, Selected
 from mooring.runtime.queued_pod import PodState
 from mooring.scheduling.scheduler_state import SchedulerState
@@ -44,7 +44,9 @@ class Stage:
         assert popped is not None
         self.shared.queue.add_unschedulable(popped, frozenset(plugins), self.now)
 
-    def fail(self, name: str, step: Step, cause: str, *, namespace: str = "default") -> None:
+    def fail(
+        self, name: str, step: RecordedStep, cause: str, *, namespace: str = "default"
+    ) -> None:
         uid = uid_of(name, namespace)
         self.shared.decisions.seen(f"{namespace}/{name}", uid, self.now)
         self.shared.decisions.note(uid, step, self.now, cause=cause)
@@ -123,13 +125,13 @@ async def test_the_members_of_a_group_are_one_owner(stage: Stage) -> None:
     assert pending.page(Selected(owner="default/PodGroup/train"), ALL, 0, 10)["total"] == 2
 
 
-@pytest.mark.parametrize("step", [Step.REJECTED, Step.ERROR])
+@pytest.mark.parametrize("step", [RecordedStep.REJECTED, RecordedStep.ERROR])
 async def test_a_pod_that_failed_after_its_node_was_chosen_has_that_as_cause(
-    stage: Stage, step: Step
+    stage: Stage, step: RecordedStep
 ) -> None:
     stage.add("web")
     stage.reject("NodeResourcesFit")
-    stage.fail("web", Step.UNSCHEDULABLE, "Insufficient cpu")
+    stage.fail("web", RecordedStep.UNSCHEDULABLE, "Insufficient cpu")
     stage.fail("web", step, "too late")
     assert await causes(stage) == ["too late"]
 
@@ -137,7 +139,7 @@ async def test_a_pod_that_failed_after_its_node_was_chosen_has_that_as_cause(
 async def test_a_nominated_pod_waits_for_the_pods_that_it_preempts(stage: Stage) -> None:
     stage.add("web")
     stage.reject("NodeResourcesFit")
-    stage.fail("web", Step.UNSCHEDULABLE, "Insufficient cpu")
+    stage.fail("web", RecordedStep.UNSCHEDULABLE, "Insufficient cpu")
     victim = parse_pod(pod("victim", node="a"))
     stage.shared.state.put(Kind.POD, victim.uid, victim)
     stage.shared.state.nominate(parse_pod(pod("web")), "a")
@@ -156,7 +158,7 @@ async def test_the_dominant_cause_is_shown_where_it_is_known(stage: Stage) -> No
     for name in ("web", "job"):
         stage.add(name)
         stage.reject("NodeResourcesFit", "NodeAffinity")
-    stage.fail("web", Step.UNSCHEDULABLE, "Insufficient cpu")
+    stage.fail("web", RecordedStep.UNSCHEDULABLE, "Insufficient cpu")
     causes = (await stage.queue.pending()).groups(ALL)["causes"]
     assert {each["cause"] for each in causes} == {
         "Insufficient cpu",
@@ -169,8 +171,8 @@ async def test_a_cause_that_only_pods_of_other_namespaces_have_is_not_named(stag
     for namespace in ("shop", "bank"):
         stage.add(f"{namespace}-pod", namespace=namespace)
         stage.reject("NodeResourcesFit")
-    stage.fail("bank-pod", Step.UNSCHEDULABLE, "waits for bank/vault", namespace="bank")
-    stage.fail("shop-pod", Step.UNSCHEDULABLE, "Insufficient cpu", namespace="shop")
+    stage.fail("bank-pod", RecordedStep.UNSCHEDULABLE, "waits for bank/vault", namespace="bank")
+    stage.fail("shop-pod", RecordedStep.UNSCHEDULABLE, "Insufficient cpu", namespace="shop")
     pending = await stage.queue.pending()
     groups = pending.groups(frozenset(["shop"]))
     assert [each["cause"] for each in groups["causes"]] == ["Insufficient cpu"]

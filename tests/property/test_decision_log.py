@@ -16,7 +16,7 @@ from deciding import keep
 from mooring.framework.decision import Decision, PodRef, Rejection
 from mooring.model.pod import Uid
 from mooring.observe.documents import plain
-from mooring.observe.records import DecisionLog, Step
+from mooring.observe.records import DecisionLog, RecordedStep
 from mooring.runtime.queued_pod import PodState, StateTimes
 
 PODS = ("a/1", "a/2", "b/1")
@@ -153,7 +153,7 @@ class Record(RuleBasedStateMachine):
 
     @rule(pod=st.sampled_from(PODS), number=st.integers(0, 3))
     def fails(self, pod: str, number: int) -> None:
-        self.log.note(self.known[pod].uid, Step.ERROR, self.now, cause=f"error {number}")
+        self.log.note(self.known[pod].uid, RecordedStep.ERROR, self.now, cause=f"error {number}")
         if not self.known[pod].ended:
             self.known[pod].happens(self.now, "error", f"error {number}")
 

@@ -16,7 +16,7 @@ from mooring.scheduling.assumed import assume_reserve_and_permit
 from mooring.scheduling.cycle import decide
 from mooring.scheduling.outcome import FitError, ScheduleResult
 from mooring.scheduling.result_cache import ResultCache
-from mooring.scheduling.scheduler_state import Attempt
+from mooring.scheduling.scheduler_state import CurrentAttempt
 from mooring.testing.builders import namespace, node, pdb, pod, pod_group, service
 from pod_terms import apart, spread_evenly, to_pods
 from scheduler_states import put_profile, scheduler_state, silent_pod_enqueuer
@@ -102,7 +102,7 @@ class World:
             scheduler.queue.add_unschedulable(queued, outcome.diagnosis.plugins, 0.0)
             return True
         assert isinstance(outcome, ScheduleResult)
-        attempt = Attempt(pipeline, 0.0, {came.uid: queued})
+        attempt = CurrentAttempt(pipeline, 0.0, {came.uid: queued})
         rows = {came.uid: outcome.row}
         (assumed,) = assume_reserve_and_permit(attempt, rows, scheduler, now=0.0)
         scheduler.state.announce(came)

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from mooring.extenders.verdicts import Needed, PodAnswers
+from mooring.extenders.verdicts import Needed, PodExtenderResults
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
 from mooring.model.events import Kind
@@ -124,7 +124,7 @@ class Stream(RuleBasedStateMachine):
     def extenders_are_to_be_called(self, template: int) -> None:
         """Run the first half of a decision: it uses the filters' results, not yet the scores."""
         pod = parse_pod(self.named(self.templates[template], "first-half"))
-        answers = PodAnswers(pod)
+        answers = PodExtenderResults(pod)
         ends = [
             decide(pod, self.profile.pipeline, shared, seed=0, answers=answers)
             for shared in (self.shared, ResultCache(ClusterView(self.state)))

@@ -6,7 +6,7 @@ import pytest
 
 from mooring.model.node import ZONE
 from mooring.policy.rebalancing import Goal
-from mooring.rebalancing.improvement import Compared, alike_pods, compared
+from mooring.rebalancing.improvement import ComparedNodes, alike_pods, compared
 from mooring.testing.builders import node, pod, service, uid_of
 from pod_terms import spread_evenly
 from replanning import Replanning, moves, owned
@@ -23,7 +23,7 @@ def required(kind: str, term: dict[str, Any]) -> dict[str, Any]:
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-def found(replanning: Replanning) -> Compared | None:
+def found(replanning: Replanning) -> ComparedNodes | None:
     """Return the comparison of the pod "web"."""
     placed = replanning.cluster.pod(uid_of("web"))
     assert placed is not None

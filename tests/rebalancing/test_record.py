@@ -16,7 +16,7 @@ from mooring.policy.reading import read
 from mooring.policy.rebalancing import Goal, Rebalancing, Window
 from mooring.rebalancing.plan import Move, Plan, Step
 from mooring.rebalancing.profile_rebalancing import FIRST_SECONDS
-from mooring.rebalancing.record import HOUR, Evictions, Record, Rests, is_open
+from mooring.rebalancing.record import HOUR, RecentEvictions, Record, Rests, is_open
 from mooring.rebalancing.under_way import ExpectedReplacements, Result, UnderWay
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import uid_of
@@ -46,7 +46,7 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 def record(clock: VirtualClock) -> Record:
-    return Record("web", ExpectedReplacements(ClusterState()), clock, clock, Evictions(clock))
+    return Record("web", ExpectedReplacements(ClusterState()), clock, clock, RecentEvictions(clock))
 
 
 def begin(record: Record, name: str) -> UnderWay:
@@ -68,7 +68,7 @@ def end(record: Record, name: str, result: Result = Result.MOVED) -> None:
 def taken_over(status: dict[str, Any], clock: VirtualClock) -> tuple[Record, Rests]:
     """Return what another leader makes of the status."""
     new, rests = (
-        Record("web", ExpectedReplacements(ClusterState()), clock, clock, Evictions(clock)),
+        Record("web", ExpectedReplacements(ClusterState()), clock, clock, RecentEvictions(clock)),
         Rests(clock),
     )
     new.restore(status, SECTION, rests)
@@ -406,7 +406,7 @@ def test_one_open_window_is_enough() -> None:
 
 def test_evictions_count_for_an_hour() -> None:
     clock = VirtualClock()
-    evictions = Evictions(clock)
+    evictions = RecentEvictions(clock)
     evictions.note()
     clock.time += HOUR / 2
     evictions.note(2)
@@ -417,7 +417,7 @@ def test_evictions_count_for_an_hour() -> None:
 
 def test_evictions_of_a_former_leader_run_out_before_those_that_came_later() -> None:
     clock = VirtualClock()
-    evictions = Evictions(clock)
+    evictions = RecentEvictions(clock)
     evictions.note()
     evictions.note(5, seconds_ago=HOUR - 1)
     assert len(evictions) == 6

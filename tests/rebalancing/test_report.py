@@ -5,7 +5,7 @@ from dataclasses import replace
 from mooring.framework.decision import PodRef
 from mooring.model.pod import parse_pod
 from mooring.observe.documents import HIDDEN, dumps, plain
-from mooring.rebalancing.report import NodeUse
+from mooring.rebalancing.report import NodeRequests
 from mooring.testing.builders import pod
 from planning import emptying, making_room, plan, reported, spread_step
 
@@ -13,8 +13,11 @@ from planning import emptying, making_room, plan, reported, spread_step
 def test_a_node_that_is_left_has_less_and_its_target_more() -> None:
     first, second = reported(plan(emptying("n1", "n2", "a", "b"))).nodes
     assert (first.node, second.node) == ("n1", "n2")
-    assert (first.before, first.after) == (NodeUse(2, 50.0, 25.0), NodeUse(0, 0.0, 0.0))
-    assert (second.before, second.after) == (NodeUse(1, 50.0, 25.0), NodeUse(3, 100.0, 50.0))
+    assert (first.before, first.after) == (NodeRequests(2, 50.0, 25.0), NodeRequests(0, 0.0, 0.0))
+    assert (second.before, second.after) == (
+        NodeRequests(1, 50.0, 25.0),
+        NodeRequests(3, 100.0, 50.0),
+    )
 
 
 def test_a_node_that_has_gone_since_is_left_out() -> None:

@@ -20,7 +20,7 @@ from mooring.runtime.queued_pod import SubQueue
 from mooring.scheduling.attempts import Attempts
 from mooring.scheduling.outcome import PodRejected
 from mooring.scheduling.pod_status_reporter import PodStatusReporter
-from mooring.scheduling.scheduler_state import Attempt
+from mooring.scheduling.scheduler_state import CurrentAttempt
 from mooring.testing.builders import node, pdb, pod
 from scheduler_states import put_profile, scheduler_state
 
@@ -43,7 +43,7 @@ class Stage:
         )
         self.metrics = Metrics()
         self.attempts = Attempts(self.scheduler, self.reports, self.metrics)
-        self.queued, self.attempt = queued, Attempt(pipeline, 0.0, {WEB.uid: queued})
+        self.queued, self.attempt = queued, CurrentAttempt(pipeline, 0.0, {WEB.uid: queued})
         self._requests = requests
         self._written: list[str] = []
 

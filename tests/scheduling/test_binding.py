@@ -10,7 +10,7 @@ from assuming import WEB, Stage, Step
 from mooring.framework.verdicts import SKIP, Wait
 from mooring.groups.model.pod_group import GroupKey, GroupSource, parse_pod_group
 from mooring.groups.state.pod_groups import PodGroupState
-from mooring.kube.api_resources import Call
+from mooring.kube.api_resources import ApiCall
 from mooring.kube.errors import InvalidError, NotFoundError
 from mooring.model.events import Action
 from mooring.scheduling.binding import BindingFailed, after_binding
@@ -18,7 +18,7 @@ from mooring.scheduling.group_binding import CalledOff, GroupBinding
 from mooring.scheduling.outcome import PodRejected
 from mooring.testing.builders import pod_group
 
-NOT_FOUND = NotFoundError(Call("create", "pods/binding"), "no such pod", status=404)
+NOT_FOUND = NotFoundError(ApiCall("create", "pods/binding"), "no such pod", status=404)
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ async def test_a_denied_write_is_told_from_a_fault_in_the_words_of_who_denies_it
     stage: Stage, point: str
 ) -> None:
     words = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: not today"
-    denial = InvalidError(Call("create", "pods/binding"), words, status=422)
+    denial = InvalidError(ApiCall("create", "pods/binding"), words, status=422)
     points: dict[str, list[Step]] = {point: [stage.step("Denied", **{point: denial})]}
     with pytest.raises(BindingFailed) as failed:
         await stage.bind(stage.take(0, **points))

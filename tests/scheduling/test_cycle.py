@@ -8,11 +8,11 @@ import pytest
 from deciding import Deciding
 from extending import said
 from mooring.extenders.verdicts import (
-    Answers,
     ExtenderError,
+    ExtenderResults,
     Needed,
     NodeFailure,
-    PodAnswers,
+    PodExtenderResults,
 )
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
@@ -210,10 +210,12 @@ def test_a_pod_must_fit_without_the_pods_that_are_nominated_there_too() -> None:
     assert dry_run.rejection(0) == ("node(s) didn't match pod affinity rules",)
 
 
-def answered(deciding: Deciding, raw: dict[str, object], answers: PodAnswers | None = None) -> Any:
+def answered(
+    deciding: Deciding, raw: dict[str, object], answers: PodExtenderResults | None = None
+) -> Any:
     """Return the result of `decide` for a pod that extenders care for."""
     found, pipeline = parse_pod(raw), deciding.pipeline
-    given = answers or PodAnswers(found)
+    given = answers or PodExtenderResults(found)
     return decide(found, pipeline, deciding.shared, seed=0, answers=given)
 
 
@@ -250,7 +252,7 @@ def test_the_scores_of_extenders_are_those_of_the_nodes_that_they_passed_in_thei
 
 
 def test_a_node_that_came_since_the_call_is_not_taken_for_one_that_extenders_passed() -> None:
-    deciding, answers = Deciding(node("a"), node("b")), Answers()
+    deciding, answers = Deciding(node("a"), node("b")), ExtenderResults()
     needed = answered(deciding, pod())
     deciding.state.delete(Kind.NODE, "a")
     deciding.state.put(Kind.NODE, "c", parse_node(node("c")))  # it gets the row of a
@@ -259,7 +261,7 @@ def test_a_node_that_came_since_the_call_is_not_taken_for_one_that_extenders_pas
 
 
 def test_what_extenders_passed_and_was_taken_is_asked_about_again_a_few_times() -> None:
-    deciding, answers = Deciding(node("a"), node("full", cpu="1")), Answers()
+    deciding, answers = Deciding(node("a"), node("full", cpu="1")), ExtenderResults()
     needed = replace(answered(deciding, pod(cpu="2")), nodes=("full",), rows=None)
     for _ in range(5):
         known = answers.about(needed.pod)
@@ -281,7 +283,7 @@ def test_nodes_that_extenders_filtered_out_are_rejected_by_the_plugin_extender()
 def with_room_since_the_call(failed: str = "a", **asked: Any) -> Any:
     """Decide when the extenders pass nothing, and another node has got room meanwhile."""
     deciding = Deciding(node("a"), node("b", cpu="2"), pod("there", cpu="2", node="b"))
-    needed, answers = answered(deciding, pod(cpu="1")), Answers()
+    needed, answers = answered(deciding, pod(cpu="1")), ExtenderResults()
     assert needed.nodes == ("a",)
     deciding.state.delete(Kind.POD, uid_of("there"))
     failures = dict.fromkeys(failed, NodeFailure("busy", resolvable=True))
@@ -312,7 +314,7 @@ def test_the_nominated_node_is_what_extenders_are_called_with_first() -> None:
     web, found = pod("web"), parse_pod(pod("web"))
     deciding.nominate(web, "b")
     assert answered(deciding, web) == Needed(found, ("b",), evaluated_nodes=1, nominated=True)
-    passes = PodAnswers(found, nominee="b", passes_nominee=True)
+    passes = PodExtenderResults(found, nominee="b", passes_nominee=True)
     assert answered(deciding, web, passes).node == "b"
-    fails = PodAnswers(found, nominee="b", passes_nominee=False)
+    fails = PodExtenderResults(found, nominee="b", passes_nominee=False)
     assert answered(deciding, web, fails) == Needed(found, ("a", "b"), evaluated_nodes=2)

@@ -13,7 +13,7 @@ from mooring.extenders.verdicts import ExtenderError, Needed
 from mooring.model.pod import Pod
 from mooring.scheduling import extender_attempts
 from mooring.scheduling.extender_attempts import ExtenderAttempts
-from mooring.scheduling.scheduler_state import Attempt
+from mooring.scheduling.scheduler_state import CurrentAttempt
 from mooring.testing.builders import pod
 from mooring.testing.fakes import pipeline, queued_pod
 from scheduler_states import scheduler_state
@@ -43,9 +43,9 @@ class Stage:
 
     def add(self, name: str, priority: int = 0, plugins: Any = PLUGINS) -> None:
         queued = queued_pod(pod(name, priority=priority), plugins)
-        self.attempts.add(Attempt(plugins, 0.0, {queued.pod.uid: queued}))
+        self.attempts.add(CurrentAttempt(plugins, 0.0, {queued.pod.uid: queued}))
 
-    def _decide(self, attempt: Attempt) -> Sequence[Needed]:
+    def _decide(self, attempt: CurrentAttempt) -> Sequence[Needed]:
         answers, pod = attempt.answers, attempt.first.pod
         assert answers is not None
         if answers.failure or not answers.lack(pod):

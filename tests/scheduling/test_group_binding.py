@@ -21,7 +21,7 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.model.pod import Pod, parse_pod
 from mooring.scheduling.group_binding import CalledOff, GroupBinding
-from mooring.scheduling.plugin_api import AtBind
+from mooring.scheduling.plugin_api import BindAttempt
 from mooring.testing.builders import node, pod, pod_group, uid_of, volcano_pod_group
 from scheduler_states import put_profile
 
@@ -288,7 +288,7 @@ def shares(names: Iterable[str], **fields: Any) -> list[dict[str, Any]]:
 async def assert_nothing_is_kept(engine: Engine, bindings: FailsOnce, names: Iterable[str]) -> None:
     """Check that another Binding of these pods would carry no annotation."""
     for member in map(parse_pod, shares(names)):
-        engine.scheduler_state.at_bind[member.uid] = AtBind("a", lambda: True)
+        engine.scheduler_state.at_bind[member.uid] = BindAttempt("a", lambda: True)
         await engine.api.bind(member, "a")
     assert {name: sent[-1] for name, sent in bindings.annotations.items()} == {
         name: {} for name in names

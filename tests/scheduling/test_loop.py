@@ -15,7 +15,7 @@ from engines import PLUGINS, Bindings, Engine, Marked, path_of, until
 from extending import Answers, extender
 from memory import collections_of_garbage
 from mooring.cel.interpreter import Program
-from mooring.extenders.verdicts import PodAnswers
+from mooring.extenders.verdicts import PodExtenderResults
 from mooring.framework.handle import Handle
 from mooring.framework.registry import NoArgs, Registry
 from mooring.framework.verdicts import SKIP, Skip
@@ -25,7 +25,7 @@ from mooring.model.node import ZONE
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.documents import plain
-from mooring.observe.records import NotedStep, Step
+from mooring.observe.records import NotedStep, RecordedStep
 from mooring.pausing import Work, pause, pause_now
 from mooring.plugins import SHIPPED
 from mooring.process.time_slices import TimeSlices
@@ -548,7 +548,7 @@ async def test_the_answer_to_a_binding_says_how_a_pod_ended_that_had_left_its_wa
         bindings.refuse["web"] = refused
     engine.pending(pod("web"))
     with engine.running():
-        await until(lambda: traced and traced[-1].step in (Step.BOUND, Step.GONE))
+        await until(lambda: traced and traced[-1].step in (RecordedStep.BOUND, RecordedStep.GONE))
         await until(lambda: not engine.scheduler_state.being_bound)
     found = [step["step"] for step in path_of(engine, "web") if step["step"] != "noProfile"]
     assert found == ["seen", "queued", "assumed", *steps]
@@ -1097,5 +1097,5 @@ async def test_what_extenders_answered_is_not_kept_while_a_pod_waits_at_permit(
             await until(lambda: len(engine.scheduler_state.waiting) == 1)
             await until(lambda: not engine.loop.schedule_one.extender_attempts.ready)
             gc.collect()
-            assert not [kept for kept in gc.get_objects() if isinstance(kept, PodAnswers)]
+            assert not [kept for kept in gc.get_objects() if isinstance(kept, PodExtenderResults)]
     assert (len(answers.asked), bindings.made) == (1, [])

@@ -18,14 +18,14 @@ from mooring.kube.errors import ConflictError, ForbiddenError, NotWantedError
 from mooring.kube.recorder import EventRecorder
 from mooring.kube.writes import PodWriter
 from mooring.model.pod import Uid, parse_pod
-from mooring.scheduling.plugin_api import AtBind, PluginApi
+from mooring.scheduling.plugin_api import BindAttempt, PluginApi
 from mooring.testing.builders import pod
 
 WEB = parse_pod(pod("web"))
 LONG = 30.0
 AT_ONCE = {"Retry-After": "0"}
 Bind = Callable[..., Coroutine[Any, Any, None]]
-Attempts = dict[Uid, AtBind]
+Attempts = dict[Uid, BindAttempt]
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def bind(api: PluginApi, at_bind: Attempts) -> Bind:
     """Return what binds the pod to node a, as long as the callable says so."""
 
     async def attempt(wanted: Callable[[], bool] = lambda: True) -> None:
-        at_bind[WEB.uid] = AtBind("a", wanted)
+        at_bind[WEB.uid] = BindAttempt("a", wanted)
         await api.bind(WEB, "a")
 
     return attempt
@@ -119,7 +119,7 @@ async def test_no_other_pod_is_bound_and_to_no_other_node_than_an_attempt_is_abo
 ) -> None:
     with pytest.raises(PluginError, match="at this moment"):
         await api.bind(WEB, "a")
-    at_bind[WEB.uid] = AtBind("a", lambda: True)
+    at_bind[WEB.uid] = BindAttempt("a", lambda: True)
     with pytest.raises(PluginError, match=f"binds pod default/{other} to node {node}"):
         await api.bind(parse_pod(pod(other)), node)
     assert server.seen == []
@@ -135,7 +135,7 @@ async def test_a_task_that_a_plugin_began_before_may_bind_a_pod_that_is_at_bind(
         await api.bind(WEB, "a")
 
     working = asyncio.create_task(work())
-    attempt = at_bind[WEB.uid] = AtBind("a", lambda: True)
+    attempt = at_bind[WEB.uid] = BindAttempt("a", lambda: True)
     begins.set()
     (await server.next()).reply({}, 201)
     await working
@@ -146,7 +146,7 @@ async def test_a_scheduler_that_stops_leaves_no_binding_of_a_plugin_behind(
     server: ApiServer, api: PluginApi, at_bind: Attempts
 ) -> None:
     async def attempt() -> None:
-        at_bind[WEB.uid] = AtBind("a", lambda: True)
+        at_bind[WEB.uid] = BindAttempt("a", lambda: True)
         try:
             await asyncio.create_task(api.bind(WEB, "a"))
         finally:

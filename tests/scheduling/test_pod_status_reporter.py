@@ -10,7 +10,7 @@ import pytest
 from background import in_background
 from kube.api_server import ApiServer, Request
 from kube.virtual_clock import VirtualClock
-from mooring.kube.api_resources import Call
+from mooring.kube.api_resources import ApiCall
 from mooring.kube.client import ApiClient
 from mooring.kube.config import Connection
 from mooring.kube.errors import error_from_status
@@ -173,7 +173,7 @@ async def test_a_gated_pod_gets_condition_and_event_once_for_each_message(
 def test_the_reason_of_a_failed_binding_tells_who_forbids_it(
     status: int, message: str, reason: str
 ) -> None:
-    call = Call("create", "pods/binding", "", "default", "web")
+    call = ApiCall("create", "pods/binding", "", "default", "web")
     error = error_from_status(call, {"code": status, "message": message})
     assert failure_reason(error) == reason
 

@@ -23,7 +23,7 @@ from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
 from mooring.runtime.extension_points import run_filter, run_score
 from mooring.scheduling.profiles_in_force import Profiles
-from mooring.scheduling.result_cache import Column, Columns, NodeResults, ResultCache
+from mooring.scheduling.result_cache import NodeResults, ResultCache, ResultColumn, ResultColumns
 from mooring.scheduling.scoring import score
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -138,7 +138,7 @@ class Cached:
             self.scores(found, self.plugin.name, wanted)
         return found
 
-    def scores(self, found: NodeResults, plugin: str, wanted: Pod) -> Column:
+    def scores(self, found: NodeResults, plugin: str, wanted: Pod) -> ResultColumn:
         """Return a plugin's scores for this pod, up to date."""
         nodes = ClusterView(self.state).nodes
         as_of = found.spec.as_of(found.devices, len(nodes))
@@ -219,7 +219,7 @@ def test_a_decision_may_still_read_the_columns_of_a_spec_that_was_dropped() -> N
 def test_pods_whose_images_no_node_has_share_one_column_until_a_node_has_one() -> None:
     cached = Cached(Counting)
 
-    def column(image: str) -> Column:
+    def column(image: str) -> ResultColumn:
         raw = pod("a", images=[image])
         return cached.scores(cached.results(raw), "ImageLocality", parse_pod(raw))
 
@@ -580,28 +580,28 @@ class Sharing:
         tainted = node("n2", taints=["dedicated=batch:NoSchedule"])
         flaky = node("n1", taints=["flaky:PreferNoSchedule"])
         self.deciding = Deciding(node("n0"), flaky, tainted)
-        self.columns = Columns()
+        self.columns = ResultColumns()
 
-    def mask(self, of: Pod) -> Column:
+    def mask(self, of: Pod) -> ResultColumn:
         """Return the column of the filter, up to date."""
         pipeline = self.deciding.pipeline
         plugin = pipeline.keyed_filters["TaintToleration"]
         return self._column(of, plugin.filter_key(of), partial(run_filter, pipeline, plugin))
 
-    def scores(self, of: Pod) -> Column:
+    def scores(self, of: Pod) -> ResultColumn:
         """Return the column of the scores, up to date."""
         pipeline = self.deciding.pipeline
         plugin = pipeline.keyed_scores["TaintToleration"]
         return self._column(of, plugin.score_key(of), partial(run_score, pipeline, plugin))
 
-    def _column(self, of: Pod, key: Hashable, run: Callable[..., Any]) -> Column:
+    def _column(self, of: Pod, key: Hashable, run: Callable[..., Any]) -> ResultColumn:
         nodes = self.deciding.state.nodes
         wanted = self.deciding.pipeline, "TaintToleration", "point", key
         column = self.columns.take(wanted, nodes.node_changes, of.spec.memory)
         self.refresh(column, of, partial(run, state=None))
         return column
 
-    def refresh(self, column: Column, of: Pod, run: Callable[..., Any]) -> None:
+    def refresh(self, column: ResultColumn, of: Pod, run: Callable[..., Any]) -> None:
         """Bring the column up to date."""
         as_of = self.deciding.state.nodes.set_version
         column.refresh(of, self.deciding.cluster.nodes, as_of, run)

@@ -9,7 +9,7 @@ from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
 from mooring.scheduling.scheduler_state import (
-    Departures,
+    DeletedUids,
     SchedulerState,
     cache_sizes,
     configuration,
@@ -67,7 +67,7 @@ def test_the_configuration_is_that_in_force_with_its_defaults() -> None:
 
 
 def test_every_reader_is_told_what_has_gone_since_it_began_and_nothing_else() -> None:
-    departures = Departures()
+    departures = DeletedUids()
     departures.note("before")
     with departures.meanwhile() as first:
         departures.note("early")

@@ -5,7 +5,7 @@ import pytest
 from device_builders import allocated, device_claim, group_consumer
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
-from mooring.simulate.chosen_pods import Selection, TypeAndName, take_off, type_and_name
+from mooring.simulate.chosen_pods import ChosenPods, TypeAndName, take_off, type_and_name
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import InputError, Manifest
 from mooring.testing.builders import api_object, node, pod, pod_group, uid_of
@@ -48,31 +48,31 @@ def test_forbidden_pods_are_selected_by_their_controller_too() -> None:
         },
     }
     found = inputs(deployment, pod("web"))
-    chosen = Selection(targets=(TypeAndName("Deployment", "web"),)).applied(found)
+    chosen = ChosenPods(targets=(TypeAndName("Deployment", "web"),)).applied(found)
     assert (len(chosen.rejected), len(chosen.pending)) == (1, 0)
-    assert Selection(namespace="other").applied(found).rejected == ()
+    assert ChosenPods(namespace="other").applied(found).rejected == ()
 
 
 def test_an_object_that_is_no_pod_and_has_none_is_a_mistake_with_a_similar_name() -> None:
     job = {"kind": "Job", "name": "night", "uid": "u"}
     found = inputs(node("n1"), pod("web"), pod("a", owner=job, node="n1"))
-    Selection(targets=(TypeAndName("Pod", "web"), TypeAndName("Job", "night"))).checked(found)
+    ChosenPods(targets=(TypeAndName("Pod", "web"), TypeAndName("Job", "night"))).checked(found)
     for kind, name, problem in (
         ("Pod", "wbe", "there is no pod/wbe among .*, did you mean pod/web?"),
         ("Job", "light", "there is no pod of job/light among .*, did you mean job/night?"),
     ):
         named = (TypeAndName("Pod", "web"), TypeAndName(kind, name))
         with pytest.raises(InputError, match=problem):
-            Selection(targets=named).checked(found)
+            ChosenPods(targets=named).checked(found)
     with pytest.raises(InputError, match="there is no pod/web in namespace shop among"):
-        Selection("shop", (TypeAndName("Pod", "web"),)).checked(found)
+        ChosenPods("shop", (TypeAndName("Pod", "web"),)).checked(found)
 
 
 def test_a_controller_of_which_no_pod_was_made_is_no_misspelt_one() -> None:
     spec = {"replicas": 0, "selector": {"app": "web"}, "template": {"spec": pod()["spec"]}}
     controller = api_object("ReplicationController", "web", namespace="shop", spec=spec)
     controller["metadata"].pop("uid")
-    Selection("shop", (TypeAndName("ReplicationController", "web"),)).checked(inputs(controller))
+    ChosenPods("shop", (TypeAndName("ReplicationController", "web"),)).checked(inputs(controller))
 
 
 def test_pods_that_are_taken_off_leave_their_node() -> None:

@@ -13,7 +13,7 @@ from device_builders import (
 )
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
-from mooring.simulate.chosen_pods import EVERY_POD, Selection
+from mooring.simulate.chosen_pods import EVERY_POD, ChosenPods
 from mooring.simulate.compare import Comparison, arrival_order, compare, recorded_order
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.load_profiles import LoadedProfile, load_profiles
@@ -44,7 +44,7 @@ def compared(
     objects: Sequence[dict[str, Any]],
     old: list[LoadedProfile] = SPREAD,
     new: list[LoadedProfile] = PACKED,
-    selection: Selection = EVERY_POD,
+    selection: ChosenPods = EVERY_POD,
     **options: Any,
 ) -> Comparison:
     inputs = inputs_of([Manifest("file", raw) for raw in objects], REGISTRY)
@@ -149,7 +149,7 @@ def test_only_the_pods_of_the_records_are_replayed_in_their_order() -> None:
 
 def test_without_a_pod_there_is_nothing_to_compare() -> None:
     with pytest.raises(InputError, match="there is no pod to compare"):
-        compared([*nodes(), pod()], selection=Selection("shop"))
+        compared([*nodes(), pod()], selection=ChosenPods("shop"))
 
 
 def test_several_profiles_decide_about_the_pods_that_they_match() -> None:

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from PIL import Image
 
-from mooring.simulate.drawing import Box, Label, write_drawing
+from mooring.simulate.drawing import Box, DrawnText, write_drawing
 from mooring.simulate.manifests import InputError
 
 NARROW = 0.2
@@ -13,7 +13,7 @@ NARROW = 0.2
 SHAPES = (
     Box(10, 10, 20, 8, "#d9772b", "shop/<a>"),
     Box(50, 10, NARROW, 8, "#d9772b"),
-    Label(10, 40, "n1 & n2"),
+    DrawnText(10, 40, "n1 & n2"),
 )
 
 

@@ -11,7 +11,7 @@ from mooring.framework.registry import Registry
 from mooring.gpu_cards.card_args import PRESETS
 from mooring.gpu_cards.card_view import NodeGPUs, node_gpus
 from mooring.plugins import SHIPPED
-from mooring.simulate.gpu_moves import Move, Plan, picture, plans
+from mooring.simulate.gpu_moves import CardMove, CardPlan, picture, plans
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.manifests import Manifest
 from mooring.testing.builders import cluster, node, pod
@@ -27,7 +27,7 @@ def inputs(*objects: dict[str, Any]) -> Inputs:
     return inputs_of([Manifest("test", raw) for raw in objects], Registry(SHIPPED, {}))
 
 
-def planned(*objects: dict[str, Any]) -> list[Plan]:
+def planned(*objects: dict[str, Any]) -> list[CardPlan]:
     given = inputs(*objects)
     return [*plans(given, in_force(given, Registry(SHIPPED, {}), "gpushare"), FORM)]
 
@@ -65,7 +65,9 @@ def test_a_card_of_unknown_memory_is_drawn_as_in_use_or_not() -> None:
 
 
 def test_a_pod_that_fits_needs_no_plan() -> None:
-    assert planned(gpu_node("n"), whole_pod("new", 2)) == [Plan("default/new", "n", (), fits=True)]
+    assert planned(gpu_node("n"), whole_pod("new", 2)) == [
+        CardPlan("default/new", "n", (), fits=True)
+    ]
 
 
 def test_the_fewest_pods_move_for_whole_cards() -> None:
@@ -82,12 +84,12 @@ def test_a_pod_moves_only_where_it_fits() -> None:
     held = share_pod("held", 8, node="a", card=0)
     full = share_pod("full", 12, node="b", card=0)
     objects = (gpu_node("a", 1, 16), gpu_node("b", 1, 16), held, full, whole_pod("new", 1))
-    assert planned(*objects) == [Plan("default/new", None, ())]
+    assert planned(*objects) == [CardPlan("default/new", None, ())]
     small = share_pod("full", 8, node="b", card=0)
     (plan,) = planned(*objects[:3], small, objects[4])
     assert plan.moves in (
-        (Move("default/held", "a", "b"),),
-        (Move("default/full", "b", "a"),),
+        (CardMove("default/held", "a", "b"),),
+        (CardMove("default/full", "b", "a"),),
     )
     assert plan.document()["moves"][0]["pod"] == plan.moves[0].pod
 

@@ -3,14 +3,14 @@ from xml.etree import ElementTree as ET
 
 from PIL import Image
 
-from mooring.simulate.compare import Comparison, Move, PoolUse
+from mooring.simulate.compare import ChangedNode, Comparison, PoolUse
 from mooring.simulate.picture import write_picture
 
 OLD = PoolUse(nodes=4, empty=0, cpu=0.25, memory=0.5, fragmentation=1.0)
 NEW = PoolUse(nodes=4, empty=3, cpu=0.25, memory=0.5, fragmentation=0.0)
 COMPARISON = Comparison(
     pods=4,
-    moves=(Move("a/web", "", "n1", "n2", ""), Move("a/db", "", "n1", None, "full")),
+    moves=(ChangedNode("a/web", "", "n1", "n2", ""), ChangedNode("a/db", "", "n1", None, "full")),
     pools={"general <x86>": (OLD, NEW), **{f"pool-{i}": (NEW, NEW) for i in range(8)}},
     utilisation=((0, 0, 4, 0, 0, 0, 0, 0, 0, 0), (3, 0, 0, 0, 0, 0, 0, 0, 0, 1)),
 )

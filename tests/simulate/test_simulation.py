@@ -17,7 +17,7 @@ from mooring.model.pod import Pod
 from mooring.plugins import SHIPPED
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import Manifest
-from mooring.simulate.simulation import Attempt, Simulation, simulate
+from mooring.simulate.simulation import SimulatedAttempt, Simulation, simulate
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import api_object, namespace, node, pod, pod_group, priority_class
 
@@ -27,7 +27,7 @@ def attempts(
     seed: int = 0,
     nodes: int | None = None,
     plugins: tuple[type[Any], ...] = (),
-) -> list[Attempt]:
+) -> list[SimulatedAttempt]:
     registry = Registry((*SHIPPED, *plugins), {})
     manifests = [Manifest(f"document {i}", raw) for i, raw in enumerate(objects)]
     inputs = inputs_of(manifests, registry)

@@ -2,10 +2,10 @@
 
 kopf itself costs several times what the rest of a simulated replica does. Its ways are those of
 kopf 1.45, `_cogs/clients/watching.py` and `_core/reactor/queueing.py`, and of `KopfSessions`: the
-pods of the first list are handed over at once, as `Bursts` does with events of pods that come fast;
-each other object has a worker, which handles its events one after the other; connections that break
-are made again from the last version; 410 has it list anew; any other error ends all of it, and the
-real `KopfRunner` starts it again.
+pods of the first list are handed over at once, as `PodEventFilter` does with events of pods that
+come fast; each other object has a worker, which handles its events one after the other; connections
+that break are made again from the last version; 410 has it list anew; any other error ends all of
+it, and the real `KopfRunner` starts it again.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from mooring.handlers.bursts import Bursts
+from mooring.handlers.bursts import PodEventFilter
 from mooring.handlers.runner import RETRIES, UNSCHEDULED, KopfRunner
-from mooring.kube.api_resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Call, Resource
+from mooring.kube.api_resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, ApiCall, Resource
 from mooring.kube.client import SMALL_PAGE_SIZE, ApiClient
 from mooring.kube.errors import (
     ApiError,
@@ -57,7 +57,7 @@ class SimulatedKopf(KopfRunner):
         }
         connection = replace(self._connection, user_agent=KOPF)
         async with ApiClient(connection, may_write=self._client.may_write) as client:
-            bursts = Bursts(self._handlers.on_pod, self._clock)
+            bursts = PodEventFilter(self._handlers.on_pod, self._clock)
             follows = [
                 _Watcher(
                     client, resource, handlers[resource], self, bursts if resource is POD else None
@@ -95,7 +95,7 @@ class _Watcher:
         resource: Resource,
         handler: Handler,
         runner: SimulatedKopf,
-        bursts: Bursts | None,
+        bursts: PodEventFilter | None,
     ) -> None:
         self._client = client
         self._resource = resource
@@ -173,7 +173,7 @@ class _Watcher:
     async def _take(self, line: bytes) -> str:
         kind, obj = event_of(line)
         if kind == "ERROR":
-            call = Call.parse("GET", self._resource.path(), watch=True)
+            call = ApiCall.parse("GET", self._resource.path(), watch=True)
             raise error_from_status(call, obj, server=self._client.url)
         past_kopf = self._bursts is not None and await self._bursts.takes(kind, obj, len(line))
         if kind != "BOOKMARK" and not past_kopf:

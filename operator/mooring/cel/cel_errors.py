@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
+class ExpressionMistake:
     """What is wrong, and its offset in the source in characters; -1 stands for no place."""
 
     at: int
@@ -15,12 +15,12 @@ class Mistake:
 class CompileError(Exception):
     """An expression cannot be evaluated; the text is that of kube-scheduler."""
 
-    def __init__(self, text: str, mistakes: Sequence[Mistake] = ()) -> None:
+    def __init__(self, text: str, mistakes: Sequence[ExpressionMistake] = ()) -> None:
         super().__init__(text)
         self.mistakes = mistakes
 
 
-def compile_error(source: str, mistakes: Iterable[Mistake]) -> CompileError:
+def compile_error(source: str, mistakes: Iterable[ExpressionMistake]) -> CompileError:
     """Return the error with all mistakes in their order; each shows its line of the source."""
     ordered = sorted(mistakes, key=lambda mistake: mistake.at)[:100]
     return CompileError(
@@ -28,7 +28,7 @@ def compile_error(source: str, mistakes: Iterable[Mistake]) -> CompileError:
     )
 
 
-def _shown(source: str, mistake: Mistake) -> str:
+def _shown(source: str, mistake: ExpressionMistake) -> str:
     before = source[: max(mistake.at, 0)]
     line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1)
     text = source.split("\n")[line - 1].replace("\t", " ")

@@ -7,19 +7,19 @@ decide which implementation a call runs.
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from mooring.cel.cel_errors import Mistake
+from mooring.cel.cel_errors import ExpressionMistake
 from mooring.cel.declarations import Overload
 from mooring.cel.tree import (
     AND,
     OPTIONAL_SELECT,
     OR,
-    Call,
     Comprehension,
+    Expression,
+    FunctionCall,
     Ident,
     ListOf,
     Literal,
     MapOf,
-    Node,
     Select,
     UInt,
 )
@@ -78,14 +78,14 @@ class Checker:
         fields: Mapping[str, Mapping[str, Type]],
         functions: Mapping[str, Sequence[Overload]],
     ) -> None:
-        self.mistakes: list[Mistake] = []
+        self.mistakes: list[ExpressionMistake] = []
         self._scopes: list[Mapping[str, Type]] = [variables]
         self._fields = fields
         self._known = Substitutions()
         self._functions = functions
-        self._checked = list[Node]()
+        self._checked = list[Expression]()
 
-    def check(self, root: Node) -> Type:
+    def check(self, root: Expression) -> Type:
         """Set the types of all nodes, and return that of the whole expression."""
         self._check(root)
         for node in self._checked:
@@ -93,13 +93,13 @@ class Checker:
                 node.type = self._known.resolved(node.type, free=DYN)
         return root.type or ERROR
 
-    def _report(self, node: Node, text: str) -> None:
-        self.mistakes.append(Mistake(node.at, text))
+    def _report(self, node: Expression, text: str) -> None:
+        self.mistakes.append(ExpressionMistake(node.at, text))
 
-    def _mismatch(self, node: Node, expected: Type, found: Type) -> None:
+    def _mismatch(self, node: Expression, expected: Type, found: Type) -> None:
         self._report(node, f"expected type '{expected.shown}' but found '{found.shown}'")
 
-    def _check(self, node: Node) -> Type:
+    def _check(self, node: Expression) -> Type:
         if node.type is None:
             match node:
                 case Literal():
@@ -108,7 +108,7 @@ class Checker:
                     found = self._ident(node)
                 case Select():
                     found = self._select(node)
-                case Call():
+                case FunctionCall():
                     found = self._call(node)
                 case ListOf():
                     found = self._list(node)
@@ -140,7 +140,7 @@ class Checker:
         node.name = name
         return found
 
-    def _undeclared(self, node: Node, name: str) -> None:
+    def _undeclared(self, node: Expression, name: str) -> None:
         self._report(node, f"undeclared reference to '{name}' (in container '')")
 
     def _select(self, node: Select) -> Type:
@@ -156,7 +156,7 @@ class Checker:
         found = self._field(node, node.operand, node.field, optional=False)
         return BOOL if node.tests else self._known.resolved(found)
 
-    def _field(self, node: Node, operand: Node, field: str, optional: bool) -> Type:
+    def _field(self, node: Expression, operand: Expression, field: str, optional: bool) -> Type:
         target, is_optional = unwrapped(self._known.resolved(self._check(operand)))
         result = ERROR
         match target.kind:
@@ -179,7 +179,7 @@ class Checker:
                 result = DYN
         return optional_of(result) if is_optional or optional else result
 
-    def _call(self, node: Call) -> Type:
+    def _call(self, node: FunctionCall) -> Type:
         if node.function == OPTIONAL_SELECT and OPTIONAL_SELECT in self._functions:
             operand, name = node.args[0], cast("Literal", node.args[1]).value
             node.overloads = ["select_optional_field"]
@@ -201,7 +201,7 @@ class Checker:
         node.function = name
         return self._resolved(node, known[name])
 
-    def _resolved(self, node: Call, overloads: Sequence[Overload]) -> Type:
+    def _resolved(self, node: FunctionCall, overloads: Sequence[Overload]) -> Type:
         """Return the type of a call, and note the overloads that fit its arguments."""
         if node.function in {AND, OR}:
             return self._logical(node, overloads[0].name)
@@ -230,7 +230,7 @@ class Checker:
             return ERROR
         return result
 
-    def _logical(self, node: Call, overload: str) -> Type:
+    def _logical(self, node: FunctionCall, overload: str) -> Type:
         """Return the type of && and ||, each of whose terms has a message of its own."""
         wrong = False
         for arg in node.args:
@@ -261,7 +261,7 @@ class Checker:
             joined = self._joined(joined, self._element(each, index in node.optional))
         return list_of(joined or self._known.new_parameter())
 
-    def _element(self, node: Node, optional: bool) -> Type:
+    def _element(self, node: Expression, optional: bool) -> Type:
         """Return the type of an element; one with a question mark may be absent."""
         found = self._check(node)
         if optional:
@@ -318,7 +318,7 @@ class Checker:
         return (ERROR,) * len(node.variables)
 
 
-def _qualified(node: Node) -> str:
+def _qualified(node: Expression) -> str:
     """Return the name that names with dots make, such as `google.protobuf`; "" for others."""
     match node:
         case Ident():

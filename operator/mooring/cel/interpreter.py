@@ -19,13 +19,13 @@ from mooring.cel.tree import (
     OPTIONAL_INDEX,
     OPTIONAL_SELECT,
     OR,
-    Call,
     Comprehension,
+    Expression,
+    FunctionCall,
     Ident,
     ListOf,
     Literal,
     MapOf,
-    Node,
     Select,
     UInt,
 )
@@ -101,7 +101,9 @@ class _Planned:
     constant: Value = None
 
 
-def plan(root: Node, variables: Sequence[str], *, newer: bool, lenient: bool = False) -> Program:
+def plan(
+    root: Expression, variables: Sequence[str], *, newer: bool, lenient: bool = False
+) -> Program:
     """Return the program of a checked tree that reads these variables.
 
     `newer` stands for Kubernetes 1.37, where some functions changed. With `lenient` a constant that
@@ -131,7 +133,7 @@ class _Planner:
             {variable: _read(slot) for slot, variable in enumerate(variables)}
         ]
 
-    def plan(self, node: Node) -> _Planned:
+    def plan(self, node: Expression) -> _Planned:
         match node:
             case Literal():
                 return _constant(node.value)
@@ -139,7 +141,7 @@ class _Planner:
                 return self._ident(node)
             case Select():
                 return self._select(node)
-            case Call():
+            case FunctionCall():
                 return self._call(node)
             case ListOf():
                 return self._list(node)
@@ -168,7 +170,7 @@ class _Planner:
         operand, field = self.plan(node.operand).evaluate, node.field
         return _Planned(step(operand, lambda _frame: field, optional=False, tests=node.tests))
 
-    def _index(self, node: Call, optional: bool) -> _Planned:
+    def _index(self, node: FunctionCall, optional: bool) -> _Planned:
         operand, key = node.args
         value, planned = self.plan(operand).evaluate, self.plan(key)
         if planned.is_constant and type(planned.constant) not in _HASHED:
@@ -176,7 +178,7 @@ class _Planner:
             raise EvaluationCrash(f"invalid qualifier type: {kind}")
         return _Planned(step(value, planned.evaluate, optional=optional, tests=False))
 
-    def _call(self, node: Call) -> _Planned:
+    def _call(self, node: FunctionCall) -> _Planned:
         if node.function in {INDEX, OPTIONAL_INDEX, OPTIONAL_SELECT}:
             return self._index(node, optional=node.function != INDEX)
         parts = [*([node.target] if node.target is not None else []), *node.args]
@@ -192,7 +194,7 @@ class _Planner:
             return _Planned(_or_other(node.function == "orValue", self._newer, *steps))
         return self._function(node, args)
 
-    def _function(self, node: Call, args: Sequence[_Planned]) -> _Planned:
+    def _function(self, node: FunctionCall, args: Sequence[_Planned]) -> _Planned:
         """Return the planned call of a function; operations on constants are done at once."""
         overload = node.overloads[0] if len(node.overloads) == 1 else ""
         if (

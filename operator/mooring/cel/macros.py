@@ -18,18 +18,18 @@ from mooring.cel.tree import (
     NOT_STRICTLY_FALSE,
     OR,
     RESULT,
-    Call,
     Comprehension,
+    Expression,
+    FunctionCall,
     Ident,
     ListOf,
     Literal,
     MapOf,
-    Node,
     Select,
     copied,
 )
 
-Macro = Callable[[int, Node, Sequence[Node]], Node | None]
+Macro = Callable[[int, Expression, Sequence[Expression]], Expression | None]
 """Gets the offset, the target and the arguments of a call; returns None for an ordinary call.
 
 The target of what is no method has no meaning.
@@ -49,20 +49,20 @@ class MacroError(Exception):
         self.at, self.text = at, text
 
 
-def _has(at: int, _target: Node, args: Sequence[Node]) -> Node:
+def _has(at: int, _target: Expression, args: Sequence[Expression]) -> Expression:
     field = args[0]
     if not isinstance(field, Select) or field.tests:
         raise MacroError(field.at, "invalid argument to has() macro")
     return Select(at, field.operand, field.field, tests=True)
 
 
-def _variable(node: Node, message: str) -> str:
+def _variable(node: Expression, message: str) -> str:
     if not isinstance(node, Ident):
         raise MacroError(node.at, message)
     return node.name
 
 
-def _variables(args: Sequence[Node], count: int, message: str) -> tuple[str, ...]:
+def _variables(args: Sequence[Expression], count: int, message: str) -> tuple[str, ...]:
     """Return the names that a loop binds, the first `count` arguments."""
     names = tuple(_variable(each, message) for each in args[:count])
     if len(set(names)) < count:
@@ -74,7 +74,12 @@ def _variables(args: Sequence[Node], count: int, message: str) -> tuple[str, ...
 
 
 def _loop(
-    at: int, target: Node, names: tuple[str, ...], start: Node, condition: Node, step: Node
+    at: int,
+    target: Expression,
+    names: tuple[str, ...],
+    start: Expression,
+    condition: Expression,
+    step: Expression,
 ) -> Comprehension:
     return Comprehension(
         at,
@@ -88,7 +93,9 @@ def _loop(
     )
 
 
-def _quantifier(kind: str, count: int, at: int, target: Node, args: Sequence[Node]) -> Node | None:
+def _quantifier(
+    kind: str, count: int, at: int, target: Expression, args: Sequence[Expression]
+) -> Expression | None:
     names = _variables(args, count, "argument must be a simple name")
     predicate, result = args[count], partial(Ident, at, RESULT)
     if kind == "all":
@@ -97,8 +104,8 @@ def _quantifier(kind: str, count: int, at: int, target: Node, args: Sequence[Nod
             target,
             names,
             Literal(at, True),
-            Call(at, NOT_STRICTLY_FALSE, [result()]),
-            Call(at, AND, [result(), predicate]),
+            FunctionCall(at, NOT_STRICTLY_FALSE, [result()]),
+            FunctionCall(at, AND, [result(), predicate]),
         )
     if kind == "exists":
         return _loop(
@@ -106,10 +113,10 @@ def _quantifier(kind: str, count: int, at: int, target: Node, args: Sequence[Nod
             target,
             names,
             Literal(at, False),
-            Call(at, NOT_STRICTLY_FALSE, [Call(at, NOT, [result()])]),
-            Call(at, OR, [result(), predicate]),
+            FunctionCall(at, NOT_STRICTLY_FALSE, [FunctionCall(at, NOT, [result()])]),
+            FunctionCall(at, OR, [result(), predicate]),
         )
-    one_more = Call(at, ADD, [result(), Literal(at, 1)])
+    one_more = FunctionCall(at, ADD, [result(), Literal(at, 1)])
     return Comprehension(
         at,
         items=target,
@@ -117,52 +124,54 @@ def _quantifier(kind: str, count: int, at: int, target: Node, args: Sequence[Nod
         collects=RESULT,
         start=Literal(at, 0),
         condition=Literal(at, True),
-        step=Call(at, CONDITIONAL, [predicate, one_more, result()]),
-        result=Call(at, EQUALS, [result(), Literal(at, 1)]),
+        step=FunctionCall(at, CONDITIONAL, [predicate, one_more, result()]),
+        result=FunctionCall(at, EQUALS, [result(), Literal(at, 1)]),
     )
 
 
 def _collected(
     at: int,
-    target: Node,
+    target: Expression,
     names: tuple[str, ...],
-    start: Node,
-    step: Node,
-    predicate: Node | None,
-) -> Node:
+    start: Expression,
+    step: Expression,
+    predicate: Expression | None,
+) -> Expression:
     """Return a loop whose step runs where the predicate holds."""
     if predicate is not None:
-        step = Call(at, CONDITIONAL, [predicate, step, Ident(at, RESULT)])
+        step = FunctionCall(at, CONDITIONAL, [predicate, step, Ident(at, RESULT)])
     return _loop(at, target, names, start, Literal(at, True), step)
 
 
-def _map(at: int, target: Node, args: Sequence[Node]) -> Node:
+def _map(at: int, target: Expression, args: Sequence[Expression]) -> Expression:
     names = _variables(args, 1, "argument is not an identifier")
-    step = Call(at, ADD, [Ident(at, RESULT), ListOf(at, [args[-1]])])
+    step = FunctionCall(at, ADD, [Ident(at, RESULT), ListOf(at, [args[-1]])])
     return _collected(at, target, names, ListOf(at, []), step, args[1] if len(args) == 3 else None)
 
 
-def _filter(at: int, target: Node, args: Sequence[Node]) -> Node:
+def _filter(at: int, target: Expression, args: Sequence[Expression]) -> Expression:
     names = _variables(args, 1, "argument is not an identifier")
-    step = Call(at, ADD, [Ident(at, RESULT), ListOf(at, [args[0]])])
+    step = FunctionCall(at, ADD, [Ident(at, RESULT), ListOf(at, [args[0]])])
     return _collected(at, target, names, ListOf(at, []), step, args[1])
 
 
-def _transform_list(at: int, target: Node, args: Sequence[Node]) -> Node:
+def _transform_list(at: int, target: Expression, args: Sequence[Expression]) -> Expression:
     names = _variables(args, 2, "argument must be a simple name")
-    step = Call(at, ADD, [Ident(at, RESULT), ListOf(at, [args[-1]])])
+    step = FunctionCall(at, ADD, [Ident(at, RESULT), ListOf(at, [args[-1]])])
     return _collected(at, target, names, ListOf(at, []), step, args[2] if len(args) == 4 else None)
 
 
-def _transform_map(entry: bool, at: int, target: Node, args: Sequence[Node]) -> Node:
+def _transform_map(
+    entry: bool, at: int, target: Expression, args: Sequence[Expression]
+) -> Expression:
     """Return the loop of transformMap, or of transformMapEntry, which gives whole entries."""
     names = _variables(args, 2, "argument must be a simple name")
     inserted = [args[-1]] if entry else [Ident(at, names[0]), args[-1]]
-    step = Call(at, MAP_INSERT, [Ident(at, RESULT), *inserted])
+    step = FunctionCall(at, MAP_INSERT, [Ident(at, RESULT), *inserted])
     return _collected(at, target, names, MapOf(at, []), step, args[2] if len(args) == 4 else None)
 
 
-def _bound(at: int, name: str, value: Node, result: Node) -> Comprehension:
+def _bound(at: int, name: str, value: Expression, result: Expression) -> Comprehension:
     """Return `result` with a variable; a loop without items, so that the value is lazy."""
     return Comprehension(
         at,
@@ -176,24 +185,24 @@ def _bound(at: int, name: str, value: Node, result: Node) -> Comprehension:
     )
 
 
-def _bind(at: int, target: Node, args: Sequence[Node]) -> Node | None:
+def _bind(at: int, target: Expression, args: Sequence[Expression]) -> Expression | None:
     if not (isinstance(target, Ident) and target.name == "cel"):
         return None
     name = _variable(args[0], "cel.bind() variable names must be simple identifiers")
     return _bound(at, name, args[1], args[2])
 
 
-def _opt_map(flat: bool, at: int, target: Node, args: Sequence[Node]) -> Node:
+def _opt_map(flat: bool, at: int, target: Expression, args: Sequence[Expression]) -> Expression:
     macro = "optFlatMap" if flat else "optMap"
     name = _variable(args[0], f"{macro}() variable name must be a simple identifier")
-    made: Node = _bound(at, name, Call(at, "value", [], copied(target)), args[1])
+    made: Expression = _bound(at, name, FunctionCall(at, "value", [], copied(target)), args[1])
     if not flat:
-        made = Call(at, "optional.of", [made])
-    present = Call(at, "hasValue", [], target)
-    return Call(at, CONDITIONAL, [present, made, Call(at, "optional.none", [])])
+        made = FunctionCall(at, "optional.of", [made])
+    present = FunctionCall(at, "hasValue", [], target)
+    return FunctionCall(at, CONDITIONAL, [present, made, FunctionCall(at, "optional.none", [])])
 
 
-def _sort_by(at: int, target: Node, args: Sequence[Node]) -> Node:
+def _sort_by(at: int, target: Expression, args: Sequence[Expression]) -> Expression:
     if isinstance(target, Literal | MapOf):
         raise MacroError(
             target.at,
@@ -201,7 +210,7 @@ def _sort_by(at: int, target: Node, args: Sequence[Node]) -> Node:
             " expression",
         )
     keys = _map(at, Ident(at, _SORTED), args)
-    result = Call(at, "@sortByAssociatedKeys", [keys], Ident(at, _SORTED))
+    result = FunctionCall(at, "@sortByAssociatedKeys", [keys], Ident(at, _SORTED))
     return _bound(at, _SORTED, target, result)
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn, cast
 
-from mooring.cel.cel_errors import Mistake, compile_error
+from mooring.cel.cel_errors import ExpressionMistake, compile_error
 from mooring.cel.literals import LiteralError, unquoted
 from mooring.cel.macros import MACROS, MacroError, Macros
 from mooring.cel.tree import (
@@ -20,12 +20,12 @@ from mooring.cel.tree import (
     OPTIONAL_INDEX,
     OPTIONAL_SELECT,
     OR,
-    Call,
+    Expression,
+    FunctionCall,
     Ident,
     ListOf,
     Literal,
     MapOf,
-    Node,
     Select,
     UInt,
 )
@@ -89,13 +89,13 @@ _MOST_DIGITS: Final = 24
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
-def parse(source: str, macros: Macros = MACROS) -> Node:
+def parse(source: str, macros: Macros = MACROS) -> Expression:
     """Return the tree, in which these macros are loops; CompileError has every mistake."""
     parser = _Parser(source, macros)
     try:
         root = parser.whole()
     except _SyntaxError as mistake:
-        parser.mistakes.append(Mistake(mistake.at, mistake.text))
+        parser.mistakes.append(ExpressionMistake(mistake.at, mistake.text))
         root = None
     if parser.mistakes or root is None:
         raise compile_error(source, parser.mistakes)
@@ -114,7 +114,7 @@ class _Parser:
     """Reads the tokens from left to right; `mistakes` are those after which it could go on."""
 
     def __init__(self, source: str, macros: Macros) -> None:
-        self.mistakes: list[Mistake] = []
+        self.mistakes: list[ExpressionMistake] = []
         self._macros = macros
         self._tokens: list[tuple[str, str, int]] = []
         self._next = 0
@@ -125,7 +125,11 @@ class _Parser:
             if found is None:
                 raise compile_error(
                     source,
-                    [Mistake(at, f"Syntax error: token recognition error at: '{source[at]}'")],
+                    [
+                        ExpressionMistake(
+                            at, f"Syntax error: token recognition error at: '{source[at]}'"
+                        )
+                    ],
                 )
             kind = found.lastgroup or ""
             if kind == "name" and found[0] in _KEYWORDS:
@@ -135,7 +139,7 @@ class _Parser:
             at = found.end()
         self._tokens.append(("end", "<EOF>", len(source)))
 
-    def whole(self) -> Node:
+    def whole(self) -> Expression:
         root = self._expression()
         if self._kind() != "end":
             self._unexpected(" expecting <EOF>")
@@ -173,7 +177,7 @@ class _Parser:
         _kind, text, at = self._tokens[self._next]
         raise _SyntaxError(at, f"Syntax error: mismatched input '{text}'{expected}")
 
-    def _made(self, node: Node) -> Node:
+    def _made(self, node: Expression) -> Expression:
         """Return the node; refuse a tree that is too deep or too large."""
         if node.depth > MOST_LEVELS:
             raise _SyntaxError(node.at, f"expression is nested more than {MOST_LEVELS} levels")
@@ -181,22 +185,24 @@ class _Parser:
             raise _SyntaxError(node.at, f"expression has more than {MOST_NODES} parts")
         return node
 
-    def _call(self, at: int, function: str, *args: Node, target: Node | None = None) -> Node:
+    def _call(
+        self, at: int, function: str, *args: Expression, target: Expression | None = None
+    ) -> Expression:
         """Return a call, or the tree that a macro expands it to."""
         macro = self._macros.get((function, len(args), target is not None))
         if macro is not None:
             try:
                 made = macro(at, target or Ident(at, function), args)
             except MacroError as error:
-                self.mistakes.append(Mistake(error.at, error.text))
+                self.mistakes.append(ExpressionMistake(error.at, error.text))
                 return Literal(at, None)
             if made is not None:
                 return self._made(made)
-        return self._made(Call(at, function, args, target))
+        return self._made(FunctionCall(at, function, args, target))
 
     # --- grammar
 
-    def _expression(self) -> Node:
+    def _expression(self) -> Expression:
         self._levels += 1
         if self._levels > MOST_LEVELS:
             raise _SyntaxError(self._at(), f"expression is nested more than {MOST_LEVELS} levels")
@@ -209,7 +215,7 @@ class _Parser:
         self._levels -= 1
         return condition
 
-    def _operators(self) -> Node:
+    def _operators(self) -> Expression:
         """Return the tree of operands with binary operators between them."""
         operands, operators = [self._unary()], list[tuple[str, int]]()
         while self._kind() in {"operator", "keyword"} and self._tokens[self._next][1] in _BINARY:
@@ -220,8 +226,8 @@ class _Parser:
         return self._balanced(operands, operators)
 
     def _joined(
-        self, level: frozenset[str], operands: list[Node], operators: list[tuple[str, int]]
-    ) -> tuple[list[Node], list[tuple[str, int]]]:
+        self, level: frozenset[str], operands: list[Expression], operators: list[tuple[str, int]]
+    ) -> tuple[list[Expression], list[tuple[str, int]]]:
         """Return the tree of the operators of a level, applied from left to right."""
         left, rest = [operands[0]], list[tuple[str, int]]()
         for (operator, at), operand in zip(operators, operands[1:], strict=True):
@@ -232,9 +238,9 @@ class _Parser:
                 left.append(operand)
         return left, rest
 
-    def _balanced(self, operands: list[Node], operators: list[tuple[str, int]]) -> Node:
+    def _balanced(self, operands: list[Expression], operators: list[tuple[str, int]]) -> Expression:
         """Return the tree of && and ||; cel-go's is balanced, so this is."""
-        groups, disjunctions = [list[tuple[Node, int]]()], list[int]()
+        groups, disjunctions = [list[tuple[Expression, int]]()], list[int]()
         for operand, (operator, at) in zip(operands, [*operators, ("||", -1)], strict=True):
             groups[-1].append((operand, at))
             if operator == "||":
@@ -243,20 +249,20 @@ class _Parser:
         terms = [self._tree(AND, [*zip(*group, strict=True)]) for group in groups[:-1]]
         return self._tree(OR, [terms, disjunctions])
 
-    def _tree(self, function: str, parts: Sequence[Sequence[Any]]) -> Node:
+    def _tree(self, function: str, parts: Sequence[Sequence[Any]]) -> Expression:
         """Return a balanced tree of the terms and the offsets of the operators behind them."""
         terms, offsets = parts
 
-        def balanced(low: int, high: int) -> Node:
+        def balanced(low: int, high: int) -> Expression:
             if low > high:
-                return cast("Node", terms[low])
+                return cast("Expression", terms[low])
             middle = (low + high + 1) // 2
             left = balanced(low, middle - 1)
             return self._call(offsets[middle], function, left, balanced(middle + 1, high))
 
         return balanced(0, len(terms) - 2)
 
-    def _unary(self) -> Node:
+    def _unary(self) -> Expression:
         sign = next((sign for sign in "!-" if self._is(sign)), None)
         if sign is None:
             return self._member()
@@ -270,7 +276,7 @@ class _Parser:
             return inner
         return self._call(at, NOT if sign == "!" else NEGATE, inner)
 
-    def _member(self, minus: int | None = None) -> Node:
+    def _member(self, minus: int | None = None) -> Expression:
         """Return a primary with its selectors and calls; `minus` is where a sign stands."""
         node = self._primary() if minus is None else self._number(minus)
         while True:
@@ -285,7 +291,7 @@ class _Parser:
             else:
                 return node
 
-    def _selected(self, node: Node) -> Node:
+    def _selected(self, node: Expression) -> Expression:
         at = self._take()[1]
         optional = self._take_if("?")
         kind = self._kind()
@@ -297,12 +303,12 @@ class _Parser:
             return self._call(opened, name, *self._arguments(), target=node)
         field = name.strip("`")
         if optional:
-            return self._made(Call(at, OPTIONAL_SELECT, [node, Literal(named_at, field)]))
+            return self._made(FunctionCall(at, OPTIONAL_SELECT, [node, Literal(named_at, field)]))
         return self._made(Select(at, node, field))
 
-    def _arguments(self) -> list[Node]:
+    def _arguments(self) -> list[Expression]:
         """Return the arguments of a call, the closing bracket included."""
-        found = list[Node]()
+        found = list[Expression]()
         if not self._is(")"):
             found.append(self._expression())
             while self._take_if(","):
@@ -310,7 +316,7 @@ class _Parser:
         self._expect(")")
         return found
 
-    def _primary(self) -> Node:
+    def _primary(self) -> Expression:
         kind = self._kind()
         if kind in {"int", "uint", "float"}:
             return self._number(None)
@@ -329,20 +335,20 @@ class _Parser:
             return self._map()
         return self._name()
 
-    def _name(self) -> Node:
+    def _name(self) -> Expression:
         leading = "." if self._take_if(".") else ""
         if self._kind() != "name":
             self._unexpected(" expecting an expression")
         name, at = self._take()
         if name in _RESERVED:
-            self.mistakes.append(Mistake(at, f"reserved identifier: {name}"))
+            self.mistakes.append(ExpressionMistake(at, f"reserved identifier: {name}"))
         if self._is("("):
             opened = self._take()[1]
             return self._call(opened, leading + name, *self._arguments())
         return Ident(at, leading + name)
 
-    def _list(self) -> Node:
-        at, elements, optional = self._take()[1], list[Node](), set[int]()
+    def _list(self) -> Expression:
+        at, elements, optional = self._take()[1], list[Expression](), set[int]()
         while not self._is("]"):
             if self._take_if("?"):
                 optional.add(len(elements))
@@ -352,8 +358,8 @@ class _Parser:
         self._expect("]")
         return self._made(ListOf(at, elements, frozenset(optional)))
 
-    def _map(self) -> Node:
-        at, entries = self._take()[1], list[tuple[Node, Node, bool]]()
+    def _map(self) -> Expression:
+        at, entries = self._take()[1], list[tuple[Expression, Expression, bool]]()
         while not self._is("}"):
             optional = self._take_if("?")
             key = self._expression()
@@ -366,7 +372,7 @@ class _Parser:
 
     # --- literals
 
-    def _number(self, minus: int | None) -> Node:
+    def _number(self, minus: int | None) -> Expression:
         kind = self._kind()
         text, at = self._take()
         at = at if minus is None else minus
@@ -375,7 +381,7 @@ class _Parser:
             value = float(text)
             value = value if minus is None else -value
             if value in (float("inf"), float("-inf")):
-                self.mistakes.append(Mistake(at, "invalid double literal"))
+                self.mistakes.append(ExpressionMistake(at, "invalid double literal"))
             return Literal(at, value)
         digits = text.rstrip("uU")
         hexadecimal = digits.startswith("0x")
@@ -383,17 +389,17 @@ class _Parser:
         value = int(significant, 16 if hexadecimal else 10)
         if kind == "uint":
             if value > 2**64 - 1:
-                self.mistakes.append(Mistake(at, "invalid uint literal"))
+                self.mistakes.append(ExpressionMistake(at, "invalid uint literal"))
             return Literal(at, UInt(value))
         value = value if minus is None else -value
         if not _LOWEST <= value <= _HIGHEST:
-            self.mistakes.append(Mistake(at, "invalid int literal"))
+            self.mistakes.append(ExpressionMistake(at, "invalid int literal"))
         return Literal(at, value)
 
-    def _text(self, is_bytes: bool) -> Node:
+    def _text(self, is_bytes: bool) -> Expression:
         text, at = self._take()
         try:
             return Literal(at, unquoted(text, is_bytes))
         except LiteralError as error:
-            self.mistakes.append(Mistake(at, str(error)))
+            self.mistakes.append(ExpressionMistake(at, str(error)))
             return Literal(at, "")

@@ -27,7 +27,7 @@ class UInt(int):
     __slots__ = ()
 
 
-class Node:
+class Expression:
     """A part of an expression; `at` is its offset in the source in characters.
 
     Attributes:
@@ -50,12 +50,12 @@ class Node:
             self.depth = max(self.depth, part.depth + 1)
             self.size += part.size
 
-    def parts(self) -> Iterator["Node"]:
+    def parts(self) -> Iterator["Expression"]:
         """Yield the nodes directly below this one."""
         yield from ()
 
 
-class Literal(Node):
+class Literal(Expression):
     """A constant."""
 
     __slots__ = ("value",)
@@ -65,7 +65,7 @@ class Literal(Node):
         super().__init__(at)
 
 
-class Ident(Node):
+class Ident(Expression):
     """A name."""
 
     __slots__ = ("is_type", "name")
@@ -76,7 +76,7 @@ class Ident(Node):
         super().__init__(at)
 
 
-class Select(Node):
+class Select(Expression):
     """A field of `operand`, or with `tests` whether it has that field.
 
     It may also be the name with dots of a variable, `variable` then, or of a type.
@@ -84,19 +84,19 @@ class Select(Node):
 
     __slots__ = ("field", "operand", "tests", "type_name", "variable")
 
-    def __init__(self, at: int, operand: Node, field: str, tests: bool = False) -> None:
+    def __init__(self, at: int, operand: Expression, field: str, tests: bool = False) -> None:
         self.operand, self.field, self.tests = operand, field, tests
         self.type_name: Type | None = None
         self.variable = ""
         super().__init__(at)
 
-    def parts(self) -> Iterator[Node]:
+    def parts(self) -> Iterator[Expression]:
         """Yield the operand, unless all of this is one variable."""
         if not self.variable:
             yield self.operand
 
 
-class Call(Node):
+class FunctionCall(Expression):
     """A function or an operator; `target` is the object of a method call.
 
     `overloads` are the ids of the overloads that fit the types of the arguments.
@@ -105,52 +105,52 @@ class Call(Node):
     __slots__ = ("args", "function", "overloads", "target")
 
     def __init__(
-        self, at: int, function: str, args: Sequence[Node], target: Node | None = None
+        self, at: int, function: str, args: Sequence[Expression], target: Expression | None = None
     ) -> None:
         self.function, self.args, self.target = function, list(args), target
         self.overloads: list[str] = []
         super().__init__(at)
 
-    def parts(self) -> Iterator[Node]:
+    def parts(self) -> Iterator[Expression]:
         """Yield the target, if there is one, and the arguments."""
         if self.target is not None:
             yield self.target
         yield from self.args
 
 
-class ListOf(Node):
+class ListOf(Expression):
     """A list that is written out; `optional` are the indexes of elements with a question mark."""
 
     __slots__ = ("elements", "optional")
 
     def __init__(
-        self, at: int, elements: Sequence[Node], optional: frozenset[int] = frozenset()
+        self, at: int, elements: Sequence[Expression], optional: frozenset[int] = frozenset()
     ) -> None:
         self.elements, self.optional = list(elements), optional
         super().__init__(at)
 
-    def parts(self) -> Iterator[Node]:
+    def parts(self) -> Iterator[Expression]:
         """Yield the elements."""
         yield from self.elements
 
 
-class MapOf(Node):
+class MapOf(Expression):
     """A map that is written out: keys, values and whether they have a question mark."""
 
     __slots__ = ("entries",)
 
-    def __init__(self, at: int, entries: Sequence[tuple[Node, Node, bool]]) -> None:
+    def __init__(self, at: int, entries: Sequence[tuple[Expression, Expression, bool]]) -> None:
         self.entries = list(entries)
         super().__init__(at)
 
-    def parts(self) -> Iterator[Node]:
+    def parts(self) -> Iterator[Expression]:
         """Yield each key and its value."""
         for key, value, _optional in self.entries:
             yield key
             yield value
 
 
-class Comprehension(Node):
+class Comprehension(Expression):
     """The expansion of macros such as `exists`: a loop over `items` that computes `result`.
 
     `variables` are one or two names; `collects` is the name of the value that each step computes
@@ -163,24 +163,24 @@ class Comprehension(Node):
         self,
         at: int,
         *,
-        items: Node,
+        items: Expression,
         variables: tuple[str, ...],
         collects: str,
-        start: Node,
-        condition: Node,
-        step: Node,
-        result: Node,
+        start: Expression,
+        condition: Expression,
+        step: Expression,
+        result: Expression,
     ) -> None:
         self.items, self.variables, self.collects = items, variables, collects
         self.start, self.condition, self.step, self.result = start, condition, step, result
         super().__init__(at)
 
-    def parts(self) -> Iterator[Node]:
+    def parts(self) -> Iterator[Expression]:
         """Yield all five parts."""
         yield from (self.items, self.start, self.condition, self.step, self.result)
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk(node: Expression) -> Iterator[Expression]:
     """Yield the node and all nodes below it."""
     yield node
     for part in node.parts():
@@ -189,9 +189,9 @@ def walk(node: Node) -> Iterator[Node]:
 
 def copied(part: Any) -> Any:
     """Return a tree of new nodes like those of the given node, which is not checked yet."""
-    if isinstance(part, Node):
+    if isinstance(part, Expression):
         made = object.__new__(type(part))  # copy() takes twice as long, and macros copy much
-        for name in (*Node.__slots__, *type(part).__slots__):
+        for name in (*Expression.__slots__, *type(part).__slots__):
             setattr(made, name, copied(getattr(part, name)))
         return made
     return type(part)(map(copied, part)) if isinstance(part, list | tuple) else part

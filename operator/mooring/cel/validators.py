@@ -6,11 +6,11 @@ Source: cel-go's `cel/validator.go`, with the validators that kube-apiserver tur
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from mooring.cel.cel_errors import Mistake
+from mooring.cel.cel_errors import ExpressionMistake
 from mooring.cel.formatting import FormatError, formatted, wrong_type
 from mooring.cel.regular_expressions import PatternError, compile_pattern
 from mooring.cel.times import parse_duration, parse_timestamp, timestamp_of_seconds
-from mooring.cel.tree import Call, ListOf, Literal, MapOf, Node
+from mooring.cel.tree import Expression, FunctionCall, ListOf, Literal, MapOf
 from mooring.cel.types import DYN, Type, unwrapped
 from mooring.cel.values import Failure
 
@@ -31,14 +31,14 @@ _ACCEPTED: Final = {
 """The kinds of types that each clause of a format takes."""
 
 
-def validate(root: Node) -> Sequence[Mistake]:
+def validate(root: Expression) -> Sequence[ExpressionMistake]:
     """Return the mistakes in the literals of a checked tree."""
     return [*_mistakes(root, mixed_allowed=False)]
 
 
-def _mistakes(node: Node, mixed_allowed: bool) -> Iterator[Mistake]:
+def _mistakes(node: Expression, mixed_allowed: bool) -> Iterator[ExpressionMistake]:
     match node:
-        case Call():
+        case FunctionCall():
             if node.function in _CHECKED and node.args and isinstance(node.args[0], Literal):
                 yield from _of_literal(node.function, node.args[0])
             if node.function == "format":
@@ -53,7 +53,7 @@ def _mistakes(node: Node, mixed_allowed: bool) -> Iterator[Mistake]:
         yield from _mistakes(part, mixed_allowed)
 
 
-def _of_literal(function: str, literal: Literal) -> Iterator[Mistake]:
+def _of_literal(function: str, literal: Literal) -> Iterator[ExpressionMistake]:
     value, wrong = literal.value, False
     if function == "matches":
         try:
@@ -66,15 +66,15 @@ def _of_literal(function: str, literal: Literal) -> Iterator[Mistake]:
     elif type(value) is int:
         wrong = isinstance(timestamp_of_seconds(value), Failure)
     if wrong:
-        yield Mistake(literal.at, f"invalid {function} argument")
+        yield ExpressionMistake(literal.at, f"invalid {function} argument")
 
 
-def _of_format(node: Call) -> Iterator[Mistake]:
+def _of_format(node: FunctionCall) -> Iterator[ExpressionMistake]:
     """Yield what is wrong with the arguments of a text that is written out."""
     text, args = node.target, node.args[0]
     if not (isinstance(text, Literal) and isinstance(args, ListOf) and type(text.value) is str):
         return
-    wrong: list[Node] = []
+    wrong: list[Expression] = []
 
     def clause(verb: str, index: int, _precision: int) -> str:
         found = _not_accepted(args.elements[index], _ACCEPTED[verb], nested=verb == "s")
@@ -86,10 +86,10 @@ def _of_format(node: Call) -> Iterator[Mistake]:
     try:
         formatted(text.value, len(args.elements), clause, checks=True)
     except FormatError as error:
-        yield Mistake(wrong[0].at if wrong else node.at, str(error))
+        yield ExpressionMistake(wrong[0].at if wrong else node.at, str(error))
 
 
-def _not_accepted(node: Node, kinds: frozenset[str], nested: bool) -> Node | None:
+def _not_accepted(node: Expression, kinds: frozenset[str], nested: bool) -> Expression | None:
     """Return the node if a clause does not take its type, or a part of it that `%s` does not."""
     if (node.type or DYN).kind not in kinds:
         return node
@@ -99,16 +99,16 @@ def _not_accepted(node: Node, kinds: frozenset[str], nested: bool) -> Node | Non
     return next((part for part in found if part is not None), None)
 
 
-def _type(node: Node, optional: bool) -> Type:
+def _type(node: Expression, optional: bool) -> Type:
     found = node.type or DYN
     return unwrapped(found)[0] if optional else found
 
 
-def _mixed(node: Node, expected: Type, found: Type) -> Mistake:
-    return Mistake(node.at, f"expected type '{expected.shown}' but found '{found.shown}'")
+def _mixed(node: Expression, expected: Type, found: Type) -> ExpressionMistake:
+    return ExpressionMistake(node.at, f"expected type '{expected.shown}' but found '{found.shown}'")
 
 
-def _of_list(node: ListOf) -> Iterator[Mistake]:
+def _of_list(node: ListOf) -> Iterator[ExpressionMistake]:
     """Yield the first element that has another type than the first of all."""
     types = [_type(each, index in node.optional) for index, each in enumerate(node.elements)]
     for each, found in zip(node.elements, types, strict=True):
@@ -117,7 +117,7 @@ def _of_list(node: ListOf) -> Iterator[Mistake]:
             return
 
 
-def _of_map(node: MapOf) -> Iterator[Mistake]:
+def _of_map(node: MapOf) -> Iterator[ExpressionMistake]:
     """Yield each key and each value that has another type than the first."""
     types = [(_type(key, False), _type(value, opt)) for key, value, opt in node.entries]
     for (key, value, _opt), (key_type, value_type) in zip(node.entries, types, strict=True):

@@ -99,7 +99,7 @@ _PER_ITEM: Final = 8
 LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 
 
-class Work(threading.local):
+class WorkBudget(threading.local):
     """The budget of an evaluation: nodes of its tree in each round of a loop, elements, characters.
 
     cel-go counts costs instead. kube-apiserver stores no selector for which it estimates more than
@@ -159,7 +159,7 @@ class Work(threading.local):
             self.spend(characters // _PER_ITEM)
 
 
-work: Final = Work()
+work: Final = WorkBudget()
 
 
 def _key(key: Value) -> Any:

@@ -36,7 +36,7 @@ _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
+class CheckedMistake:
     """A mistake in a file; `line` is counted from 1, and None if it is not known.
 
     `path` is the field, such as `spec.match.precedence`; "" if the file itself cannot be read.
@@ -129,8 +129,8 @@ class Report:
     """
 
     profiles: list[CheckedProfile] = field(default_factory=list)
-    mistakes: list[Mistake] = field(default_factory=list)
-    unreadable: list[Mistake] = field(default_factory=list)
+    mistakes: list[CheckedMistake] = field(default_factory=list)
+    unreadable: list[CheckedMistake] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     nodes: NodesInFiles = field(default_factory=NodesInFiles)
 
@@ -161,7 +161,7 @@ def check_files(paths: Iterable[str], registry: Registry) -> Report:
                     continue
                 name = display_name(file)
                 message = str(error).removeprefix(name).lstrip(":, ")
-                report.unreadable.append(Mistake(name, error.line, "", message))
+                report.unreadable.append(CheckedMistake(name, error.line, "", message))
     report.profiles = [_with_conflict(checked, report.profiles) for checked in report.profiles]
     report.profiles = [_with_warnings(checked, report.nodes) for checked in report.profiles]
     return report
@@ -212,7 +212,7 @@ def _check_file(path: str, loader: ProfileLoader, report: Report) -> None:
         return
     for key in repeated:
         message = f'the key "{key.key}" is there twice'
-        report.mistakes.append(Mistake(name, key.line, "", message))
+        report.mistakes.append(CheckedMistake(name, key.line, "", message))
     for manifest in found:
         if not contains_profile(manifest):
             report.pass_over(manifest)
@@ -225,8 +225,8 @@ def _check_file(path: str, loader: ProfileLoader, report: Report) -> None:
             report.mistakes += (_located(error, manifest, name, lines) for error in invalid.errors)
 
 
-def _located(error: FieldError, manifest: Manifest, file: str, lines: "_Lines") -> Mistake:
-    return Mistake(file, lines.of(manifest, error.path), error.path, error.message)
+def _located(error: FieldError, manifest: Manifest, file: str, lines: "_Lines") -> CheckedMistake:
+    return CheckedMistake(file, lines.of(manifest, error.path), error.path, error.message)
 
 
 class _Lines:

@@ -7,7 +7,7 @@ import click
 
 from mooring.cli.console import DONE, NO, and_others, print_json, print_table, print_yaml
 from mooring.model.wording import plural
-from mooring.simulate.compare import Comparison, Move, PoolUse, merged
+from mooring.simulate.compare import ChangedNode, Comparison, PoolUse, merged
 from mooring.simulate.picture import write_picture
 
 _MOST_ROWS: Final = 20
@@ -49,7 +49,7 @@ def _print_pools(comparison: Comparison) -> None:
     click.echo()
 
 
-def _print_moves(moves: Iterable[Move], most: int | None) -> None:
+def _print_moves(moves: Iterable[ChangedNode], most: int | None) -> None:
     """Print lost places, gained ones and moves; equal pods of a controller are one row."""
     groups = merged(moves)
     shown = groups[:most]
@@ -62,7 +62,7 @@ def _print_moves(moves: Iterable[Move], most: int | None) -> None:
     click.echo(f"and {left:,} more; all of them: -o wide\n" if left else "")
 
 
-def _row(group: Sequence[Move]) -> tuple[str, str, str]:
+def _row(group: Sequence[ChangedNode]) -> tuple[str, str, str]:
     first = group[0]
     alike = len({(move.old, move.new) for move in group}) == 1
     old = first.old or "-"

@@ -18,7 +18,7 @@ from mooring.cli.console import (
 )
 from mooring.model.wording import listed
 from mooring.observe.documents import dumps, plain
-from mooring.simulate.simulation import Attempt
+from mooring.simulate.simulation import SimulatedAttempt
 
 _HEAD: Final = ("POD", "NODE", "SCORE", "WHY")
 _WIDE: Final = ("POD", "NODE", "SCORE", "FEASIBLE", "PROFILE", "NEXT BEST", "WHY")
@@ -37,7 +37,7 @@ class Summary:
     preempting: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
-    def count(self, attempt: Attempt) -> None:
+    def count(self, attempt: SimulatedAttempt) -> None:
         """Count one more attempt."""
         decision = attempt.decision
         if decision.node is not None:
@@ -73,7 +73,7 @@ class Summary:
         }
 
 
-def print_attempts(attempts: Iterable[Attempt], output: str) -> Summary:
+def print_attempts(attempts: Iterable[SimulatedAttempt], output: str) -> Summary:
     """Print the attempts as a `table`, a `wide` table or `yaml`."""
     summary, kept = Summary(), []
     for attempt in attempts:
@@ -95,7 +95,7 @@ def print_attempts(attempts: Iterable[Attempt], output: str) -> Summary:
     return summary
 
 
-def write_json(attempts: Iterable[Attempt], out: BinaryIO) -> Summary:
+def write_json(attempts: Iterable[SimulatedAttempt], out: BinaryIO) -> Summary:
     """Write `{"decisions": [...], "summary": {...}}`, one decision per line.
 
     Each decision is written as soon as it is made: for thousands of pods and nodes, all of them
@@ -116,9 +116,9 @@ def _with_escapes(document: bytes) -> bytes:
     return with_escapes(document.decode()).encode()
 
 
-def _groups(attempts: Iterable[Attempt]) -> list[list[Attempt]]:
+def _groups(attempts: Iterable[SimulatedAttempt]) -> list[list[SimulatedAttempt]]:
     """Group pods of one controller with the same answer, in the order of the first of each."""
-    groups: dict[Any, list[Attempt]] = {}
+    groups: dict[Any, list[SimulatedAttempt]] = {}
     for attempt in attempts:
         decision = attempt.decision
         alike = attempt.owner or decision.pod.key
@@ -127,14 +127,14 @@ def _groups(attempts: Iterable[Attempt]) -> list[list[Attempt]]:
     return [*groups.values()]
 
 
-def _row(group: Sequence[Attempt]) -> tuple[str, ...]:
+def _row(group: Sequence[SimulatedAttempt]) -> tuple[str, ...]:
     first = group[0]
     node = first.decision.node or "-"
     pods = and_others(first.decision.pod.key, len(group))
     return pods, node, _range(map(_score, group)), _why(group)
 
 
-def _wide_row(attempt: Attempt) -> tuple[str, ...]:
+def _wide_row(attempt: SimulatedAttempt) -> tuple[str, ...]:
     decision = attempt.decision
     scores = sorted((decision.scores or {}).items(), key=lambda item: (-item[1].total, item[0]))
     others = [f"{node} {score.total}" for node, score in scores if node != decision.node]
@@ -149,7 +149,7 @@ def _wide_row(attempt: Attempt) -> tuple[str, ...]:
     )
 
 
-def _score(attempt: Attempt) -> int | None:
+def _score(attempt: SimulatedAttempt) -> int | None:
     """Return the score of the best node; None if nothing was scored."""
     scores = attempt.decision.scores
     return max((score.total for score in scores.values()), default=None) if scores else None
@@ -162,7 +162,7 @@ def _range(values: Iterable[int | None]) -> str:
     return "-".join(map(str, ends)) or "-"
 
 
-def _why(group: Sequence[Attempt]) -> str:
+def _why(group: Sequence[SimulatedAttempt]) -> str:
     first = group[0].decision
     if first.node is None:
         return " ".join(filter(None, (*_preemption(group[0]), first.message)))
@@ -171,7 +171,7 @@ def _why(group: Sequence[Attempt]) -> str:
     return f"best of {_range(attempt.feasible for attempt in group)} nodes that fit"
 
 
-def _preemption(attempt: Attempt) -> Iterator[str]:
+def _preemption(attempt: SimulatedAttempt) -> Iterator[str]:
     """Yield what must leave the nominated node before the pod can run there."""
     decision = attempt.decision
     if decision.nominated_node is None:

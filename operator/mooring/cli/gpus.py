@@ -28,7 +28,7 @@ from mooring.policy.profile import SchedulingProfile, SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
 from mooring.scheduling.profiles_in_force import ActiveProfile, Profiles
-from mooring.simulate.gpu_moves import Plan, picture, plans
+from mooring.simulate.gpu_moves import CardPlan, picture, plans
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.load_profiles import is_profile
 from mooring.simulate.manifests import read_manifests
@@ -215,7 +215,7 @@ def _free(card: Card, unit: str) -> str:
     return "no" if card.owners or not card.usable else "yes"
 
 
-def _print_plans(found: Iterable[Plan], output: str) -> None:
+def _print_plans(found: Iterable[CardPlan], output: str) -> None:
     if output == "json":
         print_json({"plans": [plan.document() for plan in found]})
         return

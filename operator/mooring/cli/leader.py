@@ -84,7 +84,7 @@ class RefusedError(InputError):
     """The user may not have what it asks the leading replica for."""
 
 
-class UnreachableError(InputError):
+class LeaderUnreachableError(InputError):
     """No replica leads now, or the leading one does not answer."""
 
 
@@ -103,7 +103,7 @@ class Following:
         while True:
             try:
                 answer = question()
-            except UnreachableError as error:
+            except LeaderUnreachableError as error:
                 if not self._has_answered:
                     raise
                 if not is_said:
@@ -202,9 +202,9 @@ def _read(leader: Leader, target: str) -> tuple[int, bytes]:
     try:
         answer = asyncio.run(_answer(leader, target))
     except KubeError as error:
-        raise UnreachableError(explain_error(error)) from None
+        raise LeaderUnreachableError(explain_error(error)) from None
     if answer.status in {401, 403, 503}:
-        refusal = {401: InputError, 403: RefusedError, 503: UnreachableError}[answer.status]
+        refusal = {401: InputError, 403: RefusedError, 503: LeaderUnreachableError}[answer.status]
         raise refusal(f"the leading replica answers {answer.status}: {_one_line(answer.body)}")
     return answer.status, answer.body
 
@@ -225,7 +225,9 @@ async def _answer(leader: Leader, target: str) -> Answer:
             return await exchange.ask("GET", target, headers, None, seconds=_SECONDS)
         except (NoConnectionError, BrokenExchangeError, ValueError) as error:
             # ValueError: a host that IDNA cannot encode
-            raise UnreachableError(_failure(leader, replica, error.__cause__ or error)) from None
+            raise LeaderUnreachableError(
+                _failure(leader, replica, error.__cause__ or error)
+            ) from None
         finally:
             await exchange.close()
 
@@ -447,7 +449,7 @@ async def _lease_of(connection: Connection, leader: Leader) -> dict[str, Any]:
     except ForbiddenError as refusal:
         raise InputError(_forbidden(leader, refusal)) from None
     except KubeError as error:
-        raise UnreachableError(explain_error(error)) from None
+        raise LeaderUnreachableError(explain_error(error)) from None
     if SCHEDULING_PROFILE.plural not in served:
         raise InputError(
             "Mooring is not installed in this cluster; docs/installing.md says how to install it, "
@@ -466,5 +468,7 @@ def _holder_of(leader: Leader, lease: dict[str, Any]) -> str:
     pod = holder.rpartition("_")[0]
     if not pod:
         name = f"{leader.lease_namespace}/{leader.lease_name}"
-        raise UnreachableError(f"no replica holds the Lease {name} now; try again in some seconds")
+        raise LeaderUnreachableError(
+            f"no replica holds the Lease {name} now; try again in some seconds"
+        )
     return pod

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from mooring.cli.checking import CheckedProfile, Mistake, Report, check_files
+from mooring.cli.checking import CheckedMistake, CheckedProfile, Report, check_files
 from mooring.cli.comparison_table import print_comparison
 from mooring.cli.console import (
     BAD_INPUT,
@@ -71,7 +71,9 @@ def check(paths: tuple[str, ...], output: str) -> None:
     report = check_files(paths, Registry(SHIPPED))
     if not (report.profiles or report.mistakes or report.unreadable):
         message = "contains no scheduling profile"
-        report.unreadable += (Mistake(display_name(path), None, "", message) for path in paths)
+        report.unreadable += (
+            CheckedMistake(display_name(path), None, "", message) for path in paths
+        )
     _PRINTERS[output](report)
     sys.exit(BAD_INPUT if report.unreadable else NO if report.mistakes else DONE)
 

@@ -30,7 +30,7 @@ from mooring.cli.progress import Progress
 from mooring.framework.registry import Registry
 from mooring.observe.records import MOST_SUMMARIES
 from mooring.plugins import SHIPPED
-from mooring.simulate.chosen_pods import Selection, TypeAndName, take_off, type_and_name
+from mooring.simulate.chosen_pods import ChosenPods, TypeAndName, take_off, type_and_name
 from mooring.simulate.compare import arrival_order, compare, recorded_order
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.live import save
@@ -201,7 +201,7 @@ def simulate(
         kept = progress.counting(_saved(manifests, dump, files), "reading objects")
         inputs = inputs_of(kept, registry, profiles, keep_raw=extenders, kubernetes=kubernetes)
         note_ignored(inputs.ignored, notes=inputs.notes)
-        selection = Selection(namespace, targets).checked(inputs)
+        selection = ChosenPods(namespace, targets).checked(inputs)
         if policies is not None:
             leader = Leader(kubeconfig=kubeconfig, context=context, **replica)
             comparison = compare(
@@ -299,7 +299,7 @@ def _replayed(
     return arrival_order(decided)
 
 
-def _nothing_to_schedule(inputs: Inputs, selection: Selection) -> NoReturn:
+def _nothing_to_schedule(inputs: Inputs, selection: ChosenPods) -> NoReturn:
     """Raise InputError: a dry run that tried nothing must not look like one that succeeded."""
     for name, reason in inputs.without_pods.items():
         note(f"{name}: {reason}")

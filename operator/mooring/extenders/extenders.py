@@ -29,8 +29,8 @@ from mooring.extenders.protocol import (
     preemption_request,
 )
 from mooring.extenders.verdicts import (
-    Answers,
     ExtenderError,
+    ExtenderResults,
     Needed,
     NodeFailure,
     interested,
@@ -96,7 +96,11 @@ class Extenders:
         self._clients: dict[tuple[Extender, tuple[int, ...]], ExtenderClient] = {}
 
     async def answer(
-        self, needed: Sequence[Needed], pipeline: Pipeline, answers: Answers, cluster: ClusterView
+        self,
+        needed: Sequence[Needed],
+        pipeline: Pipeline,
+        answers: ExtenderResults,
+        cluster: ClusterView,
     ) -> None:
         """Add the missing answers, about several pods at a time.
 
@@ -151,7 +155,7 @@ class Extenders:
         self._clients.clear()
 
     async def _answer(
-        self, asked: Needed, pipeline: Pipeline, answers: Answers, cluster: ClusterView
+        self, asked: Needed, pipeline: Pipeline, answers: ExtenderResults, cluster: ClusterView
     ) -> None:
         known, extenders = answers.about(asked.pod), interested(pipeline, asked.pod)
         raw = await self._objects.pod(asked.pod) if asked.nodes or asked.candidates else None
@@ -178,7 +182,7 @@ class Extenders:
             answers.put(asked, passed, failed, scores)
 
     async def _filter(
-        self, asked: Needed, extenders: Iterable[Extender], raw: Json, answers: Answers
+        self, asked: Needed, extenders: Iterable[Extender], raw: Json, answers: ExtenderResults
     ) -> tuple[tuple[str, ...], dict[str, NodeFailure]]:
         """Return the nodes that all extenders pass, and why each other node does not.
 
@@ -208,7 +212,11 @@ class Extenders:
         return passed, failed
 
     async def _prioritize(
-        self, extenders: Iterable[Extender], nodes: tuple[str, ...], raw: Json, answers: Answers
+        self,
+        extenders: Iterable[Extender],
+        nodes: tuple[str, ...],
+        raw: Json,
+        answers: ExtenderResults,
     ) -> dict[str, IntArray]:
         """Return the weighted scores of the nodes by extender; one that fails gives none.
 
@@ -227,7 +235,7 @@ class Extenders:
         return total
 
     async def _scores(
-        self, extender: Extender, nodes: tuple[str, ...], raw: Json, answers: Answers
+        self, extender: Extender, nodes: tuple[str, ...], raw: Json, answers: ExtenderResults
     ) -> IntArray | None:
         client = self._client(extender)
         decode = partial(_weighted, nodes=nodes, weight=extender.weight)

@@ -148,7 +148,7 @@ class NodesAnswer:
 
 
 @dataclass(slots=True, eq=False)
-class PodAnswers:
+class PodExtenderResults:
     """The answers of extenders about one pod in one attempt.
 
     `preempts`: an extender with a preempt verb cares for the pod. `nominee` is the nominated node
@@ -166,7 +166,7 @@ class PodAnswers:
     processed: ProcessedCandidates | None = None
 
 
-class Answers:
+class ExtenderResults:
     """The answers of extenders in one attempt, about one pod or the members of a group.
 
     Extenders are asked about each member, also about equal ones: an extender may answer by name, or
@@ -178,14 +178,14 @@ class Answers:
         """Why the extenders could not be called; the attempt ends with it."""
         self.ignored = set[tuple[Extender, str]]()
         """The extenders and verbs that failed and are ignored; they are not called again."""
-        self._pods: dict[Uid, PodAnswers] = {}
+        self._pods: dict[Uid, PodExtenderResults] = {}
         self._kept: dict[tuple[tuple[str, ...], bytes], NodesAnswer] = {}
         self._codes: dict[NodeFailure, int] = {}
         self._failures: list[NodeFailure] = []
 
-    def about(self, pod: Pod, *, preempts: bool = False) -> PodAnswers:
+    def about(self, pod: Pod, *, preempts: bool = False) -> PodExtenderResults:
         """Return the answers about the pod."""
-        return self._pods.setdefault(pod.uid, PodAnswers(pod, preempts))
+        return self._pods.setdefault(pod.uid, PodExtenderResults(pod, preempts))
 
     def lack(self, pod: Pod) -> bool:
         """Return whether no nodes were filtered for the pod with its present spec and labels."""

@@ -182,7 +182,11 @@ class Evaluations:
 
     def _judged(self) -> tuple[dict[Evaluation, str], dict[Evaluation, Cost]]:
         """Return why evaluations are left out, and for each other one the sum of costs up to it."""
-        excess, up_to, total = dict[Evaluation, str](), dict[Evaluation, Cost](), Cost()
+        excess, up_to, total = (
+            dict[Evaluation, str](),
+            dict[Evaluation, Cost](),
+            Cost(),
+        )
         for evaluation in self._all:
             with_it = total + evaluation.cost()
             if (why := with_it.excess) is not None:

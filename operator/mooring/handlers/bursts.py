@@ -22,7 +22,7 @@ OnPod = Callable[[Mapping[str, Any]], Awaitable[None]]
 """Takes an event of a watch: `type` and `object`, and its `size` in bytes if that is known."""
 
 
-class Bursts:
+class PodEventFilter:
     """Hands the events of a watch of pods to `on_pod`, except those that kopf has to get.
 
     All events of one pod must go the same way, because kopf's tasks would be overtaken. So all

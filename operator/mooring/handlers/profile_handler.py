@@ -25,7 +25,7 @@ from mooring.process.time_slices import TimeSlices
 from mooring.process.turn import Turn
 from mooring.scheduling.pod_enqueuer import PodEnqueuer
 from mooring.scheduling.profiles_in_force import CertificatesInvalid, Profiles
-from mooring.scheduling.scheduler_state import Departures
+from mooring.scheduling.scheduler_state import DeletedUids
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class ProfileHandler:
         self._conflict_waits = 0
         self._history: BoundedCache[int, dict[str, Any]] = BoundedCache(_MOST_HISTORY_BYTES)
         self._changes = 0
-        self.departures = Departures()
+        self.departures = DeletedUids()
         """The profiles that were deleted, for whoever reads a profile meanwhile."""
 
     def applied(self, raw: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import kopf
 
-from mooring.handlers.bursts import Bursts
+from mooring.handlers.bursts import PodEventFilter
 from mooring.handlers.kopf_objects import ObjectHandlers
 from mooring.handlers.sessions import KopfSessions
 from mooring.kube.api_resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Resource
@@ -237,7 +237,7 @@ class KopfRunner:
             self._connection,
             self._on_watch,
             self._handlers.on_pods,
-            Bursts(self._handlers.on_pod, self._clock),
+            PodEventFilter(self._handlers.on_pod, self._clock),
             self._client.may_write,
             sleep=self._sleep,
         )

@@ -6,7 +6,7 @@ kopf starts a task for every object of a list. That task costs several times as 
 own work for the pod, and thousands of pods may wait when a replica begins to lead. So this module
 hands over the pods of the first list, and gives kopf that list empty. A later list goes through
 kopf, because events from before it may wait in kopf's tasks, and versions must not overtake each
-other. `Bursts` takes most events of the watch past kopf.
+other. `PodEventFilter` takes most events of the watch past kopf.
 
 kopf cancels its requests when it stops. A cancelled request is finished here all the same, because
 asyncio never closes a connection that is cancelled before its TLS handshake has begun. Connections
@@ -35,8 +35,8 @@ import kopf
 import orjson
 from yarl import URL
 
-from mooring.handlers.bursts import Bursts
-from mooring.kube.api_resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, Call, Resource
+from mooring.handlers.bursts import PodEventFilter
+from mooring.kube.api_resources import POD, PRIORITY_CLASS, SCHEDULING_PROFILE, ApiCall, Resource
 from mooring.kube.backoff import Backoff
 from mooring.kube.config import Connection
 from mooring.kube.errors import LEASE_NOT_VALID, UnauthorizedError, explain
@@ -95,7 +95,7 @@ class KopfSessions:
     connection: Connection
     on_watch: OnWatch
     on_pods: OnPods
-    bursts: Bursts
+    bursts: PodEventFilter
     may_write: Callable[[], bool] = lambda: True
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
@@ -199,7 +199,7 @@ class KopfSessions:
             _hang_up(answer)
             if not await credentials.renew(headers):
                 break
-        call = Call.parse(request.method, path, watch="watch" in request.url.query)
+        call = ApiCall.parse(request.method, path, watch="watch" in request.url.query)
         refusal = UnauthorizedError(call, "Unauthorized", server=self.connection.url)
         raise aiohttp.ClientConnectionError(explain(refusal))
 
@@ -320,7 +320,7 @@ class _List(_Content):
         content: aiohttp.StreamReader,
         read: _Read,
         on_pods: OnPods,
-        bursts: Bursts,
+        bursts: PodEventFilter,
         *,
         hands_over: bool,
         goes_on: bool,
@@ -386,7 +386,7 @@ class _Watch(_Content):
         read: _Read,
         garbage: _Garbage,
         on_recovery: Callable[[], None],
-        bursts: Bursts | None,
+        bursts: PodEventFilter | None,
     ) -> None:
         super().__init__(content)
         self._read = read

@@ -1,6 +1,6 @@
 """The API resources Mooring reads and writes, and the address of each.
 
-`Resource.path` builds a request's path; `Call.parse` reads one back, so that an error can
+`Resource.path` builds a request's path; `ApiCall.parse` reads one back, so that an error can
 say which verb on which resource was refused without the request having to carry it along.
 """
 
@@ -61,7 +61,7 @@ def _quoted(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     """A request in the words of RBAC.
 
     `resource` carries the subresource (`pods/binding`) and is the bare path for an address
@@ -75,7 +75,7 @@ class Call:
     name: str | None = None
 
     @classmethod
-    def parse(cls, method: str, path: str, *, watch: bool = False) -> "Call":
+    def parse(cls, method: str, path: str, *, watch: bool = False) -> "ApiCall":
         """Return the call behind an HTTP method and path."""
         rest = [unquote(part) for part in path.strip("/").split("/")]
         if rest[:1] == ["api"] and len(rest) > 2:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from mooring.kube.api_resources import Call, Resource
+from mooring.kube.api_resources import ApiCall, Resource
 from mooring.kube.errors import GoneError, NotFoundError, ServerError
 from mooring.kube.nesting import cut_nesting
 from mooring.kube.response_checks import items_of
@@ -219,7 +219,7 @@ class ApiClient(Transport):
 
     def _malformed(self, path: str, error: ManifestError) -> ServerError:
         words = f"the answer is malformed: {error}"
-        return ServerError(Call.parse("GET", path), words, server=self.url)
+        return ServerError(ApiCall.parse("GET", path), words, server=self.url)
 
     async def _json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         answer = await self.request(method, path, **options)
@@ -227,8 +227,8 @@ class ApiClient(Transport):
             parsed: Any = orjson.loads(cut_nesting(answer))
         except orjson.JSONDecodeError as error:
             words = "the answer is not JSON; is this the URL of an API server?"
-            raise ServerError(Call.parse(method, path), words, server=self.url) from error
+            raise ServerError(ApiCall.parse(method, path), words, server=self.url) from error
         if not isinstance(parsed, dict):
             words = f"the answer is malformed: it must be an object, not {str(parsed)[:40]}"
-            raise ServerError(Call.parse(method, path), words, server=self.url)
+            raise ServerError(ApiCall.parse(method, path), words, server=self.url)
         return parsed

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from mooring.kube.api_resources import MOORING_GROUP, Call
+from mooring.kube.api_resources import MOORING_GROUP, ApiCall
 
 _Typed = TypeVar("_Typed", int, str, list[Any], dict[str, Any])
 
@@ -55,7 +55,7 @@ class ApiError(KubeError):
 
     def __init__(
         self,
-        call: Call,
+        call: ApiCall,
         message: str,
         *,
         server: str = "",
@@ -161,7 +161,7 @@ _BUDGET_CAUSE: Final = "DisruptionBudget"
 
 
 def error_from_response(
-    call: Call, status: int, body: bytes, *, server: str = "", retry_after: str | None = None
+    call: ApiCall, status: int, body: bytes, *, server: str = "", retry_after: str | None = None
 ) -> ApiError:
     """Return the error of an answer outside 2xx; its body is a Status object or plain text."""
     try:
@@ -175,7 +175,7 @@ def error_from_response(
 
 
 def error_from_status(
-    call: Call, status: dict[str, Any], *, server: str = "", retry_after: float | None = None
+    call: ApiCall, status: dict[str, Any], *, server: str = "", retry_after: float | None = None
 ) -> ApiError:
     """Return the error of a Status object, from an answer or from an ERROR event of a watch."""
     code = _typed(status.get("code"), int) or 500

@@ -11,7 +11,7 @@ from typing import Final
 
 import aiohttp
 
-from mooring.kube.api_resources import POD, Call
+from mooring.kube.api_resources import POD, ApiCall
 from mooring.kube.config import Connection
 from mooring.kube.errors import error_from_response
 from mooring.kube.transport import refusal_by_proxy
@@ -35,7 +35,7 @@ async def port_forward(
     ApiError if the API server does not open it.
     """
     path = f"{POD.path(namespace, pod, 'portforward')}?ports={port}"
-    call = Call("create", "pods/portforward", "", namespace, pod)
+    call = ApiCall("create", "pods/portforward", "", namespace, pod)
     credentials = await connection.credentials.headers()
     async with aiohttp.ClientSession() as session:
         try:

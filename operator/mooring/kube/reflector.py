@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, NoReturn, Protocol
 
-from mooring.kube.api_resources import Call, Resource
+from mooring.kube.api_resources import ApiCall, Resource
 from mooring.kube.backoff import Backoff
 from mooring.kube.client import SMALL_PAGE_SIZE, ApiClient
 from mooring.kube.errors import (
@@ -133,7 +133,7 @@ class Reflector:
 
     def __post_init__(self) -> None:
         self.synced = asyncio.Event()
-        self._call = Call.parse("GET", self.resource.path(), watch=True)
+        self._call = ApiCall.parse("GET", self.resource.path(), watch=True)
         self._selectors = self.selectors or {}
         self._random = self.random or random_module.Random()  # noqa: S311 - spreads load, hides nothing
         self._slices = TimeSlices(clock=self.clock)

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
-from mooring.kube.api_resources import Call
+from mooring.kube.api_resources import ApiCall
 from mooring.kube.config import Connection
 from mooring.kube.connecting import failure_text
 from mooring.kube.errors import (
@@ -65,9 +65,9 @@ class _Request(NamedTuple):
     wanted: Callable[[], bool] | None = None
 
     @property
-    def call(self) -> Call:
+    def call(self) -> ApiCall:
         """The request in the words of an error; worked out only when there is one."""
-        return Call.parse(self.method, self.path, watch="watch" in (self.params or {}))
+        return ApiCall.parse(self.method, self.path, watch="watch" in (self.params or {}))
 
     @property
     def is_write(self) -> bool:

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import orjson
 
 from mooring.gpu_cards.model.cards import same_cards
-from mooring.kube.api_resources import POD, SCHEDULING_PROFILE, SIGS_POD_GROUP, Call, Resource
+from mooring.kube.api_resources import POD, SCHEDULING_PROFILE, SIGS_POD_GROUP, ApiCall, Resource
 from mooring.kube.backoff import Backoff
 from mooring.kube.client import ApiClient, PatchType
 from mooring.kube.errors import (
@@ -129,7 +129,7 @@ class PodWriter:
             else:
                 if pod["metadata"]["uid"] == uid:
                     return pod
-                call = Call.parse("GET", POD.path(namespace, name))
+                call = ApiCall.parse("GET", POD.path(namespace, name))
                 raise NotFoundError(call, "the pod has gone, and another one has its name")
 
     async def patch_pod_status(
@@ -332,7 +332,7 @@ class ProfileWriter:
 
 
 def _another_profile(name: str) -> NotFoundError:
-    call = Call.parse("PATCH", SCHEDULING_PROFILE.path(None, name, "status"))
+    call = ApiCall.parse("PATCH", SCHEDULING_PROFILE.path(None, name, "status"))
     return NotFoundError(call, "the profile has gone, and another one may have its name")
 
 

@@ -59,7 +59,7 @@ Check = Callable[[], str | None]
 """Says in one line what is wrong, or None when all is well. Called on the event loop."""
 
 
-class Reviews(Protocol):
+class AccessReviews(Protocol):
     """The API server's answers; both raise ReviewError where it gives none."""
 
     async def user_of(self, token: str) -> User | None:
@@ -92,7 +92,7 @@ class PendingQueue(Protocol):
         """Return the document about the pods of a workload."""
 
 
-class Page(Protocol):
+class PageRoutes(Protocol):
     """What is served below /ui/; see `mooring.page`."""
 
     def is_public(self, path: str) -> bool:
@@ -149,9 +149,9 @@ class Endpoints:
     cache_dump: Callable[[], Iterator[Mapping[str, Any]]]
     configuration: Callable[[], Mapping[str, Any]]
     tls: ServingTls
-    reviews: Reviews
+    reviews: AccessReviews
     always_allow_paths: Collection[str]
-    page: Page | None = None
+    page: PageRoutes | None = None
     turn: Turn = field(default_factory=Turn)
     dump_seconds: float = 120.0
 

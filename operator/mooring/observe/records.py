@@ -56,7 +56,7 @@ _TEXT_BYTES: Final = 240
 """A decision that is kept once, without its characters."""
 
 
-class Step(StrEnum):
+class RecordedStep(StrEnum):
     """The steps of a pod, by their values in JSON; `PathStep` has the fields named here."""
 
     SEEN = "seen"
@@ -87,8 +87,8 @@ class Step(StrEnum):
     """The pod was deleted, has ended, or was bound by another scheduler."""
 
 
-_FAILURES: Final = (Step.UNSCHEDULABLE, Step.REJECTED, Step.ERROR)
-_ENDS: Final = (Step.BOUND, Step.GONE)
+_FAILURES: Final = (RecordedStep.UNSCHEDULABLE, RecordedStep.REJECTED, RecordedStep.ERROR)
+_ENDS: Final = (RecordedStep.BOUND, RecordedStep.GONE)
 
 _WallTime = Callable[[float], str]
 _Fields = Mapping[str, Any]
@@ -111,9 +111,9 @@ class KeptDecision(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep:
-    """What happened to a pod; `Step` says which of the fields behind the times it has."""
+    """What happened to a pod; `RecordedStep` says which of the fields behind the times it has."""
 
-    step: Step
+    step: RecordedStep
     time: str
     until: str | None = None
     count: int | None = None
@@ -162,7 +162,7 @@ class NotedStep(NamedTuple):
 
     pod: str
     uid: Uid
-    step: Step
+    step: RecordedStep
     time: float
     since: float
     """When the pod's state before the step began: of a decision, the beginning of its attempt."""
@@ -242,13 +242,13 @@ class _Path:
     pod: str
     uid: Uid
     times: StateTimes | None
-    admission: tuple[Step, str | None] | None = None
+    admission: tuple[RecordedStep, str | None] | None = None
     """The last step that said whether the pod is in the queue, and who holds it back."""
     steps: list[bytes] = field(default_factory=list)
     """Lines as `_line` makes them."""
     decisions: list[_Text | None] = field(default_factory=list)
     """The decision of each step, if it is kept."""
-    last_step: Step | None = None
+    last_step: RecordedStep | None = None
     changed: float = 0.0
     """When the last step was."""
     left_out: int = 0
@@ -265,7 +265,7 @@ class _Path:
             if text is not None:
                 yield _kept(self, line, text.value, wall)
 
-    def last(self, *steps: Step) -> dict[str, Any] | None:
+    def last(self, *steps: RecordedStep) -> dict[str, Any] | None:
         """Return the fields of the last of these steps; None if there is none."""
         for line in reversed(self.steps):
             step, _, _, _, fields = orjson.loads(line)
@@ -278,7 +278,7 @@ def _size(line: bytes) -> int:
     return _STEP_BYTES + len(line)
 
 
-def _line(step: Step, first: float, last: float, in_a_row: int, fields: _Fields) -> bytes:
+def _line(step: RecordedStep, first: float, last: float, in_a_row: int, fields: _Fields) -> bytes:
     """Return a step as JSON; it happened `in_a_row` times."""
     # A copy, because what orjson returns occupies 4 KiB however short it is.
     return memoryview(dumps([step.value, first, last, in_a_row, fields])).tobytes()
@@ -298,11 +298,13 @@ def _document(line: bytes, wall: _WallTime) -> PathStep:
         fields["by"] = PodRef(*by)
     if (victims := fields.get("victims")) is not None:
         fields["victims"] = victims = [PodRef(*victim) for victim in victims]
-    if name == Step.PREEMPTION_FAILED:
+    if name == RecordedStep.PREEMPTION_FAILED:
         others = () if fields["victims_in_all"] == len(victims) else (ANY_POD,)
         otherwise = f"the eviction of {HIDDEN} failed"
         fields["cause"] = TextAboutPods(fields["cause"], (*victims, *others), otherwise)
-    return PathStep(step=Step(name), time=wall(first), until=wall(last), count=count, **fields)
+    return PathStep(
+        step=RecordedStep(name), time=wall(first), until=wall(last), count=count, **fields
+    )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -372,7 +374,7 @@ class DecisionLog:
             times.enter(PodState.ACTIVE, now)
             path.admission = None
             self._live[uid] = self._ended.pop(uid)
-        self.note(uid, Step.SEEN, now)
+        self.note(uid, RecordedStep.SEEN, now)
         return times
 
     def without_profile(self, pod: str, uid: Uid, now: float) -> None:
@@ -380,16 +382,16 @@ class DecisionLog:
         times = self.seen(pod, uid, now)
         if times is not None and times.state is not PodState.NO_PROFILE:
             times.enter(PodState.NO_PROFILE, now)
-            self._admit(uid, Step.NO_PROFILE, None, now)
+            self._admit(uid, RecordedStep.NO_PROFILE, None, now)
 
     def admitted(self, uid: Uid, gate: str | None, now: float) -> None:
         """Note that the pod is in the queue, or that `gate` holds it back, unless that is known.
 
         `gate` is the name of a PreEnqueue plugin, or "" if something else holds the pod back.
         """
-        self._admit(uid, Step.QUEUED if gate is None else Step.GATED, gate, now)
+        self._admit(uid, RecordedStep.QUEUED if gate is None else RecordedStep.GATED, gate, now)
 
-    def _admit(self, uid: Uid, step: Step, gate: str | None, now: float) -> None:
+    def _admit(self, uid: Uid, step: RecordedStep, gate: str | None, now: float) -> None:
         path = self._find(uid)
         if path is not None and path.admission != (step, gate):
             path.admission = step, gate
@@ -431,26 +433,26 @@ class DecisionLog:
         if self._find(uid) is None:
             self._begin(decision.pod.key, uid, None)
         if decision.node is not None:
-            self._note(uid, Step.ASSUMED, now, {"node": decision.node}, decided)
+            self._note(uid, RecordedStep.ASSUMED, now, {"node": decision.node}, decided)
             return
-        self._note(uid, Step.UNSCHEDULABLE, now, {"cause": cause}, decided)
+        self._note(uid, RecordedStep.UNSCHEDULABLE, now, {"cause": cause}, decided)
         if decision.nominated_node is not None:
             self.nominated(uid, decision.nominated_node, decision.victims, now)
 
     def nominated(self, uid: Uid, node: str, victims: Sequence[PodRef], now: float) -> None:
         """Note that preemption of these pods makes space on the node for the pod."""
-        self._note(uid, Step.NOMINATED, now, {"node": node, **_victims(victims)})
+        self._note(uid, RecordedStep.NOMINATED, now, {"node": node, **_victims(victims)})
 
     def preempted(self, uid: Uid, by: PodRef, node: str, now: float) -> None:
         """Note that the pod is evicted from the node for another one."""
-        self._note(uid, Step.PREEMPTED, now, {"by": by, "node": node})
+        self._note(uid, RecordedStep.PREEMPTED, now, {"by": by, "node": node})
 
     def preemption_failed(self, uid: Uid, why: str, victims: Sequence[PodRef], now: float) -> None:
         """Note that the evictions for the pod were given up, and that these victims stay."""
-        self._note(uid, Step.PREEMPTION_FAILED, now, {"cause": why, **_victims(victims)})
+        self._note(uid, RecordedStep.PREEMPTION_FAILED, now, {"cause": why, **_victims(victims)})
 
-    def note(self, uid: Uid, step: Step, now: float, **fields: str | Sequence[str]) -> None:
-        """Note a step of the pod; `Step` says which fields belong to it."""
+    def note(self, uid: Uid, step: RecordedStep, now: float, **fields: str | Sequence[str]) -> None:
+        """Note a step of the pod; `RecordedStep` says which fields belong to it."""
         self._note(uid, step, now, fields)
 
     def bound(self, uid: Uid, node: str, now: float) -> None:
@@ -460,7 +462,7 @@ class DecisionLog:
             return
         if path.times is not None:
             path.times.enter(PodState.BOUND, now)
-        self._note(uid, Step.BOUND, now, {"node": node})
+        self._note(uid, RecordedStep.BOUND, now, {"node": node})
 
     def bound_by_another(self, uid: Uid, node: str, now: float) -> None:
         """Note that another scheduler has bound the pod, unless it is known to be gone."""
@@ -474,7 +476,7 @@ class DecisionLog:
             return
         if path.times is not None:
             path.times.enter(PodState.GONE, now)
-        self._note(uid, Step.GONE, now, {})
+        self._note(uid, RecordedStep.GONE, now, {})
 
     def of(self, pod: str) -> list[KeptDecision]:
         """Return the decisions that are kept of the pod, newest first, empty if there are none."""
@@ -515,7 +517,7 @@ class DecisionLog:
     def victims(self, uid: Uid) -> Sequence[PodRef]:
         """Return pods whose eviction makes room for the pod, at most ten, as nominated last."""
         path = self._find(uid)
-        nominated = path.last(Step.NOMINATED) if path is not None else None
+        nominated = path.last(RecordedStep.NOMINATED) if path is not None else None
         return [PodRef(*victim) for victim in nominated["victims"]] if nominated is not None else ()
 
     def summaries(self, namespace: str = "", limit: int = LATEST) -> Iterator[PodSummary]:
@@ -573,7 +575,7 @@ class DecisionLog:
     def _note(
         self,
         uid: Uid,
-        step: Step,
+        step: RecordedStep,
         now: float,
         fields: _Fields,
         decided: tuple[Decision, Mapping[str, int]] | None = None,
@@ -583,7 +585,7 @@ class DecisionLog:
         What happens to a pod after its end is left out, unless it is bound and preempted.
         """
         path = self._live.get(uid)
-        ends = step in _ENDS or (step is Step.PREEMPTED and uid in self._ended)
+        ends = step in _ENDS or (step is RecordedStep.PREEMPTED and uid in self._ended)
         if path is None:
             path = self._made_live(uid, step)
             if path is None:
@@ -605,7 +607,7 @@ class DecisionLog:
         if self.bytes > self.limit:
             self._shrink()
 
-    def _add(self, path: _Path, step: Step, now: float, fields: _Fields) -> None:
+    def _add(self, path: _Path, step: RecordedStep, now: float, fields: _Fields) -> None:
         steps, path.changed = path.steps, now
         if path.last_step is step:
             _, first, _, in_a_row, had = orjson.loads(steps[-1])
@@ -629,10 +631,10 @@ class DecisionLog:
         if self._names.latest(path.pod) != path.uid:
             self._drop(path.uid)
 
-    def _made_live(self, uid: Uid, step: Step) -> _Path | None:
+    def _made_live(self, uid: Uid, step: RecordedStep) -> _Path | None:
         """Return the path of a pod that lives again; None if the step is left out."""
         path = self._without_decisions.pop(uid, None)
-        if path is None and step is Step.PREEMPTED:
+        if path is None and step is RecordedStep.PREEMPTED:
             path = self._ended.pop(uid, None)
         if path is not None:
             self._live[uid] = path
@@ -641,7 +643,7 @@ class DecisionLog:
     def _file_line(
         self,
         path: _Path,
-        step: Step,
+        step: RecordedStep,
         now: float,
         fields: _Fields,
         decided: tuple[Decision, Mapping[str, int]] | None,
@@ -727,7 +729,7 @@ def _kept(path: _Path, line: bytes, packed: bytes, wall: _WallTime) -> KeptDecis
         time=wall(last),
         since=wall(first),
         count=count,
-        cause=fields["cause"] if step == Step.UNSCHEDULABLE else None,
+        cause=fields["cause"] if step == RecordedStep.UNSCHEDULABLE else None,
         truncated=truncated or None,
     )
 

@@ -39,7 +39,7 @@ from opentelemetry.trace import (
 from requests import RequestException, Response, Session
 
 from mooring.model.pod import Uid
-from mooring.observe.records import NotedStep, Step
+from mooring.observe.records import NotedStep, RecordedStep
 from mooring.process.time_slices import TimeSlices
 
 logger = logging.getLogger(__name__)
@@ -62,13 +62,13 @@ _FLUSH_SECONDS: Final = 0.8
 
 _FOLLOWED: Final = frozenset(
     {
-        Step.UNSCHEDULABLE,
-        Step.NOMINATED,
-        Step.ASSUMED,
-        Step.REJECTED,
-        Step.ERROR,
-        Step.BOUND,
-        Step.GONE,
+        RecordedStep.UNSCHEDULABLE,
+        RecordedStep.NOMINATED,
+        RecordedStep.ASSUMED,
+        RecordedStep.REJECTED,
+        RecordedStep.ERROR,
+        RecordedStep.BOUND,
+        RecordedStep.GONE,
     }
 )
 """The steps at which an attempt or the way of a pod ends, or has a node."""
@@ -333,25 +333,25 @@ class _PodSpans:
     def take(self, noted: NotedStep, offset: float) -> None:
         """Make the spans that end with this step; `offset` leads from its clock to the epoch."""
         uid, step = noted.uid, noted.step
-        if step is Step.ASSUMED:
+        if step is RecordedStep.ASSUMED:
             self._keep(self._open, noted)
             return
-        if step is Step.NOMINATED:
+        if step is RecordedStep.NOMINATED:
             self._keep(self._nominated, noted)
             return
         begun, nominated = self._open.pop(uid, None), self._nominated.pop(uid, None)
-        if step is Step.UNSCHEDULABLE:
+        if step is RecordedStep.UNSCHEDULABLE:
             # A member of a group is nominated before its decision is noted, other pods after it.
             if nominated is not None and nominated.since != noted.since:
                 nominated = None
             self._attempt(noted, noted, "unschedulable", offset, noted.fields["cause"], nominated)
-        elif step is Step.REJECTED:
+        elif step is RecordedStep.REJECTED:
             self._attempt(begun or noted, noted, "unschedulable", offset, noted.fields["cause"])
-        elif step is Step.ERROR:
+        elif step is RecordedStep.ERROR:
             self._attempt(begun or noted, noted, "error", offset, noted.fields["cause"])
         else:
             if begun is not None:
-                result = "scheduled" if step is Step.BOUND else "gone"
+                result = "scheduled" if step is RecordedStep.BOUND else "gone"
                 self._attempt(begun, noted, result, offset)
             self._root(noted, offset)
 
@@ -413,7 +413,7 @@ class _PodSpans:
             "mooring.result": ended.step.value,
             "mooring.attempts": ended.attempts,
         }
-        if ended.step is Step.BOUND:
+        if ended.step is RecordedStep.BOUND:
             attributes["k8s.node.name"] = ended.fields["node"]
         if times is not None:
             began = times.began

@@ -27,7 +27,7 @@ PODS: Final = "pods"
 CORDONED: Final = 1
 NOT_READY: Final = 2
 TAINTED: Final = 4
-"""Bits of `Columns.flags`; tainted is a node with a taint NoSchedule or NoExecute."""
+"""Bits of `ResourceOfNodes.flags`; tainted is a node with a taint NoSchedule or NoExecute."""
 
 _MOST_RESOURCES: Final = 100
 _MOST_LABELS: Final = 100
@@ -40,7 +40,7 @@ _MOST_DEVICES: Final = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+class ResourceOfNodes:
     """One resource of all nodes; arrays have one item per node, in the order of `rows`.
 
     `version` changes when nodes come or go, or their labels or taints change.
@@ -53,7 +53,7 @@ class Columns:
     pods: IntArray
     flags: IntArray
 
-    def changes(self, before: "Columns") -> dict[str, Any] | None:
+    def changes(self, before: "ResourceOfNodes") -> dict[str, Any] | None:
         """Return the positions where anything differs and the new values; None if nothing does.
 
         Both must have the same version.
@@ -90,7 +90,7 @@ class Nodes:
         table = self.scheduler.state.nodes
         return table.set_version, table.topology_version
 
-    def columns(self, resource: str) -> Columns:
+    def columns(self, resource: str) -> ResourceOfNodes:
         """Return the present values of a resource, or of `PODS`."""
         cluster = self.scheduler.cluster
         rows = np.flatnonzero(cluster.nodes.present)
@@ -100,14 +100,16 @@ class Nodes:
             allocatable, requested = nodes.pod_slots, counts
         else:
             allocatable, requested = nodes.allocatable(resource), nodes.requested(resource)
-        return Columns(self.version(), rows, allocatable, requested, counts, _flags(nodes))
+        return ResourceOfNodes(self.version(), rows, allocatable, requested, counts, _flags(nodes))
 
     def resources(self) -> list[str]:
         """Return the resources that nodes have, cpu and memory first; at most 100."""
         found = sorted(set(self.scheduler.state.nodes.allocatable) - {CPU, MEMORY})
         return [CPU, MEMORY, PODS, *found][:_MOST_RESOURCES]
 
-    async def snapshot(self, columns: Columns, resource: str, label: str | None) -> dict[str, Any]:
+    async def snapshot(
+        self, columns: ResourceOfNodes, resource: str, label: str | None
+    ) -> dict[str, Any]:
         """Return all that the canvas needs of the nodes of `columns`, as JSON values.
 
         `groups` has the values of the label, and for each node the number of its value, -1 for a

@@ -15,7 +15,7 @@ _MOST_PODS: Final = 200
 
 
 @dataclass(eq=False, repr=False)
-class Policy:
+class PolicyView:
     """Reads the profiles; `shadow` is `mooring.scheduling.shadow_profiles.Shadow.report`."""
 
     profiles: Profiles

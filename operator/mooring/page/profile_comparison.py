@@ -17,7 +17,7 @@ from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.scheduling.what_if import stays_on_its_node
 from mooring.simulate.compare import (
     COMPARED,
-    Move,
+    ChangedNode,
     NodeUse,
     Side,
     comparison_of,
@@ -57,7 +57,7 @@ async def compared_nodes(
     return {**document, "moved": [_row(group) for group in merged(comparison.moves)]}
 
 
-def _row(group: Sequence[Move]) -> dict[str, Any]:
+def _row(group: Sequence[ChangedNode]) -> dict[str, Any]:
     """Return the moves of equal pods as one row."""
     old = sorted({move.old for move in group if move.old is not None})
     new = sorted({move.new for move in group if move.new is not None})

@@ -34,11 +34,11 @@ from mooring.model.access import NonResourceAttributes, events_list, pod_read
 from mooring.model.indexes import add_count
 from mooring.observe.http import json_answer, namespace_and_name
 from mooring.observe.viewer import Access, Viewer
-from mooring.page.nodes_view import Columns, Nodes
+from mooring.page.nodes_view import Nodes, ResourceOfNodes
 from mooring.page.pod_objects import NotReadError, PodObjects
 from mooring.page.pod_search import PodSearch
 from mooring.page.pods_view import Pods
-from mooring.page.policy_view import Policy
+from mooring.page.policy_view import PolicyView
 from mooring.page.queue_view import Queue, Selected
 from mooring.page.rebalancing_view import PlanRequest, PlansView
 from mooring.page.turns import TrialsBusy
@@ -89,7 +89,7 @@ _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript"
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Page:
-    """Implements `mooring.observe.http.Page`.
+    """Implements `mooring.observe.http.PageRoutes`.
 
     `pod_groups` gives the documents about the pod groups of a namespace and name. `trials` returns
     the one object that decides about pods that do not exist. `leading` says whether this replica
@@ -100,7 +100,7 @@ class Page:
     queue: Queue
     pods: Pods
     pod_groups: Callable[[str, str], Awaitable[Sequence[Mapping[str, Any]]]]
-    policy: Policy
+    policy: PolicyView
     trials: Callable[[], "WhatIfRunner"]
     plans: PlansView
     search: PodSearch
@@ -348,7 +348,7 @@ class Page:
         """
         right = NonResourceAttributes("get", request.path)
         now = asyncio.get_running_loop().time
-        columns: Columns | None = None
+        columns: ResourceOfNodes | None = None
         counts: Mapping[str, Any] = {}
         snapshot_at, counts_at, checked_at = 0.0, 0.0, now()
         while not self._stopping.is_set():

@@ -36,7 +36,7 @@ _Labels = dict[tuple[int, str | None, str | None], Hashable]
 
 
 @dataclass(frozen=True, slots=True)
-class AlikePods:
+class EqualPods:
     """Pods that differ in nothing that decisions read, in a stable order.
 
     `position` orders the classes. A class keeps it as long as the pod that is its first remains.
@@ -46,7 +46,7 @@ class AlikePods:
     pods: tuple[Pod, ...]
 
 
-def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[AlikePods]:
+def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[EqualPods]:
     """Return the pods on nodes that `takes` returns True for, by class, in the order of positions.
 
     A pod with volumes or claims is alone, as these are its own; a large class is divided.
@@ -63,7 +63,7 @@ def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[Alike
             numbers, pods = classes.setdefault(_key(pod, node, labels), ([], []))
             numbers.append(_number(pod.uid))
             pods.append(pod)
-    found = list[AlikePods]()
+    found = list[EqualPods]()
     for members in classes.values():
         pause()
         found += _in_order(*members)
@@ -71,13 +71,13 @@ def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[Alike
     return [found[index] for index in order.tolist()]
 
 
-def _in_order(numbers: list[int], pods: list[Pod]) -> list[AlikePods]:
+def _in_order(numbers: list[int], pods: list[Pod]) -> list[EqualPods]:
     """Return the pods of a class in the order of their numbers, in parts of a bounded size."""
     if len(pods) == 1:
-        return [AlikePods(numbers[0], (pods[0],))]
+        return [EqualPods(numbers[0], (pods[0],))]
     order = np.argsort(np.array(numbers, np.int64), kind="stable").tolist()
     return [
-        AlikePods(numbers[part[0]], tuple(pods[index] for index in part))
+        EqualPods(numbers[part[0]], tuple(pods[index] for index in part))
         for start in range(0, len(order), _MOST_TOGETHER)
         if (part := order[start : start + _MOST_TOGETHER])
     ]
@@ -101,7 +101,7 @@ def _number(uid: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedNodes:
     """A pod that would be placed elsewhere today.
 
     Attributes:
@@ -120,7 +120,7 @@ class Compared:
         return self.scores[0] - self.scores[1]
 
 
-def compared(planning: Planning, pod: Pod) -> Compared | None:
+def compared(planning: Planning, pod: Pod) -> ComparedNodes | None:
     """Return where the pod would be placed today; None if on its node, or no better elsewhere.
 
     None as well if a plugin fails. Nodes that others take care of are not compared.
@@ -141,18 +141,18 @@ def compared(planning: Planning, pod: Pod) -> Compared | None:
                 chosen, own = outcome.score_of(outcome.row), outcome.score_of(row)
                 if chosen is not None and own is not None:
                     move = Move(pod, node.name, target)
-                    return Compared(move, scores=(chosen.total, own.total))
+                    return ComparedNodes(move, scores=(chosen.total, own.total))
         why = planning.violation(pod)
     except AttemptTooLongError:
         return None
     except PluginFailed:
         planning.refuse(pod, _FAILED)
         return None
-    return Compared(Move(pod, node.name, target), why) if why else None
+    return ComparedNodes(Move(pod, node.name, target), why) if why else None
 
 
 @dataclass(order=True, slots=True)
-class Candidate:
+class GainingPod:
     """A pod that may gain by a move; those that may gain most come first.
 
     `as_of` counts the moves of the plan when the gain was found out by a decision; -1: estimated.
@@ -166,12 +166,12 @@ class Candidate:
     as_of: int = field(default=-1, compare=False)
 
     @classmethod
-    def of(cls, pod: Pod, gain: int, as_of: int = -1) -> "Candidate":
+    def of(cls, pod: Pod, gain: int, as_of: int = -1) -> "GainingPod":
         """Return the candidate of this gain."""
         return cls(-gain, pod.key, pod.uid, pod, as_of)
 
 
-def find(planning: Planning, alike: AlikePods) -> list[Candidate]:
+def find(planning: Planning, alike: EqualPods) -> list[GainingPod]:
     """Return those of these pods that may gain by Violations or Spread; note who may not move.
 
     For Violations they do gain, unless they fit nowhere else.
@@ -184,7 +184,7 @@ def find(planning: Planning, alike: AlikePods) -> list[Candidate]:
         candidates = _by_estimates(planning, estimated)
     else:
         candidates = _one_by_one(planning, pods)
-    found = list[Candidate]()
+    found = list[GainingPod]()
     for candidate in candidates:
         if (reason := movable.refusal(candidate.pod)) is None:
             found.append(candidate)
@@ -193,7 +193,7 @@ def find(planning: Planning, alike: AlikePods) -> list[Candidate]:
     return found
 
 
-def improve(planning: Planning, candidates: list[Candidate]) -> None:
+def improve(planning: Planning, candidates: list[GainingPod]) -> None:
     """Add steps for the candidates, those that gain most first.
 
     A gain may be another after the moves before it. So each is found out anew, and if it is less
@@ -208,7 +208,7 @@ def improve(planning: Planning, candidates: list[Candidate]) -> None:
         if step is None:
             continue
         if candidate.as_of != as_of and candidates and -step.gain > candidates[0].cost:
-            heappush(candidates, Candidate.of(candidate.pod, step.gain, as_of))
+            heappush(candidates, GainingPod.of(candidate.pod, step.gain, as_of))
             continue
         planning.make(step.moves)
         planning.accept(step)
@@ -238,15 +238,15 @@ def improvement(planning: Planning, pod: Pod) -> Step | None:
     return Step(Goal.VIOLATIONS, (found.move,), reason, VIOLATION_GAIN)
 
 
-def _one_by_one(planning: Planning, pods: Sequence[Pod]) -> list[Candidate]:
+def _one_by_one(planning: Planning, pods: Sequence[Pod]) -> list[GainingPod]:
     """Return which pods gain, by a decision about each."""
-    candidates = list[Candidate]()
+    candidates = list[GainingPod]()
     for pod in pods:
         if planning.budget.spent:
             break
         planning.looked_at.add(pod.uid)
         if (step := improvement(planning, pod)) is not None:
-            candidates.append(Candidate.of(pod, step.gain))
+            candidates.append(GainingPod.of(pod, step.gain))
     return candidates
 
 
@@ -262,14 +262,14 @@ def _estimated(planning: Planning, pods: Sequence[Pod]) -> list[Estimate] | None
     return found
 
 
-def _by_estimates(planning: Planning, found: list[Estimate]) -> list[Candidate]:
+def _by_estimates(planning: Planning, found: list[Estimate]) -> list[GainingPod]:
     """Return which pods gain, as far as filters of one node and corrected estimates tell."""
-    candidates, on_good_nodes = list[Candidate](), list[Estimate]()
+    candidates, on_good_nodes = list[GainingPod](), list[Estimate]()
     for number, estimate in enumerate(found):
         if estimate.suspect and Goal.VIOLATIONS in planning.section.goals:
             planning.budget.spend(number % _CHECKS_PER_STEP == 0)
             if planning.violates(estimate.pods[0]):
-                candidates += [Candidate.of(pod, VIOLATION_GAIN) for pod in estimate.pods]
+                candidates += [GainingPod.of(pod, VIOLATION_GAIN) for pod in estimate.pods]
                 continue
         on_good_nodes.append(estimate)
     if Goal.SPREAD in planning.section.goals:
@@ -277,11 +277,11 @@ def _by_estimates(planning: Planning, found: list[Estimate]) -> list[Candidate]:
     return candidates
 
 
-def _spread(planning: Planning, found: list[Estimate]) -> list[Candidate]:
+def _spread(planning: Planning, found: list[Estimate]) -> list[GainingPod]:
     """Return the pods for which another node may score higher by the least gain or more."""
     least = planning.section.minimum_gain
     errors: dict[tuple[int, ...], int] = {}
-    candidates = list[Candidate]()
+    candidates = list[GainingPod]()
     for estimate in sorted(found, key=lambda each: (-each.gain, each.pods[0].uid)):
         preferred = estimate.pods[0].spec.affinity.preferred
         if estimate.gain < least and (estimate.exact or all(p.weight <= 0 for p in preferred)):
@@ -291,5 +291,5 @@ def _spread(planning: Planning, found: list[Estimate]) -> list[Candidate]:
             errors[estimate.place] = estimate.gain - (better.gain if better is not None else 0)
         gain = estimate.gain - errors.get(estimate.place, 0)
         if gain >= least:
-            candidates += [Candidate.of(pod, gain) for pod in estimate.pods]
+            candidates += [GainingPod.of(pod, gain) for pod in estimate.pods]
     return candidates

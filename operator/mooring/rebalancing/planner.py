@@ -21,8 +21,8 @@ from mooring.pausing import pause
 from mooring.policy.rebalancing import Goal
 from mooring.rebalancing.improvement import (
     VIOLATION_GAIN,
-    AlikePods,
-    Candidate,
+    EqualPods,
+    GainingPod,
     alike_pods,
     find,
     improve,
@@ -90,14 +90,14 @@ def make_plan(planning: Planning, *, only_for: PodRef | GroupKey | None = None) 
     )
 
 
-def _examined(planning: Planning, classes: Sequence[AlikePods]) -> int | None:
+def _examined(planning: Planning, classes: Sequence[EqualPods]) -> int | None:
     """Return how many of the pods were looked at; None if the goals ask for no such look."""
     if _ONE_BY_ONE.isdisjoint(planning.section.goals):
         return None
     return sum(pod.uid in planning.looked_at for alike in classes for pod in alike.pods)
 
 
-def _find_steps(planning: Planning, classes: Sequence[AlikePods]) -> None:
+def _find_steps(planning: Planning, classes: Sequence[EqualPods]) -> None:
     """Add steps for all goals."""
     goals = set(planning.section.goals)
     if Goal.MAKE_ROOM in goals:
@@ -149,7 +149,7 @@ def _room_for(planning: Planning, wanted: PodRef | GroupKey) -> Why:
     return TextAboutPods(f"{name} {why}", refs, f"it {why}")
 
 
-def _improve(planning: Planning, classes: Sequence[AlikePods]) -> None:
+def _improve(planning: Planning, classes: Sequence[EqualPods]) -> None:
     """Move pods one by one until a look at all finds none, or the plan may be no longer."""
     while not planning.done:
         before = len(planning.steps)
@@ -159,9 +159,9 @@ def _improve(planning: Planning, classes: Sequence[AlikePods]) -> None:
             return
 
 
-def _candidates(planning: Planning, classes: Sequence[AlikePods]) -> list[Candidate]:
+def _candidates(planning: Planning, classes: Sequence[EqualPods]) -> list[GainingPod]:
     """Return who may gain; begin where the last plan has ended, and note where this one has."""
-    found = list[Candidate]()
+    found = list[GainingPod]()
     # The rest of the budget is for the moves.
     least = planning.budget.remaining // _PART_FOR_MOVES
     start = next((n for n, each in enumerate(classes) if each.position > planning.position), 0)

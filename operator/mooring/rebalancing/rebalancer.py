@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from mooring.kube.status_writer import ProfileSectionWriter
 from mooring.rebalancing.profile_rebalancing import LOOK_SECONDS, Parts, ProfileRebalancing
-from mooring.rebalancing.record import Evictions, Record
+from mooring.rebalancing.record import RecentEvictions, Record
 from mooring.rebalancing.report import RebalancingReport
 
 
@@ -79,7 +79,9 @@ class Rebalancer:
 
     def _new_record(self, name: str) -> Record:
         scheduler, expected = self._parts.scheduler, self._parts.expected
-        return Record(name, expected, scheduler.now, scheduler.clock, Evictions(scheduler.clock))
+        return Record(
+            name, expected, scheduler.now, scheduler.clock, RecentEvictions(scheduler.clock)
+        )
 
     async def _follow(self) -> NoReturn:
         """Plan for the profiles as they are in force, and for no others."""

@@ -75,7 +75,7 @@ def _seconds(time_of_day: str) -> float:
     return int(hours) * HOUR + int(minutes) * 60.0
 
 
-class Evictions:
+class RecentEvictions:
     """The evictions of a profile within the last hour of the clock, in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -196,7 +196,7 @@ class Record:
     expected: ExpectedReplacements
     now: Callable[[], float]
     clock: Callable[[], float]
-    evictions: Evictions
+    evictions: RecentEvictions
     uid: str = ""
     message: Why = ""
     done: int = 0

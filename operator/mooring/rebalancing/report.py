@@ -51,7 +51,7 @@ class RefusedPods:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeUse:
+class NodeRequests:
     """The pods of a node, and which share of its cpu and memory they request, in percent."""
 
     pods: int
@@ -64,8 +64,8 @@ class NodeBeforeAndAfter:
     """A node that pods leave or come to."""
 
     node: str
-    before: NodeUse
-    after: NodeUse
+    before: NodeRequests
+    after: NodeRequests
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +182,11 @@ def _requests(coming: Iterable[Pod], leaving: Iterable[Pod]) -> Mapping[str, int
     return total
 
 
-def _use(cluster: ClusterView, row: int, change: Mapping[str, int]) -> NodeUse:
+def _use(cluster: ClusterView, row: int, change: Mapping[str, int]) -> NodeRequests:
     node = cluster.nodes.take(np.array([row], np.int64))
     shares = []
     for resource in (CPU, MEMORY):
         there = int(node.allocatable(resource)[0])
         requested = int(node.requested(resource)[0]) + change.get(resource, 0)
         shares.append(round(100 * requested / there, 1) if there else 0.0)
-    return NodeUse(int(node.pod_count[0]) + change.get("pods", 0), *shares)
+    return NodeRequests(int(node.pod_count[0]) + change.get("pods", 0), *shares)

@@ -42,7 +42,7 @@ from mooring.runtime.plugin_metrics import PluginMetrics
 from mooring.runtime.queued_pod import SubQueue
 from mooring.scheduling.housekeeping import Housekeeping
 from mooring.scheduling.loop import SchedulingLoop
-from mooring.scheduling.plugin_api import AtBind, PluginApi
+from mooring.scheduling.plugin_api import BindAttempt, PluginApi
 from mooring.scheduling.pod_enqueuer import PodEnqueuer
 from mooring.scheduling.pod_status_reporter import PodStatusReporter
 from mooring.scheduling.preemption_executor import PreemptionExecutor
@@ -131,7 +131,7 @@ class Engine:
     ) -> None:
         self.registry, self.metrics = registry, metrics or Metrics()
         writer, turn = PodWriter(client, random=random, sleep=sleep), turn or Turn(clock)
-        at_bind: dict[Uid, AtBind] = {}
+        at_bind: dict[Uid, BindAttempt] = {}
         self.api = PluginApi(
             client,
             writer,
@@ -288,7 +288,7 @@ def build_scheduler_state(
     api: Api,
     registry: Registry,
     *,
-    at_bind: dict[Uid, AtBind] | None = None,
+    at_bind: dict[Uid, BindAttempt] | None = None,
     options: Options = Options(),
     metrics: Metrics | None = None,
     decisions: DecisionLog | None = None,

@@ -52,7 +52,7 @@ from mooring.page.nodes_view import Nodes
 from mooring.page.pod_objects import PodObjects
 from mooring.page.pod_search import PodSearch
 from mooring.page.pods_view import Pods
-from mooring.page.policy_view import Policy
+from mooring.page.policy_view import PolicyView
 from mooring.page.queue_view import Queue
 from mooring.page.rebalancing_view import PlansView
 from mooring.page.routes import Page
@@ -610,7 +610,7 @@ class Scheduler:
             nodes=Nodes(scheduler),
             pods=Pods(scheduler, scheduler.decisions, pod_reports.of),
             pod_groups=pod_reports.of_groups,
-            policy=Policy(scheduler.profiles, self._profile_handler, engine.shadow.report),
+            policy=PolicyView(scheduler.profiles, self._profile_handler, engine.shadow.report),
             trials=trials,
             plans=PlansView(scheduler, engine.rebalancer.report),
             search=PodSearch(scheduler),

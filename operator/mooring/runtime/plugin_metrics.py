@@ -26,7 +26,7 @@ __all__ = [
     "PRE_FILTER",
     "PRE_SCORE",
     "SCORE",
-    "Evaluations",
+    "EvaluationCounter",
     "PluginMetrics",
     "Recorder",
     "Status",
@@ -54,7 +54,7 @@ SCORE: Final = ExtensionPoint.SCORE
 _SUCCESS: Final = Status.SUCCESS
 
 
-class Evaluations(Protocol):
+class EvaluationCounter(Protocol):
     """The counter of one plugin's evaluations at one extension point."""
 
     value: int
@@ -79,7 +79,7 @@ class Recorder(Protocol):
     def queueing_hint_ran(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """Count a run of a queueing hint for this event; `hint` is Queue, QueueSkip or Error."""
 
-    def evaluations(self, plugin: str, point: ExtensionPoint, profile: str) -> Evaluations:
+    def evaluations(self, plugin: str, point: ExtensionPoint, profile: str) -> EvaluationCounter:
         """Return the counter of these evaluations."""
 
     def keep_profiles(self, profiles: Container[str]) -> None:
@@ -207,7 +207,7 @@ class PluginMetrics:
 
     def evaluations(
         self, plugins: Iterable[str], point: ExtensionPoint, profile: str
-    ) -> tuple[Evaluations, ...]:
+    ) -> tuple[EvaluationCounter, ...]:
         """Return the counters of these plugins, for `evaluated`."""
         if self._recorder is None:
             return ()
@@ -219,7 +219,7 @@ class PluginMetrics:
         if self._recorder is not None:
             self._recorder.keep_profiles(profiles)
 
-    def evaluated(self, counters: Iterable[Evaluations]) -> None:
+    def evaluated(self, counters: Iterable[EvaluationCounter]) -> None:
         """Count that the decision uses a result of each of these plugins."""
         if self.deciding:
             for counter in counters:

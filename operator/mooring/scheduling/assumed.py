@@ -18,7 +18,7 @@ from mooring.runtime.extension_points import run_permit, run_reserve, run_unrese
 from mooring.runtime.pipeline import Pipeline
 from mooring.scheduling.group_binding import GroupBinding
 from mooring.scheduling.outcome import PodRejected
-from mooring.scheduling.scheduler_state import AssumedPod, Attempt, SchedulerState
+from mooring.scheduling.scheduler_state import AssumedPod, CurrentAttempt, SchedulerState
 from mooring.state.cluster import ClusterState
 
 _LONGEST_WAIT_SECONDS: Final = 15 * 60.0
@@ -26,7 +26,7 @@ _LONGEST_WAIT_SECONDS: Final = 15 * 60.0
 
 
 def assume_reserve_and_permit(
-    attempt: Attempt,
+    attempt: CurrentAttempt,
     rows: Mapping[Uid, int],
     scheduler: SchedulerState,
     *,

@@ -5,11 +5,11 @@ from math import inf
 import numpy as np
 
 from mooring.observe.metrics import Metrics
-from mooring.observe.records import Step
+from mooring.observe.records import RecordedStep
 from mooring.runtime.queued_pod import QueuedPod
 from mooring.scheduling.outcome import PodRejected
 from mooring.scheduling.pod_status_reporter import PodScheduledReason, PodStatusReporter
-from mooring.scheduling.scheduler_state import Attempt, SchedulerState
+from mooring.scheduling.scheduler_state import CurrentAttempt, SchedulerState
 from mooring.state.evictions import OLDER_SECONDS
 
 
@@ -26,14 +26,14 @@ class Attempts:
         self._metrics = metrics
         self._clock, self._now = scheduler.clock, scheduler.now
 
-    def count(self, attempt: Attempt, result: str) -> None:
+    def count(self, attempt: CurrentAttempt, result: str) -> None:
         """Count the attempt in the metrics with this result."""
         seconds = self._clock() - attempt.began
         self._metrics.for_profile(attempt.pipeline.profile).attempt(result, attempt.took, seconds)
 
     def fail(
         self,
-        attempt: Attempt,
+        attempt: CurrentAttempt,
         queued: QueuedPod,
         message: str,
         reason: PodScheduledReason = PodScheduledReason.SCHEDULER_ERROR,
@@ -45,13 +45,13 @@ class Attempts:
         """
         self.count(attempt, "error")
         scheduler, pod, now = self._scheduler, queued.pod, self._clock()
-        scheduler.decisions.note(pod.uid, Step.ERROR, now, cause=message)
+        scheduler.decisions.note(pod.uid, RecordedStep.ERROR, now, cause=message)
         scheduler.state.withdraw(pod.uid)
         scheduler.queue.add_after_error(queued, now)
         if scheduler.queue.get(pod.uid) is queued:
             self._reports.error(pod, message, reason)
 
-    def reject(self, attempt: Attempt, queued: QueuedPod, rejection: PodRejected) -> None:
+    def reject(self, attempt: CurrentAttempt, queued: QueuedPod, rejection: PodRejected) -> None:
         """End the attempt for a pod that a Reserve or Permit plugin rejected.
 
         A scheduler that stops has rejected those at Permit itself, and the next one decides anew:
@@ -62,13 +62,13 @@ class Attempts:
         queue, now = self._scheduler.queue, self._clock()
         plugins, cause = [*filter(None, (rejection.plugin,))], rejection.reason
         decisions = self._scheduler.decisions
-        decisions.note(queued.pod.uid, Step.REJECTED, now, plugins=plugins, cause=cause)
+        decisions.note(queued.pod.uid, RecordedStep.REJECTED, now, plugins=plugins, cause=cause)
         queue.add_unschedulable(queued, frozenset((rejection.plugin,)), now)
         if not self.halted and queue.get(queued.pod.uid) is queued:
             self._reports.unschedulable(queued.pod, rejection.message)
 
     def unschedulable(
-        self, attempt: Attempt, queued: QueuedPod, plugins: frozenset[str], message: str
+        self, attempt: CurrentAttempt, queued: QueuedPod, plugins: frozenset[str], message: str
     ) -> None:
         """Put the pod among the unschedulable ones, which these plugins rejected, and report it."""
         self.count(attempt, "unschedulable")
@@ -77,7 +77,7 @@ class Attempts:
         self._scheduler.queue.add_unschedulable(queued, plugins, now, retry_at)
         self._reports.unschedulable(queued.pod, message, self._scheduler.nominated_node(queued.pod))
 
-    def _spared_seconds(self, attempt: Attempt, queued: QueuedPod) -> float:
+    def _spared_seconds(self, attempt: CurrentAttempt, queued: QueuedPod) -> float:
         """Return how soon preemption may find a victim that a limit of the profile spares now.
 
         Infinity if there is none. No event tells that a pod has run for long enough, nor that a

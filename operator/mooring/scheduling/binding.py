@@ -26,7 +26,7 @@ from mooring.model.pod import Pod
 from mooring.runtime.extension_points import check_async, status_of
 from mooring.runtime.pipeline import Pipeline
 from mooring.runtime.plugin_metrics import Measured, Status
-from mooring.scheduling.plugin_api import AtBind
+from mooring.scheduling.plugin_api import BindAttempt
 from mooring.scheduling.pod_status_reporter import PodScheduledReason, failure_reason
 from mooring.scheduling.scheduler_state import AssumedPod, SchedulerState
 
@@ -101,7 +101,7 @@ async def _bind_once(assumed: AssumedPod, scheduler: SchedulerState, extenders: 
     if assumed.attempt.pipeline.extenders and await _bound_by_extender(assumed, extenders):
         return
     uid, together = assumed.pod.uid, assumed.together
-    attempt = AtBind(assumed.node, lambda: together is None or together.called_off is None)
+    attempt = BindAttempt(assumed.node, lambda: together is None or together.called_off is None)
     scheduler.at_bind[uid] = attempt
     try:
         skipped = True

@@ -17,7 +17,7 @@ from mooring.extenders.verdicts import (
     MOST_ROUNDS,
     ExtenderError,
     Needed,
-    PodAnswers,
+    PodExtenderResults,
 )
 from mooring.framework.diagnosis import Diagnosis, RejectedNodes
 from mooring.framework.plugin_failures import ExtensionPoint
@@ -50,7 +50,7 @@ def decide(
     seed: int,
     start: int = 0,
     now: float = 0.0,
-    answers: PodAnswers | None = None,
+    answers: PodExtenderResults | None = None,
 ) -> Outcome | Needed:
     """Return the node with the highest score, or the diagnosis of why no node fits.
 
@@ -92,7 +92,10 @@ class _Feasible:
 
 
 def _nominated_node(
-    search: NodeSearch, pre_filtered: PreFiltered, fits: BoolArray, answers: PodAnswers | None
+    search: NodeSearch,
+    pre_filtered: PreFiltered,
+    fits: BoolArray,
+    answers: PodExtenderResults | None,
 ) -> ScheduleResult | Needed | None:
     """Return the node to which the pod is nominated, if the pod fits there (evaluateNominatedNode).
 
@@ -123,7 +126,7 @@ def _feasible(
     pre_filtered: PreFiltered,
     fits: BoolArray,
     start: int,
-    answers: PodAnswers | None,
+    answers: PodExtenderResults | None,
 ) -> _Feasible | Needed:
     """Return the nodes that fit with the nominated pods, and that the extenders pass.
 
@@ -186,7 +189,7 @@ def _fit_error(
     pre_filtered: PreFiltered | None,
     now: float,
     seed: int,
-    answers: PodAnswers | None,
+    answers: PodExtenderResults | None,
 ) -> FitError | Needed:
     """Run the post_filter plugins when no node fits (RunPostFilterPlugins); return the outcome.
 

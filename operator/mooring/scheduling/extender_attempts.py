@@ -9,9 +9,9 @@ from itertools import count
 from typing import Final
 
 from mooring.extenders.extenders import Extenders
-from mooring.extenders.verdicts import Answers, ExtenderError, Needed
+from mooring.extenders.verdicts import ExtenderError, ExtenderResults, Needed
 from mooring.framework.plugin_failures import text_of
-from mooring.scheduling.scheduler_state import Attempt, SchedulerState
+from mooring.scheduling.scheduler_state import CurrentAttempt, SchedulerState
 
 logger = logging.getLogger(__name__)
 
@@ -31,10 +31,10 @@ class ExtenderAttempts:
         self._extenders = extenders
         self._scheduler = scheduler
         self._numbers = count()
-        self._waiting: dict[str, list[tuple[int, int, Attempt]]] = {}
+        self._waiting: dict[str, list[tuple[int, int, CurrentAttempt]]] = {}
         """By profile the attempts that have not begun, by priority, then as in the queue."""
         self._under_way: dict[str, int] = {}
-        self._ready = deque[Attempt]()
+        self._ready = deque[CurrentAttempt]()
         self._tasks = set[asyncio.Task[None]]()
 
     @property
@@ -42,19 +42,19 @@ class ExtenderAttempts:
         """Whether an attempt begins, or begins anew because the extenders have answered."""
         return bool(self._ready)
 
-    def add(self, attempt: Attempt) -> None:
+    def add(self, attempt: CurrentAttempt) -> None:
         """Begin the attempt when it is its turn, without any answer."""
-        attempt.answers = Answers()
+        attempt.answers = ExtenderResults()
         profile, priority = attempt.pipeline.profile, attempt.first.pod.spec.priority
         waiting = self._waiting.setdefault(profile, [])
         heapq.heappush(waiting, (-priority, next(self._numbers), attempt))
         self._begin(profile)
 
-    def pop(self) -> Attempt:
+    def pop(self) -> CurrentAttempt:
         """Return the attempt that has been ready for longest."""
         return self._ready.popleft()
 
-    def decided(self, attempt: Attempt, needed: Sequence[Needed]) -> None:
+    def decided(self, attempt: CurrentAttempt, needed: Sequence[Needed]) -> None:
         """Call the extenders that the attempt needs; if that is nothing, it has ended."""
         if needed:
             task = asyncio.create_task(self._call(attempt, needed))
@@ -80,8 +80,8 @@ class ExtenderAttempts:
         if not number:
             del self._waiting[profile], self._under_way[profile]
 
-    async def _call(self, attempt: Attempt, needed: Sequence[Needed]) -> None:
-        answers = attempt.answers or Answers()
+    async def _call(self, attempt: CurrentAttempt, needed: Sequence[Needed]) -> None:
+        answers = attempt.answers or ExtenderResults()
         try:
             await self._extenders.answer(needed, attempt.pipeline, answers, self._scheduler.cluster)
         except ExtenderError as error:

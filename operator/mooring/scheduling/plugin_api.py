@@ -44,7 +44,7 @@ _PATCHABLE: Final = {
 _UPDATABLE: Final = {r.plural: r for r in (resources.RESOURCE_CLAIM,)}
 
 
-class AtBind:
+class BindAttempt:
     """An attempt at Bind, made in the task that waits for the Bind plugins.
 
     They may bind the pod to `node`, as long as `wanted` returns True.
@@ -124,7 +124,7 @@ class PluginApi:
 
     client: ApiClient
     writer: PodWriter
-    at_bind: Mapping[Uid, AtBind]
+    at_bind: Mapping[Uid, BindAttempt]
     turn: Turn | None = None
     now: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep

@@ -24,7 +24,7 @@ from mooring.runtime.extension_points import first_gate, status_of
 from mooring.runtime.pipeline import Pipeline
 from mooring.runtime.queued_pod import QueuedPod, SubQueue
 from mooring.scheduling.pod_status_reporter import PodStatusReporter
-from mooring.scheduling.scheduler_state import Departures, SchedulerState
+from mooring.scheduling.scheduler_state import DeletedUids, SchedulerState
 
 _WITHOUT_PROFILE_SECONDS: Final = 5.0
 """A pod that no profile takes is told so when it has waited for so long."""
@@ -168,7 +168,7 @@ class PodEnqueuer:
             state.nominate(pod, node)
 
     @property
-    def departures(self) -> Departures:
+    def departures(self) -> DeletedUids:
         """Which pods are gone while others are being read."""
         return self._scheduler.departures
 

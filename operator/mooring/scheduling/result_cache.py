@@ -41,7 +41,7 @@ from mooring.runtime.plugin_metrics import (
     PRE_FILTER,
     PRE_SCORE,
     SCORE,
-    Evaluations,
+    EvaluationCounter,
 )
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import ChangeLog, IntArray
@@ -66,7 +66,7 @@ _Key = tuple[Pipeline, str, str, Hashable]
 _Run = Callable[[Pod, NodeView], npt.NDArray[Any]]
 
 
-class Column:
+class ResultColumn:
     """One plugin's results for all specs with the same key: `values` (bool or int64[rows])."""
 
     __slots__ = (
@@ -84,7 +84,13 @@ class Column:
     )
 
     def __init__(
-        self, key: _Key, changes: ChangeLog, owner: "Columns", other_bytes: int, *, copies: bool
+        self,
+        key: _Key,
+        changes: ChangeLog,
+        owner: "ResultColumns",
+        other_bytes: int,
+        *,
+        copies: bool,
     ) -> None:
         self.key = key
         self.users = 0
@@ -154,29 +160,33 @@ class Column:
             self._owner.bytes += more
 
 
-_Used = tuple[Column, int, _Run]
+_Used = tuple[ResultColumn, int, _Run]
 """A column that a spec uses, how it is kept, and what runs the plugin for the spec."""
 
 
-class Columns:
+class ResultColumns:
     """The columns of all specs."""
 
     def __init__(self) -> None:
-        self._columns: dict[_Key, Column] = {}
+        self._columns: dict[_Key, ResultColumn] = {}
         self.bytes = 0
         """About how much memory the columns and their keys take, and what uses them."""
 
-    def take(self, key: _Key, changes: ChangeLog, key_bytes: int, *, copies: bool = True) -> Column:
+    def take(
+        self, key: _Key, changes: ChangeLog, key_bytes: int, *, copies: bool = True
+    ) -> ResultColumn:
         """Return the column with this key, which follows this log, for one more user."""
         column = self._columns.get(key)
         if column is None:
             other_bytes = _BYTES_PER_COLUMN + key_bytes
-            column = self._columns[key] = Column(key, changes, self, other_bytes, copies=copies)
+            column = self._columns[key] = ResultColumn(
+                key, changes, self, other_bytes, copies=copies
+            )
             self.bytes += column.bytes
         column.users += 1
         return column
 
-    def release(self, column: Column) -> None:
+    def release(self, column: ResultColumn) -> None:
         """Drop the column if this was its last user."""
         column.users -= 1
         if not column.users:
@@ -197,13 +207,15 @@ class SpecEvaluations:
     """
 
     pipeline: Pipeline
-    pre_filter: tuple[Evaluations, ...]
-    pre_score: tuple[Evaluations, ...]
-    filters: tuple[Evaluations, ...]
-    scores: tuple[Evaluations, ...]
-    _others: dict[tuple[ExtensionPoint, str], tuple[Evaluations, ...]] = field(default_factory=dict)
+    pre_filter: tuple[EvaluationCounter, ...]
+    pre_score: tuple[EvaluationCounter, ...]
+    filters: tuple[EvaluationCounter, ...]
+    scores: tuple[EvaluationCounter, ...]
+    _others: dict[tuple[ExtensionPoint, str], tuple[EvaluationCounter, ...]] = field(
+        default_factory=dict
+    )
 
-    def others(self, point: ExtensionPoint, plugin: str) -> tuple[Evaluations, ...]:
+    def others(self, point: ExtensionPoint, plugin: str) -> tuple[EvaluationCounter, ...]:
         """Return the counter of a plugin that is not node-only."""
         found = self._others.get((point, plugin))
         if found is None:
@@ -303,7 +315,9 @@ class SpecResults:
     `running` says which plugins run then.
     """
 
-    def __init__(self, pod: Pod, layout: _Layout, cluster: ClusterView, columns: Columns) -> None:
+    def __init__(
+        self, pod: Pod, layout: _Layout, cluster: ClusterView, columns: ResultColumns
+    ) -> None:
         self._cluster = cluster
         self._columns = columns
         self._pipeline = layout.pipeline
@@ -321,7 +335,7 @@ class SpecResults:
         self.running = layout.running(self.pre_filtered, self.pre_scored)
         self._filters: Sequence[_Used] = ()
         self._scores: Mapping[str, _Used] = {}
-        self._taken: list[Column] = []
+        self._taken: list[ResultColumn] = []
         """The columns to give back."""
         self._taken_as_of = -1
         """Which set of nodes the keys are of: they may depend on it."""
@@ -384,7 +398,9 @@ class SpecResults:
                 fits = fits & column.values
         return without_pods, fits
 
-    def score(self, plugin: str, pod: Pod, nodes: NodeView, as_of: Sequence[Hashable]) -> Column:
+    def score(
+        self, plugin: str, pod: Pod, nodes: NodeView, as_of: Sequence[Hashable]
+    ) -> ResultColumn:
         """Return a node-only plugin's scores of all rows before they are normalized."""
         column, kind, run = self._scores[plugin]
         column.refresh(pod, nodes, as_of[kind], run)
@@ -475,7 +491,7 @@ class ResultCache:
         self.cluster = cluster
         self.most_bytes = most_bytes
         self._specs: OrderedDict[tuple[PodSpec, Pipeline], SpecResults] = OrderedDict()
-        self._columns = Columns()
+        self._columns = ResultColumns()
         self._layouts: dict[Pipeline, _Layout] = {}
         """One for each pipeline with results; that of a former one is dropped with the last."""
 

@@ -38,7 +38,7 @@ from mooring.groups.search.reservation import GroupReservation
 from mooring.groups.state.pod_groups import PodGroupState
 from mooring.groups.status.pod_group_status_reporter import PodGroupStatusReporter
 from mooring.model.pod import Pod, Uid
-from mooring.observe.records import Step
+from mooring.observe.records import RecordedStep
 from mooring.pausing import pause, timed, worked
 from mooring.runtime.pipeline import Pipeline
 from mooring.runtime.queued_pod import PodState, QueuedPod
@@ -61,7 +61,7 @@ from mooring.scheduling.pod_enqueuer import PodEnqueuer
 from mooring.scheduling.pod_status_reporter import PodStatusReporter
 from mooring.scheduling.preemption_executor import PreemptionExecutor
 from mooring.scheduling.result_cache import ResultCache
-from mooring.scheduling.scheduler_state import AssumedPod, Attempt, SchedulerState
+from mooring.scheduling.scheduler_state import AssumedPod, CurrentAttempt, SchedulerState
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class ScheduleOne:
         pipeline = queued.pipeline
         group = group_of(pod, pipeline, scheduler.cluster)
         if group is None:
-            attempt = Attempt(pipeline, now, {pod.uid: queued})
+            attempt = CurrentAttempt(pipeline, now, {pod.uid: queued})
         elif (group.number, pipeline.profile) in self._calling:
             scheduler.queue.postpone(queued, now + _JOIN_SECONDS, now)
             return
@@ -141,7 +141,7 @@ class ScheduleOne:
             return
         else:
             members = take_members(group, queued, scheduler, now)
-            attempt = Attempt(pipeline, now, members, group, group.definition)
+            attempt = CurrentAttempt(pipeline, now, members, group, group.definition)
         if pipeline.extenders and _needs_extenders(attempt):
             if group is not None:
                 self._calling.add((group.number, pipeline.profile))
@@ -159,7 +159,7 @@ class ScheduleOne:
                 self._calling.discard((group.number, attempt.pipeline.profile))
         self.extender_attempts.decided(attempt, needed)
 
-    def _goes_on(self, attempt: Attempt) -> bool:
+    def _goes_on(self, attempt: CurrentAttempt) -> bool:
         """Return whether the attempt goes on after extenders were called.
 
         It does for the pods that have not changed too much; the others are in a queue again, or in
@@ -176,7 +176,7 @@ class ScheduleOne:
             queued.outdated = False  # the decision begins now, with what the pod is now
         return bool(kept)
 
-    def _may_go_on(self, queued: QueuedPod, attempt: Attempt) -> bool:
+    def _may_go_on(self, queued: QueuedPod, attempt: CurrentAttempt) -> bool:
         """Return whether the attempt goes on for this pod; see `_goes_on`."""
         scheduler, outdated = self.scheduler, queued.outdated and attempt.group is None
         if self.attempts.has_left(queued) or not self.pod_enqueuer.settle(queued):
@@ -191,7 +191,7 @@ class ScheduleOne:
             return False
         return True
 
-    def _scheduling_cycle(self, attempt: Attempt) -> Sequence[Needed]:
+    def _scheduling_cycle(self, attempt: CurrentAttempt) -> Sequence[Needed]:
         """Decide and commit that; return the answers that are needed from extenders first.
 
         If nothing is, the attempt has ended: each pod is handed to its binding, or is in a queue.
@@ -222,7 +222,7 @@ class ScheduleOne:
             self.scheduler.queue.attempted(namespace, now - began, now)
         return ()
 
-    def _schedule_pod(self, attempt: Attempt) -> Sequence[Needed]:
+    def _schedule_pod(self, attempt: CurrentAttempt) -> Sequence[Needed]:
         """Choose a node for the pod, and assume it there."""
         queued, outcome = attempt.first, self._decide_pod(attempt)
         if isinstance(outcome, Needed):
@@ -239,7 +239,7 @@ class ScheduleOne:
         self.attempts.unschedulable(attempt, queued, outcome.diagnosis.plugins, outcome.message)
         return ()
 
-    def _decide_pod(self, attempt: Attempt) -> Outcome | Needed:
+    def _decide_pod(self, attempt: CurrentAttempt) -> Outcome | Needed:
         """Return the node for the pod, or why there is none, or the extenders needed."""
         scheduler, pipeline, pod = self.scheduler, attempt.pipeline, attempt.first.pod
         answers = None
@@ -278,7 +278,7 @@ class ScheduleOne:
         else:
             decided(decision, now, scored=outcome.feasible_nodes)
 
-    def _schedule_group(self, attempt: Attempt, group: PodGroupState) -> Sequence[Needed]:
+    def _schedule_group(self, attempt: CurrentAttempt, group: PodGroupState) -> Sequence[Needed]:
         """Choose nodes for the members and assume them there, or have them wait for space."""
         pipeline, result, obstacle = attempt.pipeline, "unschedulable", group.incomplete
         together = self._binding_of(group)
@@ -315,7 +315,7 @@ class ScheduleOne:
             pipeline.metrics.end_decision(pipeline.profile, of="podgroup")
         return ()
 
-    def _place(self, attempt: Attempt, group: PodGroupState) -> GroupDecision:
+    def _place(self, attempt: CurrentAttempt, group: PodGroupState) -> GroupDecision:
         """Choose nodes for members of the group, and assume them there."""
         pipeline, size = attempt.pipeline, len(attempt.members)
         place = partial(
@@ -335,7 +335,7 @@ class ScheduleOne:
         return decision
 
     def _preempt(
-        self, attempt: Attempt, group: PodGroupState, decision: GroupDecision
+        self, attempt: CurrentAttempt, group: PodGroupState, decision: GroupDecision
     ) -> tuple[GroupDecision, bool]:
         """Nominate the members where preemption makes space for all, or withdraw their nominations.
 
@@ -366,7 +366,7 @@ class ScheduleOne:
                 scheduler.state.withdraw(uid)
         return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
 
-    def _reserve_nodes(self, attempt: Attempt, group: PodGroupState) -> None:
+    def _reserve_nodes(self, attempt: CurrentAttempt, group: PodGroupState) -> None:
         """Reserve nodes if the group has waited long; if none are, delete a group half bound."""
         members = [*attempt.members.values()]
         self._reservation.update(group, members, self._clock(), attempt.answers)
@@ -381,7 +381,7 @@ class ScheduleOne:
                 self.group_reports.look_at(group)
 
     def _group_unschedulable(
-        self, attempt: Attempt, group: PodGroupState, decision: GroupDecision
+        self, attempt: CurrentAttempt, group: PodGroupState, decision: GroupDecision
     ) -> None:
         """End the attempt for the members that get no node; their backoff is that of the group."""
         members, pods = attempt.members.values(), attempt.pods
@@ -398,13 +398,18 @@ class ScheduleOne:
             pause()
 
     def _record_member(
-        self, attempt: Attempt, pod: Pod, node: str | None, message: str | None, cause: str = ""
+        self,
+        attempt: CurrentAttempt,
+        pod: Pod,
+        node: str | None,
+        message: str | None,
+        cause: str = "",
     ) -> None:
         """Keep the decision about a member of a group, which was not scored by itself."""
         decision = record_of(pod, attempt.pipeline, node=node, message=message)
         self.scheduler.decisions.decided(decision, self._clock(), cause=cause or message or "")
 
-    def _fail(self, attempt: Attempt, message: str) -> None:
+    def _fail(self, attempt: CurrentAttempt, message: str) -> None:
         """End the attempt in an error for all pods that no task binds."""
         group, profile = attempt.group, attempt.pipeline.profile
         if group is not None:
@@ -417,7 +422,7 @@ class ScheduleOne:
             seconds = self._clock() - attempt.began
             self._metrics.pod_group_attempted("error", profile, seconds)
 
-    def _commit(self, attempt: Attempt, rows: Mapping[Uid, int]) -> None:
+    def _commit(self, attempt: CurrentAttempt, rows: Mapping[Uid, int]) -> None:
         """Assume these members on their rows, and begin to bind them; or change nothing.
 
         Raises:
@@ -458,7 +463,7 @@ class ScheduleOne:
             queued.times.enter(PodState.PERMIT, now)
             node, plugins = assumed.node, [*waiting.pending]
             scheduler.decisions.note(
-                pod.uid, Step.WAITING_AT_PERMIT, now, node=node, plugins=plugins
+                pod.uid, RecordedStep.WAITING_AT_PERMIT, now, node=node, plugins=plugins
             )
         if assumed.permitted is not None:
             assumed.permitted.add_done_callback(partial(self._permitted, queued, now))
@@ -616,12 +621,12 @@ class ScheduleOne:
             self.preemptions.delete_members(tuple(half.values()))
 
 
-def _needs_extenders(attempt: Attempt) -> bool:
+def _needs_extenders(attempt: CurrentAttempt) -> bool:
     """Return whether an extender cares for a pod of an attempt that may place it."""
     if attempt.group is not None and attempt.group.incomplete is not None:
         return False
     return any(interested(attempt.pipeline, pod) for pod in attempt.pods)
 
 
-def _seed(attempt: Attempt) -> int:
+def _seed(attempt: CurrentAttempt) -> int:
     return tie_break_seed(attempt.first.pod.uid, attempt.first.attempts)

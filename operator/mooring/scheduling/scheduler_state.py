@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from mooring.extenders.verdicts import Answers
+from mooring.extenders.verdicts import ExtenderResults
 from mooring.framework.waiting_pods import WaitingPods
 from mooring.groups.model.pod_group import PodGroup
 from mooring.groups.state.pod_groups import PodGroupState
@@ -18,14 +18,14 @@ from mooring.process.turn import Turn
 from mooring.runtime.pipeline import Pipeline
 from mooring.runtime.queued_pod import QueuedPod
 from mooring.scheduling.group_binding import GroupBinding
-from mooring.scheduling.plugin_api import AtBind
+from mooring.scheduling.plugin_api import BindAttempt
 from mooring.scheduling.profiles_in_force import Profiles
 from mooring.scheduling.queue.queue import SchedulingQueue
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 
 
-class Departures:
+class DeletedUids:
     """The uids of objects that have gone, for each reader since it began to read.
 
     An answer may be older than an event of a watch meanwhile. A uid never comes back, so an answer
@@ -52,7 +52,7 @@ class Departures:
 
 
 @dataclass(slots=True, eq=False)
-class Attempt:
+class CurrentAttempt:
     """One attempt about a pod, or about the members of a group that were in the queue.
 
     It keeps the pipeline that all of them had when it began (at `began`, in seconds), even if they
@@ -69,7 +69,7 @@ class Attempt:
     members: dict[Uid, QueuedPod]
     group: PodGroupState | None = None
     definition: PodGroup | None = None
-    answers: Answers | None = None
+    answers: ExtenderResults | None = None
     took: float = 0.0
     sampled: bool = False
 
@@ -96,7 +96,7 @@ class AssumedPod:
     faster than the answer, which tells whether the pod is bound or gone.
     """
 
-    attempt: Attempt
+    attempt: CurrentAttempt
     queued: QueuedPod
     pod: Pod
     node: str
@@ -126,9 +126,9 @@ class SchedulerState:
     """By the pod's uid, what cancels its binding: from PreBind on, while no Binding is sent."""
     being_bound: dict[Uid, AssumedPod] = field(default_factory=dict)
     """The last binding of each assumed pod, by the pod's uid, if it has not ended."""
-    at_bind: dict[Uid, AtBind] = field(default_factory=dict)
+    at_bind: dict[Uid, BindAttempt] = field(default_factory=dict)
     """The attempts for which plugins may bind pods at this moment, by the pod's uid."""
-    departures: Departures = field(default_factory=Departures)
+    departures: DeletedUids = field(default_factory=DeletedUids)
     """The pods that were bound or deleted, for whoever reads a pod meanwhile."""
     decisions: DecisionLog = field(default_factory=DecisionLog)
     """The paths of pods and the last decisions about them."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from mooring.claims.model.resource_claims import Allocation
-from mooring.extenders.verdicts import Needed, PodAnswers
+from mooring.extenders.verdicts import Needed, PodExtenderResults
 from mooring.gpu_cards.card_plugin import assign_devices
 from mooring.groups.search.group_decision import GroupDecision, decide_group
 from mooring.groups.search.group_search import SearchedMembers
@@ -130,7 +130,7 @@ class WhatIf:
         return outcome
 
     def decide_with(
-        self, pod: Pod, pipeline: Pipeline, answers: PodAnswers | None
+        self, pod: Pod, pipeline: Pipeline, answers: PodExtenderResults | None
     ) -> Outcome | Needed:
         """Return the decision of `mooring.scheduling.cycle.decide` about the pod's first attempt.
 

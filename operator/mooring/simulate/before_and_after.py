@@ -10,7 +10,7 @@ from mooring.model.pod import Pod, Uid
 from mooring.model.resources import CPU, MEMORY
 from mooring.model.wording import plural
 from mooring.rebalancing.plan import Move, Plan
-from mooring.simulate.drawing import WIDTH, Box, Label, Shape, legend, write_drawing
+from mooring.simulate.drawing import WIDTH, Box, DrawnText, Shape, legend, write_drawing
 from mooring.state.cluster_view import ClusterView
 
 _MOST_NODES: Final = 40
@@ -127,13 +127,13 @@ def _drawing(
     width = (WIDTH - _LEFT - _GAP - first) / 2
     second = first + width + _GAP
     others = cluster.node_count - len(before)
-    yield Label(_LEFT, 28, title, 16)
+    yield DrawnText(_LEFT, 28, title, 16)
     yield from _legend(resource, others)
-    yield Label(first, _TOP - 12, "before", 13)
-    yield Label(second, _TOP - 12, "after", 13)
+    yield DrawnText(first, _TOP - 12, "before", 13)
+    yield DrawnText(second, _TOP - 12, "after", 13)
     for number, name in enumerate(before):
         y = _TOP + number * _ROW
-        yield Label(_LEFT, y + _BAR - 3, name, _NAME_SIZE)
+        yield DrawnText(_LEFT, y + _BAR - 3, name, _NAME_SIZE)
         yield from _bar(before[name], first, y, width, "")
         yield from _bar(after[name], second, y, width, "emptied" if name in emptied else "")
 
@@ -155,7 +155,7 @@ def _legend(resource: str, others: int) -> Iterator[Shape]:
     said = f"requested {resource}, a block per pod"
     if others > 0:
         said += f"; {others:,} more nodes, not drawn"
-    yield Label(_LEFT, 52, said)
+    yield DrawnText(_LEFT, 52, said)
     yield from legend(52, (164, _STAYS, "stays"), (84, _MOVES, "moves"))
 
 
@@ -163,7 +163,7 @@ def _bar(blocks: Sequence[_Block], x: float, y: float, width: float, note: str) 
     """Yield the bar of a node, and the note at its end; an excess is a red end."""
     yield Box(x, y, width, _BAR, _FREE)
     if note:
-        yield Label(x + width - 6, y + _BAR - 4, note, 10, "end")
+        yield DrawnText(x + width - 6, y + _BAR - 4, note, 10, "end")
     at, end = x, x + width
     for block in blocks:
         tall = min(width * block.share, end - at)

@@ -55,13 +55,13 @@ def type_and_name(word: str) -> TypeAndName | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ChosenPods:
     """The pods of a namespace, of some objects, or both; without either all pods."""
 
     namespace: str | None = None
     targets: tuple[TypeAndName, ...] = ()
 
-    def checked(self, inputs: Inputs) -> Selection:
+    def checked(self, inputs: Inputs) -> ChosenPods:
         """Return the selection.
 
         Raises InputError if one of its objects is no pod of the inputs, and has none there;
@@ -109,7 +109,7 @@ class Selection:
         return self.namespace in (None, key.partition("/")[0])
 
 
-EVERY_POD: Final = Selection()
+EVERY_POD: Final = ChosenPods()
 
 
 def _pods(inputs: Inputs) -> Iterator[tuple[str, set[TypeAndName]]]:

@@ -14,12 +14,12 @@ from mooring.framework.registry import Registry
 from mooring.model.pod import Pod
 from mooring.model.resources import CPU, MEMORY
 from mooring.scheduling.what_if import stays_on_its_node
-from mooring.simulate.chosen_pods import EVERY_POD, Selection, take_off
+from mooring.simulate.chosen_pods import EVERY_POD, ChosenPods, take_off
 from mooring.simulate.inputs import Inputs
 from mooring.simulate.load_profiles import LoadedProfile
 from mooring.simulate.manifests import InputError, read_text
 from mooring.simulate.new_objects import owner_of
-from mooring.simulate.simulation import Attempt, Simulation
+from mooring.simulate.simulation import SimulatedAttempt, Simulation
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -41,7 +41,7 @@ COMPARED: Final = (CPU, MEMORY)
 _LARGE: Final = 95
 """The percentile of the pods' requests that stands for a large pod."""
 
-_Timed = Callable[[Iterable[Attempt], int], Iterable[Attempt]]
+_Timed = Callable[[Iterable[SimulatedAttempt], int], Iterable[SimulatedAttempt]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class PoolUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class ChangedNode:
     """A pod that the policies put on different nodes; None is no node, for `reason`."""
 
     pod: str
@@ -95,22 +95,22 @@ class Comparison:
     """
 
     pods: int
-    moves: tuple[Move, ...]
+    moves: tuple[ChangedNode, ...]
     pools: Mapping[str, tuple[PoolUse, PoolUse]]
     utilisation: tuple[tuple[int, ...], tuple[int, ...]]
 
     @property
-    def lost(self) -> tuple[Move, ...]:
+    def lost(self) -> tuple[ChangedNode, ...]:
         """The pods that have a node with the old policy only."""
         return tuple(move for move in self.moves if move.new is None)
 
     @property
-    def gained(self) -> tuple[Move, ...]:
+    def gained(self) -> tuple[ChangedNode, ...]:
         """The pods that have a node with the new policy only."""
         return tuple(move for move in self.moves if move.old is None)
 
     @property
-    def moved(self) -> tuple[Move, ...]:
+    def moved(self) -> tuple[ChangedNode, ...]:
         """The pods that have another node."""
         return tuple(move for move in self.moves if move.old and move.new)
 
@@ -148,7 +148,7 @@ def compare(
     old: Sequence[LoadedProfile],
     new: Sequence[LoadedProfile],
     *,
-    selection: Selection = EVERY_POD,
+    selection: ChosenPods = EVERY_POD,
     as_profile: str | None = None,
     order: Sequence[str] | None = None,
     pool_label: str | None = None,
@@ -201,7 +201,7 @@ def compare(
         found = [replace(pod, created=float(n)) for n, pod in enumerate(found, start=1)]
     large = large_requests(found)
 
-    def side(attempts: Iterable[Attempt]) -> Side:
+    def side(attempts: Iterable[SimulatedAttempt]) -> Side:
         return _side(attempts, inputs.state, large, pool_label)
 
     receiver, sender = get_context("fork").Pipe(duplex=False)
@@ -263,7 +263,10 @@ def _received(receiver: Connection) -> Side:
 
 
 def _side(
-    attempts: Iterable[Attempt], state: ClusterState, large: Mapping[str, int], label: str | None
+    attempts: Iterable[SimulatedAttempt],
+    state: ClusterState,
+    large: Mapping[str, int],
+    label: str | None,
 ) -> Side:
     nodes: dict[str, str | None] = {}
     reasons: dict[str, str] = {}
@@ -366,7 +369,7 @@ def comparison_of(pods: Sequence[Pod], before: Side, after: Side) -> Comparison:
     return Comparison(len(pods), tuple(moves), pools, (before.utilisation, after.utilisation))
 
 
-def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[Move]:
+def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[ChangedNode]:
     """Yield the moves of equal pods: as few as there can be, whichever of them is on which node."""
     pods = [*pods]
     old = [before.nodes[pod.key] for pod in pods]
@@ -380,15 +383,15 @@ def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[Move]:
     why = next((after.reasons[pod.key] for pod in pods if pod.key in after.reasons), "")
     targets = [*(+new).elements()]
     for (pod, node), target in zip(leaving, targets, strict=True):
-        yield Move(pod.key, owner_of(pod), node, target, why if target is None else "")
+        yield ChangedNode(pod.key, owner_of(pod), node, target, why if target is None else "")
 
 
-def merged(moves: Iterable[Move]) -> list[list[Move]]:
+def merged(moves: Iterable[ChangedNode]) -> list[list[ChangedNode]]:
     """Return the moves in groups that a person reads as one: equal pods of a controller.
 
     Lost places come first, then gained ones, then moves.
     """
-    groups: dict[tuple[str, str | None, str | None, str], list[Move]] = {}
+    groups: dict[tuple[str, str | None, str | None, str], list[ChangedNode]] = {}
     for move in sorted(moves, key=lambda move: (move.new is not None, move.old is not None)):
         alike = (move.owner or move.pod, move.old, move.new, move.reason)
         if move.old is not None and move.new is not None:

@@ -27,7 +27,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class DrawnText:
     """A text; `anchor` is start, middle or end, and `y` its base line."""
 
     x: float
@@ -37,14 +37,14 @@ class Label:
     anchor: str = "start"
 
 
-Shape = Box | Label
+Shape = Box | DrawnText
 
 
 def legend(y: float, *entries: tuple[float, str, str]) -> Iterator[Shape]:
     """Yield the legend: for each entry its place from the right, its colour and its name."""
     for right, colour, name in entries:
         yield Box(WIDTH - right, y - 10, 12, 12, colour)
-        yield Label(WIDTH - right + 18, y, name)
+        yield DrawnText(WIDTH - right + 18, y, name)
 
 
 def write_drawing(shapes: Iterable[Shape], height: float, path: str) -> None:
@@ -97,7 +97,7 @@ def _write_png(shapes: Iterable[Shape], height: float, path: str) -> None:
     draw = ImageDraw.Draw(image)
     anchors = {"start": "ls", "middle": "ms", "end": "rs"}
     for shape in shapes:
-        if isinstance(shape, Label):
+        if isinstance(shape, DrawnText):
             font = ImageFont.load_default(shape.size * scale)
             place = (shape.x * scale, shape.y * scale)
             draw.text(place, shape.text, TEXT, font, anchor=anchors[shape.anchor])

@@ -31,7 +31,7 @@ _MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedExpectation:
     """An expectation that does not hold: its path in the case, and what is the case instead.
 
     `decisions` explain it: the decisions about at most three of the pods it is about.
@@ -52,7 +52,7 @@ class CaseResult:
 
     name: str
     line: int
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailedExpectation, ...] = ()
     error: str | None = None
     ignored: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -190,7 +190,7 @@ class _Check:
     expected: Expectation
     path: str
 
-    def failures(self) -> Iterator[Failure]:
+    def failures(self) -> Iterator[FailedExpectation]:
         """Yield the failed expectations, one per field and pod; InputError without such a pod."""
         if self.expected.pods is not None:
             pods = self.decided.select(self.expected.pods, self.path)
@@ -202,11 +202,13 @@ class _Check:
         for name, message in self._of_all(pods):
             yield self._failure(name, message, pods)
 
-    def _failure(self, field: str, message: str, pods: Sequence[str]) -> Failure:
+    def _failure(self, field: str, message: str, pods: Sequence[str]) -> FailedExpectation:
         known = (self.decided.decisions.get(pod) for pod in pods)
         decisions = [decision for decision in known if decision is not None]
         decisions.sort(key=lambda decision: decision.node is not None)
-        return Failure(f"{self.path}.{field}", message, tuple(decisions[:_MOST_EXPLAINED]))
+        return FailedExpectation(
+            f"{self.path}.{field}", message, tuple(decisions[:_MOST_EXPLAINED])
+        )
 
     def _of_pod(self, pod: str) -> Iterator[tuple[str, str]]:
         """Yield the field and the message of each failure that concerns one pod."""

@@ -27,7 +27,7 @@ _MOST_SETS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class CardMove:
     """A pod that would be moved from its node to another."""
 
     pod: str
@@ -36,7 +36,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CardPlan:
     """The moves that would make space for a pending pod; no node if none were found.
 
     `fits` says that the pod fits already.
@@ -44,7 +44,7 @@ class Plan:
 
     pod: str
     node: str | None
-    moves: tuple[Move, ...]
+    moves: tuple[CardMove, ...]
     fits: bool = False
 
     def document(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Plan:
         return {**about, "moves": plain(self.moves)}
 
 
-def plans(inputs: Inputs, profile: ActiveProfile, form: CardFormat) -> Iterator[Plan]:
+def plans(inputs: Inputs, profile: ActiveProfile, form: CardFormat) -> Iterator[CardPlan]:
     """Yield a plan for each pending pod that requests cards, each as if without the others.
 
     Looks for the fewest pods with cards, at most three, that fit on other nodes and without which
@@ -77,15 +77,15 @@ class _Planner:
         self._what_if = WhatIf(ResultCache(ClusterView(state)))
         self._books = state.track_cards(form)
 
-    def plan(self, pod: Pod) -> Plan:
+    def plan(self, pod: Pod) -> CardPlan:
         placed = self._decided(pod)
         if placed is not None:
-            return Plan(pod.key, placed.node, (), fits=True)
+            return CardPlan(pod.key, placed.node, (), fits=True)
         for row, uids in self._sets():
             moves = self._moved(pod, row, uids)
             if moves is not None:
-                return Plan(pod.key, self._state.nodes.names[row], moves)
-        return Plan(pod.key, None, ())
+                return CardPlan(pod.key, self._state.nodes.names[row], moves)
+        return CardPlan(pod.key, None, ())
 
     def _sets(self) -> Iterator[tuple[int, tuple[Uid, ...]]]:
         """Yield rows and sets of pods on them, small sets first."""
@@ -110,7 +110,7 @@ class _Planner:
                         return
                     yield row, chosen
 
-    def _moved(self, pod: Pod, row: int, uids: Sequence[Uid]) -> tuple[Move, ...] | None:
+    def _moved(self, pod: Pod, row: int, uids: Sequence[Uid]) -> tuple[CardMove, ...] | None:
         """Return where the pods go if the pending one takes the row; None if there is no way."""
         node, moves = self._state.nodes.names[row], []
         moved = [
@@ -132,7 +132,7 @@ class _Planner:
                     return None
                 trial.add(each, target.row)
                 assign_devices(self._pipeline.reserve, each, target.row)
-                moves.append(Move(each.key, node, target.node))
+                moves.append(CardMove(each.key, node, target.node))
         return tuple(moves)
 
     def _decided(self, pod: Pod) -> ScheduleResult | None:

@@ -6,14 +6,14 @@ from contextlib import contextmanager
 
 from mooring.extenders.extenders import Extenders
 from mooring.extenders.protocol import Json
-from mooring.extenders.verdicts import Answers, Needed
+from mooring.extenders.verdicts import ExtenderResults, Needed
 from mooring.model.events import Kind
 from mooring.model.pod import Pod
 from mooring.runtime.pipeline import Pipeline
 from mooring.simulate.inputs import Inputs
 from mooring.state.cluster_view import ClusterView
 
-Call = Callable[[Sequence[Needed], Pipeline, Answers, ClusterView], None]
+Call = Callable[[Sequence[Needed], Pipeline, ExtenderResults, ClusterView], None]
 """Adds to the answers what is needed; raises ExtenderError if an extender fails."""
 
 

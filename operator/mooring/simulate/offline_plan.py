@@ -25,7 +25,7 @@ from mooring.scheduling.profiles_in_force import ActiveProfile
 from mooring.scheduling.result_cache import ResultCache
 from mooring.simulate.inputs import Inputs
 from mooring.simulate.manifests import InputError
-from mooring.simulate.simulation import Attempt, Simulation, why_not_queued
+from mooring.simulate.simulation import SimulatedAttempt, Simulation, why_not_queued
 from mooring.state.cluster_view import ClusterView
 
 USUAL_GOALS: Final = (Goal.VIOLATIONS, Goal.SPREAD)
@@ -98,7 +98,7 @@ class Rebalance:
         self._now = now
         self._seed = seed
         self._simulation = Simulation(inputs, registry, seed=seed, profile=profile, preempts=False)
-        self._attempts: dict[Uid, Attempt] = {}
+        self._attempts: dict[Uid, SimulatedAttempt] = {}
         self._waiting: list[Pod] = []
         """Pods that fit nowhere, in the order of the queue: the highest priority first."""
 
@@ -107,7 +107,7 @@ class Rebalance:
         """The state on which plans are made."""
         return self._simulation.cluster
 
-    def place_pending(self) -> Iterator[Attempt]:
+    def place_pending(self) -> Iterator[SimulatedAttempt]:
         """Yield attempts; pods stay on their nodes from now on. To be called once, before plans."""
         named = {pod.uid: pod for pod in self._inputs.pending}
         for attempt in self._simulation.attempts(self._inputs.pending):

@@ -5,7 +5,7 @@ from typing import Final
 
 from mooring.model.wording import plural
 from mooring.simulate.compare import Comparison, PoolUse
-from mooring.simulate.drawing import Box, Label, Shape, legend, write_drawing
+from mooring.simulate.drawing import Box, DrawnText, Shape, legend, write_drawing
 
 _LEFT: Final = 40
 _TOP: Final = 70
@@ -35,7 +35,7 @@ def _drawing(comparison: Comparison) -> Iterator[Shape]:
     title = (
         f"{plural(comparison.pods, 'pod')}: {moved:,} would move, {lost:,} would lose their place"
     )
-    yield Label(_LEFT, 28, title, 16)
+    yield DrawnText(_LEFT, 28, title, 16)
     yield from legend(28, (150, _OLD, "old"), (80, _NEW, "new"))
     pools = _largest(comparison)
     panels: Mapping[str, _Pairs] = {
@@ -66,7 +66,7 @@ def _largest(comparison: Comparison) -> list[tuple[str, tuple[PoolUse, PoolUse]]
 
 def _panel(x: float, y: float, title: str, pairs: _Pairs, top: float | None) -> Iterator[Shape]:
     """Yield pairs of bars with their numbers, under a title and on lines of a grid."""
-    yield Label(x, y, title, 13)
+    yield DrawnText(x, y, title, 13)
     y += 28
     height = _PANEL_HEIGHT - 28
     highest = top or max((max(old, new) for _, old, new in pairs), default=0.0) or 1.0
@@ -80,10 +80,10 @@ def _panel(x: float, y: float, title: str, pairs: _Pairs, top: float | None) -> 
             tall = height * min(value, highest) / highest
             yield Box(middle + offset, y + height - tall, bar - 1, tall, colour)
             if value:
-                yield Label(
+                yield DrawnText(
                     middle + offset + bar / 2, y + height - tall - 3, f"{value:.0f}", 9, "middle"
                 )
-        yield Label(middle, y + height + 15, _short(name, step), 10, "middle")
+        yield DrawnText(middle, y + height + 15, _short(name, step), 10, "middle")
 
 
 def _short(name: str, width: float) -> str:

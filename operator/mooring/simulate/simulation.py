@@ -8,7 +8,7 @@ from functools import partial
 from math import inf
 from typing import Final
 
-from mooring.extenders.verdicts import Answers, ExtenderError, Needed, interested
+from mooring.extenders.verdicts import ExtenderError, ExtenderResults, Needed, interested
 from mooring.framework.decision import Decision, PodRef
 from mooring.framework.post_filter import GroupNomination
 from mooring.framework.registry import Registry
@@ -45,7 +45,7 @@ _MOST_CACHE_BYTES: Final = 512 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SimulatedAttempt:
     """The decision about one pod.
 
     Attributes:
@@ -70,7 +70,7 @@ def simulate(
     nodes: int | None = None,
     profile: str | None = None,
     extenders: bool = False,
-) -> Iterator[Attempt]:
+) -> Iterator[SimulatedAttempt]:
     """Yield one attempt per pending pod, in queue order, then those that are gated or rejected.
 
     The simulation changes the state of `inputs`: a scheduled pod counts on its node for all later
@@ -161,7 +161,7 @@ class Simulation:
         forbidden: Iterable[RejectedPod] = (),
         *,
         extenders: bool = False,
-    ) -> Iterator[Attempt]:
+    ) -> Iterator[SimulatedAttempt]:
         """Yield the attempts of `simulate`, and a rejection of each pod that is forbidden."""
         if not extenders:
             yield from self._attempts(pods, forbidden)
@@ -169,7 +169,9 @@ class Simulation:
         with calling_extenders(self._inputs) as self._call:
             yield from self._attempts(pods, forbidden)
 
-    def _attempts(self, pods: Iterable[Pod], forbidden: Iterable[RejectedPod]) -> Iterator[Attempt]:
+    def _attempts(
+        self, pods: Iterable[Pod], forbidden: Iterable[RejectedPod]
+    ) -> Iterator[SimulatedAttempt]:
         active, waiting = ActivePods(), dict[str, QueuedPod]()
         chosen: list[ActiveProfile] = []
         rejected = [
@@ -222,12 +224,12 @@ class Simulation:
 
     def _attempt_group(
         self, group: PodGroupState, members: list[Pod], profile: ActiveProfile
-    ) -> Iterator[Attempt]:
+    ) -> Iterator[SimulatedAttempt]:
         """Yield the attempts of all members of a group, which get nodes together or not at all."""
         pipeline, message = profile.pipeline, group.incomplete
         seed = self._what_if.seed_of(members[0])
         decision = GroupDecision({}, message=message or "")
-        answers: Answers | None = None
+        answers: ExtenderResults | None = None
         try:
             if message is None:
                 answers = self._answers_about(members, pipeline)
@@ -251,11 +253,11 @@ class Simulation:
             node = self._state.nodes.names[row] if row is not None else None
             yield self._member(pod, profile, node, decision)
 
-    def _answers_about(self, members: list[Pod], pipeline: Pipeline) -> Answers | None:
+    def _answers_about(self, members: list[Pod], pipeline: Pipeline) -> ExtenderResults | None:
         """Return the answers of extenders about a group's members; None if they care for none."""
         if self._call is None or not any(interested(pipeline, pod) for pod in members):
             return None
-        answers = Answers()
+        answers = ExtenderResults()
         while needed := needed_about(members, pipeline, self.cache, answers):
             self._call(needed, pipeline, answers, self.cluster)
         return answers
@@ -279,7 +281,7 @@ class Simulation:
         pipeline: Pipeline,
         decision: GroupDecision,
         seed: int,
-        answers: Answers | None,
+        answers: ExtenderResults | None,
     ) -> GroupDecision:
         """Record the nominations of a group and the evictions that they need."""
         answer = preempt_for_group(
@@ -302,7 +304,7 @@ class Simulation:
 
     def _member(
         self, pod: Pod, profile: ActiveProfile, node: str | None, decision: GroupDecision
-    ) -> Attempt:
+    ) -> SimulatedAttempt:
         nominee = self._state.nominations.get(pod.uid) if node is None else None
         record = Decision(
             pod=PodRef.of(pod),
@@ -315,9 +317,9 @@ class Simulation:
             message=decision.message if node is None else None,
         )
         reason = decision.cause or _REST.sub("", record.message or "")
-        return Attempt(record, 0, owner_of(pod), reason if node is None else _WITH_GROUP)
+        return SimulatedAttempt(record, 0, owner_of(pod), reason if node is None else _WITH_GROUP)
 
-    def attempt(self, pod: Pod, profile: ActiveProfile) -> Attempt:
+    def attempt(self, pod: Pod, profile: ActiveProfile) -> SimulatedAttempt:
         """Decide about the pod with this profile, and assume it on the chosen node."""
         nominee = self._state.nominations.get(pod.uid)
         try:
@@ -329,7 +331,7 @@ class Simulation:
             self._record(pod, outcome)
             if outcome.keeps_nomination:
                 decision = replace(decision, nominated_node=pod.nominated_node)
-            return Attempt(decision, owner=owner_of(pod), reason=outcome.cause)
+            return SimulatedAttempt(decision, owner=owner_of(pod), reason=outcome.cause)
         try:
             assume_and_reserve(pod, outcome.row, profile.pipeline, self._state)
         except PodRejected as rejection:
@@ -338,8 +340,8 @@ class Simulation:
             return _rejected(PodRef.of(pod), owner_of(pod), profile, str(error))
         self._state.settle_claims(pod)
         if nominee is not None and nominee.row == outcome.row and outcome.scores is None:
-            return Attempt(decision, 0, owner_of(pod), _NOMINATED)
-        return Attempt(decision, outcome.feasible_nodes, owner_of(pod))
+            return SimulatedAttempt(decision, 0, owner_of(pod), _NOMINATED)
+        return SimulatedAttempt(decision, outcome.feasible_nodes, owner_of(pod))
 
     def _decide(self, pod: Pod, profile: ActiveProfile) -> Outcome:
         pipeline = profile.pipeline
@@ -348,7 +350,7 @@ class Simulation:
         extenders = interested(pipeline, pod)
         if self._call is None or not extenders:
             return self._what_if.decide(pod, pipeline)
-        answers = Answers()
+        answers = ExtenderResults()
         known = answers.about(pod, preempts=any(e.preempt_verb for e in extenders))
         while isinstance(outcome := self._what_if.decide_with(pod, pipeline, known), Needed):
             self._call((outcome,), pipeline, answers, self.cluster)
@@ -394,8 +396,10 @@ def why_not_queued(pod: Pod, pipeline: Pipeline) -> str | None:
         return str(error)
 
 
-def _rejected(pod: PodRef, owner: str, profile: ActiveProfile | None, message: str) -> Attempt:
-    return Attempt(
+def _rejected(
+    pod: PodRef, owner: str, profile: ActiveProfile | None, message: str
+) -> SimulatedAttempt:
+    return SimulatedAttempt(
         reason=message.removeprefix(f'pods "{pod.name}" is '),
         owner=owner,
         decision=Decision(

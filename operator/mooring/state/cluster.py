@@ -23,10 +23,10 @@ from mooring.claims.model.resource_claims import (
     ResourceClaim,
     claim_of_scheduler,
 )
-from mooring.claims.state.dynamic_resources import DynamicResources
+from mooring.claims.state.dynamic_resources import ClaimTables
 from mooring.gpu_cards.model.cards import Assignment, CardFormat
 from mooring.gpu_cards.state.card_counts import Cards
-from mooring.gpu_cards.state.card_formats import Devices
+from mooring.gpu_cards.state.card_formats import CardFormats
 from mooring.groups.model.pod_group import (
     GroupFormat,
     GroupKey,
@@ -71,8 +71,8 @@ class ClusterState:
         self.topology = TopologyCounts(self.nodes, self.objects)
         self.default_selector = DefaultSelectors(self.objects)
         self.storage = Storage(self.nodes, self.objects)
-        self.devices = Devices(self.nodes, self.pods)
-        self.dynamic_resources = DynamicResources(self.objects)
+        self.devices = CardFormats(self.nodes, self.pods)
+        self.dynamic_resources = ClaimTables(self.objects)
         self.pod_groups = PodGroups(self.pods)
         self.pod_columns = PodColumns(self.pods)
         self._arrivals = count()

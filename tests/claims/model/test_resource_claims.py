@@ -8,9 +8,9 @@ from mooring.claims.model.resource_claims import (
     Allocation,
     AllocationConfig,
     ClaimConfig,
-    Condition,
     Constraint,
     ConsumerReference,
+    DeviceCondition,
     DeviceId,
     DeviceResult,
     DeviceStatus,
@@ -168,7 +168,7 @@ def test_a_claim_has_consumers_and_the_conditions_of_its_devices() -> None:
     assert parsed.reserved_for == (ConsumerReference("", "pods", "web", "pod-1"),)
     assert parsed.device_statuses == (
         DeviceStatus(
-            DeviceId("d", "p", "gpu-0"), "", (Condition("Attached", "True", "Done", "ok"),)
+            DeviceId("d", "p", "gpu-0"), "", (DeviceCondition("Attached", "True", "Done", "ok"),)
         ),
     )
 

@@ -12,7 +12,7 @@ from mooring.claims.model.resource_claims import parse_resource_claim
 from mooring.claims.model.resource_slices import parse_resource_slice
 from mooring.claims.plugin.attribute_reads import (
     EVERYTHING,
-    Compared,
+    ComparedAttribute,
     Reads,
     attributes_among,
     attributes_read,
@@ -24,8 +24,8 @@ from mooring.claims.plugin.attribute_reads import (
 GPU = 'device.attributes["gpu.example.com"]'
 
 
-def only(name: str, *texts: str) -> Compared:
-    return Compared(name, frozenset(texts))
+def only(name: str, *texts: str) -> ComparedAttribute:
+    return ComparedAttribute(name, frozenset(texts))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def only(name: str, *texts: str) -> Compared:
     ],
 )
 def test_an_expression_reads_the_attributes_it_names_or_else_all(
-    expression: str, names: set[str | Compared] | None
+    expression: str, names: set[str | ComparedAttribute] | None
 ) -> None:
     assert attributes_read(expression) == (None if names is None else frozenset(names))
 

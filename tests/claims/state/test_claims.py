@@ -10,7 +10,7 @@ from mooring.claims.model.resource_claims import (
     ResourceClaim,
     parse_resource_claim,
 )
-from mooring.claims.state.dynamic_resources import DynamicResources
+from mooring.claims.state.dynamic_resources import ClaimTables
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod, parse_pod
 from mooring.state.cluster import ClusterState
@@ -32,7 +32,7 @@ def of(*devices: str) -> Allocation:
     return allocation
 
 
-def view(state: ClusterState) -> DynamicResources:
+def view(state: ClusterState) -> ClaimTables:
     return ClusterView(state).dynamic_resources
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from devices.objects import gpu_node, share_pod, whole_pod
 from mooring.gpu_cards.card_args import PRESETS
 from mooring.gpu_cards.model.cards import MAX_CARDS
-from mooring.gpu_cards.state.card_counts import Cards, Demand
+from mooring.gpu_cards.state.card_counts import CardDemand, Cards
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
@@ -141,7 +141,7 @@ def test_typical_demand_follows_the_pods_from_time_to_time_if_a_plugin_reads_it(
     version = state.nodes.set_version
     for index in range(16):
         state.put(Kind.POD, uid_of(f"p{index}"), parse_pod(share_pod(f"p{index}", 4, node="n")))
-    assert cards.typical == {Demand(1, 4): 16}
+    assert cards.typical == {CardDemand(1, 4): 16}
     assert state.nodes.set_version == version + 1
 
 
@@ -262,7 +262,7 @@ def test_typical_demand_is_that_of_all_pods_however_few_nodes_were_looked_at() -
     assert state.track_cards(GPUSHARE, demand=True) is cards
     assert free(cards) == [12, 16]
     assert cards.uncounted == 1
-    assert cards.typical == {Demand(1, 4): 2}
+    assert cards.typical == {CardDemand(1, 4): 2}
     assert not cards.uncounted
 
 

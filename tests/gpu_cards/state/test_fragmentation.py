@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mooring.gpu_cards.model.cards import MAX_CARDS
-from mooring.gpu_cards.state.card_counts import Demand, RemainingCards
+from mooring.gpu_cards.state.card_counts import CardDemand, RemainingCards
 from mooring.gpu_cards.state.fragmentation import (
     Cpu,
     growth_by_cpu,
@@ -16,7 +16,7 @@ from mooring.gpu_cards.state.fragmentation import (
 TOTAL = 10
 
 
-def unusable(free: list[int], demand: Demand, cpu: int) -> int:
+def unusable(free: list[int], demand: CardDemand, cpu: int) -> int:
     """Return free thousandths of a node's cards of 10 that a class of requests cannot use."""
     serves = [
         remaining == TOTAL if demand.memory == 0 else remaining >= demand.memory
@@ -31,7 +31,7 @@ def unusable(free: list[int], demand: Demand, cpu: int) -> int:
     return sum(remaining * 100 for remaining in free) - usable
 
 
-def fragmentation(free: list[int], typical: dict[Demand, int], cpu: int) -> int:
+def fragmentation(free: list[int], typical: dict[CardDemand, int], cpu: int) -> int:
     return sum(weight * unusable(free, demand, cpu) for demand, weight in typical.items())
 
 
@@ -47,8 +47,8 @@ def columns(
 CPUS = st.sampled_from((0, 2, 4))
 demands = st.dictionaries(
     st.one_of(
-        st.builds(Demand, st.just(1), st.integers(1, TOTAL), CPUS),
-        st.builds(Demand, st.integers(1, 4), st.just(0), CPUS),
+        st.builds(CardDemand, st.just(1), st.integers(1, TOTAL), CPUS),
+        st.builds(CardDemand, st.integers(1, 4), st.just(0), CPUS),
     ),
     st.integers(1, 5),
     min_size=1,
@@ -60,7 +60,7 @@ cards = st.lists(st.integers(0, TOTAL), min_size=1, max_size=5)
 @settings(max_examples=300, deadline=None)
 @given(free=cards, typical=demands, need=st.integers(1, TOTAL), cpu=st.integers(0, 5), taken=CPUS)
 def test_a_share_lets_fragmentation_grow_by_what_the_definition_says(
-    free: list[int], typical: dict[Demand, int], need: int, cpu: int, taken: int
+    free: list[int], typical: dict[CardDemand, int], need: int, cpu: int, taken: int
 ) -> None:
     remaining, total = columns(free)
     growth = growth_by_share(
@@ -78,7 +78,7 @@ def test_a_share_lets_fragmentation_grow_by_what_the_definition_says(
 @settings(max_examples=200, deadline=None)
 @given(free=cards, typical=demands, wanted=st.integers(0, 3), cpu=st.integers(0, 5), taken=CPUS)
 def test_whole_cards_let_fragmentation_grow_by_what_the_definition_says(
-    free: list[int], typical: dict[Demand, int], wanted: int, cpu: int, taken: int
+    free: list[int], typical: dict[CardDemand, int], wanted: int, cpu: int, taken: int
 ) -> None:
     remaining, total = columns(free)
     chosen = remaining.untouched & (np.cumsum(remaining.untouched, axis=1) <= wanted)
@@ -97,7 +97,7 @@ def test_without_any_demand_nothing_is_fragmented() -> None:
 
 def test_a_pod_without_cards_strands_those_whose_cpu_it_takes() -> None:
     remaining, total = columns([10, 10])
-    typical = {Demand(1, 0, 4): 1}
+    typical = {CardDemand(1, 0, 4): 1}
     assert growth_by_cpu(remaining, total, typical, Cpu(np.array([4]), 1)).tolist() == [1000]
     assert growth_by_cpu(remaining, total, typical, Cpu(np.array([5]), 1)).tolist() == [0]
     assert growth_by_cpu(remaining, total, typical, Cpu(np.array([8]), 5)).tolist() == [2000]

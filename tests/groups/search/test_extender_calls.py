@@ -6,7 +6,7 @@ from typing import Any
 
 from deciding import Deciding
 from driving import driven
-from mooring.extenders.verdicts import Answers, Needed
+from mooring.extenders.verdicts import ExtenderResults, Needed
 from mooring.groups.search.extender_calls import needed_about
 from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import node, pod
@@ -25,7 +25,7 @@ class Calls:
 
     def __init__(self, *nodes: dict[str, Any], extenders: Sequence[Any] = (FILTERS,)) -> None:
         self.deciding = Deciding(*nodes, extenders=[*extenders])
-        self.answers = Answers()
+        self.answers = ExtenderResults()
         self.about = (
             self.deciding.pipeline,
             self.deciding.shared,

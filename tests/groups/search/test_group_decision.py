@@ -12,7 +12,7 @@ from deciding import Deciding
 from devices.objects import gpu_node, whole_pod
 from extending import put
 from group_searching import search_for
-from mooring.extenders.verdicts import Answers
+from mooring.extenders.verdicts import ExtenderResults
 from mooring.groups.model.pod_group import COSCHEDULING_LABEL, GroupKey, GroupSource
 from mooring.groups.search.group_decision import (
     GroupDecision,
@@ -47,7 +47,7 @@ def members(count: int, start: int = 0, **fields: Any) -> list[Raw]:
 def decided(
     deciding: Deciding,
     raws: list[Raw],
-    answers: Answers | None = None,
+    answers: ExtenderResults | None = None,
     budget: SearchBudget | None = None,
 ) -> GroupDecision:
     pods = [parse_pod(raw) for raw in raws]
@@ -149,9 +149,9 @@ def test_a_group_none_of_whose_roles_may_be_left_out_is_placed_whole_or_not_at_a
     assert few.message == "0 of 1 members of role launcher can be scheduled now"
 
 
-def passing(raws: list[Raw], *passed: str, failed: tuple[str, ...] = ()) -> Answers:
+def passing(raws: list[Raw], *passed: str, failed: tuple[str, ...] = ()) -> ExtenderResults:
     """Return answers of an extender that passed these nodes for each pod, and failed those."""
-    answers = Answers()
+    answers = ExtenderResults()
     for raw in raws:
         put(answers, raw, passed, failed)
     return answers
@@ -191,7 +191,7 @@ def test_nodes_that_were_not_sent_to_extenders_are_not_rejected_by_them() -> Non
 def test_too_many_different_specs_and_answers_are_said_to_be_so() -> None:
     deciding = Deciding(node("a", pods=2_000), pod_group("g", 2))
     raws = [pod(f"m{i}", group="g", cpu=f"{1 + i % 251}m") for i in range(502)]
-    answers = Answers()
+    answers = ExtenderResults()
     for number, raw in enumerate(raws):
         passed = ("a", "gone") if number > 250 else ("a",)
         put(answers, raw, passed)

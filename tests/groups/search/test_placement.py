@@ -19,7 +19,7 @@ from group_searching import (
     placed_in_slices,
     search_for,
 )
-from mooring.extenders.verdicts import Answers
+from mooring.extenders.verdicts import ExtenderResults
 from mooring.groups.search.group_search import Assignment
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
@@ -216,7 +216,7 @@ def drawn(rng: random.Random) -> tuple[list[Member], list[Size]]:
 def searched(members: list[Member], nodes: list[Size]) -> tuple[Assignment, list[list[Member]]]:
     deciding = Deciding(*(size.raw(f"n{i}") for i, size in enumerate(nodes)))
     raws = [member.raw(f"m{i}") for i, member in enumerate(members)]
-    answers = Answers()
+    answers = ExtenderResults()
     for member, raw in zip(members, raws, strict=True):
         if member.passes is not None:
             names = {f"n{i}" for i in range(len(nodes))}

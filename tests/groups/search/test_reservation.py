@@ -9,7 +9,7 @@ import pytest
 
 from driving import driven
 from extending import BUSY
-from mooring.extenders.verdicts import Answers, Needed
+from mooring.extenders.verdicts import ExtenderResults, Needed
 from mooring.groups.search.group_decision import decide_group
 from mooring.groups.search.group_search import Assignment, SearchedMembers
 from mooring.groups.search.member_counts import CountingSearch
@@ -53,7 +53,7 @@ class Scene:
         group: PodGroupState,
         members: list[QueuedPod],
         now: float,
-        answers: Answers | None = None,
+        answers: ExtenderResults | None = None,
     ) -> None:
         self.reservation.update(group, members, now, answers)
 
@@ -130,7 +130,7 @@ def test_pods_of_higher_priority_and_those_of_daemon_sets_are_expected_to_stay()
 def test_no_node_is_reserved_that_extenders_filtered_out() -> None:
     scene = Scene(*full(), pod_group("g", 1))
     group, members = scene.waits("g", 1)
-    answers = Answers()
+    answers = ExtenderResults()
     answers.put(Needed(members[0].pod, ("b",)), (), {"b": BUSY}, {})
     scene.update(group, members, AFTER, answers)
     assert scene.nominated() == {"g0": "a"}

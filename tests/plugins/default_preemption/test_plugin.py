@@ -7,7 +7,7 @@ import pytest
 from call_counts import calls_in
 from deciding import Deciding
 from extending import said
-from mooring.extenders.verdicts import PodAnswers
+from mooring.extenders.verdicts import PodExtenderResults
 from mooring.framework.evaluations import AttemptTooLongError
 from mooring.framework.post_filter import PreemptionCandidate, ProcessedCandidates
 from mooring.model.events import Kind
@@ -583,7 +583,7 @@ def guarded(name: str, priority: int) -> tuple[dict[str, Any], ...]:
 def with_extenders(deciding: Deciding, raw: dict[str, object], **answers: Any) -> Any:
     """Return the result of `decide` for a pod for which extenders preempt."""
     found, pipeline = parse_pod(raw), deciding.pipeline
-    given = PodAnswers(found, preempts=True, **answers)
+    given = PodExtenderResults(found, preempts=True, **answers)
     return decide(found, pipeline, deciding.shared, seed=0, answers=given)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from deciding import Deciding
-from mooring.extenders.verdicts import PodAnswers
+from mooring.extenders.verdicts import PodExtenderResults
 from mooring.framework.post_filter import ProcessedCandidates
 from mooring.groups.state.pod_groups import PodGroupState
 from mooring.model.pod import Pod, parse_pod
@@ -220,7 +220,7 @@ def test_preempt_extenders_get_all_members_and_may_leave_them() -> None:
 
     def with_extenders(**answers: Any) -> Any:
         urgent = parse_pod(URGENT)
-        given = PodAnswers(urgent, preempts=True, **answers)
+        given = PodExtenderResults(urgent, preempts=True, **answers)
         return decide(urgent, deciding.pipeline, deciding.shared, seed=0, answers=given)
 
     call = with_extenders()

@@ -19,7 +19,7 @@ from mooring.plugins.rules.evaluation import Evaluator
 from mooring.plugins.rules.rule_results import Results
 from mooring.policy.profile_errors import ProfileInvalid
 from mooring.policy.rules.expressions import check
-from mooring.policy.rules.rule_plan import Plan, plan_filter, plan_score
+from mooring.policy.rules.rule_plan import RulePlan, plan_filter, plan_score
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import NodeView
@@ -165,7 +165,7 @@ def results_of(evaluator: Evaluator, incoming: Pod, nodes: NodeView) -> Results:
     return results if rows is None else results.take(rows)
 
 
-def _compare(source: str, plan: Plan, state: ClusterState) -> None:
+def _compare(source: str, plan: RulePlan, state: ClusterState) -> None:
     incoming, cluster_view = parse_pod(INCOMING), ClusterView(state)
     evaluator = Evaluator(plan, cluster_view)
     rows = np.sort(cluster_view.nodes_in_order)

@@ -1,6 +1,6 @@
 import pytest
 
-from mooring.cel.tree import Call, Literal, Select
+from mooring.cel.tree import FunctionCall, Literal, Select
 from mooring.cel.types import BOOL, STRING
 from mooring.cel.values import Failure, MapValue
 from mooring.policy.profile_errors import ProfileInvalid
@@ -15,10 +15,10 @@ def mistakes(source: str) -> list[str]:
 
 def test_a_name_with_a_dot_is_one_variable_and_every_part_has_its_type() -> None:
     root = check('node.labels["disk"] == "ssd"').root
-    assert isinstance(root, Call)
+    assert isinstance(root, FunctionCall)
     assert (root.function, root.type) == ("_==_", BOOL)
     read, text = root.args
-    assert isinstance(read, Call)
+    assert isinstance(read, FunctionCall)
     labels, key = read.args
     assert isinstance(labels, Select)
     assert (labels.variable, [*labels.parts()]) == ("node.labels", [])

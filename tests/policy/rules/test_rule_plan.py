@@ -5,20 +5,20 @@ import pytest
 from mooring.policy.profile_errors import ProfileInvalid
 from mooring.policy.rules.rule_plan import (
     Amount,
+    ConstantValue,
     HasLabel,
     Interpreted,
-    Label,
-    Literal,
+    NodeLabelValue,
     Operation,
-    Plan,
     PodCount,
     Read,
+    RulePlan,
     plan_filter,
     plan_score,
 )
 
 
-def mistakes(source: str, make: Callable[[str], Plan] = plan_filter) -> list[str]:
+def mistakes(source: str, make: Callable[[str], RulePlan] = plan_filter) -> list[str]:
     with pytest.raises(ProfileInvalid) as caught:
         make(source)
     return [str(mistake) for mistake in caught.value.errors]
@@ -31,7 +31,7 @@ def test_arithmetic_on_amounts_is_an_operation_on_columns() -> None:
     assert isinstance(left, Operation)
     assert left.function == "_-_"
     assert all(isinstance(operand, Amount) for operand in left.operands)
-    assert isinstance(right, Literal)
+    assert isinstance(right, ConstantValue)
 
 
 def test_labels_are_read_by_a_key_that_may_come_from_the_pod() -> None:
@@ -40,7 +40,7 @@ def test_labels_are_read_by_a_key_that_may_come_from_the_pod() -> None:
     compared, present = step.operands
     assert isinstance(compared, Operation)
     label = compared.operands[0]
-    assert isinstance(label, Label)
+    assert isinstance(label, NodeLabelValue)
     assert isinstance(label.key, Interpreted)
     assert isinstance(present, HasLabel)
 

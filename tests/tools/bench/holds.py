@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from bench.full_replica import FullReplica, profile
-from mooring.handlers.bursts import Bursts
+from mooring.handlers.bursts import PodEventFilter
 from mooring.kube import api_resources as resources
 from mooring.kube.recorder import ObjectRef
 from mooring.kube.reflector import EventType
@@ -672,7 +672,7 @@ def burst(r: FullReplica) -> Iterator[Work]:
     lines = [orjson.dumps({"type": kind, "object": raw}) for kind in kinds for raw in raws]
 
     async def read() -> None:
-        bursts, slices = Bursts(r.handlers.on_pod, clock=lambda: 0.0), TimeSlices()
+        bursts, slices = PodEventFilter(r.handlers.on_pod, clock=lambda: 0.0), TimeSlices()
         for line in lines:
             await bursts.takes(*event_of(line), len(line))
             await slices.pause()

@@ -174,7 +174,7 @@ class ConsumerReference:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class DeviceCondition:
     """A condition of an allocated device."""
 
     type: str
@@ -189,7 +189,7 @@ class DeviceStatus:
 
     device: DeviceId
     share_id: str
-    conditions: tuple[Condition, ...]
+    conditions: tuple[DeviceCondition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -646,7 +646,7 @@ def _device_status(raw: Mapping[str, Any], where: str) -> DeviceStatus:
         _device_id(raw, where),
         text(raw, "shareID", where),
         tuple(
-            Condition(
+            DeviceCondition(
                 text(condition, "type", at),
                 text(condition, "status", at),
                 text(condition, "reason", at),

@@ -10,7 +10,7 @@ from mooring.claims.model.resource_claims import (
 )
 from mooring.claims.plugin.allocation_error import AllocationError
 from mooring.claims.plugin.device_trial import Taken
-from mooring.claims.plugin.requests import Candidate, Slot
+from mooring.claims.plugin.requests import CandidateDevice, Slot
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.selectors import NodeSelector, NodeSelectorTerm, Requirement
 
@@ -18,7 +18,7 @@ from mooring.model.selectors import NodeSelector, NodeSelectorTerm, Requirement
 def allocation_of(
     claim: ResourceClaim,
     chosen: Sequence[Slot],
-    devices: Sequence[tuple[Taken, Candidate]],
+    devices: Sequence[tuple[Taken, CandidateDevice]],
     node_name: str,
     rules: KubernetesRules,
     share_id: Callable[[], str],
@@ -46,7 +46,7 @@ def allocation_of(
     )
 
 
-def _result(taken: Taken, candidate: Candidate, share_id: Callable[[], str]) -> DeviceResult:
+def _result(taken: Taken, candidate: CandidateDevice, share_id: Callable[[], str]) -> DeviceResult:
     wanted, device = taken.slot.wanted, candidate.device
     return DeviceResult(
         request=taken.slot.full_name,
@@ -97,7 +97,7 @@ def _named(slot: Slot, requests: Sequence[str]) -> bool:
 
 
 def _node_selector(
-    devices: Sequence[Candidate], node_name: str, claim: ResourceClaim
+    devices: Sequence[CandidateDevice], node_name: str, claim: ResourceClaim
 ) -> NodeSelector | None:
     """Return which nodes can use all devices; None if all can."""
     expressions: list[Requirement] = []

@@ -15,7 +15,7 @@ from mooring.claims.plugin.allocation_results import allocation_of
 from mooring.claims.plugin.attempt_budget import Budget
 from mooring.claims.plugin.cel_selectors import Selectors
 from mooring.claims.plugin.device_search import Moves, Search
-from mooring.claims.plugin.device_trial import Trial
+from mooring.claims.plugin.device_trial import DeviceTrial
 from mooring.claims.plugin.node_explanation import ExplainedRequest, explained
 from mooring.claims.plugin.pools import Pool
 from mooring.claims.plugin.requests import NodeDevices, Requests
@@ -35,7 +35,7 @@ class _Begun:
 
     node: NodeDevices
     requests: Requests
-    trial: Trial
+    trial: DeviceTrial
 
 
 @dataclass(eq=False, repr=False)
@@ -135,7 +135,7 @@ class Allocator:
             )
         node, consumed = NodeDevices(node_name, node_labels, pools), self.allocated.consumed
         requests = Requests(self.claims, node, self.classes, self.selectors, self.rules, consumed)
-        trial = Trial(self.claims, node, requests, self.allocated, self.rules)
+        trial = DeviceTrial(self.claims, node, requests, self.allocated, self.rules)
         return _Begun(node, requests, trial)
 
     def _results(

@@ -15,14 +15,14 @@ from mooring.claims.model.resource_slices import Version
 from mooring.model.bounded_cache import cached
 
 
-class Compared(NamedTuple):
+class ComparedAttribute(NamedTuple):
     """An attribute, named without a domain, that is only compared with these texts."""
 
     name: str
     texts: frozenset[str]
 
 
-Reads = frozenset[str | Compared] | None
+Reads = frozenset[str | ComparedAttribute] | None
 """Names of attributes, without a domain, or what they are compared with; None: all are read."""
 EVERYTHING: Final[Reads] = None
 
@@ -64,7 +64,11 @@ def attributes_read(expression: str) -> Reads:
 
 def _reads(whole: set[str], texts: Mapping[str, Iterable[str]]) -> Reads:
     """Return the reads of attributes, and of those that are only compared with texts."""
-    few = (Compared(name, frozenset(some)) for name, some in texts.items() if name not in whole)
+    few = (
+        ComparedAttribute(name, frozenset(some))
+        for name, some in texts.items()
+        if name not in whole
+    )
     return frozenset((*whole, *few))
 
 
@@ -83,11 +87,11 @@ def reads_of(
             name = constraint.match_attribute or constraint.distinct_attribute or ""
             whole.add(name.rpartition("/")[2])
     for text in expressions:
-        some = attributes_read(text) if text is not None else frozenset[str | Compared]()
+        some = attributes_read(text) if text is not None else frozenset[str | ComparedAttribute]()
         if some is None:
             return EVERYTHING
         for each in some:
-            if isinstance(each, Compared):
+            if isinstance(each, ComparedAttribute):
                 texts.setdefault(each.name, set()).update(each.texts)
             else:
                 whole.add(each)
@@ -124,9 +128,9 @@ def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
 
 
 @cached(4 * 2**20)
-def _texts(reads: frozenset[str | Compared]) -> Mapping[str, frozenset[str]]:
+def _texts(reads: frozenset[str | ComparedAttribute]) -> Mapping[str, frozenset[str]]:
     """Return the constants that each attribute is compared with."""
-    return {each.name: each.texts for each in reads if isinstance(each, Compared)}
+    return {each.name: each.texts for each in reads if isinstance(each, ComparedAttribute)}
 
 
 def attributes_seen(

@@ -12,7 +12,7 @@ Value = Hashable
 """The type and the value of an attribute; None: the device does not have it."""
 
 
-class Constraint(Protocol):
+class ConstraintState(Protocol):
     """A constraint of one claim, with the values of the claim's devices so far."""
 
     values: Sequence[Value]

@@ -24,7 +24,7 @@ from typing import Final
 from mooring.claims.model.resource_claims import MOST_RESULTS
 from mooring.claims.plugin.allocation_error import AllocationError
 from mooring.claims.plugin.attempt_budget import Budget
-from mooring.claims.plugin.device_trial import Trial
+from mooring.claims.plugin.device_trial import DeviceTrial
 from mooring.claims.plugin.pruning import Pruning, may_prune
 from mooring.claims.plugin.requests import NodeDevices, Slot
 from mooring.model.kubernetes_rules import KubernetesRules
@@ -115,7 +115,7 @@ class Search:
 
     claims: Sequence[Sequence[Sequence[Slot]]]
     node: NodeDevices
-    trial: Trial
+    trial: DeviceTrial
     rules: KubernetesRules
     budget: Budget
 

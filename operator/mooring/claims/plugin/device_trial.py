@@ -13,7 +13,7 @@ from mooring.claims.plugin.capacity import (
     consumed_capacity,
 )
 from mooring.claims.plugin.constraints import (
-    Constraint,
+    ConstraintState,
     DistinctAttribute,
     LastDistinctAttribute,
     MatchAttribute,
@@ -21,7 +21,7 @@ from mooring.claims.plugin.constraints import (
 )
 from mooring.claims.plugin.counters import Counters
 from mooring.claims.plugin.pools import Pool
-from mooring.claims.plugin.requests import Candidate, NodeDevices, Requests, Slot
+from mooring.claims.plugin.requests import CandidateDevice, NodeDevices, Requests, Slot
 from mooring.claims.state.allocated_devices import AllocatedDevices
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity
@@ -47,7 +47,7 @@ class Taken:
     first_share: bool
 
 
-class Trial:
+class DeviceTrial:
     """The devices that the requests of all claims have on one node, while they are searched for."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Trial:
         rules: KubernetesRules,
     ) -> None:
         self._claims = claims
-        self._candidates: Sequence[Candidate] = node.candidates
+        self._candidates: Sequence[CandidateDevice] = node.candidates
         self._requests = requests
         self._dedicated, self._shared = in_use.dedicated, in_use.shares
         self._consumed = in_use.consumed
@@ -295,7 +295,7 @@ class Trial:
             return slot.claim not in holders
         return not holders and self._was_free(self._candidates[position])
 
-    def _was_free(self, candidate: Candidate) -> bool:
+    def _was_free(self, candidate: CandidateDevice) -> bool:
         """Return whether other claims leave the device, or shares of it."""
         if self._rules.shares_exclude_whole and not candidate.device.allow_multiple_allocations:
             return not self._allocated(candidate.id)
@@ -322,7 +322,7 @@ class Trial:
                 f"capacity for device {candidate.text}: {said}"
             ) from None
 
-    def _needs_counters(self, candidate: Candidate, position: int) -> bool:
+    def _needs_counters(self, candidate: CandidateDevice, position: int) -> bool:
         """Return whether to take the device consumes counters: the first share does, for all."""
         device, id_ = candidate.device, candidate.id
         if not device.consumes or not device.allow_multiple_allocations:
@@ -336,8 +336,8 @@ class Trial:
     def _allocated(self, device: DeviceId) -> bool:
         return device in self._dedicated or device in self._shared or device in self._consumed
 
-    def _constraints_of(self, claim: ResourceClaim) -> list[Constraint]:
-        constraints: list[Constraint] = []
+    def _constraints_of(self, claim: ResourceClaim) -> list[ConstraintState]:
+        constraints: list[ConstraintState] = []
         for each in claim.spec.constraints:
             requests = frozenset(each.requests)
             if each.match_attribute is not None:

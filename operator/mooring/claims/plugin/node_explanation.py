@@ -7,7 +7,7 @@ from typing import Final
 
 from mooring.claims.model.resource_claims import ResourceClaim
 from mooring.claims.plugin.allocation_error import AllocationError
-from mooring.claims.plugin.device_trial import FEW_COUNTERS, IN_USE, LITTLE_CAPACITY, Trial
+from mooring.claims.plugin.device_trial import FEW_COUNTERS, IN_USE, LITTLE_CAPACITY, DeviceTrial
 from mooring.claims.plugin.requests import NodeDevices, Slot
 
 INCOMPLETE: Final = "incomplete pool"
@@ -36,7 +36,7 @@ class ExplainedRequest:
 
 
 def explained(
-    slot: Slot, claims: Sequence[ResourceClaim], node: NodeDevices, trial: Trial
+    slot: Slot, claims: Sequence[ResourceClaim], node: NodeDevices, trial: DeviceTrial
 ) -> ExplainedRequest:
     """Return which devices of the node the request could take, and why not the others."""
     reasons = Counter[str]()

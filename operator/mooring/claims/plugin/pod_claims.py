@@ -12,8 +12,8 @@ import numpy as np
 
 from mooring.claims.model.resource_claims import (
     Allocation,
-    Condition,
     ConsumerReference,
+    DeviceCondition,
     DeviceRequest,
     DeviceResult,
     PodClaim,
@@ -204,7 +204,7 @@ def is_bindable(claim: ResourceClaim) -> bool:
     return True
 
 
-def binding_failure(claim: ResourceClaim) -> Condition | None:
+def binding_failure(claim: ResourceClaim) -> DeviceCondition | None:
     """Return the first condition that says that a device of the claim cannot be bound, if any.
 
     Devices behind one that is not bound yet are not looked at, as in kube-scheduler.
@@ -227,7 +227,7 @@ _TRUE: Final = "True"
 
 def _with_conditions(
     claim: ResourceClaim,
-) -> Iterator[tuple[DeviceResult, Sequence[Condition]]]:
+) -> Iterator[tuple[DeviceResult, Sequence[DeviceCondition]]]:
     """Yield the claim's devices that have binding conditions, and their conditions."""
     results = claim.allocation.results if claim.allocation is not None else ()
     for result in results:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mooring.claims.plugin.allocation_error import AllocationError
 from mooring.claims.plugin.capacity import CapacityError, consumed_capacity
-from mooring.claims.plugin.device_trial import Trial
+from mooring.claims.plugin.device_trial import DeviceTrial
 from mooring.claims.plugin.requests import NodeDevices, Slot
 from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity
@@ -35,7 +35,7 @@ class Pruning:
 
     claims: Sequence[Sequence[Sequence[Slot]]]
     node: NodeDevices
-    trial: Trial
+    trial: DeviceTrial
     rules: KubernetesRules
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ ELSEWHERE: Final = "on other nodes"
 _BLOCKING: Final = ("NoSchedule", "NoExecute")
 
 
-class Candidate(NamedTuple):
+class CandidateDevice(NamedTuple):
     """A device that the node can use, if its slice does not leave that to the device."""
 
     id: DeviceId
@@ -40,7 +40,7 @@ class NodeDevices:
         self.name = name
         self.labels = labels
         self.pools = pools
-        self.candidates: list[Candidate] = []
+        self.candidates: list[CandidateDevice] = []
         self.starts: list[int] = []
         """The position of each pool's first device, and behind the last pool the end."""
         for pool in pools:
@@ -48,7 +48,7 @@ class NodeDevices:
             if pool.usable:
                 driver, name = pool.driver, pool.name
                 self.candidates += [
-                    Candidate(DeviceId(driver, name, device.name), device, each, pool)
+                    CandidateDevice(DeviceId(driver, name, device.name), device, each, pool)
                     for each in pool.slices
                     for device in each.devices
                 ]
@@ -239,7 +239,7 @@ class Requests:
                 f"{where}: checking capacity for device {candidate.id.device}: {said}"
             ) from None
 
-    def why_not_selected(self, slot: Slot, candidate: Candidate) -> str:
+    def why_not_selected(self, slot: Slot, candidate: CandidateDevice) -> str:
         """Return which selector is against the device, or that it is elsewhere; "" if none is.
 
         Raises AllocationError if a selector fails.

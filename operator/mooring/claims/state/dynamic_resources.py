@@ -9,7 +9,7 @@ from mooring.model.events import Kind
 from mooring.state.objects import Objects
 
 
-class DynamicResources:
+class ClaimTables:
     """Claims, slices and classes, and the values derived from them, as decisions see them."""
 
     def __init__(self, objects: Objects) -> None:

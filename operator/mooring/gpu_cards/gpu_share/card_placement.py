@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mooring.gpu_cards.model.cards import Assignment, CardRequest, CardShare
-from mooring.gpu_cards.state.card_counts import Demand, RemainingCards
+from mooring.gpu_cards.state.card_counts import CardDemand, RemainingCards
 from mooring.gpu_cards.state.fragmentation import Cpu, growth_by_share
 from mooring.state.columns import IntArray
 
@@ -60,7 +60,7 @@ def place_shares(
     total: IntArray,
     suitable: BoolArray | None,
     choice: Choice,
-    typical: Mapping[Demand, int],
+    typical: Mapping[CardDemand, int],
     cpu: Cpu | None,
 ) -> PlacedShares:
     """Place each share on cards with space for it, the largest first.
@@ -125,7 +125,7 @@ def _preference(
     total: IntArray,
     need: IntArray,
     choice: Choice,
-    typical: Mapping[Demand, int],
+    typical: Mapping[CardDemand, int],
     cpu: Cpu | None,
 ) -> IntArray:
     """Return int64[row, card]: the share goes to the card with the smallest value."""

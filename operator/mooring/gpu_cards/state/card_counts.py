@@ -49,7 +49,7 @@ _SUMS: Final = slice(3 * MAX_CARDS + 2, 3 * MAX_CARDS + 4)
 _WIDTH: Final = 3 * MAX_CARDS + 4
 
 
-class Demand(NamedTuple):
+class CardDemand(NamedTuple):
     """A class of requests: cards, memory on each (0: whole ones), and cpu in millicores."""
 
     cards: int
@@ -99,7 +99,7 @@ class _Held:
     key: str
     request: CardRequest
     known: Assignment | None
-    demand: Demand
+    demand: CardDemand
 
 
 class _Row:
@@ -198,14 +198,14 @@ class Cards:
         self._read = read
         self._rows: dict[int, _Row] = {}
         self._columns = _columns(_FIRST_ROWS)
-        self._demand: Counter[Demand] = Counter()
-        self._typical: Mapping[Demand, int] = {}
+        self._demand: Counter[CardDemand] = Counter()
+        self._typical: Mapping[CardDemand, int] = {}
         self.followed = False
         """Whether a plugin reads `typical`, so that it must follow the pods."""
         self._since_published = 0
 
     @property
-    def typical(self) -> Mapping[Demand, int]:
+    def typical(self) -> Mapping[CardDemand, int]:
         """The most frequent classes of requests, with their numbers of pods when last counted."""
         while self._uncounted:
             self.count_row()
@@ -458,15 +458,15 @@ def _request(pod: Pod, form: CardFormat) -> CardRequest | None:
         return None
 
 
-def _class_of(request: CardRequest, pod: Pod) -> Demand:
+def _class_of(request: CardRequest, pod: Pod) -> CardDemand:
     cpu = pod.spec.demand.resources.get("cpu", 0)
     if request.whole_cards:
-        return Demand(request.whole_cards, 0, cpu)
+        return CardDemand(request.whole_cards, 0, cpu)
     cards, memory = (sum(s.cards for s in request.shares), max(s.memory for s in request.shares))
-    return Demand(cards, memory, cpu)
+    return CardDemand(cards, memory, cpu)
 
 
-def _frequency(entry: tuple[Demand, int]) -> tuple[int, Demand]:
+def _frequency(entry: tuple[CardDemand, int]) -> tuple[int, CardDemand]:
     """Return a sort key: frequent classes first, and those of one frequency always alike."""
     return -entry[1], entry[0]
 

@@ -15,7 +15,7 @@ from mooring.state.nodes import NodeTable
 from mooring.state.pods import PlacedPod, PodTable
 
 
-class Devices:
+class CardFormats:
     """The card books by format; written by `ClusterState` only."""
 
     def __init__(self, nodes: NodeTable, pods: PodTable) -> None:

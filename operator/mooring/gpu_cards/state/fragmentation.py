@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mooring.gpu_cards.state.card_counts import Demand, RemainingCards
+from mooring.gpu_cards.state.card_counts import CardDemand, RemainingCards
 from mooring.state.columns import IntArray
 
 BoolArray = npt.NDArray[np.bool_]
@@ -37,7 +37,7 @@ def growth_by_share(
     remaining: RemainingCards,
     total: IntArray,
     need: IntArray,
-    typical: Mapping[Demand, int],
+    typical: Mapping[CardDemand, int],
     cpu: Cpu,
 ) -> IntArray:
     """Return int64[row, card]: by how much fragmentation grows if a share is placed on the card.
@@ -68,7 +68,7 @@ def growth_by_whole_cards(
     remaining: RemainingCards,
     total: IntArray,
     chosen: BoolArray,
-    typical: Mapping[Demand, int],
+    typical: Mapping[CardDemand, int],
     cpu: Cpu,
 ) -> IntArray:
     """Return int64[row]: by how much fragmentation grows if the chosen cards (bool) are taken."""
@@ -97,14 +97,14 @@ def growth_by_whole_cards(
 
 
 def growth_by_cpu(
-    remaining: RemainingCards, total: IntArray, typical: Mapping[Demand, int], cpu: Cpu
+    remaining: RemainingCards, total: IntArray, typical: Mapping[CardDemand, int], cpu: Cpu
 ) -> IntArray:
     """Return int64[row]: by how much fragmentation grows if a pod without cards takes its cpu."""
     nothing = np.zeros(remaining.free.shape, np.bool_)
     return growth_by_whole_cards(remaining, total, nothing, typical, cpu)
 
 
-def _growth(lost: IntArray, taken: IntArray, typical: Mapping[Demand, int]) -> IntArray:
+def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) -> IntArray:
     """Return what becomes unusable: the classes' mean loss without the pod's share, or 0."""
     if not typical:
         return np.zeros_like(lost)
@@ -112,13 +112,13 @@ def _growth(lost: IntArray, taken: IntArray, typical: Mapping[Demand, int]) -> I
     return growth
 
 
-def _usable(served: IntArray, cards: IntArray, demand: Demand, limit: IntArray) -> IntArray:
+def _usable(served: IntArray, cards: IntArray, demand: CardDemand, limit: IntArray) -> IntArray:
     """Return how much the class can use of `served`, free on `cards` cards that can serve it."""
     usable: IntArray = np.where(cards >= demand.cards, np.minimum(served, limit), 0)
     return usable
 
 
-def _limit(demand: Demand, total: IntArray, free_cpu: IntArray) -> IntArray:
+def _limit(demand: CardDemand, total: IntArray, free_cpu: IntArray) -> IntArray:
     """Return int64[row, 1]: the GPU of as many requests of the class as the free cpu allows."""
     if not demand.cpu:
         return np.full((len(total), 1), _NO_LIMIT, np.int64)
@@ -130,7 +130,7 @@ def _limit(demand: Demand, total: IntArray, free_cpu: IntArray) -> IntArray:
     return limit
 
 
-def _serves(free: IntArray, untouched: BoolArray, demand: Demand) -> BoolArray:
+def _serves(free: IntArray, untouched: BoolArray, demand: CardDemand) -> BoolArray:
     return untouched if demand.memory == 0 else free >= demand.memory
 
 

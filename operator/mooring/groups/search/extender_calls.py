@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from mooring.extenders.verdicts import MOST_ROUNDS, Answers, Needed, interested
+from mooring.extenders.verdicts import MOST_ROUNDS, ExtenderResults, Needed, interested
 from mooring.framework.diagnosis import Diagnosis
 from mooring.model.pod import Pod
 from mooring.pausing import pause
@@ -27,7 +27,7 @@ def needed_about(
     members: Sequence[Pod],
     pipeline: Pipeline,
     cache: ResultCache,
-    answers: Answers | None,
+    answers: ExtenderResults | None,
     *,
     again: bool = False,
 ) -> Sequence[Needed]:

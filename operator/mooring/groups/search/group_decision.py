@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from mooring.extenders.verdicts import Answers, interested
+from mooring.extenders.verdicts import ExtenderResults, interested
 from mooring.framework.diagnosis import EXTENDER
 from mooring.framework.placements import Placement, PodGroupAssignments
 from mooring.framework.plugin import PodGroupPostFilterPlugin
@@ -238,7 +238,7 @@ def preempt_for_group(
     *,
     seed: int,
     now: float,
-    answers: Answers | None = None,
+    answers: ExtenderResults | None = None,
 ) -> GroupPreemption:
     """Run the PostFilter plugins that know groups: nodes for the minimum, and who must leave.
 
@@ -532,7 +532,7 @@ def place_group(
     commit: Callable[[Mapping[Uid, int]], object],
     *,
     seed: int,
-    answers: Answers | None = None,
+    answers: ExtenderResults | None = None,
 ) -> GroupDecision:
     """Find a row for each member, and commit that; return the decision, or why there is none.
 

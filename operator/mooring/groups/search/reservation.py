@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from mooring.extenders.verdicts import Answers
+from mooring.extenders.verdicts import ExtenderResults
 from mooring.framework.verdicts import Unschedulable
 from mooring.groups.model.pod_group import Reservation
 from mooring.groups.search.group_decision import placements_of
@@ -78,7 +78,7 @@ class GroupReservation:
         group: PodGroupState,
         members: Sequence[QueuedPod],
         now: float,
-        answers: Answers | None = None,
+        answers: ExtenderResults | None = None,
     ) -> None:
         """Reserve nodes for a group without a place, if it has waited long enough, or end that.
 
@@ -265,7 +265,7 @@ class GroupReservation:
         group: PodGroupState,
         pods: Sequence[Pod],
         pipeline: Pipeline,
-        answers: Answers | None,
+        answers: ExtenderResults | None,
     ) -> Mapping[Uid, int] | None:
         """Return a row for each member that is needed, by uid; None if no nodes are large enough.
 

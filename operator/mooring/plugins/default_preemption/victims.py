@@ -43,7 +43,7 @@ class WholeGroup:
         highest, total = max(priorities), sum(priorities) + PRIORITY_OFFSET * len(starts)
         both = zip(priorities, starts, strict=True)
         earliest = min(start for priority, start in both if priority == highest)
-        self.cost = Cost(highest, total, len(starts), earliest)
+        self.cost = PreemptionCost(highest, total, len(starts), earliest)
 
     def on(self, row: int) -> Sequence[Pod]:
         """Return the members on the row."""
@@ -90,7 +90,7 @@ def by_importance(victims: Iterable[_Victim], *, members_first: bool = False) ->
     return sorted(victims, key=importance)
 
 
-class Cost(NamedTuple):
+class PreemptionCost(NamedTuple):
     """The cost of pods by kube-scheduler's criteria (pickOneNodeForPreemption).
 
     The highest priority, the sum of all, each made positive, the number of pods, and the earliest
@@ -103,11 +103,11 @@ class Cost(NamedTuple):
     earliest: float
 
 
-def cost_of(victims: Iterable[Victim]) -> Cost:
+def cost_of(victims: Iterable[Victim]) -> PreemptionCost:
     """Return the cost of all pods of these victims; there must be one."""
     costs = [v.cost if isinstance(v, WholeGroup) else _cost_of_pod(v) for v in victims]
     highest = max(cost.highest for cost in costs)
-    return Cost(
+    return PreemptionCost(
         highest,
         sum(cost.total for cost in costs),
         sum(cost.number for cost in costs),
@@ -115,9 +115,9 @@ def cost_of(victims: Iterable[Victim]) -> Cost:
     )
 
 
-def _cost_of_pod(pod: Pod) -> Cost:
+def _cost_of_pod(pod: Pod) -> PreemptionCost:
     priority = pod.spec.priority
-    return Cost(priority, priority + PRIORITY_OFFSET, 1, started(pod))
+    return PreemptionCost(priority, priority + PRIORITY_OFFSET, 1, started(pod))
 
 
 def started(pod: Pod) -> float:

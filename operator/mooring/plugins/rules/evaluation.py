@@ -41,15 +41,15 @@ from mooring.plugins.rules.value_columns import (
 )
 from mooring.policy.rules.rule_plan import (
     Amount,
+    ConstantValue,
     HasLabel,
     Interpreted,
-    Label,
-    Literal,
     NodeField,
+    NodeLabelValue,
     Operation,
-    Plan,
     PodCount,
     Read,
+    RulePlan,
     Step,
 )
 from mooring.state.cluster_view import ClusterView
@@ -78,7 +78,7 @@ class Evaluator:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: RulePlan,
         cluster: ClusterView,
         evaluations: Evaluations | None = None,
         rule: str = "",
@@ -143,7 +143,7 @@ class Evaluator:
     def _of_pod_only(self, step: Step, pod: Pod) -> bool | None:
         """Return whether a condition is true for every node, or for none; None if it may differ."""
         match step:
-            case Literal(bool(value)):
+            case ConstantValue(bool(value)):
                 return value
             case Interpreted(type="bool", of_node=()):
                 value = self._of_pod_alone(step, pod)
@@ -223,13 +223,13 @@ class Evaluator:
 
     def _value(self, step: Step, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
         match step:
-            case Literal(literal):
+            case ConstantValue(literal):
                 value = Value(literal)
             case NodeField(variable):
                 unschedulable = variable == "node.unschedulable"
                 codes = codes_of(Read(variable), nodes, self._cluster)
                 value = Value(nodes.unschedulable if unschedulable else codes)
-            case Label(key) | HasLabel(key):
+            case NodeLabelValue(key) | HasLabel(key):
                 value = self._label(step, self._value(key, pod, nodes, errors), nodes, errors)
             case Amount(variable, resource):
                 name = self._value(resource, pod, nodes, errors)
@@ -248,7 +248,9 @@ class Evaluator:
                 value = negation(*values) if is_not else computed(function, values, errors)
         return value
 
-    def _label(self, step: Label | HasLabel, key: Value, nodes: NodeView, errors: Errors) -> Value:
+    def _label(
+        self, step: NodeLabelValue | HasLabel, key: Value, nodes: NodeView, errors: Errors
+    ) -> Value:
         if key.errors:
             return Value(False if isinstance(step, HasLabel) else "", key.errors)
         codes, column = nodes.label_codes(key.data), nodes.label(key.data)
@@ -377,7 +379,7 @@ def _interpreted_in(step: Step) -> Iterator[Interpreted]:
         case Operation(_, operands):
             for operand in operands:
                 yield from _interpreted_in(operand)
-        case Label(key) | HasLabel(key) | Amount(_, key):
+        case NodeLabelValue(key) | HasLabel(key) | Amount(_, key):
             yield from _interpreted_in(key)
         case PodCount(_, pods, _, namespaces):
             for selected in filter(None, (pods, namespaces)):
@@ -389,7 +391,9 @@ def _interpreted_in(step: Step) -> Iterator[Interpreted]:
 
 def _differs(step: Step) -> bool:
     """Return whether the value may differ between nodes."""
-    return not (isinstance(step, Literal) or (isinstance(step, Interpreted) and not step.of_node))
+    return not (
+        isinstance(step, ConstantValue) or (isinstance(step, Interpreted) and not step.of_node)
+    )
 
 
 def _no_such(key: str) -> str:

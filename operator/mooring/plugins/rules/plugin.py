@@ -25,7 +25,7 @@ from mooring.state.view import BoolArray, NodeView
 
 if TYPE_CHECKING:
     from mooring.plugins.rules.pod_counts import PodCounts
-    from mooring.policy.rules.rule_plan import Plan, Read
+    from mooring.policy.rules.rule_plan import Read, RulePlan
 
 
 _OF_POD_ALONE: Final = frozenset(("pod.labels", "pod.ownerKind", "pod.namespaceLabels"))
@@ -183,7 +183,7 @@ def _changed_domains(
             yield node
 
 
-def _events(plan: "Plan") -> Iterable[tuple[Kind, Action]]:
+def _events(plan: "RulePlan") -> Iterable[tuple[Kind, Action]]:
     yield from ((Kind.NODE, Action.ADD), (Kind.NODE, Action.UPDATE))
     if plan.counts:
         yield Kind.NODE, Action.DELETE

@@ -28,7 +28,7 @@ class LabelsPresence(PolicyModel):
     presence: bool = False
 
 
-class Label(PolicyModel):
+class ServiceLabel(PolicyModel):
     """Pods of one Service are spread over the values of this label."""
 
     label: QualifiedName
@@ -67,7 +67,7 @@ class PredicateArgument(_Argument):
 class PriorityArgument(_Argument):
     """The argument of a priority with a free name."""
 
-    service_anti_affinity: Label | None = None
+    service_anti_affinity: ServiceLabel | None = None
     label_preference: LabelPreference | None = None
     requested_to_capacity_ratio_arguments: Ratio | None = None
 

@@ -7,7 +7,7 @@ so that whether a profile is valid depends on no clock.
 from typing import Final
 
 from mooring.cel.regular_expressions import compile_pattern
-from mooring.cel.tree import Call, Comprehension, ListOf, Literal, Node
+from mooring.cel.tree import Comprehension, Expression, FunctionCall, ListOf, Literal
 
 CALL: Final = 50
 """Handing values over and taking the result."""
@@ -18,14 +18,14 @@ _PATTERN_SIZE: Final = 5
 """For each instruction of a regular expression, with texts as long as those of labels."""
 
 
-def cost(expression: Node) -> int:
+def cost(expression: Expression) -> int:
     """Return the units of one evaluation, without CALL."""
     match expression:
         case Comprehension():
             items, *body = expression.parts()
             times = len(items.elements) if isinstance(items, ListOf) else _ITEMS
             return cost(items) + times * sum(map(cost, body))
-        case Call(function="matches", args=[*_, Literal(value=str(pattern))]):
+        case FunctionCall(function="matches", args=[*_, Literal(value=str(pattern))]):
             own = _PATTERN + _PATTERN_SIZE * compile_pattern(pattern).size
         case _:
             own = 1

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from mooring.cel.cel_errors import CompileError, Mistake
+from mooring.cel.cel_errors import CompileError, ExpressionMistake
 from mooring.cel.checker import Checker
 from mooring.cel.declarations import Overload, standard_functions
 from mooring.cel.interpreter import Program, plan
 from mooring.cel.macros import STANDARD_MACROS
 from mooring.cel.parser import parse
-from mooring.cel.tree import Ident, Node, Select, walk
+from mooring.cel.tree import Expression, Ident, Select, walk
 from mooring.cel.types import BOOL, INT, STRING, Type, list_of, map_of
 from mooring.policy.profile_errors import FieldError, ProfileInvalid, did_you_mean
 from mooring.policy.rules.messages import UNDECLARED, USES, in_plain_words
@@ -70,13 +70,13 @@ class Checked:
     """A checked expression with its source."""
 
     source: str
-    root: Node
+    root: Expression
 
-    def mistake(self, part: Node, message: str) -> FieldError:
+    def mistake(self, part: Expression, message: str) -> FieldError:
         """Return a mistake at the position of a part; its path is empty."""
         return _mistake_at(self.source, part.at, message)
 
-    def program(self, part: Node, variables: Sequence[str]) -> Program:
+    def program(self, part: Expression, variables: Sequence[str]) -> Program:
         """Return the program of a part; ProfileInvalid if an operation on constants has none."""
         try:
             return plan(part, variables, newer=True, lenient=True)
@@ -97,7 +97,7 @@ def check(source: str) -> Checked:
     return Checked(source, root)
 
 
-def _names(root: Node) -> Mapping[int, str]:
+def _names(root: Expression) -> Mapping[int, str]:
     """Return the names with dots by the offsets at which they begin."""
     names = dict[int, str]()
     for part in walk(root):
@@ -117,7 +117,7 @@ def _mistake_at(source: str, at: int, message: str) -> FieldError:
 
 
 def _mistakes(
-    source: str, mistakes: Sequence[Mistake], names: Mapping[int, str]
+    source: str, mistakes: Sequence[ExpressionMistake], names: Mapping[int, str]
 ) -> Iterator[FieldError]:
     for mistake in sorted(mistakes, key=lambda mistake: mistake.at):
         undeclared = UNDECLARED.match(mistake.text)

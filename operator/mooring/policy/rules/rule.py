@@ -15,7 +15,7 @@ from mooring.policy.profile_errors import FieldError, ProfileInvalid, did_you_me
 from mooring.policy.reading import PolicyModel
 
 if TYPE_CHECKING:
-    from mooring.policy.rules.rule_plan import Plan
+    from mooring.policy.rules.rule_plan import RulePlan
 
 
 RULES: Final = "Rules"
@@ -26,13 +26,13 @@ _LONGEST_EXPRESSION: Final = 1024
 """Characters."""
 
 
-def _filter_plan(source: str) -> "Plan":
+def _filter_plan(source: str) -> "RulePlan":
     from mooring.policy.rules.rule_plan import plan_filter  # noqa: PLC0415 - slow, see the top
 
     return plan_filter(source)
 
 
-def _score_plan(source: str) -> "Plan":
+def _score_plan(source: str) -> "RulePlan":
     from mooring.policy.rules.rule_plan import plan_score  # noqa: PLC0415 - slow, see the top
 
     return plan_score(source)
@@ -113,7 +113,7 @@ class Rule(PolicyModel):
         return bool(self.plan.counts)
 
     @property
-    def plan(self) -> "Plan":
+    def plan(self) -> "RulePlan":
         """How its expression is evaluated."""
         return (
             _filter_plan(self.filter) if self.filter is not None else _score_plan(self.score or "")

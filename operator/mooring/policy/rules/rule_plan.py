@@ -13,7 +13,16 @@ from typing import Any, Final
 
 from mooring.cel.interpreter import Program
 from mooring.cel.regular_expressions import PatternError, compile_pattern
-from mooring.cel.tree import Call, Comprehension, Ident, ListOf, MapOf, Node, Select, walk
+from mooring.cel.tree import (
+    Comprehension,
+    Expression,
+    FunctionCall,
+    Ident,
+    ListOf,
+    MapOf,
+    Select,
+    walk,
+)
 from mooring.cel.tree import Literal as Constant
 from mooring.cel.types import STRING
 from mooring.cel.values import EvaluationCrash, work
@@ -86,7 +95,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Literal:
+class ConstantValue:
     """A constant."""
 
     value: Any
@@ -100,7 +109,7 @@ class NodeField:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Label:
+class NodeLabelValue:
     """The value of a node's label; it fails where the node does not have the label."""
 
     key: "Step"
@@ -179,11 +188,20 @@ class Operation:
     type: str
 
 
-Step = Literal | NodeField | Label | HasLabel | Amount | PodCount | Interpreted | Operation
+Step = (
+    ConstantValue
+    | NodeField
+    | NodeLabelValue
+    | HasLabel
+    | Amount
+    | PodCount
+    | Interpreted
+    | Operation
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class RulePlan:
     """How an expression is evaluated, and everything that it reads.
 
     `whole` interprets it for one node at a time; None if that cannot be, because a
@@ -207,18 +225,18 @@ class Plan:
 
 
 @cached(16 * 2**20)
-def plan_filter(source: str) -> Plan:
+def plan_filter(source: str) -> RulePlan:
     """Plan an expression that is true or false; ProfileInvalid has positions, without paths."""
     return _plan(source, ("bool",), "must be true or false")
 
 
 @cached(16 * 2**20)
-def plan_score(source: str) -> Plan:
+def plan_score(source: str) -> RulePlan:
     """Plan an expression that is an int or a double; ProfileInvalid has positions, no paths."""
     return _plan(source, _NUMBERS, "must be a number (an int or a double)")
 
 
-def _plan(source: str, types: tuple[str, ...], expected: str) -> Plan:
+def _plan(source: str, types: tuple[str, ...], expected: str) -> RulePlan:
     checked = check(source)
     root = checked.root
     if kind_of(root) not in types:
@@ -239,10 +257,10 @@ def _plan(source: str, types: tuple[str, ...], expected: str) -> Plan:
     computed = any(read.key is None and read.variable in _KEYED for read in reads)
     is_cheap = not (computed or planner.counts) and cost(root) <= _MOST_OF_WHOLE
     whole = _interpreted(checked, root, reads) if is_cheap else None
-    return Plan(step, reads, whole, tuple(planner.counts))
+    return RulePlan(step, reads, whole, tuple(planner.counts))
 
 
-def _interpreted(checked: Checked, part: Node, reads: Iterable[Read]) -> Interpreted:
+def _interpreted(checked: Checked, part: Expression, reads: Iterable[Read]) -> Interpreted:
     in_order = _in_order(reads)
     of_node = tuple(read for read in in_order if _of_node([read]))
     of_pod = tuple(read for read in in_order if read not in of_node)
@@ -251,7 +269,7 @@ def _interpreted(checked: Checked, part: Node, reads: Iterable[Read]) -> Interpr
     return Interpreted(program, kind_of(part), CALL + cost(part), of_node, of_pod)
 
 
-def kind_of(part: Node) -> str:
+def kind_of(part: Expression) -> str:
     """Return the kind of a part's type, such as "bool" or "list"."""
     return "" if part.type is None else part.type.kind
 
@@ -269,7 +287,7 @@ def _too_costly(checked: Checked) -> Iterator[FieldError]:
             case ListOf() if len(part.elements) > _MOST_ITEMS:
                 message = f"a list must have {_MOST_ITEMS} or fewer items, has {len(part.elements)}"
                 yield checked.mistake(part, message)
-            case Call(function="matches"):
+            case FunctionCall(function="matches"):
                 yield from _wrong_pattern(checked, part)
             case _ if _asks_presence(part) and (keyed := _keyed(part)):
                 if keyed[0] in (*_AMOUNTS, "pod.requests"):
@@ -279,7 +297,7 @@ def _too_costly(checked: Checked) -> Iterator[FieldError]:
                 pass
 
 
-def _too_costly_as_a_whole(root: Node) -> Iterator[FieldError]:
+def _too_costly_as_a_whole(root: Expression) -> Iterator[FieldError]:
     if (units := cost(root)) > _MOST_COST:
         yield FieldError(
             "", f"costs about {units} units for one node, must cost {_MOST_COST} or fewer"
@@ -299,7 +317,7 @@ def _costly_comprehension(checked: Checked, part: Comprehension) -> Iterator[Fie
         yield checked.mistake(part, message)
 
 
-def _wrong_pattern(checked: Checked, call: Call) -> Iterator[FieldError]:
+def _wrong_pattern(checked: Checked, call: FunctionCall) -> Iterator[FieldError]:
     pattern = call.args[-1]
     if not isinstance(pattern, Constant):
         yield checked.mistake(pattern, "a regular expression must be a text as it is written")
@@ -310,12 +328,12 @@ def _wrong_pattern(checked: Checked, call: Call) -> Iterator[FieldError]:
         yield checked.mistake(pattern, str(error))
 
 
-def _variable(part: Node) -> str:
+def _variable(part: Expression) -> str:
     """Return the name of the variable that a part is; "" for anything else."""
     return part.variable if isinstance(part, Select) else ""
 
 
-def _reads(expression: Node) -> Iterator[Read]:
+def _reads(expression: Expression) -> Iterator[Read]:
     """Return every variable that is read; a read by a constant key has the key."""
     keyed = _keyed(expression)
     if keyed is not None and isinstance(keyed[1], Constant):
@@ -329,14 +347,14 @@ def _reads(expression: Node) -> Iterator[Read]:
         yield from _reads(part)
 
 
-def _keyed(expression: Node) -> tuple[str, Node] | None:
+def _keyed(expression: Expression) -> tuple[str, Expression] | None:
     """Return variable and key of `map.key`, `map["key"]`, `has(map.key)` and `"key" in map`."""
     match expression:
         case Select(variable="", operand=container, field=field):
-            key: Node = _text(expression.at, field)
-        case Call(function="_[_]", args=[container, key]):
+            key: Expression = _text(expression.at, field)
+        case FunctionCall(function="_[_]", args=[container, key]):
             pass
-        case Call(function="@in", args=[key, container]):
+        case FunctionCall(function="@in", args=[key, container]):
             pass
         case _:
             return None
@@ -350,14 +368,14 @@ def _text(at: int, value: str) -> Constant:
     return made
 
 
-def _is_count(expression: Node) -> bool:
-    return isinstance(expression, Call) and expression.function in _COUNTS
+def _is_count(expression: Expression) -> bool:
+    return isinstance(expression, FunctionCall) and expression.function in _COUNTS
 
 
-def _domain_of(count: Node) -> str | None:
+def _domain_of(count: Expression) -> str | None:
     """Return the node label in `domain("label").pods(...)`; None for `node.pods(...)`."""
     match count:
-        case Call(target=Call(function="domain", args=[Constant(value=str(key))])):
+        case FunctionCall(target=FunctionCall(function="domain", args=[Constant(value=str(key))])):
             return key
     return None
 
@@ -381,10 +399,10 @@ class _Planner:
         self.mistakes: list[FieldError] = []
         self.counts: list[PodCount] = []
 
-    def step(self, expression: Node) -> Step:
+    def step(self, expression: Expression) -> Step:
         """Return the step of an expression or of a part of it."""
         if isinstance(expression, Constant) and kind_of(expression) in _KNOWN:
-            return Literal(expression.value)
+            return ConstantValue(expression.value)
         if not _of_node(_reads(expression)):
             return self._interpreted(expression)
         if (variable := _variable(expression)) in _FIELDS:
@@ -394,11 +412,11 @@ class _Planner:
             return self._column(expression, *keyed)
         return (
             self._call(expression)
-            if isinstance(expression, Call)
+            if isinstance(expression, FunctionCall)
             else self._interpreted(expression)
         )
 
-    def _call(self, call: Call) -> Step:
+    def _call(self, call: FunctionCall) -> Step:
         if _is_count(call):
             return self._count(call)
         if _is_operation(call):
@@ -406,17 +424,17 @@ class _Planner:
             return Operation(call.function, tuple(map(self.step, parts)), kind_of(parts[-1]))
         return self._interpreted(call)
 
-    def _column(self, expression: Node, variable: str, key: Node) -> Step:
+    def _column(self, expression: Expression, variable: str, key: Expression) -> Step:
         if _of_node(_reads(key)):
             message = f"the key of {variable} must not depend on the node"
             self._wrong(key, message)
-            return Literal(None)
+            return ConstantValue(None)
         step = self.step(key)
         if _asks_presence(expression):
             return HasLabel(step)
-        return Label(step) if variable == "node.labels" else Amount(variable, step)
+        return NodeLabelValue(step) if variable == "node.labels" else Amount(variable, step)
 
-    def _count(self, count: Call) -> Step:
+    def _count(self, count: FunctionCall) -> Step:
         """Return the step of `node.pods(...)` or `domain("label").pods(...)`."""
         before, key = len(self.mistakes), _domain_of(count)
         arguments = [*count.parts()]
@@ -433,13 +451,13 @@ class _Planner:
         elif len(arguments) > 1:
             namespace_labels = self._selected(arguments[1])
         if len(self.mistakes) > before:
-            return Literal(None)
+            return ConstantValue(None)
         self.counts.append(PodCount(key, pods, namespaces, namespace_labels))
         if len(self.counts) == _MOST_COUNTS + 1:
             self._wrong(count, f"pods must not be counted more than {_MOST_COUNTS} times")
         return self.counts[-1]
 
-    def _selected(self, labels: Node) -> SelectedLabels:
+    def _selected(self, labels: Expression) -> SelectedLabels:
         """Return the labels of a text such as "app in (a, b)" or of a map."""
         if isinstance(labels, Constant):
             try:
@@ -482,18 +500,18 @@ class _Planner:
             self._wrong(names, "must name a namespace; {} stands for all namespaces")
         return frozenset(found)
 
-    def _checked_text(self, part: Node, text: str, check: Callable[[str], str]) -> str:
+    def _checked_text(self, part: Expression, text: str, check: Callable[[str], str]) -> str:
         try:
             check(text)
         except ValueError as error:
             self._wrong(part, str(error))
         return text
 
-    def _wrong(self, part: Node, message: str) -> None:
+    def _wrong(self, part: Expression, message: str) -> None:
         one_line = " ".join(message.split())  # a text in an expression may have several
         self.mistakes.append(self._checked.mistake(part, one_line))
 
-    def _interpreted(self, expression: Node) -> Step:
+    def _interpreted(self, expression: Expression) -> Step:
         reads = frozenset(_reads(expression))
         before = len(self.mistakes)
         if Read("node.name") in reads and not all(_of_node([read]) for read in reads):
@@ -510,26 +528,26 @@ class _Planner:
             else:
                 continue
             self._wrong(expression, message)
-        if any(isinstance(p, Call) and p.function == "domain" for p in walk(expression)):
+        if any(isinstance(p, FunctionCall) and p.function == "domain" for p in walk(expression)):
             message = 'domain("label") must be followed by .pods(...)'
             if not any(read.variable == _COUNTED_PODS for read in reads):
                 self._wrong(expression, message)
         if len(self.mistakes) > before:
-            return Literal(None)
+            return ConstantValue(None)
         return _interpreted(self._checked, expression, reads)
 
 
-def _asks_presence(expression: Node) -> bool:
+def _asks_presence(expression: Expression) -> bool:
     match expression:
         case Select(tests=asks):
             return asks
-        case Call(function=function):
+        case FunctionCall(function=function):
             return function == "@in"
         case _:
             return False
 
 
-def _is_operation(call: Call) -> bool:
+def _is_operation(call: FunctionCall) -> bool:
     """Return whether columns have the operation for operands of these types."""
     if call.function == "_?_:_":
         return kind_of(call) in _KNOWN
