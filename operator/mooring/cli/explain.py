@@ -34,6 +34,7 @@ from mooring.cli.explanation_text import (
     time_lines,
     zero_scores,
 )
+from mooring.cli.kueue import is_gated_by_kueue, kueue_lines, kueue_workload
 from mooring.cli.leader import Following, Leader, answer_of, leader_options
 from mooring.cli.name_lookup import POD_GROUP_WORDS, complete_namespaces, complete_pods, why_unknown
 from mooring.cli.pending import examples_by_cause, pending_lines, workload_lines
@@ -249,7 +250,13 @@ def _of_pod(leader: Leader, key: str) -> _Question:
         for decision in answer["decisions"]:
             _show(decision)
 
-    ask = partial(answer_of, leader, target, "decisions", "no recent decision")
+    def ask() -> dict[str, Any] | None:
+        answer = answer_of(leader, target, "decisions", "no recent decision")
+        report = answer and answer.get("pod")
+        if report and is_gated_by_kueue(report):
+            report["kueueWorkload"] = kueue_workload(leader.kubeconfig, leader.context, key)
+        return answer
+
     return _Question(ask, show, partial(why_unknown, leader.kubeconfig, leader.context, key))
 
 
@@ -297,6 +304,7 @@ def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
         by, why = ", ".join(report["plugins"] or ()), report.get("heldBack")
         if by or why:
             yield f"  held back{by and f' by {by}'}{f': {why}' if why else ''}"
+        yield from kueue_lines(report.get("kueueWorkload"))
     if report["state"] == PodState.NO_PROFILE and (why := report.get("heldBack")):
         yield f"  {why}"
     if missing := report.get("notServed"):

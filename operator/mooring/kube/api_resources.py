@@ -159,6 +159,9 @@ COSCHEDULING_POD_GROUP: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "pod
 SIGS_POD_GROUP: Final = Resource("scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup")
 """The same under its older name, by which Koordinator has it."""
 VOLCANO_POD_GROUP: Final = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
+KUEUE_WORKLOAD: Final = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
+KUEUE_WORKLOAD_V1BETA1: Final = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
+"""As Kueue before 0.15 serves it."""
 RESOURCE_CLAIM: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 RESOURCE_CLAIM_TEMPLATE: Final = Resource(
     "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"
