@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help venv runtime controlplane tools browser demo demo-down near unit deep test lint check site man audit sbom image bench conformance dra soak lock clean release chart container
+.PHONY: help venv runtime controlplane tools browser demo demo-down near unit deep test lint check site man audit sbom image bench conformance dra kueue soak lock clean release chart container
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11, \
 	$(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
@@ -117,7 +117,7 @@ test: controlplane tools browser container ## `check`, then every test, with a r
 	@for half in 'tests/[a-e]*/' 'tests/[f-z]*/ tests/test_*.py'; do \
 		$(PY) -m pytest --collect-only -qq $$half >/dev/null & done; \
 		$(MAKE) --no-print-directory lint $(AUDIT); checked=$$?; wait; exit $$checked
-	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder $(if $(shell $(HAS_CONTAINER_TOOLS) && echo yes),,-m 'not image')
+	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder --ignore=tests/kueue $(if $(shell $(HAS_CONTAINER_TOOLS) && echo yes),,-m 'not image')
 
 # The site's links and the audit are looked at again when what they read has changed.
 SITE := build/checked/site
@@ -199,6 +199,10 @@ conformance: venv controlplane ## Kubernetes' own scheduling tests against Moori
 dra: venv ## allocations of devices beside kube-scheduler's allocator; DRA='--count 22000 --seed 7'
 	@$(PY) -m dra --kubernetes 1.36 $(DRA)
 	@$(PY) -m dra --kubernetes 1.37 $(DRA)
+
+kueue: venv controlplane ## build Kueue's own controller once, and test Mooring beside it
+	@$(PY) -m kueue
+	$(PYTEST) tests/kueue
 
 EXPLORE ?= --events 2 --depth 5 --lagging
 

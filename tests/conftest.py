@@ -28,6 +28,9 @@ os.environ.setdefault("GOGC", "400")
 
 pytest_plugins = ["api_fixtures", "controlplane.fixtures", "time_limits"]
 
+SERVED = ("tests/e2e/", "tests/kueue/")
+"""Folders whose tests all have a control plane."""
+
 PACKAGES = Path(__file__).parents[1] / "operator" / "mooring"
 
 STARTING = frozenset({"control_plane", "fresh_control_plane"})
@@ -100,7 +103,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.stash[LEFT_OUT] = len(left_out)
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
-        if item.nodeid.startswith("tests/e2e/") or not STARTING.isdisjoint(fixtures):
+        if item.nodeid.startswith(SERVED) or not STARTING.isdisjoint(fixtures):
             item.add_marker("server")
         folders = item.nodeid.partition("::")[0].split("/")[1:-1]
         if folders and not (PACKAGES / folders[0]).is_dir():

@@ -40,10 +40,10 @@ def apply_manifests(access: Access) -> None:
     """
     with access.client() as client:
         for raw in _crds():
-            _put(client, raw)
+            put(client, raw)
         wait_until_established(access)
         for raw in _manifests(access.kubectl_program):
-            _put(client, raw)
+            put(client, raw)
 
 
 @cache
@@ -59,7 +59,7 @@ def _manifests(kubectl: Path) -> list[dict[str, Any]]:
     return [raw for raw in objects if raw["kind"] != "Deployment"]
 
 
-def _put(client: Client, raw: dict[str, Any]) -> None:
+def put(client: Client, raw: dict[str, Any]) -> None:
     """Create the object, or change it to this; wait until its kind is served."""
     version, kind, namespace = raw["apiVersion"], raw["kind"], raw["metadata"].get("namespace")
     root = "apis" if "/" in version else "api"

@@ -85,6 +85,7 @@ def test_help_lists_every_target(tmp_path: Path) -> None:
         "image",
         "bench",
         "conformance",
+        "kueue",
         "soak",
         "lock",
         "clean",

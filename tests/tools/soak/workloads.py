@@ -74,11 +74,11 @@ class Hold:
 '''
 
 
-def install_plugin(folder: Path) -> Path:
-    """Return the folder with an installed package that announces the Permit plugin Hold."""
+def install_plugin(folder: Path, source: str = _PLUGIN) -> Path:
+    """Return the folder with an installed package that announces the source's plugin Hold."""
     info = folder / "soak_hold-1.0.dist-info"
     info.mkdir(parents=True)
-    (folder / "soak_hold.py").write_text(_PLUGIN)
+    (folder / "soak_hold.py").write_text(source)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: soak-hold\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[mooring.plugins]\nHold = soak_hold:Hold\n")
     return folder
