@@ -17,7 +17,7 @@ from conformance.scenes.extenders import at_port
 from deterministic_extender import application
 from http_servers import served_by_thread
 from mooring.claims.model.resource_claims import parse_resource_claim
-from mooring.claims.plugin.plugin import DynamicResources
+from mooring.claims.plugin.plugin import DynamicResources, DynamicResourcesArgs
 from mooring.cli.convert import convert
 from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
@@ -26,7 +26,6 @@ from mooring.model.events import Kind
 from mooring.model.kubernetes_rules import rules_of_server
 from mooring.model.pod import parse_pod
 from mooring.plugins import SHIPPED
-from mooring.policy.args import DynamicResourcesArgs
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.load_profiles import LoadedProfile, load_profiles
 from mooring.simulate.manifests import Manifest

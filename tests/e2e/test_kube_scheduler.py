@@ -8,13 +8,13 @@ from typing import Any
 from controlplane import ControlPlane
 from controlplane.releases import chosen_release
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
-from mooring.policy.args import KUBE_SCHEDULER_ARGS
 from mooring.policy.defaults import DEFAULT_WEIGHTS
 from mooring.policy.imports.left_out import WithLeftOut
 from mooring.policy.merge import plugins_by_point
 from mooring.policy.points import Point
 from mooring.policy.profile import Plugins
 from mooring.policy.reading import read
+from policies import KUBE_SCHEDULER_ARGS
 
 PROFILES = 60
 CHANGED = ["multiPoint", "preFilter", "filter", "preScore", "score", "preBind"]

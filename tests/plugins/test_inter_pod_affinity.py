@@ -6,8 +6,7 @@ from mooring.framework.hints import QueueingHint
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.pod import parse_pod
-from mooring.plugins.inter_pod_affinity import InterPodAffinity
-from mooring.policy.args import InterPodAffinityArgs
+from mooring.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, namespace, node, pod, uid_of
 from mooring.testing.fakes import handle

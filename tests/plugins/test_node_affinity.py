@@ -4,8 +4,7 @@ import pytest
 
 from mooring.framework.verdicts import PreFilterResult, Unschedulable
 from mooring.model.pod import parse_pod
-from mooring.plugins.node_affinity import NodeAffinity
-from mooring.policy.args import NodeAffinityArgs
+from mooring.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import handle

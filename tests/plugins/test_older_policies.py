@@ -8,9 +8,16 @@ from mooring.framework.decision import Decision
 from mooring.framework.registry import Registry
 from mooring.model.pod import parse_pod
 from mooring.plugins import SHIPPED
+from mooring.plugins.node_pressure import NodePressureArgs
+from mooring.plugins.node_resources_fit import (
+    NodeResourcesLeastAllocatedArgs,
+    NodeResourcesMostAllocatedArgs,
+)
 from mooring.policy.imports.old_policy import import_policy
 from mooring.policy.imports.predicates import PREDICATES, PRIORITIES, RATIO
+from mooring.policy.reading import read
 from mooring.policy.resolve import resolve
+from mooring.policy.score_args import CPU_AND_MEMORY
 from mooring.scheduling.cycle import decide
 from mooring.scheduling.outcome import ScheduleResult, decision_of
 from mooring.scheduling.profiles_in_force import Profiles
@@ -94,3 +101,14 @@ def test_a_policy_of_priorities_scores_as_it_says() -> None:
         "slow": {"EqualPriority": 7, "NodeLabel": 0},
         "fast": {"EqualPriority": 7, "NodeLabel": 200},
     }
+
+
+def test_without_conditions_every_pressure_is_checked() -> None:
+    assert NodePressureArgs().conditions == ("MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+@pytest.mark.parametrize("model", [NodeResourcesLeastAllocatedArgs, NodeResourcesMostAllocatedArgs])
+def test_without_resources_cpu_and_memory_are_scored(
+    model: type[NodeResourcesLeastAllocatedArgs | NodeResourcesMostAllocatedArgs],
+) -> None:
+    assert read(model, {"resources": []}, "").resources == CPU_AND_MEMORY

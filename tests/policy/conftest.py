@@ -7,16 +7,14 @@ import pytest
 from pydantic import BaseModel
 
 from call_counts import calls_in
-from mooring.policy.args import KUBE_SCHEDULER_ARGS
-from mooring.policy.legacy_args import (
-    NodeLabelArgs,
-    NodePressureArgs,
-    RequestedToCapacityRatioArgs,
-    ServiceAffinityArgs,
-)
+from mooring.plugins.node_label import NodeLabelArgs
+from mooring.plugins.node_pressure import NodePressureArgs
+from mooring.plugins.node_resources_fit import RequestedToCapacityRatioArgs
+from mooring.plugins.service_affinity import ServiceAffinityArgs
 from mooring.policy.merge import Catalog
 from mooring.policy.points import Point
 from mooring.policy.profile_errors import ProfileInvalid
+from policies import KUBE_SCHEDULER_ARGS
 
 POINTS = {
     "SchedulingGates": "preEnqueue",

@@ -9,21 +9,19 @@ import yaml
 from pydantic import BaseModel
 
 from mooring.gpu_cards.card_args import GPUShareArgs
-from mooring.policy.args import KUBE_SCHEDULER_ARGS
+from mooring.plugins.node_label import NodeLabelArgs
+from mooring.plugins.node_pressure import NodePressureArgs
+from mooring.plugins.node_resources_fit import RequestedToCapacityRatioArgs
+from mooring.plugins.service_affinity import ServiceAffinityArgs
 from mooring.policy.extender import Extender
 from mooring.policy.imports.configuration import import_configuration
 from mooring.policy.imports.old_policy import import_policy
-from mooring.policy.legacy_args import (
-    NodeLabelArgs,
-    NodePressureArgs,
-    RequestedToCapacityRatioArgs,
-    ServiceAffinityArgs,
-    VolumeCountArgs,
-)
 from mooring.policy.merge import Catalog
 from mooring.policy.reading import read
 from mooring.policy.rebalancing import Rebalancing
 from mooring.policy.resolve import load_profile
+from mooring.volumes.cloud_volume_counts import VolumeCountArgs
+from policies import KUBE_SCHEDULER_ARGS
 
 CASES = [
     pytest.param(kind, case, id=f"{kind} {case.get('plugin', '')} {next(iter(case['mistakes']))}")

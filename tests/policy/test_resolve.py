@@ -6,7 +6,8 @@ import pytest
 from pydantic import BaseModel, model_validator
 
 from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST
-from mooring.policy.args import InterPodAffinityArgs, NodeResourcesFitArgs
+from mooring.plugins.inter_pod_affinity import InterPodAffinityArgs
+from mooring.plugins.node_resources_fit import NodeResourcesFitArgs
 from mooring.policy.merge import Catalog
 from mooring.policy.points import Point
 from mooring.policy.profile import SchedulingProfileSpec, read_profile

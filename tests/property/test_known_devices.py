@@ -15,12 +15,11 @@ from device_builders import (
     request,
     resource_slice,
 )
-from mooring.claims.plugin.plugin import DynamicResources
+from mooring.claims.plugin.plugin import DynamicResources, DynamicResourcesArgs
 from mooring.claims.plugin.pod_claims import PodClaims
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
-from mooring.policy.args import DynamicResourcesArgs
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod

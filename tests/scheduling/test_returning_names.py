@@ -22,11 +22,10 @@ from mooring.kube.config import Connection
 from mooring.mirroring.mirror import Mirror
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.observe.documents import plain
-from mooring.policy.args import VolumeBindingArgs
 from mooring.scheduling.outcome import FitError, ScheduleResult
 from mooring.testing.builders import node, pod, pod_group
 from mooring.testing.fakes import FakeApi, handle
-from mooring.volumes.volume_binding.plugin import VolumeBinding
+from mooring.volumes.volume_binding.plugin import VolumeBinding, VolumeBindingArgs
 from relists import relisted
 from storage_builders import pvc, storage_class
 

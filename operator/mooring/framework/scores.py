@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from mooring.framework.plugin import Normalize
-from mooring.policy.args import ShapePoint
+from mooring.policy.score_args import ShapePoint
 from mooring.state.columns import IntArray
 
 __all__ = ["MAX_SCORE", "normalize_score", "scores_by_percent"]

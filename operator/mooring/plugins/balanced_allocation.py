@@ -1,6 +1,6 @@
 """Prefers nodes whose resources are used evenly (noderesources/balanced_allocation.go)."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
@@ -12,11 +12,33 @@ from mooring.framework.plugin import Normalize
 from mooring.framework.verdicts import SKIP, Skip
 from mooring.model.pod import Pod
 from mooring.model.resources import CPU, MEMORY
-from mooring.policy.args import NodeResourcesBalancedAllocationArgs
+from mooring.policy.profile_errors import FieldError
+from mooring.policy.reading import PolicyModel
+from mooring.policy.score_args import (
+    CPU_AND_MEMORY,
+    Resources,
+)
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.usage import MOST_EXACT, Usage, evenness_of_two
 from mooring.state.view import NodeView
+
+
+class NodeResourcesBalancedAllocationArgs(PolicyModel):
+    """Which resources of a node should be used to the same degree."""
+
+    resources: Resources = CPU_AND_MEMORY
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """Yield a mistake for a resource that occurs twice or with another weight than 1."""
+        seen = set[str]()
+        for number, resource in enumerate(self.resources):
+            if resource.name in seen:
+                yield FieldError(f"resources[{number}].name", f'"{resource.name}" is there twice')
+            if resource.weight != 1:
+                yield FieldError(f"resources[{number}].weight", f"must be 1, got {resource.weight}")
+            seen.add(resource.name)
+
 
 _ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
 _USAGE: Final = {CPU, MEMORY}

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any, ClassVar, Final
 
 import numpy as np
+from pydantic import Field
 
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
@@ -17,7 +18,7 @@ from mooring.model.bounded_cache import cached
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.model.pod_spec import PodSpec
-from mooring.policy.args import InterPodAffinityArgs
+from mooring.policy.reading import PolicyModel
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT, Domains
@@ -25,6 +26,16 @@ from mooring.state.topology.domain_counts import CountArray, DomainCounts
 from mooring.state.topology.equivalent_pods import Role
 from mooring.state.topology.pod_selection import Selection, selection, term_selector
 from mooring.state.view import BoolArray, NodeView
+
+
+class InterPodAffinityArgs(PolicyModel):
+    """How inter-pod affinity scores."""
+
+    hard_pod_affinity_weight: int = Field(1, ge=0, le=100)
+    """The weight of an existing pod's required affinity to the incoming pod in a score."""
+    ignore_preferred_terms_of_existing_pods: bool = False
+    """Score by the incoming pod's own preferred terms only."""
+
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
 """For the terms of the pods seen last, with the pods' specs."""

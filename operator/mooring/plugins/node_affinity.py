@@ -21,10 +21,18 @@ from mooring.model.selectors import (
     parse_node_selector,
     parse_preferred_terms,
 )
-from mooring.policy.args import NodeAffinityArgs
+from mooring.policy.label_selectors import NodeAffinity as AddedNodeAffinity
+from mooring.policy.reading import PolicyModel
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
+
+
+class NodeAffinityArgs(PolicyModel):
+    """Node affinity that is added to each pod's own."""
+
+    added_affinity: AddedNodeAffinity | None = None
+
 
 _HARD, _SOFT = (
     "requiredDuringSchedulingIgnoredDuringExecution",

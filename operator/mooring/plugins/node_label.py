@@ -16,11 +16,41 @@ from mooring.framework.verdicts import SKIP, Explanation, Skip
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
-from mooring.policy.legacy_args import NodeLabelArgs
+from mooring.policy.name_syntax import QualifiedName
+from mooring.policy.profile_errors import FieldError
+from mooring.policy.reading import PolicyModel
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT
 from mooring.state.view import BoolArray, NodeView
+
+
+class NodeLabelArgs(PolicyModel):
+    """Labels that a node must have, must not have, should have or should not have."""
+
+    present_labels: tuple[QualifiedName, ...] = ()
+    """Keys a node must have to fit."""
+    absent_labels: tuple[QualifiedName, ...] = ()
+    """Keys a node must not have to fit."""
+    present_labels_preference: tuple[QualifiedName, ...] = ()
+    """Keys whose presence adds to a node's score."""
+    absent_labels_preference: tuple[QualifiedName, ...] = ()
+    """Keys whose absence adds to a node's score."""
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """Yield a mistake for a label that is both required and forbidden."""
+        for field, wanted, unwanted in (
+            ("absentLabels", self.present_labels, self.absent_labels),
+            (
+                "absentLabelsPreference",
+                self.present_labels_preference,
+                self.absent_labels_preference,
+            ),
+        ):
+            for number, label in enumerate(unwanted):
+                if label in wanted:
+                    message = f'"{label}" is also in the list of labels that should be present'
+                    yield FieldError(f"{field}[{number}]", message)
 
 
 class NodeLabel:

@@ -3,10 +3,11 @@
 See algorithm/predicates/predicates.go of Kubernetes before 1.18. Today there are taints instead.
 """
 
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
@@ -14,9 +15,19 @@ from mooring.framework.verdicts import SKIP, Explanation, Skip
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
-from mooring.policy.legacy_args import NodePressureArgs, Pressure
+from mooring.policy.reading import PolicyModel
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray, NodeView
+
+Pressure = Literal["MemoryPressure", "DiskPressure", "PIDPressure"]
+
+
+class NodePressureArgs(PolicyModel):
+    """The node conditions that make a node infeasible."""
+
+    conditions: tuple[Pressure, ...] = Field(("MemoryPressure", "DiskPressure", "PIDPressure"))
+    """MemoryPressure applies to BestEffort pods only, the others to every pod."""
+
 
 _REASONS: Final[dict[Pressure, str]] = {
     "MemoryPressure": "node(s) had memory pressure",

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from itertools import chain
 from math import gcd
 from operator import floordiv
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
+from pydantic import AfterValidator, Field
 
 from mooring.claims.device_counts import DeviceCounts
 from mooring.claims.extended_resources import ClassesOfResources
@@ -20,25 +21,92 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.resources import CPU, MEMORY
-from mooring.policy.args import (
-    LeastAllocated,
-    MostAllocated,
-    NodeResourcesFitArgs,
-    RatioParam,
-    RequestedToCapacityRatio,
-    ScoringStrategy,
+from mooring.policy.name_syntax import QualifiedName, is_extended_resource
+from mooring.policy.reading import PolicyModel
+from mooring.policy.score_args import (
+    CPU_AND_MEMORY,
+    LESS_USED_FIRST,
+    Resources,
+    Shape,
     ShapePoint,
 )
-from mooring.policy.legacy_args import (
-    NodeResourcesLeastAllocatedArgs,
-    NodeResourcesMostAllocatedArgs,
-    RequestedToCapacityRatioArgs,
-)
-from mooring.policy.name_syntax import is_extended_resource
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray, as_exact_floats
 from mooring.state.usage import MOST_EXACT, FloatArray, Usage
 from mooring.state.view import BoolArray, NodeView
+
+
+class _ScoredResources(PolicyModel):
+    resources: Resources = CPU_AND_MEMORY
+
+
+class LeastAllocated(_ScoredResources):
+    """A node gets a higher score the more of its resources are free."""
+
+    type: Literal["LeastAllocated"] = "LeastAllocated"
+
+
+class MostAllocated(_ScoredResources):
+    """A node gets a higher score the more of its resources are requested."""
+
+    type: Literal["MostAllocated"] = "MostAllocated"
+
+
+class RatioParam(PolicyModel):
+    """The function from utilization to score."""
+
+    shape: Shape
+
+
+class RequestedToCapacityRatio(_ScoredResources):
+    """A score by a function of the utilization."""
+
+    type: Literal["RequestedToCapacityRatio"] = "RequestedToCapacityRatio"
+    requested_to_capacity_ratio: RatioParam
+
+
+ScoringStrategy = Annotated[
+    LeastAllocated | MostAllocated | RequestedToCapacityRatio, Field(discriminator="type")
+]
+"""How NodeResourcesFit scores; `type` names the strategy."""
+
+
+def _without_slash(group: str) -> str:
+    if "/" in group:
+        raise ValueError(f'"{group}" must not contain "/": give the part before it')
+    return group
+
+
+class NodeResourcesFitArgs(PolicyModel):
+    """Which resources the filter checks, and how nodes are scored."""
+
+    ignored_resources: tuple[QualifiedName, ...] = ()
+    """Extended resources that the filter does not check."""
+    ignored_resource_groups: tuple[
+        Annotated[QualifiedName, AfterValidator(_without_slash)], ...
+    ] = ()
+    """Domains of resources that the filter does not check: `example.com` for example.com/gpu."""
+    scoring_strategy: ScoringStrategy = LeastAllocated()
+
+
+class NodeResourcesLeastAllocatedArgs(PolicyModel):
+    """A score of free resources, in addition to that of NodeResourcesFit."""
+
+    resources: Resources = CPU_AND_MEMORY
+
+
+class NodeResourcesMostAllocatedArgs(PolicyModel):
+    """A score of requested resources, in addition to that of NodeResourcesFit."""
+
+    resources: Resources = CPU_AND_MEMORY
+
+
+class RequestedToCapacityRatioArgs(PolicyModel):
+    """A score by utilization, in addition to that of NodeResourcesFit."""
+
+    shape: Shape = LESS_USED_FIRST
+    resources: Resources = CPU_AND_MEMORY
+
 
 _ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
 _USAGE: Final = {CPU, MEMORY}

@@ -20,12 +20,23 @@ from mooring.model.node import Node
 from mooring.model.pod import Pod
 from mooring.model.selectors import Requirement, selector_from_labels
 from mooring.model.workloads import Service
-from mooring.policy.legacy_args import ServiceAffinityArgs
+from mooring.policy.name_syntax import QualifiedName
+from mooring.policy.reading import PolicyModel
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT, EACH_NODE
 from mooring.state.topology.pod_selection import PodSelector, selection
 from mooring.state.view import BoolArray, NodeView
+
+
+class ServiceAffinityArgs(PolicyModel):
+    """Labels by which the pods of a Service are kept together or spread."""
+
+    affinity_labels: tuple[QualifiedName, ...] = ()
+    """All pods of a Service run on nodes with the same values of these."""
+    anti_affinity_labels_preference: tuple[QualifiedName, ...] = ()
+    """Pods of a Service are spread over the values of each of these."""
+
 
 _RequiredLabels = tuple[Requirement, ...]
 """The labels that a node must have, each with one value."""

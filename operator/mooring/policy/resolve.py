@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel
 
 from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST, KubernetesRules
-from mooring.policy.args import KUBE_SCHEDULER_ARGS, NodeResourcesFitArgs
 from mooring.policy.defaults import KUBE_SCHEDULER_PLUGINS, PERCENTAGE_OF_NODES_TO_SCORE, REMOVED
 from mooring.policy.extender import in_call_order
 from mooring.policy.merge import Catalog, PluginUse, plugins_by_point
@@ -140,9 +139,12 @@ def _resolve(
     if mistakes:
         raise ProfileInvalid(_once_per_plugin(mistakes))
     percentage = spec.percentage_of_nodes_to_score
+    models = {name: model for name in names if (model := args[name]) is not None}
+    if "NodeResourcesFit" in models:
+        models["NodeResourcesFit"] = _with_extenders(models["NodeResourcesFit"], spec)
     return ResolvedProfile(
         plugins,
-        {name: _with_extenders(model, spec) for name in names if (model := args[name]) is not None},
+        models,
         PERCENTAGE_OF_NODES_TO_SCORE if percentage is None else percentage,
         kubernetes,
     )
@@ -303,7 +305,7 @@ def _args(
     where = f"{path}.args"
     mistakes += _wrong_type(entry, where)
     given = {name: value for name, value in entry.args.items() if name not in _TYPE_FIELDS}
-    model = catalog.args_model(entry.name) if known else KUBE_SCHEDULER_ARGS.get(entry.name)
+    model = catalog.args_model(entry.name)
     if model is not None:
         try:
             return _read_args(entry.name, model, given, where)
@@ -374,6 +376,4 @@ def _with_extenders(args: BaseModel, spec: SchedulingProfileSpec) -> BaseModel:
         for resource in extender.managed_resources
         if resource.ignored_by_scheduler
     )
-    if managed and isinstance(args, NodeResourcesFitArgs):
-        return args.model_copy(update={"ignored_resources": managed})
-    return args
+    return args.model_copy(update={"ignored_resources": managed}) if managed else args

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
+from pydantic import Field
 
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
@@ -17,7 +18,7 @@ from mooring.framework.verdicts import SKIP, Explanation, Skip
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
-from mooring.policy.legacy_args import VolumeCountArgs
+from mooring.policy.reading import PolicyModel
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
@@ -26,6 +27,15 @@ from mooring.volumes.model.migration import csi_source
 from mooring.volumes.model.pod_volumes import CSI_DRIVERS, ClaimVolume, Disk, DiskKind
 from mooring.volumes.model.storage_objects import CSISource, PersistentVolumeClaim
 from mooring.volumes.state.storage import Storage
+
+
+class VolumeCountArgs(PolicyModel):
+    """How many volumes of a cloud provider a node can have attached."""
+
+    max_volumes: int | None = Field(None, ge=1, le=2**31 - 1)
+    """Replaces the cloud provider's limit, as the variable KUBE_MAX_PD_VOLS did. A limit that the
+    node publishes takes precedence."""
+
 
 _INSTANCE_TYPES: Final = ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type")
 _NITRO: Final = re.compile(r"^[cmr]5.*|t3|z1d")

@@ -21,12 +21,11 @@ from device_builders import (
 )
 from mooring.claims.model.resource_claims import parse_resource_claim
 from mooring.claims.model.resource_slices import parse_resource_slice
-from mooring.claims.plugin.plugin import DynamicResources
+from mooring.claims.plugin.plugin import DynamicResources, DynamicResourcesArgs
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.framework.verdicts import PluginError
 from mooring.model.events import Kind
 from mooring.model.pod import parse_pod
-from mooring.policy.args import DynamicResourcesArgs
 from mooring.scheduling.outcome import FitError, ScheduleResult
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import FakeApi, handle

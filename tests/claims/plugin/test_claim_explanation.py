@@ -16,10 +16,9 @@ from device_builders import (
     resource_slice,
 )
 from mooring.claims.claim_report import ClaimsReport, ExcludedDevices
-from mooring.claims.plugin.plugin import DynamicResources
+from mooring.claims.plugin.plugin import DynamicResources, DynamicResourcesArgs
 from mooring.framework.evaluations import Evaluations
 from mooring.model.pod import parse_pod
-from mooring.policy.args import DynamicResourcesArgs
 from mooring.state.cluster import ClusterState
 from mooring.testing.builders import cluster, node, pod, pod_group
 from mooring.testing.fakes import handle

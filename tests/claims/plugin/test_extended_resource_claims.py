@@ -25,14 +25,13 @@ from mooring.claims.plugin.extended_resource_claims import (
     extended_resources_of,
     new_claim,
 )
-from mooring.claims.plugin.plugin import DynamicResources
+from mooring.claims.plugin.plugin import DynamicResources, DynamicResourcesArgs
 from mooring.framework.verdicts import SKIP, PluginError, Unschedulable
 from mooring.model.events import Kind
 from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST
 from mooring.model.node import parse_node
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.metrics import Metrics
-from mooring.policy.args import DynamicResourcesArgs
 from mooring.scheduling.outcome import ScheduleResult
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod, uid_of

@@ -17,7 +17,7 @@ from device_builders import (
     resource_slice,
 )
 from mooring.claims.model.resource_claims import FINALIZER, ResourceClaim, parse_resource_claim
-from mooring.claims.plugin.plugin import DynamicResources
+from mooring.claims.plugin.plugin import DynamicResources, DynamicResourcesArgs
 from mooring.framework.handle import DeviceMetrics
 from mooring.framework.hints import QueueingHint
 from mooring.framework.verdicts import SKIP, ObjectError, PluginError, Unschedulable
@@ -27,7 +27,6 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, parse_pod
-from mooring.policy.args import DynamicResourcesArgs
 from mooring.scheduling.outcome import FitError, ScheduleResult
 from mooring.scheduling.what_if import WhatIf
 from mooring.state.cluster import ClusterState

@@ -6,7 +6,6 @@ import pytest
 
 from mooring.framework.registry import Registry
 from mooring.plugins import SHIPPED
-from mooring.policy.args import KUBE_SCHEDULER_ARGS
 from mooring.policy.defaults import ABSENT
 from mooring.policy.imports.configuration import import_configuration
 from mooring.policy.imports.left_out import LEFT_OUT, WithLeftOut, left_out_of, without_left_out
@@ -15,7 +14,7 @@ from mooring.policy.points import Point
 from mooring.policy.profile import SchedulingProfileSpec
 from mooring.policy.reading import read
 from mooring.policy.resolve import ResolvedProfile, resolve
-from policies import kube_configuration
+from policies import KUBE_SCHEDULER_ARGS, kube_configuration
 
 ALL = [{"name": "*"}]
 

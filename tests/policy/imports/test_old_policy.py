@@ -3,13 +3,11 @@ from typing import Any
 
 import pytest
 
+from mooring.plugins.node_label import NodeLabelArgs
+from mooring.plugins.node_pressure import NodePressureArgs
+from mooring.plugins.service_affinity import ServiceAffinityArgs
 from mooring.policy.imports.old_policy import import_policy, import_provider
 from mooring.policy.imports.predicates import PREDICATES, PRIORITIES
-from mooring.policy.legacy_args import (
-    NodeLabelArgs,
-    NodePressureArgs,
-    ServiceAffinityArgs,
-)
 from mooring.policy.merge import Catalog, PluginUse
 from mooring.policy.points import Point
 from mooring.policy.profile import SchedulingProfileSpec

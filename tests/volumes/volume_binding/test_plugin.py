@@ -9,7 +9,6 @@ from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import HOSTNAME, ZONE
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
-from mooring.policy.args import VolumeBindingArgs
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import handle
@@ -17,7 +16,12 @@ from mooring.volumes.model.storage_objects import (
     parse_persistent_volume,
     parse_persistent_volume_claim,
 )
-from mooring.volumes.volume_binding.plugin import VolumeBinding, binding_patch, selected_node_patch
+from mooring.volumes.volume_binding.plugin import (
+    VolumeBinding,
+    VolumeBindingArgs,
+    binding_patch,
+    selected_node_patch,
+)
 from plugin_answers import PluginAnswers, Rejected
 from storage_builders import (
     csi_driver,

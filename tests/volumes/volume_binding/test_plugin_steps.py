@@ -12,12 +12,11 @@ from mooring.framework.verdicts import SKIP, PluginError, Unschedulable
 from mooring.model.events import Kind
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, parse_pod
-from mooring.policy.args import VolumeBindingArgs
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import cluster, node, pod
 from mooring.testing.fakes import FakeApi, handle
-from mooring.volumes.volume_binding.plugin import VolumeBinding
+from mooring.volumes.volume_binding.plugin import VolumeBinding, VolumeBindingArgs
 from storage_builders import pv, pvc, storage_class
 
 Raw = Mapping[str, Any]

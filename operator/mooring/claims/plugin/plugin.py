@@ -6,6 +6,7 @@ takes back the reservation that was written.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from functools import partial
 from itertools import count
 from typing import Any, ClassVar, Final
@@ -60,10 +61,28 @@ from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
 from mooring.model.selectors import LabelSelector
 from mooring.pausing import pause
-from mooring.policy.args import DynamicResourcesArgs
+from mooring.policy.durations import Duration
+from mooring.policy.profile_errors import FieldError
+from mooring.policy.reading import PolicyModel
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
+
+
+class DynamicResourcesArgs(PolicyModel):
+    """How long devices may take to be bound to a node."""
+
+    filter_timeout: Duration = timedelta(seconds=10)
+    """Without effect: a search for devices ends after a number of steps."""
+    binding_timeout: Duration = timedelta(seconds=600)
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """Yield mistakes: a negative timeout; one for binding of less than a second."""
+        if self.filter_timeout < timedelta(0):
+            yield FieldError("filterTimeout", "must be 0s or more")
+        if self.binding_timeout < timedelta(seconds=1):
+            yield FieldError("bindingTimeout", "must be 1s or more")
+
 
 _NO_DEVICES: Final = "cannot allocate all claims"
 _ELSEWHERE: Final = "resourceclaim not available on the node"

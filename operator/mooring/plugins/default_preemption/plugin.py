@@ -15,6 +15,7 @@ from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from mooring.framework.evaluations import AttemptTooLongError
 from mooring.framework.handle import Handle
@@ -48,8 +49,26 @@ from mooring.plugins.default_preemption.victims import (
     pods_of,
     protected,
 )
-from mooring.policy.args import DefaultPreemptionArgs
+from mooring.policy.profile_errors import FieldError
+from mooring.policy.reading import PolicyModel
 from mooring.state.columns import IntArray
+
+
+class DefaultPreemptionArgs(PolicyModel):
+    """How many candidate nodes preemption compares before it chooses one."""
+
+    min_candidate_nodes_percentage: int = Field(10, ge=0, le=100)
+    """The fewest candidates to find, as a percentage of all nodes."""
+    min_candidate_nodes_absolute: int = Field(100, ge=0, le=2**31 - 1)
+    """The fewest candidates to find, as a number; the larger of the two applies."""
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """Yield a mistake if both are zero: preemption would look for no candidate."""
+        percentage, absolute = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
+        if self.min_candidate_nodes_percentage == self.min_candidate_nodes_absolute == 0:
+            yield FieldError(percentage, f"must not be 0 when {absolute} is 0 too")
+            yield FieldError(absolute, f"must not be 0 when {percentage} is 0 too")
+
 
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."

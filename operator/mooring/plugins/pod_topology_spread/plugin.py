@@ -1,13 +1,14 @@
 """Spreads pods evenly over topology domains (framework/plugins/podtopologyspread)."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
@@ -22,12 +23,52 @@ from mooring.model.pod import Pod
 from mooring.model.pod_spec import PodSpec
 from mooring.model.selectors import LabelSelector, Requirement
 from mooring.plugins.pod_topology_spread.inclusion import NodeInclusion, includes
-from mooring.policy.args import DefaultConstraint, PodTopologySpreadArgs
+from mooring.policy.name_syntax import QualifiedName
+from mooring.policy.profile_errors import FieldError
+from mooring.policy.reading import PolicyModel
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT, EACH_NODE, Domains
 from mooring.state.topology.pod_selection import Pair, PodSelector, Selection, selection
 from mooring.state.view import BoolArray, NodeView
+
+
+class DefaultConstraint(PolicyModel):
+    """A topology spread constraint for pods that have none of their own."""
+
+    unsupported: ClassVar[Mapping[str, str]] = {
+        "labelSelector": "must not be set: it is derived from each pod's Services and owner",
+        "matchLabelKeys": "must not be set: a default constraint has no labelSelector to narrow",
+    }
+
+    max_skew: int = Field(ge=1, le=2**31 - 1)
+    topology_key: QualifiedName
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
+    min_domains: int | None = Field(None, ge=1, le=2**31 - 1)
+    node_affinity_policy: Literal["Honor", "Ignore"] | None = None
+    node_taints_policy: Literal["Honor", "Ignore"] | None = None
+
+
+class PodTopologySpreadArgs(PolicyModel):
+    """Constraints for pods that have none of their own."""
+
+    default_constraints: tuple[DefaultConstraint, ...] = ()
+    defaulting_type: Literal["System", "List"] = "System"
+    """System: kube-scheduler's built-in constraints; List: those of `defaultConstraints`."""
+
+    def mistakes(self) -> Iterator[FieldError]:
+        """Yield mistakes: System with a list; a topology key twice for one whenUnsatisfiable."""
+        if self.defaulting_type == "System" and self.default_constraints:
+            yield FieldError("defaultingType", "must be List where defaultConstraints are given")
+        seen = set[tuple[str, str]]()
+        for number, constraint in enumerate(self.default_constraints):
+            key = (constraint.topology_key, constraint.when_unsatisfiable)
+            if key in seen:
+                yield FieldError(
+                    f"defaultConstraints[{number}]", f"{key[0]} with {key[1]} is there twice"
+                )
+            seen.add(key)
+
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
 """For the constraints of the pods seen last, with the pods' specs and labels."""

@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from mooring.policy.args import CPU_AND_MEMORY, Resources, Shape
 from mooring.policy.extender import Extenders
 from mooring.policy.name_syntax import QualifiedName
 from mooring.policy.profile_errors import FieldError
 from mooring.policy.reading import PolicyModel, read
+from mooring.policy.score_args import CPU_AND_MEMORY, Resources, Shape
 
 
 class Labels(PolicyModel):

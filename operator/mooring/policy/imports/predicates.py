@@ -7,8 +7,6 @@ Source: `framework/plugins/legacy_registry.go` of v1.20 and, for what was gone b
 from collections.abc import Mapping
 from typing import Final
 
-from mooring.policy.legacy_args import Pressure
-
 PREDICATES: Final[Mapping[str, tuple[str, ...]]] = {
     "CheckNodeCondition": ("NodeCondition",),
     "CheckNodeUnschedulable": ("NodeUnschedulable",),
@@ -59,7 +57,7 @@ DEFAULT_PREDICATES: Final = (
 )
 """The predicates of a Policy without `predicates`."""
 
-PRESSURES: Final[Mapping[str, Pressure]] = {
+PRESSURES: Final[Mapping[str, str]] = {
     "CheckNodeMemoryPressure": "MemoryPressure",
     "CheckNodeDiskPressure": "DiskPressure",
     "CheckNodePIDPressure": "PIDPressure",

@@ -6,9 +6,10 @@ waits until the volume controller and the provisioners have bound all claims.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import numpy as np
+from pydantic import AfterValidator, Field
 
 from mooring.framework.handle import Handle
 from mooring.framework.hints import QueueingHint, queue_if
@@ -26,7 +27,12 @@ from mooring.gpu_cards.card_plugin import AssignsInTrials
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import Node
 from mooring.model.pod import Pod
-from mooring.policy.args import VolumeBindingArgs
+from mooring.policy.reading import PolicyModel
+from mooring.policy.score_args import (
+    LESS_USED_FIRST,
+    ShapePoint,
+    rising,
+)
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
@@ -44,6 +50,21 @@ from mooring.volumes.model.storage_objects import (
 from mooring.volumes.volume_binding.binding_progress import BindingProgress, VolumesLostError
 from mooring.volumes.volume_binding.capacity_score import capacity_scores
 from mooring.volumes.volume_binding.find_volumes import PodVolumeClaims, find_volumes
+
+
+class VolumeBindingArgs(PolicyModel):
+    """The time limit for binding a pod's volumes, and the score of nodes by their storage."""
+
+    bind_timeout_seconds: int = Field(600, ge=0)
+    """After this time the pod is forgotten on its node and queued again; 0: it does not wait."""
+    shape: Annotated[
+        tuple[ShapePoint, ...],
+        AfterValidator(rising),
+        AfterValidator(lambda given: given or LESS_USED_FIRST),
+    ] = LESS_USED_FIRST
+    """The function from the share of the storage that the pod's claims request to the score; an
+    empty list means the default. It counts with the rules of Kubernetes 1.37 and newer."""
+
 
 _REASONS: Final = (
     "node(s) didn't match PersistentVolume's node affinity",

@@ -1,23 +1,21 @@
 from datetime import timedelta
 
-from mooring.policy.args import (
-    KUBE_SCHEDULER_ARGS,
-    LESS_USED_FIRST,
-    DefaultPreemptionArgs,
-    DynamicResourcesArgs,
-    InterPodAffinityArgs,
+from mooring.claims.plugin.plugin import DynamicResourcesArgs
+from mooring.plugins.balanced_allocation import NodeResourcesBalancedAllocationArgs
+from mooring.plugins.default_preemption.plugin import DefaultPreemptionArgs
+from mooring.plugins.inter_pod_affinity import InterPodAffinityArgs
+from mooring.plugins.node_affinity import NodeAffinityArgs
+from mooring.plugins.node_resources_fit import (
     LeastAllocated,
     MostAllocated,
-    NodeAffinityArgs,
-    NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
-    PodTopologySpreadArgs,
     RequestedToCapacityRatio,
-    ResourceSpec,
-    ShapePoint,
-    VolumeBindingArgs,
 )
+from mooring.plugins.pod_topology_spread.plugin import PodTopologySpreadArgs
 from mooring.policy.reading import read
+from mooring.policy.score_args import LESS_USED_FIRST, ResourceSpec, ShapePoint
+from mooring.volumes.volume_binding.plugin import VolumeBindingArgs
+from policies import KUBE_SCHEDULER_ARGS
 
 CPU_AND_MEMORY = (ResourceSpec(name="cpu", weight=1), ResourceSpec(name="memory", weight=1))
 
