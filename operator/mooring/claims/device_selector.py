@@ -103,7 +103,7 @@ def _attribute(name: str, value: Value) -> Value:
 
 
 def _by_domain(entries: Mapping[str, Mapping[str, Value]]) -> MapValue:
-    """Return the map of maps that gives an empty map for a domain that the device lacks."""
+    """Return a map of maps; a domain that the device lacks reads as an empty map."""
     inner = {domain: MapValue.of_strings(values) for domain, values in entries.items()}
     return MapValue.of_strings(inner, default=EMPTY_MAP)
 

@@ -200,7 +200,6 @@ def _devices(
 
 
 def _is_own(each: ResourceSlice, device: Device, node: Node) -> bool:
-    """Return whether only this node can use the device, as far as it is named."""
     return node.name in (each.node_name, device.node_name)
 
 

@@ -41,7 +41,7 @@ def claim_states(pod: Pod, cluster: ClusterView) -> list[ClaimReport]:
 
 
 def _entries(pod: Pod) -> Iterator[PodClaim]:
-    """Yield the pod's claims; those that its template needs no claim for are left out."""
+    """Yield the pod's claims; skip templates that need no claim."""
     for entry in pod.spec.resource_claims:
         if entry.claim or pod.claim_names.get(entry.name, "") is not None:
             yield entry

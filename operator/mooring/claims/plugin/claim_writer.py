@@ -201,14 +201,14 @@ class ClaimWriter:
         raise PluginError(f"claim {claim.key} cannot be deleted: it changes often")
 
     async def _without_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
-        """Return the claim without the finalizer of allocated claims, which is removed first."""
+        """Remove the finalizer of allocated claims; return the claim as written."""
         if FINALIZER not in claim.finalizers:
             return claim
         others = [each for each in claim.finalizers if each != FINALIZER]
         return await self._update(claim, finalizers=others)
 
     async def _read(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """Return the claim as it is now; None if it is gone, or the name is another's."""
+        """Return the claim as it is now; None if it is gone or another claim has its name."""
         raw = await self._api.read(_CLAIMS, claim.namespace, claim.name)
         latest = _parsed(raw, claim) if raw is not None else None
         return latest if latest is not None and latest.uid == claim.uid else None
@@ -262,7 +262,6 @@ def _devices(allocation: Allocation) -> list[tuple[Any, ...]]:
 
 
 def _consumers(consumers: Iterable[ConsumerReference]) -> list[dict[str, str]]:
-    """Return the references as the API writes them."""
     return [
         ({"apiGroup": c.group} if c.group else {})
         | {"resource": c.resource, "name": c.name, "uid": c.uid}

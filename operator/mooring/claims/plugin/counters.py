@@ -109,6 +109,6 @@ class Counters:
 
 
 def _taken(device: Device, counter: str) -> int:
-    """Return how much of a counter the device consumes of the first set that it consumes from."""
+    """Return how much of the counter the device takes, in the first set that it consumes from."""
     amount = device.consumes[0].counters.get(counter)
     return amount.nano if amount is not None else 0

@@ -296,7 +296,7 @@ class DeviceTrial:
         return not holders and self._was_free(self._candidates[position])
 
     def _was_free(self, candidate: CandidateDevice) -> bool:
-        """Return whether other claims leave the device, or shares of it."""
+        """Return whether other claims left the device, or a share of it, free."""
         if self._rules.shares_exclude_whole and not candidate.device.allow_multiple_allocations:
             return not self._allocated(candidate.id)
         return candidate.id not in self._dedicated

@@ -231,7 +231,6 @@ class NodeClasses:
 
 
 def _resized(array: IntArray, size: int) -> IntArray:
-    """Return an array of this size that begins with the given one; what is new is unknown."""
     if len(array) == size:
         return array
     resized = np.full(size, _UNKNOWN, np.int64)
@@ -469,7 +468,7 @@ class EquivalentNodes:
         return found
 
     def _use(self, key: Hashable, entry: NodeClasses | _Results) -> None:
-        """Have an entry in the cache, as the one that was used last."""
+        """Put the entry into the cache as the most recently used."""
         self._cache[key] = entry
         self._cache.move_to_end(key)
 
@@ -570,7 +569,7 @@ class EquivalentNodes:
                 self._outdated.update(self._rows_of.get(key, ()))
 
     def _outdate_shared(self, *keys: PoolKey) -> None:
-        """Have the classes made anew of nodes that share these pools."""
+        """Outdate the classes of all nodes that share these pools."""
         for key in keys:
             self._states.pop(key, None)
             for signature in self._shared.get(key, ()):
@@ -724,7 +723,7 @@ def score_of(claim: ResourceClaim, allocation: Allocation) -> int:
 
 
 def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], text: str) -> str:
-    """Return the results of other claims with equal requests, in the names of these claims."""
+    """Return the text about other, equal claims with the names of these claims."""
     for mine, other in zip(claims, others, strict=True):
         text = text.replace(f"claim {other.key}", f"claim {mine.key}")
         text = text.replace(f"for claim {other.name}:", f"for claim {mine.name}:")
@@ -758,14 +757,13 @@ def _unused(pool: Pool, allocated: AllocatedDevices) -> Hashable:
 
 
 def _bytes_of(value: Hashable) -> int:
-    """Return about how many bytes a value of nested tuples takes."""
     if type(value) is not tuple:
         return _BYTES_PER_PART + (len(value) if isinstance(value, str) else 0)
     return _BYTES_PER_PART + sum(map(_bytes_of, value))
 
 
 def _bytes_of_result(result: Result) -> int:
-    """Return about how many bytes a result takes; what is the claims' own they share."""
+    """Return about how many bytes a result takes, without parts that the claims share."""
     if isinstance(result, list):
         results = sum(len(allocation.results) for allocation in result)
         return _BYTES_PER_ENTRY + _BYTES_PER_RESULT * (results + len(result))

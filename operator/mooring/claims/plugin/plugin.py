@@ -402,7 +402,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         )
 
     def _is_broken(self, claim: ResourceClaim) -> bool:
-        """Return whether the claim's devices could not be bound, or not in time."""
+        """Return whether the binding of the claim's devices failed or timed out."""
         if claim.allocation is None:
             return False
         return binding_failure(claim) is not None or (
@@ -439,7 +439,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
                 yield claim
 
     def _rejections(self, claims: PodClaims, nodes: NodeView) -> list[str]:
-        """Return why the pod's extended resources keep it off each node; []: they do not."""
+        """Return per node why the pod's extended resources reject it; [] if they reject none."""
         if claims.extended is None or claims.extended.fits_anywhere:
             return []
         return claims.extended.rejections(nodes)
@@ -555,7 +555,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             self._metrics.devices_bound(self._profile, drivers, waited, status, seconds)
 
     def _left(self, claim: ResourceClaim) -> float:
-        """Return for how many seconds more the claim's devices may be bound."""
+        """Return the seconds until the binding of the claim's devices times out."""
         now = self._api.unix_nanoseconds() / 1e9
         since = claim.allocation.time if claim.allocation is not None else None
         return max(0.0, self._timeout - (now - since if since is not None else 0.0))
@@ -572,7 +572,7 @@ class _BindingFailedError(PluginError):
 
 
 def _text(result: Result) -> str:
-    """Return why a node is rejected about which the allocator says this."""
+    """Return why a node is rejected, from the allocator's result for it."""
     if isinstance(result, AllocationError):
         return result.text
     return _NO_DEVICES if result is None else _ELSEWHERE
@@ -588,7 +588,7 @@ def _share_ids(claims: Sequence[ResourceClaim]) -> Callable[[], str]:
 
 
 def _held(claim: ResourceClaim | None) -> set[tuple[DeviceId, str, bool | None]]:
-    """Return what the claim holds of which device: all, a share, or access for administrators."""
+    """Return the claim's devices, each with the ID of its share and the administrators' flag."""
     if claim is None or claim.allocation is None:
         return set()
     return {(r.device, r.share_id, r.admin_access) for r in claim.allocation.results}

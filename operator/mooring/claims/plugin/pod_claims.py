@@ -122,7 +122,7 @@ def is_owned(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
 
 
 def _group(pod: Pod, cluster: ClusterView) -> PodGroup | None:
-    """Return what is required of the pod's group; None if it has none, or that is not known."""
+    """Return the definition of the pod's group; None if it has none, or it is not known."""
     group = cluster.pod_groups.of(pod)
     return group.definition if group is not None else None
 

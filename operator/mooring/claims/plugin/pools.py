@@ -214,10 +214,10 @@ def _pool(
 
 
 def _slice_count(slices: Sequence[ResourceSlice], rules: KubernetesRules) -> int:
-    """Return how many slices the pool has by the first of these.
+    """Return how many slices the pool has, as its slices say.
 
-    If they contradict each other, that is the first name of those of a single node, else of all. In
-    kube-scheduler it is the one that its cache lists first, which may be any of them.
+    If they disagree, the first by name decides, and slices of a single node come before others. In
+    kube-scheduler the slice that its cache lists first decides, which may be any.
     """
     count = slices[0].slice_count
     if all(each.slice_count == count for each in slices):
@@ -263,7 +263,6 @@ def _unknown_counter(slices: Iterable[ResourceSlice], sets: Mapping[str, Counter
 
 
 def _has_binding_conditions(pool: Pool) -> bool:
-    """Return whether a device of the pool has any; pools that are not usable do not count."""
     return pool.usable and any(
         device.binding_conditions for each in pool.slices for device in each.devices
     )
