@@ -122,7 +122,7 @@ class GPUTopology(CardPlugin):
         return subsets(cards.links, len(cards))
 
     def _best(self, row: int, free: int, request: CardRequest) -> int | None:
-        """Return the best set of the free cards, if it is linked as the pod requires."""
+        """Return the best set of free cards; None if it is not linked as the pod requires."""
         sets = self._subsets(row)
         chosen = sets.best(free, request.whole_cards)
         if chosen is None or sets.weakest_link(chosen) < request.link_required:

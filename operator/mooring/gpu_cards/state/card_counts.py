@@ -391,7 +391,7 @@ class Cards:
             self.follow()
 
     def _reach(self, rows: IntArray) -> None:
-        """Count the rows if they are not, and make columns for nodes that came without a card."""
+        """Count the rows that are not counted yet; add columns for new nodes without cards."""
         if self._uncounted:
             for row in filter(self._uncounted.__contains__, rows.tolist()):
                 self._count_row(row)
@@ -435,7 +435,7 @@ _NO_ROW: Final = _Row()
 
 
 def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> frozenset[int]:
-    """Return the unhealthy cards; of those that the node does not name, the last without a pod."""
+    """Return the unhealthy cards; for those that the node does not name, its last unused ones."""
     if not cards.unnamed:
         return cards.unhealthy
     remaining = [card for card in range(len(cards)) if card not in cards.unhealthy]
@@ -467,7 +467,7 @@ def _class_of(request: CardRequest, pod: Pod) -> CardDemand:
 
 
 def _frequency(entry: tuple[CardDemand, int]) -> tuple[int, CardDemand]:
-    """Return a sort key: frequent classes first, and those of one frequency always alike."""
+    """Return a sort key: frequent classes first, equally frequent ones in a fixed order."""
     return -entry[1], entry[0]
 
 
@@ -479,7 +479,7 @@ def _take(
     cores: list[int],
     times: int,
 ) -> None:
-    """Add the pod's shares to what is used of the cards, or with `times` -1 subtract them."""
+    """Add the pod's shares to the used amounts; subtract them if `times` is -1."""
     for share, numbers in zip(request.shares, assignment, strict=True):
         for card in numbers:
             used[card] += times * share.memory_on(cards.memory[card])
