@@ -532,7 +532,7 @@ def _mode(value: str, where: str) -> DisruptionMode:
 
 
 def _with_roles(minimum: int, roles: Mapping[str, int]) -> dict[str, Any]:
-    """Return the fields of a group with these minimums of roles, whose minimum is their sum."""
+    """Return the fields of a group with minimums per role; its own minimum is their sum or more."""
     of_roles = {role: least for role, least in roles.items() if least}
     if "" in of_roles:
         raise ManifestError("spec", "has a minimum for a role without a name")

@@ -81,7 +81,7 @@ def _domains(
 
 
 def _free(rows: IntArray, cluster: ClusterView) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """Return float64[rows]: the free share of each node's cpu; the node's size counts, too."""
+    """Return float64[rows]: the free millicores of each node."""
     nodes = cluster.nodes.take(rows)
     free: np.ndarray[tuple[int], np.dtype[np.float64]] = np.maximum(
         nodes.allocatable("cpu") - nodes.requested("cpu"), 0

@@ -127,9 +127,9 @@ class CountingSearch:
         return classes
 
     def _claims_of(self, pod: Pod) -> tuple[tuple[str, str], ...]:
-        """Return the requests of each of the pod's claims, and its uid if it has devices somewhere.
+        """Return the requests of each of the pod's claims, and its uid if it is allocated.
 
-        Claims that were made of one template may differ: it may have been made anew.
+        Claims of one template may differ, because a template may be replaced.
         """
         claims = self._cluster.dynamic_resources.claims.named_by(pod)
         return tuple((each.spec.asked, each.uid if each.allocation else "") for each in claims)
@@ -395,12 +395,12 @@ def _merged(by_fields: Mapping[_Fields, MemberClass]) -> list[MemberClass]:
 
 
 def _resources(counted: Sequence[CountedClass]) -> list[str]:
-    """Return pod slots, and all resources that are filtered for any of these classes."""
+    """Return pod slots and all resources that filters check for these classes."""
     return [_PODS, *sorted({name for c in counted for name in c.needs})]
 
 
 def _turned(positions: IntArray, seed: int) -> IntArray:
-    """Return the positions in their order, but with the seed's one first."""
+    """Return the positions, rotated so that the seed's one comes first."""
     first = seed % len(positions)
     return np.concatenate((positions[first:], positions[:first]))
 
@@ -436,7 +436,7 @@ def _fits(items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray) 
 
 
 def _described(resource: str, amount: int) -> tuple[str, int]:
-    """Return the amount with its unit as users read it, and what the text says: not less.
+    """Return the amount as text with its unit, rounded up, and the amount that the text states.
 
     Amounts are millicores, bytes or counts.
     """

@@ -253,6 +253,5 @@ class _Moves:
 
 
 def _constraints(pod: Pod) -> int:
-    """Return how many terms, constraints, ports and volumes the pod has."""
     spec = pod.spec
     return spec.affinity.term_count + len(spec.spread) + len(spec.host_ports) + len(pod.volumes)

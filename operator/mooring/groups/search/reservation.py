@@ -116,7 +116,6 @@ class GroupReservation:
     def _reserve(
         self, group: PodGroupState, reserved: Sequence[tuple[Pod, int]], backfill_until: float
     ) -> None:
-        """Nominate each pod to its row."""
         self._backfill_until = backfill_until
         kept = Reservation(group.key, self._until, group.priority, backfill_until)
         for pod, row in reserved:
@@ -132,7 +131,7 @@ class GroupReservation:
             self._reserve(group, reserved, until)
 
     def _is_due(self, group: PodGroupState, after: float, now: float) -> bool:
-        """Return whether nodes are searched for, after a search that found none."""
+        """Return whether to search again, after a search that found no nodes."""
         if group not in self._not_found:
             return True
         at, version = self._not_found[group]
@@ -140,10 +139,10 @@ class GroupReservation:
         return now - at >= (after / _SEARCHES if changed else after)
 
     def _busy_until(self, group: PodGroupState, reserved: Sequence[tuple[Pod, int]]) -> float:
-        """Return the earliest time at which these pods of the group can all be on these rows.
+        """Return the earliest time at which all these pods can be on their rows.
 
-        It is in seconds since the epoch, and minus infinity if it may be any moment. Pods run until
-        their deadline, and those without one may end at once.
+        It is in seconds since the epoch; minus infinity if that may be at any moment. Pods run
+        until their deadline, and a pod without one may end at once.
         """
         by_row = defaultdict[int, list[Pod]](list)
         for pod, row in reserved:
@@ -170,7 +169,7 @@ class GroupReservation:
         return free_at if max(missing.values()) <= 0 else -math.inf
 
     def _leaves(self, placed: PlacedPod, group: PodGroupState) -> bool:
-        """Return whether the pod's requests are free for the group once it has ended."""
+        """Return whether the group can use the pod's requests once the pod has ended."""
         pod = placed.pod
         member = pod.uid in group.assumed or pod.uid in group.assigned
         return pod.spec.priority <= group.priority and not _of_daemon_set(pod) and not member
@@ -322,7 +321,7 @@ class GroupReservation:
     ) -> Assignment | None:
         """Return how counting places all members on these rows; None if they cannot all fit there.
 
-        Members that are not counted may be rejected where it places them.
+        Filters may still reject members that cannot be counted.
         """
         counted = search.is_counted()
         slots = np.flatnonzero(self._leaving(group))
@@ -367,6 +366,6 @@ def _of_daemon_set(pod: Pod) -> bool:
 
 
 def _after(pipeline: Pipeline) -> float | None:
-    """Return the seconds after which nodes are reserved, and for which; None: never."""
+    """Return after how many seconds nodes are reserved for a group; None: never."""
     policy = pipeline.group_policy
     return policy.reserve_after_seconds if policy is not None else None

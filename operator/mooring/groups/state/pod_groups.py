@@ -508,7 +508,7 @@ class PodGroups:
             member.group.departed_pods_count += 1
 
     def _count_anew(self, uid: Uid) -> None:
-        """Count a pod that may have been in no group until now, because formats have changed."""
+        """Count a pod again because formats have changed: it may have been in no group."""
         if (placed := self._pods.get(uid)) is not None:
             self._placed[uid] = placed
         self._count(uid)
@@ -571,7 +571,6 @@ def _without(members: Mapping[Uid, _Value], uids: Container[Uid]) -> dict[Uid, _
 
 
 def _index(groups: dict[GroupKey, PodGroupState], group: PodGroupState, *, applies: bool) -> None:
-    """Put the group among these groups if this applies to it, else remove it from them."""
     if applies:
         groups[group.key] = group
     else:

@@ -312,7 +312,7 @@ class PodGroupStatusReporter:
     def _replaces_volcano(self, namespace: str) -> bool:
         """Return whether a profile takes the pods that Volcano's controller will make here.
 
-        It makes those of a job only once the group's phase says so.
+        The controller makes the pods of a job only once the group's phase allows it.
         """
         metadata, spec = {"name": "volcano", "namespace": namespace}, {"schedulerName": "volcano"}
         pod = parse_pod({"metadata": metadata, "spec": spec})
