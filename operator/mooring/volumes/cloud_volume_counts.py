@@ -132,7 +132,6 @@ class _VolumeCount:
         return np.where(published > 0, published, unpublished)
 
     def _unpublished(self, _nodes: NodeView) -> int | IntArray:
-        """Return the limits of nodes that publish none."""
         return self.limit
 
 

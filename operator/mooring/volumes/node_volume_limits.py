@@ -190,7 +190,6 @@ def _new(volumes: Sequence[CSISource], rows: IntArray, storage: Storage) -> IntA
 
 
 def _rose(before: int, after: int | None) -> bool:
-    """Return whether a limit is higher now, or gone."""
     return after is None or after > before
 
 

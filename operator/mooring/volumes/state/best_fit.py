@@ -160,7 +160,7 @@ class BestFitIndex(Generic[_Item]):
         return found
 
     def _columns_to_update(self) -> IntArray | None:
-        """Return the columns, unless it is less work to make them again when they are read."""
+        """Return the columns; None if it costs less to make them again at the next read."""
         self._changes += 1
         return self._columns if self._changes <= _MANY else None
 

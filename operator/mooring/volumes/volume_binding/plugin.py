@@ -240,7 +240,6 @@ class VolumeBinding(AssignsInTrials):
         return _Binding(taken, claim, prebound=shown.claim is not None)
 
     async def _bind(self, binding: _Binding) -> PersistentVolume:
-        """Bind the volume to the claim; return it as written."""
         patch = binding_patch(binding.volume, binding.claim, prebound=binding.prebound)
         name = binding.volume.name
         return parse_persistent_volume(
@@ -250,7 +249,6 @@ class VolumeBinding(AssignsInTrials):
     async def _write_selected_node(
         self, claim: PersistentVolumeClaim, node: str
     ) -> PersistentVolumeClaim:
-        """Write the claim's selected node; return the claim as written."""
         patch = selected_node_patch(claim, node)
         return parse_persistent_volume_claim(
             await self._api.patch("persistentvolumeclaims", claim.namespace, claim.name, patch)
