@@ -271,7 +271,7 @@ async def _cancel(task: "asyncio.Task[object]") -> None:
 
 
 def _retrieve(task: "asyncio.Task[object]") -> None:
-    """Mark the exception of a task as seen, because the task may be left alone."""
+    """Mark the exception of a task as seen: perhaps no one awaits the task."""
     if not task.cancelled():
         task.exception()
 

@@ -104,7 +104,6 @@ def _nominations(scheduler: SchedulerState) -> Iterator[Record]:
 
 
 def _pending(scheduler: SchedulerState) -> Iterator[Record]:
-    """Yield the pods of the queue, and those without a profile, with their state."""
     for queued in scheduler.queue:
         yield {"kind": "pending", **_identity(queued.pod), "state": queued.times.state.value}
     for pod in tuple(scheduler.without_profile.values()):

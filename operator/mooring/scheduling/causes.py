@@ -71,7 +71,7 @@ def _nearest(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> tuple[str,
 
 
 def _near(pod: Pod, cluster: ClusterView, rows: IntArray, positions: IntArray) -> IntArray:
-    """Return those of the positions whose rows have some of each resource that the pod requests."""
+    """Return the positions whose rows offer some of each resource that the pod requests."""
     has = np.ones(len(positions), np.bool_)
     for resource, amount in islice(pod.spec.demand.resources.items(), _MOST_LOOKED_UP):
         if amount:
@@ -105,7 +105,7 @@ def no_such_node(requirements: Sequence[Requirement], cluster: ClusterView) -> s
 
 
 def _missing_labels(pod: Pod, cluster: ClusterView) -> Iterator[str]:
-    """Yield labels that the pod selects nodes by and no node has."""
+    """Yield a message for each label that the pod requires and no node has."""
     required = pod.spec.required_nodes
     terms = required.terms if required is not None and len(required.terms) == 1 else ()
     for requirements in (pod.spec.node_selector.requirements, *(t.expressions for t in terms)):
@@ -116,7 +116,7 @@ def _missing_labels(pod: Pod, cluster: ClusterView) -> Iterator[str]:
 def _missing_keys(
     keys_of: Callable[[PodSpec], Iterator[str]], pod: Pod, cluster: ClusterView
 ) -> Iterator[str]:
-    """Yield topology keys that no node has as a label."""
+    """Yield a message for each topology key that no node has as a label."""
     for key in islice(keys_of(pod.spec), _MOST_LOOKED_UP):
         if no_such_node((Requirement(key, "Exists"),), cluster):
             yield f"no node has the topologyKey {key}"

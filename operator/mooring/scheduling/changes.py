@@ -181,7 +181,6 @@ def _without(item: object, pod: Pod) -> Pod:
 
 
 def _others(items: Collection[_Item], item: object) -> tuple[_Item, ...]:
-    """Return all items that are not equal to this one."""
     return tuple(other for other in items if other != item)
 
 
@@ -324,7 +323,7 @@ def _edited(name: str, edit: Callable[[ExactRequest], ExactRequest], spec: Claim
 
 
 def _without_part(part: str | None, wanted: ExactRequest) -> ExactRequest:
-    """Return the request without this selector or capacity; no expression is a capacity's name."""
+    """Return the request without this selector or capacity; no selector is a capacity's name."""
     capacity = {name: amount for name, amount in wanted.capacity.items() if name != part}
     return replace(wanted, selectors=_others(wanted.selectors, part), capacity=capacity)
 

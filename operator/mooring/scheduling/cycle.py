@@ -243,7 +243,6 @@ def _post_filter(
 
 
 def _with_reasons(message: str, *reasons: str) -> str:
-    """Return the message of the filters followed by those of post_filter plugins."""
     added = ", ".join(filter(None, reasons))
     return f"{message} {added}".strip()[:LONGEST_MESSAGE]
 

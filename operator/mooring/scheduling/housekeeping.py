@@ -107,7 +107,7 @@ class Housekeeping:
     def _undo(self, pod: Pod) -> None:
         """Unreserve the assumed pod and forget it, as when its binding fails.
 
-        Its profile may have changed since: the plugins of the one in force now are told.
+        The plugins of the profile in force now are told, because the profile may have changed.
         """
         state = self.scheduler.state
         profile = self.scheduler.profiles.of(pod, self.scheduler.cluster)

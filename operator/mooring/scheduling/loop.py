@@ -100,7 +100,7 @@ class SchedulingLoop:
         await self.schedule_one.finish(seconds)
 
     def _run_hints(self, now: float) -> bool:
-        """Run queueing hints of unschedulable pods for a moment; return whether there are more."""
+        """Run queueing hints of unschedulable pods for a moment; return whether some are left."""
         until = now + _HINT_SECONDS
         while self._scheduler.queue.run_hints(now):
             if self._clock() >= until:
@@ -108,25 +108,26 @@ class SchedulingLoop:
         return False
 
     def _may_bind(self) -> bool:
-        """Return whether one more binding may be in flight; if not, the end of one wakes the loop.
+        """Return whether another binding may begin; if not, have the end of one wake the loop.
 
-        That is noted when it is found: bindings begin and end while the loop waits for its turn.
+        The flag is set at this moment, because bindings begin and end while the loop waits for its
+        turn.
         """
         self.schedule_one.waits = self.schedule_one.requesting >= _MOST_BINDING
         return not self.schedule_one.waits
 
     async def _idle(self, now: float) -> None:
-        """Wait for work, for the end of a binding or the next backoff; for a while at most."""
+        """Wait for work, the end of a binding or the next backoff, for a limited time."""
         due = self._scheduler.queue.next_due() if self._may_bind() else None
         seconds = _IDLE_SECONDS if due is None else min(max(due - now, 0.0), _IDLE_SECONDS)
         self._set_alarm(asyncio.get_running_loop().time() + seconds)
         await self._scheduler.work.wait()
 
     def _set_alarm(self, at: float | None) -> None:
-        """Have the loop woken at this time of the event loop or sooner; None: not at all.
+        """Wake the loop at this time of the event loop or sooner; None: not at all.
 
-        An alarm that is due sooner stays, and wakes the loop for nothing: to set one for each pod
-        would cost more.
+        An earlier alarm stays, and may wake the loop for nothing: one alarm per pod would cost
+        more.
         """
         if self._alarm is not None:
             if at is not None and self._alarm.when() <= at:

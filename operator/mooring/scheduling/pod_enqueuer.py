@@ -349,7 +349,7 @@ class PodEnqueuer:
         return False
 
     def _try_again_after(self, member: Pod) -> None:
-        """Try one of the other members again, with those that are not gated."""
+        """Try the group again through another member that is not gated."""
         group = self._scheduler.state.pod_groups.of(member)
         if group is None or group.incomplete is not None:
             return
@@ -371,7 +371,7 @@ class PodEnqueuer:
         return found
 
     def _first_not_gated(self, uids: Iterable[Uid], group: PodGroupState) -> QueuedPod | None:
-        """Return the first of these members that is without a node, in the queue and not gated."""
+        """Return the first of these members that is queued, without a node and not gated."""
         there = (self._scheduler.queue.get(uid) for uid in uids if uid in group.unscheduled)
         return next((queued for queued in there if queued is not None and not queued.gated), None)
 
@@ -486,7 +486,7 @@ class PodEnqueuer:
             drop_item(self._of_claim, key, uid)
 
     def _forget_claims_after(self, event: ClusterEvent) -> None:
-        """Forget the names in a pod that no longer waits for a node: kopf may never tell."""
+        """Forget the claim names of a pod that got a node or has gone: kopf may never tell."""
         pod = event.after or event.before
         if isinstance(pod, Pod) and pod.uid not in self._scheduler.state.unscheduled:
             self._forget_claims(pod.uid)
@@ -524,7 +524,7 @@ class PodEnqueuer:
         self._scheduler.work.set()
 
     def _bound_by_another(self, event: ClusterEvent) -> Pod | None:
-        """Return the pod that the watch shows on a node without its being assumed there."""
+        """Return the pod if it has a node and was not assumed there; else None."""
         pod = event.after
         if event.kind is not Kind.POD or event.action is not Action.ADD or not isinstance(pod, Pod):
             return None
@@ -631,7 +631,7 @@ class PodEnqueuer:
         decisions.admitted(pod.uid, gate, now)
 
     def _note_not_gated(self, pod: Pod) -> None:
-        """Note that the group of this pod, which is in the queue now, has a member not gated."""
+        """Note for the pod's group that this queued member is not gated."""
         group = self._scheduler.state.pod_groups.of(pod) if self._not_gated else None
         if group is not None and isinstance(self._not_gated.get(group), tuple):
             queued = self._scheduler.queue.get(pod.uid)
@@ -669,9 +669,9 @@ class PodEnqueuer:
         return plugin
 
     def _take_back_after(self, event: ClusterEvent) -> None:
-        """Find the profile of a pod that lost its profile in flight and was not bound.
+        """Find a profile for a pod that lost its profile in flight and was not bound.
 
-        While it was assumed, a profile that takes it may have come.
+        A profile that takes it may have come while it was assumed.
         """
         forgotten = event.before
         if event.kind is Kind.POD and event.after is None and isinstance(forgotten, Pod):
@@ -715,7 +715,7 @@ class _Stray:
 
 
 def _relabelled(event: ClusterEvent) -> str | None:
-    """Return the namespace that is known now, or whose labels have changed; None if none is.
+    """Return the name of a namespace that is new or has other labels; else None.
 
     Profiles select by these labels.
     """

@@ -88,7 +88,7 @@ def pending_cause(scheduler: SchedulerState, pod: Pod) -> str:
 
 
 def _victims(scheduler: SchedulerState, pod: Pod) -> list[PodRef]:
-    """Return pods that preemption evicts for the pod and that have not left its node yet."""
+    """Return the pods that preemption evicts for this pod and that are still on their node."""
     if scheduler.cluster.nominations.get(pod.uid) is None:
         return []
     victims = scheduler.decisions.victims(pod.uid)
@@ -220,7 +220,7 @@ class PodReportBuilder:
         return found
 
     def _cause_of(self, group: PodGroupState) -> str | None:
-        """Return the cause of a member that waits, one that was decided about if there is any."""
+        """Return why the group waits: the cause of a decided member, if there is one."""
         decidable = (queued.pod for queued in _decidable(group, self._scheduler))
         pods = chain(decidable, group.unscheduled.values())
         return next((pending_cause(self._scheduler, pod) for pod in pods), None)

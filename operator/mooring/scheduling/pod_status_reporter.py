@@ -212,7 +212,7 @@ class PodStatusReporter:
         return True
 
     def _priority(self, pod: Pod) -> str:
-        """Return the pod's priority and the classes of this value, such as `1000 (high)`."""
+        """Return the pod's priority and the classes of this value: `1000 (high)`."""
         value = pod.spec.priority
         classes = self.priority_classes.values()
         names = sorted(known.name for known in classes if known.value == value)
@@ -283,7 +283,7 @@ class PodStatusReporter:
         self._answered(uid, status, version)
 
     def _answered(self, uid: str, status: Mapping[str, Any], version: str) -> None:
-        """Note which version of the pod has the nomination of the status; "" is not known."""
+        """Note the version of the pod that has the status's nomination; "" if it is unknown."""
         newer = self._pending[uid][1] if uid in self._pending else {}
         if _NOMINATION in status and _NOMINATION not in newer and uid in self._nominating:
             self._nominating[uid] = version
@@ -300,9 +300,9 @@ class _Told(NamedTuple):
 
 
 def _observed(pod: Pod) -> dict[str, int]:
-    """Return the field by which a condition says which generation of the pod it is about.
+    """Return the field of a condition that says which generation of the pod it is about.
 
-    As kube-scheduler since 1.34 (PodObservedGenerationTracking); a new generation alone is not
+    kube-scheduler has it since 1.34 (PodObservedGenerationTracking). A new generation alone is not
     written.
     """
     return {"observedGeneration": pod.generation} if pod.generation else {}

@@ -272,7 +272,7 @@ class Profiles:
         return entry
 
     def _remember(self, profile: SchedulingProfile) -> None:
-        """Keep the scheduler names that the profile scheduled pods for; the latest of all."""
+        """Remember the latest profile that scheduled for each of its scheduler names."""
         if profile.spec.mode == "Shadow":
             return
         for scheduler_name in profile.scheduler_names:

@@ -367,7 +367,7 @@ class ScheduleOne:
         return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
 
     def _reserve_nodes(self, attempt: CurrentAttempt, group: PodGroupState) -> None:
-        """Reserve nodes if the group has waited long; if none are, delete a group half bound."""
+        """Reserve nodes if the group has waited long; without any, delete a half-bound group."""
         members = [*attempt.members.values()]
         self._reservation.update(group, members, self._clock(), attempt.answers)
         if not any(map(self.scheduler.nominated_node, attempt.pods)):
@@ -569,10 +569,10 @@ class ScheduleOne:
                 await asyncio.wait(late, timeout=_CANCELLED_SECONDS)
 
     def _binding_of(self, group: PodGroupState) -> GroupBinding | None:
-        """Return the binding of members of the group that is not over; None if there is none.
+        """Return the group's binding that is not over; None if there is none.
 
-        It is found by the uids of the members: the name of a group returns, and a group that is
-        named by labels is known anew when the profile that knows the label returns.
+        Its members are found by uid: the name of a group may return, and a group that is named by
+        labels is made anew when the profile that knows the label returns.
         """
         for uid, assumed in self.scheduler.being_bound.items():
             together = assumed.together
@@ -622,7 +622,7 @@ class ScheduleOne:
 
 
 def _needs_extenders(attempt: CurrentAttempt) -> bool:
-    """Return whether an extender cares for a pod of an attempt that may place it."""
+    """Return whether an extender is interested in a pod that the attempt may place."""
     if attempt.group is not None and attempt.group.incomplete is not None:
         return False
     return any(interested(attempt.pipeline, pod) for pod in attempt.pods)

@@ -140,7 +140,6 @@ def score(search: NodeSearch, rows: IntArray) -> ScoreTable:
 
 
 def _best(total: IntArray) -> IntArray:
-    """Return the positions of the highest total."""
     return np.equal(total, _max(total)).nonzero()[0]
 
 
@@ -216,7 +215,7 @@ class _Totals:
 
 
 def _plus(total: IntArray | None, column: IntArray, weight: int) -> IntArray:
-    """Return the total with the weighted column added; `total` itself is changed."""
+    """Return the total plus the weighted column; `total` itself is changed."""
     more = column if weight == 1 else weight * column
     if total is None:
         return more.copy() if more is column else more

@@ -472,7 +472,6 @@ class _Suggestions:
         return relief
 
     def _may_end(self, slots: IntArray) -> list[Pod]:
-        """Return the first pods of these slots that may end."""
         pods = (self._cluster.pod_columns.pods[slot] for slot in slots.tolist())
         may_end = (pod for pod in pods if pod is not None and not stays_on_its_node(pod))
         most = _MOST_ENDED_FOR_POD if self._group is None else _MOST_ENDED_FOR_GROUP
@@ -494,7 +493,7 @@ def _mildest(
 
 
 def _when_ended(pods: Sequence[Pod], node: str) -> TextAboutPods:
-    """Return "when POD on NODE ends", or the like of several pods; the node may be left out."""
+    """Return "when POD on NODE ends", or its plural; the node may be ""."""
     end = f"{f'on {node} ' if node else ''}{'ends' if len(pods) == 1 else 'end'}"
     which = "a pod" if len(pods) == 1 else f"{len(pods)} pods"
     names = listed([pod.key for pod in pods], EXAMPLES)
@@ -503,7 +502,7 @@ def _when_ended(pods: Sequence[Pod], node: str) -> TextAboutPods:
 
 
 def _ranks(rows: IntArray) -> IntArray:
-    """Return of each item how many items of the same row are before it."""
+    """Return for each item the number of items of the same row before it."""
     order = np.argsort(rows, kind="stable")
     ordered = rows[order]
     ranks = np.empty(len(rows), np.int64)

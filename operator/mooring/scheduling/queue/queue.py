@@ -191,9 +191,9 @@ class SchedulingQueue:
             self._try_next(queued, now)
 
     def _has_its_signature(self, queued: QueuedPod) -> bool:
-        """Return whether an unschedulable pod has the signature that it was sorted in by.
+        """Return whether an unschedulable pod still has the signature by which it is indexed.
 
-        Those of pods in equal groups are equal, too, so that a pod in such a group has not.
+        A pod that was decided by an equal group's decision counts as not having it.
         """
         if queued.queue is not SubQueue.UNSCHEDULABLE or queued.decided_by_specs:
             return False
@@ -427,7 +427,6 @@ class SchedulingQueue:
         return first[0] if first is not None else None
 
     def _enter(self, queued: QueuedPod, now: float) -> None:
-        """Put the pod in flight, and count the attempt."""
         self._in_flight.enter(queued, self._events.end)
         queued.times.enter(PodState.IN_FLIGHT, now)
         queued.attempts += 1
@@ -439,13 +438,13 @@ class SchedulingQueue:
         self._events.drop_before(self._events.end if oldest is None else oldest)
 
     def _try_for_group(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Move an unschedulable pod that is tried for all of its group."""
+        """Retry an unschedulable pod in place of all pods with its signature."""
         queued.tries_for = self._unschedulable.signature_of(queued.pod.uid)
         queued.moved_by = event
         self._retry(queued, now, event)
 
     def _try_next(self, queued: QueuedPod, now: float) -> None:
-        """Move the next pod of the group that this one was tried for, if it was."""
+        """Retry the next pod with the signature that this pod was tried for, if there was one."""
         signature, queued.tries_for = queued.tries_for, None
         following = self._unschedulable.first_of(signature) if signature is not None else None
         if following is not None:
@@ -453,7 +452,6 @@ class SchedulingQueue:
             self._try_for_group(following, now, queued.moved_by)
 
     def _back_off(self, queued: QueuedPod, times: int, now: float) -> None:
-        """Set the end of the backoff after this number of attempts."""
         queued.timestamp = now
         doubled = self._initial_backoff * 2.0 ** min(times - 1, 32)
         queued.backoff_expiration = now + min(doubled, self._max_backoff)
@@ -469,7 +467,7 @@ class SchedulingQueue:
             self._move(queued, SubQueue.ACTIVE, now, event)
 
     def _move_to_error_backoff(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Move the pod to the backoff queue that is never popped early; to gated if it is gated."""
+        """Move the pod to the backoff queue that is never popped early, or to the gated pods."""
         if queued.gated:
             self._move(queued, SubQueue.GATED, now, event)
             return
@@ -477,7 +475,7 @@ class SchedulingQueue:
         self._error_backoff.push(queued.backoff_expiration, queued)
 
     def _flush_backoff(self, heap: PodHeap[float], now: float) -> None:
-        """Move pods whose backoff has ended to the active queue, as many as take little time.
+        """Move pods whose backoff has ended to the active queue, a limited number at a time.
 
         While the API server takes no bindings, the backoff of all pods may end.
         """
@@ -522,7 +520,7 @@ class SchedulingQueue:
 
 
 def _is_another(before: Pod, pod: Pod) -> bool:
-    """Return whether anything differs that any plugin or a reservation of nodes may read."""
+    """Return whether a field differs that a plugin or a reservation of nodes may read."""
     return (
         before.spec is not pod.spec
         or before.longest_run != pod.longest_run
@@ -531,5 +529,5 @@ def _is_another(before: Pod, pod: Pod) -> bool:
 
 
 def _is_relabelled(before: Pod, pod: Pod) -> bool:
-    """Return whether anything differs that only plugins read that are not node-only."""
+    """Return whether labels or owner differ; plugins that are node-only do not read them."""
     return before.labels != pod.labels or before.owner != pod.owner

@@ -143,8 +143,8 @@ def _binds_no_more(event: ClusterEvent, queued: QueuedPod) -> bool:
 def _cannot_help(about: Pod, queued: QueuedPod, *, during_attempt: bool) -> bool:
     """Return whether an event about this pod cannot make the queued one schedulable.
 
-    That is so for what the queued pod's own attempt did and undid, and for the nominations of pods
-    of lower priority: they do not count against it.
+    That holds for events that the queued pod's own attempt caused, and for nominations of pods of
+    lower priority, which do not count against it.
     """
     if about.uid == queued.pod.uid:
         return during_attempt

@@ -180,7 +180,7 @@ class UnschedulablePods:
         return None
 
     def _without_nomination(self, uid: Uid) -> QueuedPod | None:
-        """Return the pod if it is sorted in by a nomination that it has lost."""
+        """Return the pod if it has lost the nomination by which it is indexed."""
         entry = self._entries.get(uid)
         if entry is None or entry.node is None:
             return None
@@ -236,7 +236,7 @@ class UnschedulablePods:
         return moved
 
     def _run_without_node(self) -> list[tuple[QueuedPod, bool]]:
-        """Return the next pod whose nominated node was deleted, if that still holds."""
+        """Return the next pod whose nominated node was deleted, unless it has another by now."""
         uid = next(iter(self._without_node))
         event, queued = self._without_node.pop(uid), self._without_nomination(uid)
         return _moved([(queued, False)], event) if queued is not None else []
@@ -305,7 +305,7 @@ def _moved(pods: list[tuple[QueuedPod, bool]], event: str) -> list[tuple[QueuedP
 def _node_of(event: ClusterEvent) -> str | None:
     """Return the name of the node that the event is about; None if it is about none.
 
-    A pod that has lost its nomination has made room on the node to which it was nominated.
+    A pod that has lost its nomination has made room on its nominated node.
     """
     about = event.after or event.before
     if isinstance(about, Pod):
