@@ -124,7 +124,7 @@ class _Packing:
         return found
 
     def _possible(self, emptied: Mapping[str, Sequence[Move]]) -> bool:
-        """Make these moves in the trial; return whether each is possible at its turn."""
+        """Make these moves in the trial; return whether each was possible in its turn."""
         planning, moves = self.planning, chain.from_iterable(emptied.values())
         try:
             return all(planning.why_impossible([move]) is None for move in moves)
@@ -200,7 +200,6 @@ def _elsewhere(
 
 
 def _own_pods(planning: Planning, name: str) -> list[Pod]:
-    """Return the pods on the node that do not belong to it."""
     here = (placed.pod for placed in planning.cluster.pods_of(name))
     return [pod for pod in here if not planning.movable.stays(pod)]
 

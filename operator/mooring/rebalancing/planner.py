@@ -236,7 +236,7 @@ def _made(planning: Planning, step: Step) -> Step | None:
 
 
 def _is_refused(planning: Planning, step: Step, move: Move) -> bool:
-    """Return whether the pod has left its node, or may not move any more."""
+    """Return whether the pod has left its node or may no longer move."""
     node = planning.node_of(move.pod)
     if node is None or node.name != move.source:
         return True

@@ -294,7 +294,7 @@ class ProfileRebalancing:
             await parts.scheduler.sleep(LOOK_SECONDS)
 
     def _may_begin(self, moves: Sequence[Move]) -> bool:
-        """Return whether so few moves are under way that these may begin."""
+        """Return whether the limits on concurrent moves let these begin."""
         limits, record = self._limits, self.record
         return record.in_flight + len(moves) <= limits.moves_at_a_time and all(
             record.in_flight_of(owner) + count <= limits.moves_at_a_time_per_workload
@@ -470,7 +470,7 @@ class ProfileRebalancing:
         return (Result.MOVED, "") if placed.pod.ready and not placed.assumed else None
 
     def _warn(self, why: Why) -> None:
-        """Tell in an Event of the profile why its plan is not carried out any further.
+        """Record an Event that says why the profile's plan has stopped.
 
         The log and the profile's status name the pods; the Event is in the namespace default.
         """
@@ -481,7 +481,7 @@ class ProfileRebalancing:
 
 
 def _in_task(work: Coroutine[Any, Any, _T], tasks: set[asyncio.Task[_T]]) -> asyncio.Task[_T]:
-    """Do the work in a task of its own, which is one of `tasks` until it has ended."""
+    """Run the work in a task, which is in `tasks` until it has ended."""
     task = asyncio.create_task(work)
     tasks.add(task)
     task.add_done_callback(tasks.discard)
@@ -489,17 +489,17 @@ def _in_task(work: Coroutine[Any, Any, _T], tasks: set[asyncio.Task[_T]]) -> asy
 
 
 def _by_owner(moves: Sequence[Move]) -> Counter[str]:
-    """Return how many of the pods are of each controller, by its uid."""
+    """Count the pods by the uid of their controller."""
     return Counter(owner_of(move.pod) for move in moves)
 
 
 def _about(moves: Sequence[Move], text: str, otherwise: str) -> TextAboutPods:
-    """Return a text that only those may read who may get the pods."""
+    """Return a text for users who may get the pods; others read `otherwise`."""
     return TextAboutPods(text, tuple(PodRef.of(move.pod) for move in moves), otherwise)
 
 
 def _for_everybody(text: Why) -> str:
-    """Return the text for an Event, which is read by people who may not get other pods."""
+    """Return the text for an Event, whose readers may not be allowed to get the pods."""
     return text.otherwise if isinstance(text, TextAboutPods) else text
 
 

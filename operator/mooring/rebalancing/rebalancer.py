@@ -48,7 +48,7 @@ class Rebalancer:
             self._parts.scheduler.turn.post(self._forget_moves)
 
     def _forget_moves(self) -> None:
-        """Forget moves whose tasks were cancelled before their first step, and ended nothing."""
+        """Forget moves whose tasks were cancelled before they began."""
         for under_way in tuple(self._parts.expected.moves):
             self._parts.expected.forget(under_way)
 
@@ -108,6 +108,5 @@ class Rebalancer:
             await parts.scheduler.sleep(LOOK_SECONDS)
 
     def _status(self, name: str) -> dict[str, Any] | None:
-        """Return the rebalancing section of the profile's status."""
         known = self._works.get(name)
         return known[0].record.status() if known is not None else None

@@ -136,7 +136,7 @@ class RoomSearch:
         return [allowed, allowed & near, allowed - near]
 
     def _fits_after(self, pod: Pod, room: Room) -> bool:
-        """Return whether the pod fits once the moves are made, which are made before it comes."""
+        """Return whether the pod fits on the node after the moves."""
         planning = self.planning
         with planning.undone():
             planning.make(room.moves)

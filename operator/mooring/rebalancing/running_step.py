@@ -258,7 +258,7 @@ def _end(trial: PlanTrial, under_way: UnderWay) -> None:
 
 
 def _is_empty(trial: PlanTrial, node: str) -> bool:
-    """Return whether only pods that belong to the node, or leave it, are on it or will be."""
+    """Return whether all pods on the node, now and planned, stay with it or leave it."""
     if (row := trial.cluster.row(node)) is None:
         return True
     here = (placed.pod for placed in trial.cluster.pods_on(row))
