@@ -258,9 +258,9 @@ class Controllers:
         yield from self._job(job)
 
     def _generated(self, base: str, owner: Raw, number: int) -> str:
-        """Return a name as generateName makes it, but the same in every run, for a new pod.
+        """Return an unused name for a pod, made as by generateName but the same in every run.
 
-        Among 5,000 names with five random characters, two are equal more often than not.
+        Two of 5,000 names with five random characters are equal more often than not.
         """
         namespace = namespace_of(owner)
         names = generated_names(base, [owner["kind"], namespace, name_of(owner)], number, 2**32)

@@ -104,7 +104,6 @@ def _claim(raw: Mapping[str, Any], where: str = "spec") -> dict[str, Any]:
 
 
 def _without(raw: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return the fields that are set, but for these."""
     return {name: value for name, value in raw.items() if name not in names and value is not None}
 
 

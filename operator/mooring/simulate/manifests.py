@@ -179,7 +179,7 @@ def _opened(path: str) -> Iterator[TextIO]:
 
 
 def _json_object(text: str) -> Any:
-    """Return the object that the text is in JSON; None if it is something else."""
+    """Return the JSON object in the text; None if the text is something else."""
     if text.lstrip().startswith("{"):
         with suppress(orjson.JSONDecodeError):
             return orjson.loads(text)

@@ -37,9 +37,9 @@ _REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
 def _types() -> Mapping[str, Mapping[str, str]]:
     """Return the fields of each type, by name, with their type.
 
-    An object's own type has the name of its apiVersion and kind, such as `apps/v1 Deployment`. The
-    type of a field is a key of this table, `str`, `int`, `bool`, `*` (anything), or one of these in
-    `[]` (a list) or `{}` (a map).
+    The type of an object is its apiVersion and kind (`apps/v1 Deployment`). The type of a field is
+    a key of this table, `str`, `int`, `bool`, `*` (anything), or one of these in `[]` (a list) or
+    `{}` (a map).
     """
     text = files("mooring.simulate").joinpath("object_fields.json").read_bytes()
     types: Mapping[str, Mapping[str, str]] = orjson.loads(text)

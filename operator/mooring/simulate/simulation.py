@@ -213,7 +213,7 @@ class Simulation:
         yield from rejected
 
     def _nominate_as_shown(self, pods: Iterable[Pod]) -> None:
-        """Nominate the pods to the nodes in their statuses, also those that are not decided about.
+        """Nominate all pods to the nodes in their statuses, also pods that get no decision.
 
         The object of their group says whether these nodes are reserved.
         """
@@ -365,7 +365,7 @@ class Simulation:
             self._state.withdraw(pod.uid)
 
     def _nominate(self, pod: Pod, node: str) -> None:
-        """Nominate the pod to the node, and no pod of lower priority any more."""
+        """Nominate the pod to the node; withdraw nominations of pods of lower priority there."""
         row = self._state.nodes.row_of.get(node)
         for lower in self._state.nominations.below(row, pod.spec.priority):
             self._state.withdraw(lower.uid)
@@ -383,7 +383,7 @@ def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
 
 
 def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:
-    """Return the pod as if queued when it was made; one that was never stored, after those."""
+    """Return the pod as queued at its creation; pods that were never stored come last."""
     entered = pod.created or inf
     return QueuedPod(pod, pipeline, entered, entered, ticket=ticket, times=StateTimes(entered))
 
