@@ -350,7 +350,7 @@ class Queue:
                 yield _PendingPod(pod, PodState.NO_PROFILE, cause, 0, seconds, self._owner(pod))
 
     def _owner(self, pod: Pod) -> tuple[str, str]:
-        """Return kind and name of the group that the pod is decided with, else of its workload."""
+        """Return kind and name of the pod's group, else of its workload."""
         group = self.scheduler.cluster.pod_groups.of(pod)
         return ("PodGroup", group.key.name) if group is not None else workload_of(pod)
 

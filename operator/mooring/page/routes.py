@@ -253,7 +253,6 @@ class Page:
         return await _read(self.objects.pod(namespace, name))
 
     async def _show_events(self, request: web.Request) -> web.Response:
-        """Show the events about a pod to those who may get it and list events there."""
         _, namespace, name = _named(request, "pod")
         viewer = await self._viewer(request)
         await viewer.require(pod_read(namespace, name))
@@ -261,13 +260,12 @@ class Page:
         return await _read(self.objects.events(namespace, name))
 
     async def _show_policy(self, request: web.Request) -> web.Response:
-        """Show the profiles, their history, and how shadow profiles differ."""
         viewer = await self._viewer(request)
         visible = await viewer.visible(self.policy.namespaces())
         return _json(self.policy.document(visible))
 
     async def _show_plans(self, request: web.Request) -> web.Response:
-        """Show the last plan of each profile; moves of pods that the user may not get as such."""
+        """Show each profile's last plan; hide the pods that the user may not get."""
         viewer = await self._viewer(request)
         return json_answer(await viewer.shown(self.plans.document()))
 
@@ -380,7 +378,7 @@ class Page:
     async def _still(
         self, viewer: Viewer, request: web.Request, right: NonResourceAttributes
     ) -> bool:
-        """Return whether the user of an open stream is known and has the right as before."""
+        """Return whether the user of an open stream is the same and still has the right."""
         try:
             user = (await self._viewer(request)).user
             return user == viewer.user and await viewer.may(right)
@@ -419,7 +417,6 @@ def _answering() -> Iterator[None]:
 
 
 async def _read(document: Awaitable[Any]) -> web.Response:
-    """Return the document, or say in a line why it was not read."""
     try:
         return _json(await document)
     except NotReadError as error:
@@ -460,7 +457,7 @@ def _parameter(request: web.Request, name: str) -> str:
 
 
 def _named(request: web.Request, name: str) -> tuple[str, str, str]:
-    """Return a parameter that is NAMESPACE/NAME, and both parts of it."""
+    """Return the parameter, which is NAMESPACE/NAME, and its two parts."""
     key = _parameter(request, name)
     return key, *namespace_and_name(name, key)
 

@@ -358,7 +358,6 @@ class WhatIfRunner:
                 await slices.pause()
 
     def _replaced(self, keys: Iterable[str]) -> Iterator[Uid]:
-        """Yield the uids of the cluster's pods of these names."""
         for key in keys:
             if (queued := self.scheduler.queue.named(key)) is not None:
                 yield queued.pod.uid
@@ -404,7 +403,7 @@ class WhatIfRunner:
     async def _suggestions(
         self, unit: "_Unit", decision: DecisionInFull, what_if: WhatIf
     ) -> list[SuggestedChange]:
-        """Return what would make the pod fit, if it was decided alone and has no node."""
+        """Return what would make the pod fit; [] if it has a node or was decided in a group."""
         if decision.node is not None or not decision.nodes or unit.pipeline is None:
             return []
         turn = self.scheduler.turn
