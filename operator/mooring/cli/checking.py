@@ -185,7 +185,7 @@ def _with_conflict(checked: CheckedProfile, valid: Sequence[CheckedProfile]) -> 
 def _files_in(folder: str) -> Iterator[str]:
     """Yield the YAML and JSON files in the folder and its subfolders.
 
-    Hidden ones are left out, and the templates of Helm charts, which are no YAML yet.
+    Hidden files are skipped, and templates of Helm charts, which are not YAML yet.
     """
     for path in sorted(Path(folder).rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
@@ -194,7 +194,6 @@ def _files_in(folder: str) -> Iterator[str]:
 
 
 def _is_template(path: Path) -> bool:
-    """Return whether the file is in the folder `templates` of a Helm chart."""
     return any(
         parent.name == "templates" and (parent.parent / "Chart.yaml").is_file()
         for parent in path.parents

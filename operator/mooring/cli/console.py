@@ -166,7 +166,7 @@ def print_annotation(level: str, file: str, line: int | None, title: str, text: 
 
 
 def _escaped(text: str, more: str = "") -> str:
-    """Return the text without characters that end a workflow command or one of its fields."""
+    """Escape the characters that end a workflow command or, with `more`, one of its fields."""
     return "".join(f"%{ord(char):02X}" if char in f"%\r\n{more}" else char for char in text)
 
 

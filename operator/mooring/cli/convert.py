@@ -51,7 +51,7 @@ def _completed(
 
 
 def _scheduler_name(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
-    """Return the name; BadParameter if no profile can be for it."""
+    """Return the name; raise BadParameter if no profile can have it."""
     try:
         read(Match, {"schedulerNames": [given]}, "")
     except ProfileInvalid as invalid:

@@ -191,7 +191,7 @@ def _watch(question: _Question, output: str) -> NoReturn:
 
 
 def _without_times(value: Any) -> Any:
-    """Return a JSON value without the fields that grow while nothing happens."""
+    """Return a JSON value without durations, which grow while nothing happens."""
     if isinstance(value, dict):
         kept = {key: item for key, item in value.items() if not key.lower().endswith("seconds")}
         return {key: _without_times(item) for key, item in kept.items()}

@@ -195,7 +195,7 @@ def _holders(device: NodeDevice) -> Iterator[str]:
 
 
 def _kinds(node: NodeGPUs) -> str:
-    """Return how many cards there are of each type, such as `4 x NVIDIA-A10`."""
+    """Return the number of cards of each type: `4 x NVIDIA-A10`."""
     kinds = Counter(card.product or "cards of unknown type" for card in node.cards)
     return ", ".join(f"{count} x {product}" for product, count in kinds.items())
 
@@ -209,7 +209,7 @@ def _fits(node: NodeGPUs, unit: str) -> str:
 
 
 def _free(card: Card, unit: str) -> str:
-    """Return the free and the total amount of the card; its memory may be unknown."""
+    """Return free/total memory; if the memory is unknown, whether the card is free."""
     if card.memory:
         return f"{card.free}/{card.memory} {unit}"
     return "no" if card.owners or not card.usable else "yes"

@@ -343,13 +343,12 @@ async def _certificate_of(connection: Connection, leader: Leader) -> str:
 
 
 def _published(lease: dict[str, Any]) -> dict[str, str]:
-    """Return the Lease's address of a leader outside the cluster; empty for one in a pod."""
+    """Return the annotations in which a leader outside the cluster publishes its address."""
     annotations = (lease.get("metadata") or {}).get("annotations") or {}
     return {name: annotations[name] for name in (SERVER, CERTIFICATE) if name in annotations}
 
 
 def _is_loopback(host: str) -> bool:
-    """Return whether the host is an address of this machine that no other machine reaches."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -416,7 +415,6 @@ async def _forwarded(
 
 
 def _forbidden(leader: Leader, refusal: ForbiddenError) -> str:
-    """Return in one line which right the user lacks, and which role grants it."""
     return (
         f"{' '.join(str(refusal).split())}; the Role mooring-explain in {leader.lease_namespace} "
         "grants it, or ask the leading replica with --server"

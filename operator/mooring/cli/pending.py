@@ -57,7 +57,6 @@ def examples_by_cause(found: Mapping[str, Any]) -> list[str]:
 
 
 def _by_cause(found: Mapping[str, Any]) -> list[tuple[str, list[Mapping[str, Any]]]]:
-    """Return each cause with its pods, the most frequent cause first."""
     by_cause = dict[str, list[Mapping[str, Any]]]()
     for pod in found["pods"]:
         by_cause.setdefault(pod["cause"], []).append(pod)

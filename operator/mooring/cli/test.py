@@ -196,7 +196,6 @@ def _print_junit(results: _Results) -> None:
 
 
 def _xml(text: str) -> str:
-    """Return the text without the characters that XML cannot contain."""
     return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

@@ -151,7 +151,7 @@ class Proxy:
         return web.Response(text=self._token)
 
     def _check_host(self, request: web.Request) -> None:
-        """Refuse a request that is not for this machine, but for a name that leads here."""
+        """Refuse any other Host: a foreign name may resolve to this machine (DNS rebinding)."""
         if request.host not in self._hosts:
             raise web.HTTPForbidden(text="open the address that mooring ui has printed\n")
 
