@@ -56,7 +56,7 @@ _is_plain: Final = re.compile(r"[a-z0-9.-]+").fullmatch
 
 
 def _quoted(name: str) -> str:
-    """Return the name as a part of a path; almost none has a character that is quoted."""
+    """Return the name quoted for a path; almost no name needs that, so it is checked first."""
     return name if _is_plain(name) else quote(name, safe=":")
 
 

@@ -85,7 +85,7 @@ class Credentials:
     async def _login(self, obtain: Callable[[], Awaitable[str | None]]) -> None:
         """Wait for the login, which goes on if the caller is cancelled.
 
-        Many requests are refused at once: they wait for the same one.
+        Requests that are refused at the same time share one login.
         """
         task = self._logins.get(obtain)
         if task is None:

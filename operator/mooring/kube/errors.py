@@ -196,7 +196,6 @@ def error_from_status(
 
 
 def _typed(value: object, wanted: type[_Typed]) -> _Typed:
-    """Return the value if it has the wanted type, else the empty value of that type."""
     return value if isinstance(value, wanted) else wanted()
 
 

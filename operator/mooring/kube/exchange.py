@@ -272,7 +272,6 @@ class Exchange:
         return wire
 
     async def _addresses(self) -> list[str]:
-        """Return the addresses of the host, in the order in which they are tried."""
         if self._is_address:
             return [self._host]
         found = await self.loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)

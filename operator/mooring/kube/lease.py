@@ -174,7 +174,7 @@ class LeaderElector:
         on_lost()
 
     def _until_next_look(self) -> float:
-        """Return the look period with some jitter, at most as long as the known lease lives."""
+        """Return the look period with jitter, at most until the known lease expires."""
         pause = self._look_period * (1 + JITTER * self._random.random())
         left = self._expires_at() - self.clock()
         return min(pause, left) if left > 0 else pause
@@ -248,7 +248,7 @@ class LeaderElector:
         return True
 
     def _expires_at(self) -> float:
-        """Return when, on this process's clock, a lease expires that its holder does not renew."""
+        """Return when the lease expires on this process's clock, unless it is renewed."""
         seconds: float = (self._lease.get("spec") or {}).get("leaseDurationSeconds") or 0
         return self._observed_at + seconds
 
@@ -336,7 +336,7 @@ class LeaderElector:
 
 
 def _annotated(metadata: dict[str, Any], published: Mapping[str, str]) -> dict[str, Any]:
-    """Return the metadata with these of the annotations SERVER and CERTIFICATE, and no others."""
+    """Return the metadata with SERVER and CERTIFICATE replaced by these annotations."""
     old = metadata.get("annotations") or {}
     kept = {name: text for name, text in old.items() if name not in _PUBLISHED}
     annotations = {**kept, **published}

@@ -34,7 +34,7 @@ class TokenBucket:
             await self.sleep(wait)
 
     def _take(self) -> float:
-        """Take one token; return the seconds until it is there."""
+        """Take one token; return the seconds until it is available."""
         now = self.clock()
         refill = (now - self._filled_at) * self.qps
         self._tokens = min(self.burst, self._tokens + refill) - 1

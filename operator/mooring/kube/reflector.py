@@ -173,7 +173,7 @@ class Reflector:
         await self.sleep(max(self._backoff.pause(), wish))
 
     def _log(self, error: ApiError) -> None:
-        """Log the error, if it is another one than before; not the end of a watch that worked."""
+        """Log an error that differs from the last; not the end of a watch that has worked."""
         text = explain(error)
         is_cut = isinstance(error, UnansweredError) and self._version is not None
         if not (is_cut and self._has_lasted) and text != self._logged:

@@ -79,7 +79,7 @@ def parsed(text: bytes) -> Any:
 
 
 def _check_object(raw: Mapping[str, Any]) -> None:
-    """Raise ManifestError unless the object has a name and a uid, which it is known by."""
+    """Raise ManifestError if the object has no name or no uid."""
     name_of(raw)
     _needed(raw["metadata"], "uid", "metadata")
 
@@ -95,7 +95,6 @@ def _check_mapping(value: object) -> None:
 
 
 def _needed(raw: Mapping[str, Any], field: str, where: str = "") -> str:
-    """Return the string in `field`, which must be there and not empty."""
     if not (value := text(raw, field, where)):
         path = f"{where}.{field}" if where else field
         raise ManifestError(path, "is missing; it must be a string")

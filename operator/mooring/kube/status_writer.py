@@ -218,7 +218,6 @@ class ProfileSectionWriter(StatusWriter[str]):
         await super().run((SECTION_SECONDS, self._all_names), *looks)
 
     def _all_names(self) -> Iterable[str]:
-        """Return the profiles that have the field, and those of which something is known."""
         return {**self._digests, **dict.fromkeys(self._names())}
 
     async def _write_section(self, name: str) -> None:

@@ -315,10 +315,7 @@ class ProfileWriter:
                     return
 
     async def _version(self, name: str, uid: str) -> str:
-        """Return the profile's version, by a patch that changes nothing.
-
-        So no other right is needed than the one to patch statuses.
-        """
+        """Return the profile's version from an empty patch, for which the same right is enough."""
         found, version = await self._patch(name, {})
         if found != uid:
             raise _another_profile(name)
