@@ -308,7 +308,7 @@ class ClusterState:
                 assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the node on which the pod was counted, if it must be counted differently now."""
+        """Return the node on which the pod was counted if it must be counted again, else None."""
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
             return None
@@ -367,8 +367,8 @@ class ClusterState:
     def _as_bound(self, pod: Pod, row: int) -> Pod:
         """Return the pod as the watch will show it when it is bound to the row.
 
-        The API server gives it labels of its node. If they were counted only when the watch shows
-        them, each pod would be counted twice and its row's results be computed twice.
+        The API server copies labels of the node to it. If these were counted only when the watch
+        shows them, each pod would be counted twice and its row's results be computed twice.
         """
         node, labels = self.nodes.nodes[row], pod.labels
         if node is not None and self.kubernetes.binding_gives_topology_labels:
@@ -689,9 +689,9 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, before, pod),)
 
     def _publish_demand(self, placed: PlacedPod) -> None:
-        """Update typical demand for cards for a pod that is new on its node, if it is time.
+        """Update the typical demand for cards after a pod came to its node, if it is time.
 
-        Every cached score may depend on it, so that no row's result is taken from before.
+        Every cached score may depend on it, so no earlier result is used again.
         """
         if self.devices.publish(placed):
             self.nodes.set_version += 1
@@ -945,10 +945,7 @@ class Trial:
         freed.enter_context(self._state.dynamic_resources.claims.without(uid))
 
     def _take_claims_back(self, uid: Uid, held: Mapping[str, Allocation]) -> None:
-        """Have those allocations in flight for the pod again that were so before it was added.
-
-        The volumes that were assumed for it since are free, too.
-        """
+        """Restore the pod's in-flight allocations, and free the volumes assumed for it since."""
         claims = self._state.dynamic_resources.claims
         claims.release(uid)
         claims.hold(uid, held)

@@ -317,7 +317,7 @@ class Evictions:
             drop_item(self._records.charges, budget.key, victim.uid)
 
     def _awaited_no_more(self, victim: Pod) -> list[Pod]:
-        """Let no preemptor wait for the victim any more; return those that did."""
+        """Let no preemptor wait for the victim any more; return those that waited."""
         preemptors = self._records.awaited_by.pop(victim.uid, {})
         for preemptor in preemptors:
             drop_item(self._records.victims, preemptor, victim.uid)
@@ -325,13 +325,13 @@ class Evictions:
 
 
 def _needed(budgets: list[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:
-    """Return those of the budgets that select the pod which the Eviction API regards."""
+    """Return the budgets that the Eviction API checks, among those that select the pod."""
     is_allowed = len(budgets) == 1 and not pod.ready and budgets[0].allows_unhealthy
     return [] if pod.phase == "Pending" or is_allowed else budgets
 
 
 def _end_old(ages: dict[_Key, bool]) -> None:
-    """Remove what is old, and call old what is left."""
+    """Remove the old entries and mark the others as old."""
     for key, is_old in [*ages.items()]:
         if is_old:
             del ages[key]

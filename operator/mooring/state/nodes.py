@@ -318,7 +318,7 @@ class NodeTable:
         return port.ip == EVERY_ADDRESS or port.ip in taken or EVERY_ADDRESS in taken
 
     def _take_ports(self, row: int, pod: Pod) -> None:
-        """Note the ports that the pod uses on the row; nobody asks for those of no node."""
+        """Note the ports that the pod uses on the row, unless the row has no node."""
         for port in () if self.is_unknown(row) else pod.spec.host_ports:
             rows = self.host_ports.setdefault((port.protocol, port.port), {})
             if row not in rows:

@@ -265,7 +265,7 @@ class TopologyCounts:
                 self._taken.bytes -= source.memory
 
     def _candidates(self, source: _Source) -> list[EquivalentPods]:
-        """Return equivalent pods among which are all that the source counts."""
+        """Return equivalent pods, among them all that the source counts."""
         if isinstance(source, OwnedTerm):  # a pod may have the same term twice
             owned = self._table.owned(source)
             return [e for e in owned.owners for _ in range(e.terms.count(owned))]
@@ -281,7 +281,6 @@ class TopologyCounts:
         return [counts for source in sources for counts in self._by_source.get(source, ())]
 
     def _counted(self, source: _Source, pods: Iterable[EquivalentPods]) -> Iterable[EquivalentPods]:
-        """Return those of the pods that the source counts."""
         return self._selected(source, pods) if isinstance(source, Selection) else pods
 
     def _selected(
@@ -322,7 +321,6 @@ def _rows_of_owners(term: OwnedTerm) -> Iterator[tuple[int, int]]:
 
 
 def _weighed(by_code: CountArray, weight: int) -> IntArray | CountArray:
-    """Return the counts times the weight; without a copy if that is 1."""
     return by_code if weight == 1 else weight * by_code.astype(np.int64)
 
 

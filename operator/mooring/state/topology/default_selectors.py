@@ -88,7 +88,7 @@ class DefaultSelectors:
 
 
 def _memory(key: _Key, known: _Known) -> int:
-    """Return about how many bytes it takes, with Services and a controller that may be gone."""
+    """Return about how many bytes the entry takes, with its Services and controller."""
     found = bytes_of(known.services, known.owner, known.behind_services, known.pods)
     return _PER_LABEL * (len(key[1]) + 1) + found
 
