@@ -204,7 +204,7 @@ def _pods(*terms: AffinityTerm) -> Selection:
 
 
 def _wanted(terms: _Terms, cluster: ClusterView) -> tuple[DomainCounts, ...]:
-    """Return the pods that match all required terms, counted for each of these."""
+    """Return the pods that match all required terms, counted per topology key."""
     pods = terms.required
     if pods is None:
         return ()

@@ -121,7 +121,6 @@ class ServiceAffinity:
 
 
 def _matches(other: object | None, pod: Pod) -> bool:
-    """Return whether the other pod has the namespace and all labels of this one."""
     return (
         isinstance(other, Pod)
         and other.namespace == pod.namespace

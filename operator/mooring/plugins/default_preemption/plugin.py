@@ -361,10 +361,10 @@ def _few_enough(victims: list[Victim]) -> list[Victim]:
 
 
 def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int]:
-    """Return the positions of the cheapest candidates by requests alone, as many as may be checked.
+    """Return the cheapest candidates by requests, and how many of them to compare in any case.
 
-    And how many of them to compare as long as the attempt may go on: all, if there are so few
-    candidates that kube-scheduler compares all of them, else none.
+    The first are positions, as many as may be checked. The number is that of all candidates if they
+    are so few that kube-scheduler compares all of them, else 0.
     """
     ranked = potential.ranked(potential.victims())
     if len(ranked) <= _COMPARED_ALWAYS:
@@ -411,7 +411,7 @@ def _without_victims(state: PostFilterState, rows: IntArray, rejections: Counter
 
 
 def _expected_victims(state: PostFilterState, rows: list[int]) -> str:
-    """Return the text of kube-scheduler up to 1.37 for rows without victims, an error there."""
+    """Return the error text of kube-scheduler up to 1.37 for rows without victims."""
     names = sorted(map(state.cluster.nodes.name, rows))
     texts = [f'expected at least one victim pod on node "{node}"' for node in names]
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -445,8 +445,8 @@ def _protected(
 ) -> npt.NDArray[np.bool_]:
     """Return True for slots of pods that may not be victims of a single pod.
 
-    Those the profile's limits protect, or they belong to a group that is disrupted as a whole and
-    none of `groups`, which may be victims.
+    The profile's limits protect them, or they belong to a group that is disrupted as a whole and is
+    not among `groups`, which may be victims.
     """
     cluster = state.cluster
     whole = {group.number for group in cluster.pod_groups.disrupted_whole} - groups.keys()

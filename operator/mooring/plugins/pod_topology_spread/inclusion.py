@@ -113,9 +113,10 @@ _numbers: Final = count()
 
 @cached(8 * 1024 * 1024)
 def _numbers_for(spec: PodSpec) -> tuple[int, int]:
-    """Return two numbers: equal if specs select the same nodes, and tolerate the same taints.
+    """Return a number for the selected nodes and one for the tolerated taints.
 
-    A selector may be large, so it is hashed once per spec and not for each constraint.
+    Equal selectors have equal numbers. A selector may be large, so it is hashed once per spec and
+    not for each constraint.
     """
     selects = _HashedOnce((spec.node_selector, spec.required_nodes))
     return _number(selects), _number(_HashedOnce(spec.tolerations))

@@ -390,7 +390,7 @@ def _interpreted_in(step: Step) -> Iterator[Interpreted]:
 
 
 def _differs(step: Step) -> bool:
-    """Return whether the value may differ between nodes."""
+    """Return whether the step's value may differ between nodes."""
     return not (
         isinstance(step, ConstantValue) or (isinstance(step, Interpreted) and not step.of_node)
     )

@@ -176,7 +176,6 @@ def _too_long(variable: str, raw: Any) -> str | None:
 
 
 def _in_cel(variable: str, raw: Any) -> Any:
-    """Return the value that was read, as a value of CEL."""
     if variable == "node.taints":
         return tuple([_taint(taint) for taint in raw])
     return MapValue.of_strings(dict(raw)) if isinstance(raw, tuple | frozenset) else raw

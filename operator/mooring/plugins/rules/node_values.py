@@ -116,7 +116,7 @@ class NodeValues:
         return Value(data, found_numbers)
 
     def _grow(self) -> None:
-        """Add rows where the table has grown; they have no node, or a change has been logged."""
+        """Add the table's new rows: they have no node, or the change is in the log."""
         more = len(self._cluster.nodes) - len(self._marks)
         if more > 0:
             self._marks = np.append(self._marks, np.zeros(more, self._marks.dtype))

@@ -195,7 +195,7 @@ def _events(plan: "RulePlan") -> Iterable[tuple[Kind, Action]]:
 
 
 def _of(node: Node, read: "Read") -> Any:
-    """Return what the rule reads of a node, to be compared; pods are not counted here."""
+    """Return the node's value that the rule reads, to compare versions; pods are not counted."""
     if read.variable == "node.labels" and read.key is not None:
         return node.labels.get(read.key)
     field = _FIELDS.get(read.variable)

@@ -116,7 +116,7 @@ class PodCounts:
         return [node.name if c.key is None else node.labels.get(c.key) for c in self._all]
 
     def _of(self, pod: Pod) -> Iterator[tuple[PodCount, Selection]]:
-        """Yield the counts with the pods that they select for this pod, without those that fail."""
+        """Yield each count with the pods it selects for this pod; skip selections that fail."""
         for count in self._all:
             pods = self._selection(count, pod)
             if not isinstance(pods, Failure):

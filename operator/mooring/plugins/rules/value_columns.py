@@ -134,7 +134,7 @@ def _clean(value: Value) -> bool:
 
 
 def _has(operand: Value, value: int) -> Any:
-    """Return where the operand is this value, without an error."""
+    """Return where the operand has this value and no error."""
     return np.equal(operand.data, value) & np.equal(operand.errors, 0)
 
 
@@ -183,7 +183,7 @@ def computed(function: str, operands: Sequence[Value], errors: Errors) -> Value:
 
 
 def _with_failures(former: Any, failures: Iterable[tuple[str, BoolArray]], errors: Errors) -> Any:
-    """Return the errors of operands with those of the operation itself added."""
+    """Return the operands' errors with the operation's own added."""
     for why, failed in failures:
         if failed.any():
             former = _first(former, np.where(failed, errors.number(why), 0))
