@@ -279,7 +279,7 @@ class Checker:
         return map_of(keys or self._known.new_parameter(), values or self._known.new_parameter())
 
     def _joined(self, before: Type | None, found: Type) -> Type:
-        """Return the type that stands for both; `validators` refuse what is mixed."""
+        """Return the more general type, or DYN if they differ; `validators` reject mixed types."""
         if before is None:
             return found
         if self._known.assign(before, found):

@@ -96,7 +96,7 @@ def _numbers(count: int) -> Value:
 
 
 def _compared_each(items: Value) -> tuple[Value, ...]:
-    """Return the elements of a list that are compared each with each."""
+    """Return the elements; spend the budget of comparing each with each."""
     work.spend(_PER_PAIR * size_of(items) ** 2)
     return tuple(iterate(items))
 

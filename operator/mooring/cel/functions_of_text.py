@@ -52,7 +52,7 @@ def _last_index_of(text: str, part: str, offset: int | None = None) -> Value:
 
 
 def _found_from(search: Callable[[str, str, int], Value]) -> Callable[[str, str, int], Value]:
-    """Return the search of Kubernetes 1.36, which finds "" wherever it is looked for."""
+    """Return the search as in Kubernetes 1.36: "" is found at any offset."""
 
     def compute(text: str, part: str, offset: int) -> Value:
         return search(text, part, offset) if part else offset

@@ -271,7 +271,7 @@ def _read(slot: int) -> Evaluate:
 
 
 def _growing(value: Value) -> Value:
-    """Return the first value of a loop; an empty list or map is one that the loop extends."""
+    """Return a loop's accumulator: a new one that can grow instead of an empty list or map."""
     if is_list(value) and not size_of(value):
         return []
     if type(value) is MapValue and not len(value):
@@ -280,7 +280,7 @@ def _growing(value: Value) -> Value:
 
 
 def _finished(value: Value) -> Value:
-    """Return the result of a loop, which nothing extends any more."""
+    """Return a loop's accumulator as an immutable value."""
     if type(value) is list:
         return tuple(value)
     if type(value) is MapValue and value.is_building:

@@ -60,7 +60,7 @@ class Operator:
 
 
 def _whole(value: int, unsigned: bool) -> Value:
-    """Return a number of the type that it must fit into."""
+    """Return the number, or the overflow error of its type."""
     if unsigned:
         return UInt(value) if 0 <= value <= _HIGHEST_UNSIGNED else _UINT_OVERFLOW
     return value if _LOWEST <= value <= _HIGHEST else _INT_OVERFLOW
@@ -110,7 +110,7 @@ def _float_quotient(first: float, second: float) -> float:
 
 
 def _quotient(first: int, second: int) -> int:
-    """Return the quotient towards zero."""
+    """Return the quotient, rounded towards zero."""
     result = abs(first) // abs(second)
     return result if (first < 0) == (second < 0) else -result
 

@@ -178,7 +178,7 @@ class _Parser:
         raise _SyntaxError(at, f"Syntax error: mismatched input '{text}'{expected}")
 
     def _made(self, node: Expression) -> Expression:
-        """Return the node; refuse a tree that is too deep or too large."""
+        """Return the node; raise an error if its tree is too deep or too large."""
         if node.depth > MOST_LEVELS:
             raise _SyntaxError(node.at, f"expression is nested more than {MOST_LEVELS} levels")
         if node.size > MOST_NODES:

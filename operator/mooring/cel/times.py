@@ -159,7 +159,6 @@ def _moment(nanoseconds: int, offset: int) -> Value:
 
 
 def _date(value: Timestamp, zone: tzinfo | timedelta) -> datetime:
-    """Return the date in a time zone, or with an offset, which may be of any size."""
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=value.nanoseconds // _SECOND)
     try:
         return moment + zone if isinstance(zone, timedelta) else moment.astimezone(zone)

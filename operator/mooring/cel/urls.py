@@ -172,7 +172,6 @@ def _unescaped(host: str, in_zone: bool = False) -> str | Failure:
 
 
 def _escaped(path: str) -> str:
-    """Return the path with forbidden characters escaped."""
     if re.fullmatch(r"(?:[A-Za-z0-9\-._~$&+,/:;=@!'()*\[\]]|%[0-9A-Fa-f]{2})*", path):
         return path
     decoded = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), path.encode())

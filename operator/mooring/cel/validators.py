@@ -109,7 +109,7 @@ def _mixed(node: Expression, expected: Type, found: Type) -> ExpressionMistake:
 
 
 def _of_list(node: ListOf) -> Iterator[ExpressionMistake]:
-    """Yield the first element that has another type than the first of all."""
+    """Yield the first element whose type differs from the type of the first."""
     types = [_type(each, index in node.optional) for index, each in enumerate(node.elements)]
     for each, found in zip(node.elements, types, strict=True):
         if found != types[0]:
