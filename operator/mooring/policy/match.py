@@ -138,7 +138,7 @@ def conflict_text(name: str, others: Collection[str]) -> str:
 
 
 def _first(most: int, names: Iterable[str]) -> str:
-    """Return the first names in their order, up to a limit, and whether there are others."""
+    """Return the first names in order, up to a limit, with "and others" if there are more."""
     first = nsmallest(most + 1, names)
     return ", ".join(first[:most]) + (" and others" if len(first) > most else "")
 

@@ -156,9 +156,10 @@ def _all_mistakes(
 def _may_follow_from(
     rule: BrokenRule, removed: Collection[tuple[str, ...]], incomplete: Collection[tuple[str, ...]]
 ) -> bool:
-    """Return whether the rule's object is incomplete, or in something that was removed.
+    """Return whether the broken rule may follow from another mistake.
 
-    There may be thousands of mistakes, so none is compared with all others.
+    Then its object is incomplete, or inside a removed one. There may be thousands of mistakes, so
+    none is compared with all others.
     """
     owner = split_path(rule.owner)
     return owner in incomplete or any(owner[:end] in removed for end in range(len(owner) + 1))

@@ -262,7 +262,6 @@ def _wrong_names_in(
 
 
 def _unusable(path: str, name: str, catalog: _LoadedPlugins) -> FieldError:
-    """Return the mistake of naming a plugin that is unknown or cannot be loaded."""
     if name in catalog.failed:
         return FieldError(path, catalog.failed[name], plugin=name)
     return FieldError(path, _unknown(name, catalog))

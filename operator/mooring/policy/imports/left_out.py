@@ -131,7 +131,7 @@ def without_left_out(spec: SchedulingProfileSpec, catalog: Catalog) -> Schedulin
 
 
 def _left_out(catalog: Catalog) -> Mapping[str, str]:
-    """Return what is said of each plugin that is left out: those that the catalog does not have."""
+    """Return the message for each plugin that is absent or not in the catalog."""
     known = {*catalog.names()}
     return {name: why for name, why in LEFT_OUT.items() if name in ABSENT or name not in known}
 

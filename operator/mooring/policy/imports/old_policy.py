@@ -143,7 +143,10 @@ def _filters(policy: Policy) -> list[_Use]:
 
 
 def _predicate_name(predicate: Predicate) -> str:
-    """Return the predicate's name; if it has an argument, and so a free name, that of its type."""
+    """Return the predicate's name, or that of its type if it has an argument.
+
+    A predicate with an argument may have any name.
+    """
     if predicate.argument is None:
         return predicate.name
     return _CUSTOM[0] if predicate.argument.service_affinity else _CUSTOM[1]

@@ -130,7 +130,7 @@ def _mistakes(
 
 
 def _known(name: str) -> str:
-    """Return a hint which known name may be meant by an unknown one, or which ones there are."""
+    """Return a hint: the known name that may be meant, or all known names."""
     if name in USES:
         return f": {USES[name]}"
     likely = did_you_mean(".".join(name.split(".")[:2]), (*VARIABLES, *USES))

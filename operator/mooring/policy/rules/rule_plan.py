@@ -329,7 +329,7 @@ def _wrong_pattern(checked: Checked, call: FunctionCall) -> Iterator[FieldError]
 
 
 def _variable(part: Expression) -> str:
-    """Return the name of the variable that a part is; "" for anything else."""
+    """Return the name of the variable; "" for any other expression."""
     return part.variable if isinstance(part, Select) else ""
 
 
