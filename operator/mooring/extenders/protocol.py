@@ -162,13 +162,12 @@ def _loaded(body: bytes) -> Any:
 
 
 def _raise_reported(result: Mapping[str, Any]) -> None:
-    """Raise AnswerError with the text of a non-empty `Error`."""
     if error := _read(_get(result, "Error"), str, "Error"):
         raise AnswerError(_short(error))
 
 
 def _get(value: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a key in any case, None without one; that of Go's own name is first."""
+    """Return the value of a key in any case, as Go reads JSON; the exact key comes first."""
     if name in value:
         return value[name]
     lower = name.lower()
@@ -186,5 +185,4 @@ def _read(value: object, kind: type[_Kind], where: str) -> _Kind:
 
 
 def _short(text: str) -> str:
-    """Return the text as one line of limited length."""
     return " ".join(text[:_MOST_REASON].split())

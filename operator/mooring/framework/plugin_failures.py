@@ -234,6 +234,5 @@ def one_line(found: object) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    """Return the last frames without locals, and without the exception's text if it has none."""
     lines = traceback.format_exception(error, limit=-_MOST_FRAMES)
     return "".join(lines)[-_MOST_TRACEBACK:].encode(errors="replace").decode()

@@ -56,7 +56,7 @@ class Registry:
         self._announced = announced
 
     def _found(self) -> Mapping[str, EntryPoint]:
-        """Return the plugins that distributions announce; note names that two of them have."""
+        """Return the entry points of plugins; note names that two distributions use."""
         found: dict[str, EntryPoint] = {}
         for entry in entry_points(group=ENTRY_POINT_GROUP):
             if found.setdefault(entry.name, entry) is not entry:

@@ -91,10 +91,9 @@ class ObjectHandlers:
             self.handled(event_label(Kind.UNSCHEDULED_POD, action), seconds)
 
     def _take_in(self, pod: Pod, raw: Mapping[str, Any]) -> None:
-        """Queue a pod as the API server has it, if it has no node and has not ended.
+        """Queue a pod that has no node and has not ended.
 
-        A terminating pod is never scheduled, so it does not come in. One that is known already
-        still gets its newer version.
+        A terminating pod is never scheduled: it is only taken as a newer version of a known pod.
         """
         if pod.node_name is not None or pod.finished:
             return
@@ -143,6 +142,6 @@ class ObjectHandlers:
             self.state.put(Kind.PRIORITY_CLASS, key, value)
 
     def _note_listing(self, event: Mapping[str, Any]) -> None:
-        """Say if kopf has listed anew: kopf reports no object that is missing in the new list."""
+        """Call `listed` after kopf has listed anew: it reports no object missing from the list."""
         if event["type"] is None:
             self.listed()

@@ -268,7 +268,7 @@ class ProfileHandler:
         return _Verdict(uid, generation, ready=True, reason=reason, message=message)
 
     def _note_certificates(self, shown: Mapping[str, Any], error: ProfileInvalid) -> None:
-        """Note the profile if it is invalid because of certificates that may be mended."""
+        """Remember a profile with invalid certificates, because they may be mended."""
         if isinstance(error, CertificatesInvalid):
             self._uncertified.setdefault(shown["metadata"]["name"], (shown, error))
 
@@ -536,7 +536,7 @@ class ProfileStatusWriter:
 
 
 def _without_moves(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status without the contents of Rebalancer's section, but with the section."""
+    """Return the status with the Rebalancer's section emptied, if it has one."""
     return {**status, "rebalancing": {}} if "rebalancing" in status else status
 
 

@@ -430,7 +430,7 @@ class _Watch(_Content):
         self._version = raw["metadata"]["resourceVersion"]
 
     def _bookmark(self) -> bytes:
-        """Return the line that tells kopf to go on behind the last event that was taken."""
+        """Return the BOOKMARK event that makes kopf go on after the last event that was taken."""
         self._taken = 0
         metadata = {"resourceVersion": self._version}
         return orjson.dumps({"type": "BOOKMARK", "object": {"metadata": metadata}}) + b"\n"

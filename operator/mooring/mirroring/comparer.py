@@ -112,7 +112,7 @@ class CacheComparer:
             left -= pause
 
     def _is_known_again(self, compared: WatchedResource) -> bool:
-        """Return whether an object in doubt is known; those not in flight any more are in none."""
+        """Return whether an object in doubt is known; drop doubts about those not in flight."""
         if not (in_doubt := self._in_doubt.get(compared.resource)):
             return False
         known = not in_doubt.isdisjoint(compared.known())

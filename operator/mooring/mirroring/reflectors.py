@@ -224,7 +224,7 @@ class Reflectors:
         return _FORBIDDEN if trouble.is_forbidden else _FAILING
 
     def _knows(self, served: _Served) -> bool:
-        """Return whether its objects are in force and followed, or were until a moment ago."""
+        """Return whether its objects are listed and its watch was alive within DEAD_SECONDS."""
         return served.is_listed and self._lag(served.resource) <= DEAD_SECONDS
 
     def _tell_of_devices(self) -> None:

@@ -366,8 +366,8 @@ def _node_affinity(
 def _has_too_many_terms(affinity: PodAffinity) -> bool:
     """Return whether the inter-pod terms exceed a limit by themselves.
 
-    Of a pod on a node they do not count then: every decision about another pod would look at them,
-    and any tenant can create a pod that names its node.
+    If so, they are ignored once the pod is on a node: every decision about another pod would read
+    them, and any tenant can create a pod that names its node.
     """
     return not affinity.empty and exceeded(_counts_of_terms(affinity)) is not None
 
@@ -413,7 +413,6 @@ def _counts(spec: PodSpec) -> dict[Counted, int]:
 
 
 def _containers(spec: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the path and the raw object of every init container and container."""
     for group in ("initContainers", "containers"):
         for index, container in enumerate(mappings(spec, group, "spec")):
             yield f"spec.{group}[{index}]", container

@@ -80,7 +80,7 @@ def _whole_value_of(value: Any) -> Any:
 
 
 def _value_of(sees: _Sees, value: Any) -> Any:
-    """Return the JSON for a value, for a user who may see these pods."""
+    """Return the JSON of a value; hide the pods that the user may not see."""
     if isinstance(value, PodRef) and not sees(value):
         return HIDDEN
     if isinstance(value, TextAboutPods) and not all(map(sees, value.pods)):

@@ -265,10 +265,9 @@ class Endpoints:
         return await self.turn.between(_answer, handler, request)
 
     async def _require(self, request: web.Request, attributes: Attributes) -> None:
-        """Raise an HTTP error unless the user of the request may do this.
+        """Raise HTTPUnauthorized or HTTPForbidden unless the request's user may do this.
 
-        Raises HTTPUnauthorized, HTTPForbidden if it may not. Raises HTTPServiceUnavailable if the
-        API server does not say.
+        Raise HTTPServiceUnavailable if the API server does not answer.
         """
         user = await self.user_of(request)
         if not await self.allows(user, attributes):
@@ -420,7 +419,7 @@ class Endpoints:
         return json_answer(orjson.dumps(self.shadow(namespace)))
 
     async def _show_rebalancing(self, request: web.Request) -> web.Response:
-        """Return the last plan of each profile, and the moves under way; pods as the user may."""
+        """Return each profile's last plan and current moves, with pods that the user may see."""
         viewer = await Viewer.of(self, request)
         return json_answer(await viewer.shown({"profiles": self.rebalancing()}))
 

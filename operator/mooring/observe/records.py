@@ -285,7 +285,7 @@ def _line(step: RecordedStep, first: float, last: float, in_a_row: int, fields: 
 
 
 def _plain(value: Any) -> Any:
-    """Return a field as JSON has it: pods as lists, whatever else a plugin may give as texts."""
+    """Return the field as JSON: sequences as lists, all values but text and integers as text."""
     if type(value) in (str, int):
         return value
     return [*map(_plain, value)] if isinstance(value, list | tuple) else str(value)
@@ -680,7 +680,7 @@ class DecisionLog:
         return text
 
     def _release(self, text: _Text | None) -> None:
-        """Count one user of the text less; forget it with the last one."""
+        """Drop one reference to the text; forget the text with the last one."""
         if text is not None:
             text.users -= 1
             if not text.users:

@@ -244,14 +244,14 @@ class Traces:
         return await asyncio.shield(exported)
 
     def _exported(self, exported: "asyncio.Future[bool]", number: int, lost: str | None) -> None:
-        """End an export; `lost` says why the endpoint has not taken the spans, None: it has."""
+        """End an export; `lost` says why the endpoint did not take the spans, None if it did."""
         self._in_flight = 0
         if lost is not None:
             self._lose(number, lost)
         exported.set_result(lost is None)
 
     def _lose(self, number: int, reason: str) -> None:
-        """Count lost spans, and say so once, until all that wait are taken again."""
+        """Count lost spans; log it once, until the endpoint has taken all waiting spans."""
         self._dropped += number
         if not self._told:
             self._told = True

@@ -82,10 +82,10 @@ class TimeSlices:
 
 
 def _collect_at_times() -> None:
-    """Collect young garbage after some slices, so that it is never much at once.
+    """Collect young garbage after some slices, so that a collection stays short.
 
-    Python does so when more objects were made than freed. Work that replaces 100,000 objects by
-    others frees as many as it makes: all are young then, and to walk them takes up to 0.4 s.
+    Python collects when many more objects were made than freed. Work that replaces 100,000 objects
+    frees as many as it makes: all are young then, and one collection takes up to 0.4 s.
     """
     if next(_slices_ended) % _SLICES_PER_COLLECTION == 0:
         gc.collect(1)

@@ -272,7 +272,6 @@ class Engine:
         self.api.cluster_changed()
 
     def _has_extenders(self, pod: Pod) -> bool:
-        """Return whether the pod is shown to extenders."""
         entry = self.scheduler.profiles.of(pod, self.scheduler.cluster)
         return entry is not None and bool(entry.profile.spec.extenders)
 

@@ -223,7 +223,7 @@ class Scheduler:
         self._shadow_status = self._new_shadow_status()
 
     def _new_shadow_status(self) -> ProfileSectionWriter:
-        """Return what writes into the statuses of shadow profiles how they differ."""
+        """Return the writer of the section in which shadow profiles show their differences."""
         writer, shadow = self.engine.profile_writer, self.engine.shadow
         names, status = shadow.names, shadow.status
         return ProfileSectionWriter(writer, "shadow", names, status, turn=self._turn)
@@ -359,7 +359,7 @@ class Scheduler:
         await self._extender_client.close()
 
     async def _start_serving(self, endpoints: Endpoints) -> None:
-        """Start the endpoints, which first wait for the CA of client certificates."""
+        """Start the endpoints; they wait for the CA of client certificates first."""
         address = self._settings.bind_address
         port = await endpoints.start(address, self._settings.secure_port)
         self._published = partial(_published, endpoints, address, port)
@@ -443,13 +443,13 @@ class Scheduler:
                 await asyncio.sleep(backoff.pause())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Start a task without which this replica cannot go on."""
+        """Start a task; when it ends, this replica stops."""
         task = asyncio.create_task(work)
         task.add_done_callback(self._ended)
         return task
 
     async def _able_to_lead(self) -> None:
-        """Wait until this replica has seen the whole cluster, and kopf may watch what it needs."""
+        """Wait until this replica has seen the whole cluster and kopf may watch."""
         await self._reflectors.synced()
         await self._kopf.until_watchable()
 
@@ -513,7 +513,7 @@ class Scheduler:
         await asyncio.wait((*workers, *writers), timeout=_LAST_SECONDS)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Stop, because a part has ended that should run as long as this replica leads."""
+        """Stop: a task has ended that should run as long as this replica leads."""
         if not task.cancelled():
             if task.exception() is not None:
                 logger.error("a part of the scheduler failed", exc_info=task.exception())
@@ -548,13 +548,13 @@ class Scheduler:
             self.engine.follow_server(version)
 
     def _begin_anew(self, why: str) -> None:
-        """Stop in order, because something has changed that a replica reads only at its start."""
+        """Stop in order: something has changed that a replica reads only at its start."""
         logger.warning("%s: the process ends and must be started again", why)
         self._exit_code = 1
         self._stop.set()
 
     def _compare_soon(self) -> None:
-        """Compare soon: kopf has listed objects again and may have missed a deletion."""
+        """Compare soon: kopf has listed anew and may have missed a deletion."""
         self._comparer.hint()
 
     def _endpoints(self, reviews: Reviews, page_client: ApiClient) -> Endpoints:

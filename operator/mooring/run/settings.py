@@ -31,7 +31,7 @@ _AT_LEAST_0: Final = _Finite(min=0)
 
 
 def _setting(default: Any, text: str, kind: Any = str) -> Any:
-    """Return a field of RunSettings with what it means, in Markdown, and its type for click."""
+    """Return a field of RunSettings with its description in Markdown and its type for click."""
     return field(default=default, metadata={"text": text, "kind": kind})
 
 

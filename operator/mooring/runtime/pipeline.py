@@ -256,8 +256,8 @@ def _scores(
 def _with_method(plugins: Iterable[Any], method: str) -> dict[str, Any]:
     """Return by name the plugins that have the method.
 
-    They have the other members of the protocol too, because the registry has checked that.
-    `isinstance` would look at every member again for each plugin.
+    The registry has checked the other members of the protocol; `isinstance` would look at each of
+    them again.
     """
     return {plugin.name: plugin for plugin in plugins if _has(plugin, method)}
 

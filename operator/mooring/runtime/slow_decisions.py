@@ -132,7 +132,7 @@ class _TimedPipeline:
         return tuple(self._of(plugin) for plugin in plugins)
 
     def _of(self, plugin: Plugin) -> Any:
-        """Return the plugin, timed: Any, because it has whatever methods the plugin has."""
+        """Return the plugin with timed methods; it is Any because they are the plugin's own."""
         return _Timed(plugin, self)
 
 

@@ -290,7 +290,6 @@ def _check_explanation(why: Explanation, rows: int) -> None:
 
 
 def _choices(rows: IntArray) -> Iterable[IntArray]:
-    """Return each row alone, and every second row."""
     return (*(rows[i : i + 1] for i in range(len(rows))), rows[::2])
 
 
