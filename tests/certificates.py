@@ -34,7 +34,6 @@ class Authority:
         )
 
     def server(self, address: str = "127.0.0.1") -> Pair:
-        """Return a server's certificate."""
         names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))])
         return self._signed(x509.Name([]), ExtendedKeyUsageOID.SERVER_AUTH, names)
 

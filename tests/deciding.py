@@ -64,11 +64,9 @@ class Deciding:
         return search, asked
 
     def place(self, raw: Raw, node: str) -> None:
-        """Assume the pod on the node."""
         self.state.assume(parse_pod(raw), self.state.nodes.row_of[node])
 
     def nominate(self, raw: Raw, node: str) -> None:
-        """Nominate the pod to the node."""
         self.state.nominate(parse_pod(raw), node)
 
 

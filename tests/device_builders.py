@@ -53,7 +53,6 @@ def resource_slice(
 
 
 def device_class(name: str = "gpu", *selectors: str, **spec: Any) -> dict[str, Any]:
-    """Return a class of the devices that all these CEL expressions match."""
     cel = [{"cel": {"expression": expression}} for expression in selectors]
     return api_object("DeviceClass", name, spec={**given(selectors=cel), **spec})
 

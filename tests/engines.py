@@ -91,7 +91,6 @@ class CountingMetrics(Metrics):
         self.failures: Counter[tuple[str, str, str]] = Counter()
 
     def plugin_failed(self, plugin: str, point: str, kind: str) -> None:
-        """Count it."""
         self.failures[plugin, point, kind] += 1
         super().plugin_failed(plugin, point, kind)
 

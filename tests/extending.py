@@ -33,7 +33,6 @@ class GivenObjects:
         return orjson.dumps(self.by_name.get(pod.name, stub))
 
     async def nodes(self, names: Sequence[str]) -> Mapping[str, bytes]:
-        """Return the nodes that were given."""
         return {name: orjson.dumps(self.by_name[name]) for name in names if name in self.by_name}
 
 

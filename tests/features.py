@@ -39,7 +39,6 @@ def _named(mounts: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def _either(**values: Iterable[Any]) -> list[SearchStrategy[Features]]:
-    """Return one strategy for each argument."""
     return [st.sampled_from([{name: value} for value in among]) for name, among in values.items()]
 
 

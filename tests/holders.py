@@ -128,7 +128,6 @@ def _attributes(found: object) -> Iterator[tuple[str, object]]:
 
 @functools.cache
 def _slots(kind: type) -> tuple[str, ...]:
-    """Return the names of the slots of a type and its bases."""
     found = (base.__dict__.get("__slots__", ()) for base in kind.__mro__)
     names = ((slots,) if isinstance(slots, str) else slots for slots in found)
     return tuple(n for some in names for n in some if n not in {"__dict__", "__weakref__"})

@@ -21,7 +21,6 @@ class LiveCluster:
         self.methods: set[str] = set()
 
     async def invoke(self, command: Command, folder: Path, *words: str) -> Result:
-        """Run the command with a kubeconfig of this server."""
         async with ApiServer(self.answer) as server:
             result = await ask(command, *words, f"--kubeconfig={kubeconfig_of(folder, server.url)}")
         self.methods |= {request.method for request in server.seen}

@@ -237,7 +237,6 @@ class Stage:
             self._run(serving.stop())
 
     def close(self) -> None:
-        """End the thread."""
         self.stop()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

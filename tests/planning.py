@@ -35,7 +35,6 @@ def spread_step(name: str, source: str, target: str, *, gain: int = 12) -> Step:
 
 
 def making_room(name: str, source: str, target: str, waiting: Pod) -> Step:
-    """Return the step by which a pod makes room for another one."""
     ref = PodRef.of(waiting)
     text = TextAboutPods(f"{waiting.key} fits", (ref,), "a pod fits")
     return Step(Goal.MAKE_ROOM, (_moved(name, source, target),), text, 1000, fits=(ref,))

@@ -16,12 +16,10 @@ def to_pods(labels: Mapping[str, str], key: str = HOSTNAME, **fields: Any) -> Ra
 
 
 def near(*terms: Raw) -> Raw:
-    """Return the affinity of a pod that is to be near the pods of all the terms."""
     return {"podAffinity": {_REQUIRED: [*terms]}}
 
 
 def apart(*terms: Raw) -> Raw:
-    """Return the affinity of a pod that is to be away from the pods of all the terms."""
     return {"podAntiAffinity": {_REQUIRED: [*terms]}}
 
 

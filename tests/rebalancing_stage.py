@@ -83,7 +83,6 @@ class Stage:
         parts.profile_writer.seen(self.entry.profile.name, UID, "1")
 
     def put_profile(self, *, profile_mode: str = "Active", **section: Any) -> ActiveProfile:
-        """Put the profile in force with this section."""
         own = {**APPLY, **section}
         self.entry = put_profile(self.scheduler, mode=profile_mode, rebalancing=own)
         self.parts.pod_enqueuer.profiles_changed()
@@ -116,12 +115,10 @@ class Stage:
         return found.pod
 
     def move(self, name: str, target: str) -> Move:
-        """Return the move of this pod."""
         found = self.placed(name)
         return Move(found, found.node_name or "", target)
 
     def step(self, *moves: Move, group: str = "") -> Step:
-        """Return a step of these moves."""
         return Step(Goal.PACK, moves, "node a is emptied", 1000, group=group)
 
     def room(self, waiting: Pod, on: str, *moves: Move) -> Step:
@@ -182,7 +179,6 @@ class Stage:
         return {nominee.pod.uid: names[nominee.row] for nominee in nominations}
 
     def what_fits(self, raw: Raw) -> set[str]:
-        """Return the nodes on which a new pod would fit."""
         what_if = WhatIf(ResultCache(self.scheduler.cluster))
         rows = what_if.feasible_rows(parse_pod(raw), self.entry.pipeline)
         return {self.state.nodes.names[row] for row in rows.tolist()}

@@ -25,7 +25,6 @@ NOW: Final = 1_800_000_000.0
 
 
 def owned(name: str, owner: str = "web", kind: str = "ReplicaSet", **fields: Any) -> dict[str, Any]:
-    """Return a pod with a controller of this name."""
     return pod(name, owner={"kind": kind, "name": owner, "uid": f"{kind}-{owner}"}, **fields)
 
 
@@ -89,7 +88,6 @@ class Replanning(Deciding):
             self.carry_out_move(move.pod, move.target)
 
     def carry_out_move(self, moved: Pod, target: str) -> None:
-        """Have the pod on the node."""
         self.state.put(Kind.POD, moved.uid, replace(moved, node_name=target))
 
 

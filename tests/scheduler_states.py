@@ -71,19 +71,15 @@ class HeardReports(PodStatusReporter):
         self.is_newest = True
 
     def error(self, pod: Pod, message: str, *_: object) -> None:
-        """Remember it."""
         self.errors.append((pod.name, message))
 
     def gated(self, pod: Pod, message: str) -> None:
-        """Remember it."""
         self.gates.append((pod.name, message))
 
     def no_profile(self, pod: Pod, message: str) -> None:
-        """Remember it."""
         self.alone.append((pod.name, message))
 
     def misspelt(self, pod: Pod, message: str) -> None:
-        """Remember it."""
         self.misspellings.append((pod.name, message))
 
     def is_nominated_by_status(self, _pod: Pod) -> bool:

@@ -213,7 +213,6 @@ def test_the_first_claim_that_a_leader_decides_about_waits_for_no_import(seen: s
 
 
 def imported_by(*commands: str) -> set[str]:
-    """Return the names of all modules that the commands import."""
     calls = (f"main({words.split()!r}, standalone_mode=False)" for words in commands)
     return modules_after("; ".join(("from mooring.__main__ import main", *calls)))
 

@@ -94,7 +94,6 @@ def _attribute(random: Random, name: str) -> Mapping[str, Any]:
 
 
 def draw_case(random: Random, devices: int = 3) -> Case:
-    """Return an expression and devices."""
     kind = "bool" if random.random() < 0.92 else "any"
     return {
         "expression": _Drawn(random).of(kind, random.randrange(1, 5)),

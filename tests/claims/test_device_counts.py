@@ -35,7 +35,6 @@ ON_SSD = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "ssd", "operator":
 
 
 def counted(state: ClusterState, counts: DeviceCounts | None = None) -> dict[str, tuple[int, int]]:
-    """Return offered and requested of each node."""
     found = counts or DeviceCounts(handle(state), [GPU])
     nodes = ClusterView(state).nodes
     offered, requested = found.columns(GPU, nodes)

@@ -25,7 +25,6 @@ def chosen() -> Case:
 
 @pytest.fixture
 def refused() -> Case:
-    """Return a case that ended in a preemption."""
     return first("preemption", lambda oracle: oracle["victims"])
 
 

@@ -40,7 +40,6 @@ def allocator_of(
 
 
 def in_use(case: Case) -> AllocatedDevices:
-    """Return the devices that claims of the case have."""
     allocated = AllocatedDevices()
     for number, raw in enumerate(case["allocated"]):
         allocation = parse_resource_claim(raw).allocation
@@ -65,7 +64,6 @@ def ask(
 
 
 def inventory_of(case: Case, minor: str) -> Inventory:
-    """Return all slices of the case."""
     slices = [parse_resource_slice(raw) for raw in case["slices"]]
     return Inventory(slices, KUBERNETES_RULES[minor])
 

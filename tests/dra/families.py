@@ -69,7 +69,6 @@ def _gpus(draw: Draw, least: int, most: int) -> list[Object]:
 
 
 def _fleet(draw: Draw, names: Sequence[str], least: int = 2, most: int = 5) -> list[Object]:
-    """Return a pool of one slice per node."""
     return [
         resource_slice(f"slice-{name}", on_node(name), _gpus(draw, least, most), pool=name)
         for name in names
@@ -162,7 +161,6 @@ def order(draw: Draw) -> Case:
 
 
 def _unique_devices(slices: Sequence[Object]) -> None:
-    """Name the devices of all slices apart."""
     listed = [each for one in slices for each in one["spec"].get("devices", ())]
     for index, each in enumerate(listed):
         each["name"] = f"d{(index * 7) % len(listed)}-{index}"

@@ -35,7 +35,6 @@ class _CountedNodes(EquivalentNodes):
     searches = 0
 
     def allocator(self, *args: Any) -> Allocator:
-        """Return one."""
         self.searches += 1
         return super().allocator(*args)
 

@@ -31,7 +31,6 @@ def case(
 
 
 def node(name: str, **labels: str) -> Object:
-    """Return a node with its host name and these labels."""
     return {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}}}
 
 
@@ -148,7 +147,6 @@ def exactly(
 
 
 def request(name: str, wanted: Object) -> Object:
-    """Return a request for exactly what is wanted."""
     return {"name": name, "exactly": wanted}
 
 
@@ -178,7 +176,6 @@ def claim(
 
 
 def result(driver: str, pool: str, device_name: str, **fields: Any) -> Object:
-    """Return a device of an allocation."""
     return {"request": "r", "driver": driver, "pool": pool, "device": device_name, **fields}
 
 

@@ -21,7 +21,6 @@ class Recorded(NamedTuple):
 
 
 def read(path: Path = DATA) -> Iterator[Recorded]:
-    """Yield the recorded cases of a file."""
     with lzma.open(path) as lines:
         for line in lines:
             case = orjson.loads(line)

@@ -21,7 +21,6 @@ def answer(*devices: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def recorded() -> Mapping[str, Sequence[Recorded]]:
-    """Return the recorded cases by family."""
     listed = list(read())
     return {
         family: [each for each in listed if each.case["family"] == family] for family in FAMILIES

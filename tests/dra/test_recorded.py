@@ -14,7 +14,6 @@ def recorded() -> list[Recorded]:
 
 
 def answers() -> Iterator[tuple[Case, Answer]]:
-    """Yield each answer with its case."""
     for case, by_version in recorded():
         for found in by_version.values():
             for answer in found:

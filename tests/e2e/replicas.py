@@ -219,7 +219,6 @@ def delete_now(client: Client, namespace: str, name: str) -> None:
 
 
 def pods(client: Client, namespace: str) -> dict[str, Raw]:
-    """Return the namespace's pods by name."""
     items = client.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
     return {raw["metadata"]["name"]: raw for raw in items}
 

@@ -157,7 +157,6 @@ def with_label(key: str) -> Raw:
 
 
 def with_preferences(name: str, count: int) -> Raw:
-    """Return a pod that prefers nodes with labels that no node has."""
     terms = [{"weight": 1, "preference": with_label(key)} for key in invented("key", count, name)]
     preferred = "preferredDuringSchedulingIgnoredDuringExecution"
     return pod(name, affinity={"nodeAffinity": {preferred: terms}})

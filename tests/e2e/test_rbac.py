@@ -154,7 +154,6 @@ class Cluster:
         return name
 
     def add_claim(self, name: str, class_name: str, pod_name: str) -> str:
-        """Return the path of a claim that a new pod wants."""
         path = f"/api/v1/namespaces/{self.namespace}/persistentvolumeclaims"
         self.client.post(path, pvc(name, namespace=self.namespace, storage_class=class_name))
         volume = {"name": "data", "persistentVolumeClaim": {"claimName": name}}

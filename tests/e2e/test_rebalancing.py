@@ -115,12 +115,10 @@ class Scene:
         return f"/api/v1/namespaces/{self.name}/pods"
 
     def pods(self) -> list[Raw]:
-        """Return the pods of the namespace."""
         found: list[Raw] = self.client.get(self._pods)["items"]
         return found
 
     def ready(self) -> dict[str, str]:
-        """Return the node of each ready pod that stays."""
         return {
             raw["metadata"]["name"]: raw["spec"]["nodeName"]
             for raw in self.pods()

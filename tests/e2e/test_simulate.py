@@ -38,7 +38,6 @@ def plane() -> Iterator[ControlPlane]:
 
 
 def role() -> str:
-    """Return the ClusterRole of docs/simulate.md."""
     text = (ROOT / "docs" / "simulate.md").read_text()
     found = re.search(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert found is not None

@@ -100,7 +100,6 @@ def cluster(access: Access) -> Cluster:
 
 
 def local(name: str, node: str, class_name: str) -> Raw:
-    """Return a disk of the node."""
     source = {"local": {"path": f"/mnt/{name}"}}
     return pv(name, nodes=[node], storage_class=class_name, spec=source)
 

@@ -78,11 +78,9 @@ class Returning:
         self._times: Counter[int] = Counter()
 
     def create(self, numbers: Sequence[int]) -> None:
-        """Create the pods of these numbers."""
         create_pods(self._client, self._namespace, *map(self._next, numbers))
 
     def delete(self, numbers: Sequence[int]) -> None:
-        """Delete the pods of these numbers."""
         for number in numbers:
             with unless_gone():
                 delete_now(self._client, self._namespace, f"web-{number}")

@@ -63,7 +63,6 @@ class Server:
 
     @contextmanager
     def pool(self, nodes: int) -> Iterator[NodePool]:
-        """Yield a namespace with nodes of its own."""
         with self.plane.access.client() as client:
             pool = NodePool(create_namespace(self.plane.access, "pool"), self.plane.access, client)
             pool.add_nodes(nodes, cpu="2")

@@ -67,7 +67,6 @@ class Scenario:
 
     @property
     def kind(self) -> Kind:
-        """The kind of the PodGroup."""
         return Kind.COSCHEDULING_POD_GROUP if self.elsewhere else Kind.POD_GROUP
 
 
@@ -103,7 +102,6 @@ class _Server(ApiClient):
         self._world = world
 
     def may_write(self) -> bool:
-        """Return True."""
         return True
 
     async def request(self, method: str, path: str, **options: Any) -> bytes:
@@ -134,7 +132,6 @@ class _Errors(logging.Handler):
         self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the message."""
         error = record.exc_info[1] if record.exc_info else None
         self.messages.append(f"{record.getMessage()}: {error!r}")
 
@@ -311,7 +308,6 @@ class EngineWorld(SmallCluster):
         self.put_group()
 
     def group_deleted(self) -> None:
-        """Delete the PodGroup."""
         self.befall("g")
         self._delete_group()
 
@@ -374,7 +370,6 @@ class EngineWorld(SmallCluster):
         self.answered(number)
 
     def answered(self, number: int) -> None:
-        """Have the answer come."""
         binding = self.bindings.pop(number)
         if binding.outcome is None:
             binding.answer.set_result(b"{}")

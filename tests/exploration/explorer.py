@@ -172,7 +172,6 @@ class _Exploration:
             world.close()
 
     def _after(self, path: Sequence[Action]) -> World:
-        """Return a new world in which these actions were taken."""
         world = self._new_world()
         for action in path:
             world.take(action)

@@ -68,7 +68,6 @@ class Stored:
 
     @property
     def uid(self) -> Uid:
-        """Its uid."""
         return Uid(f"{self.name}-{self.number}")
 
     @property
@@ -181,16 +180,13 @@ class SmallCluster:
         self.events -= 1
 
     def pod_created(self, name: str) -> None:
-        """Create the pod of this name."""
         raise NotImplementedError
 
     def create(self, stored: Stored) -> None:
-        """Create the pod."""
         self.pods[stored.name] = stored
         self.tell(KOPF, f"{stored.uid} came", lambda: self.enqueuer.pending(stored.parsed))
 
     def pod_deleted(self, name: str) -> None:
-        """Delete the pod of this name."""
         self.befall(name)
         self.delete(name)
 

@@ -107,7 +107,6 @@ class Member:
 
     @property
     def text(self) -> str:
-        """Its log."""
         return self.program.log.read_text()
 
     def get(self, path: str) -> tuple[int, str]:

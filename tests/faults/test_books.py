@@ -400,7 +400,6 @@ def test_an_eviction_that_the_auditor_saw_late_was_not_after_what_it_saw_earlier
 
 
 def claim_seen(name: str, *devices: str, used_by: tuple[str, ...] = ()) -> ClaimSeen:
-    """Return a claim that has these devices and is reserved for pods of these names."""
     consumers = tuple((pod, pod) for pod in used_by)
     return ClaimSeen(f"ns/{name}", name, bool(devices), devices, consumers)
 

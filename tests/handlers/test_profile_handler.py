@@ -760,7 +760,6 @@ class Writing:
         return [request.path.split("/")[-2] for request in self.api.patched]
 
     def conditions(self) -> list[list[str]]:
-        """Return the types of conditions that were written."""
         return [[c["type"] for c in r.body["status"]["conditions"]] for r in self.api.patched]
 
 

@@ -44,7 +44,6 @@ class Request:
         self._actions.put_nowait(web.Response(status=status, body=raw, headers=named))
 
     def refuse(self, status: int, reason: str, message: str, **headers: str) -> None:
-        """Answer with a Status object."""
         self.reply(status_object(status, reason, message), status, **headers)
 
     def send(self, *events: dict[str, Any]) -> None:

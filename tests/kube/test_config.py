@@ -90,7 +90,6 @@ def service_account(folder: Path) -> Path:
 
 
 async def refused(*args: Any, **kwargs: Any) -> str:
-    """Return the line that loading ends with."""
     with pytest.raises(ConfigError) as raised:
         await load_connection(*args, **{"environ": {}, **kwargs})
     line = str(raised.value)

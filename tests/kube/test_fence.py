@@ -89,7 +89,6 @@ OF_METHODS: dict[str, dict[str, Any]] = {
 
 @asynccontextmanager
 async def events(client: ApiClient) -> AsyncIterator[EventRecorder]:
-    """Return a recorder that runs and has an event to write."""
     recorder = EventRecorder(client, "mooring", "test")
     recorder.record(ObjectRef("Pod", **REF), "Normal", "Scheduled", "Binding", "to n1")
     running = asyncio.create_task(recorder.run())
@@ -105,7 +104,6 @@ async def plugin_api(client: ApiClient) -> AsyncIterator[PluginApi]:
 
 @asynccontextmanager
 async def profiles(client: ApiClient) -> AsyncIterator[ProfileWriter]:
-    """Return a writer that has seen the profile."""
     writer = ProfileWriter(client)
     writer.seen(WEB.name, WEB.uid, "1")
     yield writer
@@ -113,19 +111,16 @@ async def profiles(client: ApiClient) -> AsyncIterator[ProfileWriter]:
 
 @asynccontextmanager
 async def itself(client: ApiClient) -> AsyncIterator[ApiClient]:
-    """Return the client."""
     yield client
 
 
 @asynccontextmanager
 async def pods(client: ApiClient) -> AsyncIterator[PodWriter]:
-    """Return a writer to pods."""
     yield PodWriter(client)
 
 
 @asynccontextmanager
 async def groups(client: ApiClient) -> AsyncIterator[PodGroupWriter]:
-    """Return a writer to PodGroups."""
     yield PodGroupWriter(client)
 
 

@@ -69,7 +69,6 @@ async def server(answers: Answers) -> AsyncIterator[ApiServer]:
 
 @pytest.fixture
 def versions() -> list[str]:
-    """Return the versions that were told."""
     return []
 
 

@@ -71,7 +71,6 @@ def malformed(name: str) -> dict[str, Any]:
 
 
 def incarnation(uid: str, on: str = "a") -> dict[str, Any]:
-    """Return a pod of the one name with this uid."""
     raw = pod("web", node=on or None, cpu="1")
     raw["metadata"]["uid"] = uid
     return raw

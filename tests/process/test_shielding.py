@@ -34,7 +34,6 @@ async def reported() -> list[dict[str, Any]]:
 
 
 async def cancelled_waiter(work: Work) -> None:
-    """Have a waiter begin and be cancelled."""
     waiter = asyncio.create_task(shielded(work.task))
     await asyncio.sleep(0)  # one that has not begun waits for nothing
     waiter.cancel()

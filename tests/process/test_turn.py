@@ -24,7 +24,6 @@ class Notes:
         self.done = list[str]()
 
     def note(self, text: str) -> Callable[[], None]:
-        """Return a call that notes the text."""
         return partial(self.done.append, text)
 
     async def in_steps(self, name: str, steps: int) -> str:

@@ -451,7 +451,6 @@ class Cluster(RuleBasedStateMachine):
 
 
 def every(resources: ResourceColumns, resource: str, rows: int) -> IntArray:
-    """Return the amounts of all rows."""
     amounts = resources.amounts(resource, rows)
     return np.zeros(rows, np.int64) if amounts is None else amounts
 

@@ -151,7 +151,6 @@ class DeviceTrials(RuleBasedStateMachine):
             placed(self.deciding, [raw_pod(name, grouped=True) for name in free])
 
     def changed(self, name: str, **fields: Any) -> ResourceClaim:
-        """Return the next version of the claim."""
         self.version += 1
         raw = CLAIMS[name]
         requests = raw["spec"]["devices"]["requests"]

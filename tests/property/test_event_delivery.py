@@ -22,7 +22,6 @@ def shown(member: Pod) -> Write:
 
 
 def gone(member: Pod) -> Write:
-    """Return a write that deletes a member."""
     return lambda state: state.delete_unscheduled(member.uid)
 
 

@@ -66,7 +66,6 @@ def spread(generation: int, name: str) -> Raw:
 
 
 def everywhere(count: int) -> Raw:
-    """Return devices of all nodes of zone a."""
     names = [f"e{index}" for index in range(count)]
     selector = node_selector(term(expression("zone", "In", "a")))
     return resource_slice("s-all", names, pool="all", nodeSelector=selector)

@@ -100,7 +100,6 @@ def clusters(draw: st.DrawFn) -> Replanning:
 
 
 def named(raw: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the node with this name."""
     labels = raw["metadata"]["labels"] | {HOSTNAME: name}
     return raw | {"metadata": raw["metadata"] | {"name": name, "uid": name, "labels": labels}}
 

@@ -11,7 +11,6 @@ from replanning import Replanning, owned
 
 
 def estimated(replanning: Replanning) -> list[Estimate] | None:
-    """Return the estimates for all pods."""
     pods = [placed.pod for placed in replanning.state.pods]
     return estimates(replanning.planning(), pods)
 

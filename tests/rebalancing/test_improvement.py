@@ -242,7 +242,6 @@ def test_a_plan_is_no_longer_than_the_profile_allows() -> None:
 
 
 def classes(replanning: Replanning) -> list[set[str]]:
-    """Return the names of the pods of each class."""
     found = alike_pods(lambda _: True, replanning.cluster)
     positions = [each.position for each in found]
     assert positions == sorted(positions)

@@ -8,7 +8,6 @@ from replanning import Replanning, owned
 
 
 def running(replanning: Replanning) -> list[Pod]:
-    """Return the pods on nodes."""
     return [placed.pod for placed in replanning.state.pods]
 
 

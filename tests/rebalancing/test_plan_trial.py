@@ -29,7 +29,6 @@ class Stage:
         self.trial = replanning.planning()
 
     def move(self) -> None:
-        """Move the pod from a to b."""
         placed = self.cluster.pod(uid_of("web"))
         assert placed is not None
         self.trial.make([Move(placed.pod, "a", "b")])

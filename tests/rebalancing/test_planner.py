@@ -279,7 +279,6 @@ def test_a_plan_can_be_made_of_nothing() -> None:
 
 
 def pod_of(replanning: Replanning, name: str) -> Pod:
-    """Return the running pod of this name."""
     placed = replanning.cluster.pod(uid_of(name))
     assert placed is not None
     return placed.pod

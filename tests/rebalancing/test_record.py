@@ -190,7 +190,6 @@ def test_the_report_has_no_names_of_pods_that_a_user_may_not_get(record: Record)
 
 
 def pods(steps: list[dict[str, Any]]) -> list[str]:
-    """Return the pods that these steps of a document move."""
     return [move["pod"] for step in steps for move in step["moves"]]
 
 

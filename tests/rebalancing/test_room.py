@@ -17,7 +17,6 @@ from replanning import Replanning, owned
 def room(
     replanning: Replanning, wanted: dict[str, Any], most: int = 9, **about: Any
 ) -> Room | None:
-    """Return the room that is found for the pod."""
     planning = replanning.planning()
     with planning.undone():
         found = RoomSearch(planning, **about).room(parse_pod(wanted), most)

@@ -221,7 +221,6 @@ def test_room_is_made_only_while_somebody_waits_for_it(stage: Stage) -> None:
 
 
 def begin(stage: Stage, step: RunningStep) -> UnderWay:
-    """Begin the next move of the step."""
     under_way = stage.keep(step.step.moves[step.begun].pod.name, "b", step.step)
     step.begun += 1
     return under_way

@@ -54,7 +54,6 @@ class Stage:
         return (Needed(pod, ("n1",)),)
 
     async def run(self) -> None:
-        """Decide until no attempt is ready."""
         while self.attempts.ready:
             attempt = self.attempts.pop()
             self.attempts.decided(attempt, self._decide(attempt))

@@ -380,7 +380,6 @@ class Stage:
 
     @property
     def assumed(self) -> set[str]:
-        """The names of the assumed pods."""
         return {placed.pod.name for placed in self.scheduler.state.pods.assumed.values()}
 
     def deleted(self, name: str) -> None:

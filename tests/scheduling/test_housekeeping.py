@@ -42,7 +42,6 @@ class Keeper(Marked):
     undone: ClassVar[list[tuple[str, str]]] = []
 
     def unreserve(self, pod: Pod, node: str) -> None:
-        """Note the pod and its node."""
         self.undone.append((pod.name, node))
 
 

@@ -21,7 +21,6 @@ async def engine(client: ApiClient) -> Engine:
 
 
 def nominated(engine: Engine, name: str) -> str | None:
-    """Return the node that the pod is nominated to."""
     state = engine.scheduler_state.state
     nominee = state.nominations.get(uid_of(name))
     return state.nodes.names[nominee.row] if nominee is not None else None

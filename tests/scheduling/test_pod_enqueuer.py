@@ -146,7 +146,6 @@ class Door:
         return made
 
     def loses_profile(self) -> None:
-        """Have the default profile deleted."""
         self.scheduler_state.profiles.remove("default-scheduler")
         self.pod_enqueuer.profiles_changed()
 
@@ -206,7 +205,6 @@ def test_a_pod_without_a_profile_is_queued_when_its_profile_comes(door: Door) ->
 
 
 def steps(door: Door, name: str = "web") -> list[str]:
-    """Return the path of the pod."""
     path = plain(door.scheduler_state.decisions.path(f"default/{name}"))
     return [step["step"] for step in path["steps"]] if path is not None else []
 

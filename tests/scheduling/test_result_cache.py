@@ -125,7 +125,6 @@ class Cached:
         self.pipeline = self.put(SchedulingProfile(name, changed), resolved).pipeline
 
     def rows_run_for(self, raw: dict[str, Any], *, scored: bool = True) -> list[list[int]]:
-        """Return the rows on which the plugin ran for this pod."""
         self.plugin.ran_on.clear()
         self.results(raw, scored=scored)
         return list(self.plugin.ran_on)

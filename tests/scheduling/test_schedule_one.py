@@ -368,7 +368,6 @@ class Counting:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_filter(self, _pod: Pod, _cluster: ClusterView) -> Skip:
-        """Filter nothing."""
         Counting.decisions += 1
         return SKIP
 
@@ -770,7 +769,6 @@ class Attempts:
     def generate_placements(
         self, _group: PodGroupState, parent: Placement, _cluster: ClusterView
     ) -> tuple[Placement, ...]:
-        """Return the parent."""
         Attempts.made += 1
         return (parent,)
 

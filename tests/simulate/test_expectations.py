@@ -45,7 +45,6 @@ def profile(name: str, path: Path, **spec: Any) -> str:
 
 
 def replicas(*zones: str) -> list[dict[str, Any]]:
-    """Return replicas that are on the node of these zones."""
     return [
         pod(f"web-{number}", node=f"node-{zone}", labels=WEB) for number, zone in enumerate(zones)
     ]

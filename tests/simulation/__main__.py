@@ -34,7 +34,6 @@ _COLLECT: Final = (50_000, 20, 100)
 
 
 def scenario_of(seed: int) -> Scenario:
-    """Return the scenario of a seed."""
     return draw(seed, [kind() for kind in ACTORS])
 
 

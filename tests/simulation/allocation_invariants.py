@@ -195,7 +195,6 @@ def _own_devices(claim: Raw) -> Iterator[DeviceId]:
 
 
 def _devices(claim: Raw) -> Iterator[DeviceId]:
-    """Yield the devices that are allocated to a claim."""
     allocation = (claim.get("status") or {}).get("allocation") or {}
     for result in (allocation.get("devices") or {}).get("results") or ():
         yield DeviceId(result["driver"], result["pool"], result["device"])

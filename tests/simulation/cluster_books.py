@@ -105,7 +105,6 @@ class Books:
         return [n for n in self.versions if n in self.nodes or self.changed_at[n] > since]
 
     def free(self, name: str) -> Amount:
-        """Return what is left of a node."""
         left = self.nodes[name].allocatable
         for pod in self.on_node[name].values():
             left -= pod.need

@@ -48,7 +48,6 @@ class _Neighbour(NamedTuple):
         return not self.may_be_gone and all(map(holds, self.pictures))
 
     def possibly(self, holds: Callable[[_Picture], bool]) -> bool:
-        """Return whether this holds in some picture of it."""
         return any(map(holds, self.pictures))
 
 

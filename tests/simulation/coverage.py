@@ -56,7 +56,6 @@ class Coverage:
         self.met: Counter[Pair] = Counter()
 
     def note(self, world: "World", change: Change) -> None:
-        """Count the situations of a change."""
         for situations in SITUATIONS:
             self.met.update(situations(world, change))
 
@@ -192,7 +191,6 @@ def _with_states_in_leader(world: "World", event: str) -> Iterator[Pair]:
 
 
 def _state_in_leader(world: "World", uid: str) -> str:
-    """Return where the leader has the pod of this uid."""
     found = leader(world)
     if found is None:
         return "leader: nobody"

@@ -218,7 +218,6 @@ class Link(asyncio.Transport):
             self._network.carry(request)
 
     def close(self) -> None:
-        """Close the connection."""
         self.abort()
 
     def abort(self) -> None:
@@ -253,7 +252,6 @@ class Link(asyncio.Transport):
             self._loop.call_soon(self._received, data, received)
 
     def reset(self, why: str = "Connection reset by peer") -> None:
-        """Break the connection."""
         if not self.half_open:
             self._end(ConnectionResetError(104, why))
 

@@ -41,7 +41,6 @@ class Progress:
         """By node, when the leader last had a pod assumed there."""
 
     def note(self, change: "Change") -> None:
-        """Note a change of a profile."""
         if change.resource is SCHEDULING_PROFILE and "status" not in change.what:
             self._profiles_changed = change.at
 

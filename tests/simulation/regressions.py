@@ -22,13 +22,11 @@ class Regression(NamedTuple):
 
 
 def regressions() -> list[Regression]:
-    """Return all that are kept."""
     raws = map(orjson.loads, FILE.read_text().splitlines())
     return [Regression(raw["about"], Scenario.parsed(raw["scenario"])) for raw in raws]
 
 
 def keep(about: str, scenario: Scenario) -> None:
-    """Add one to the file."""
     raw = {"about": about, "scenario": scenario.plain()}
     with FILE.open("ab") as file:
         file.write(orjson.dumps(raw) + b"\n")

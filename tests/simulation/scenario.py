@@ -121,7 +121,6 @@ class Scenario:
 
     @classmethod
     def parsed(cls, raw: Mapping[str, Any]) -> "Scenario":
-        """Return the scenario of such a value."""
         steps = tuple(Step(at, actor, does, args) for at, actor, does, args in raw["steps"])
         return cls(raw["seed"], raw["seconds"], tuple(raw["replicas"]), steps)
 

@@ -96,7 +96,6 @@ class Storage:
         return after
 
     def remove(self, resource: Resource, raw: Raw, by: str, what: str) -> None:
-        """Remove the object."""
         metadata = raw["metadata"]
         del self._objects[resource][metadata.get("namespace") or "", metadata["name"]]
         self.version += 1

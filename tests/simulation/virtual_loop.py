@@ -216,7 +216,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Plan a call at a time."""
         self._check_closed()  # type: ignore[attr-defined]  # typeshed leaves it out
         timer = _TimedCall(when, callback, args, self, context)
         heapq.heappush(self._scheduled, timer)
@@ -243,7 +242,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
     async def create_connection(  # type: ignore[override]  # only what Exchange asks for
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **_: Any
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Connect to the host."""
         protocol = protocol_factory()
         return await self._connect(protocol, f"{host}:{port}"), protocol
 

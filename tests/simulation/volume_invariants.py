@@ -73,7 +73,6 @@ def _decided_before(world: "World", change: Change, uid: str, at: float) -> bool
 
 
 def _attached(world: "World", pod: PodSeen) -> set[str]:
-    """Return the driver's volumes of a pod."""
     found = (claim for claim in _claims(world, world.books.raw[pod.uid]) if claim is not None)
     names = {claim["spec"].get("volumeName", "") for claim in found}
     volumes = (world.server.storage.get(PERSISTENT_VOLUME, name) for name in names)

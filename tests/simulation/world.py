@@ -166,7 +166,6 @@ class World:
         return self.timeline.now - self.began
 
     def actor(self, kind: type[_Actor]) -> _Actor:
-        """Return the actor of this class."""
         found = self.actors[kind.name]
         assert isinstance(found, kind)
         return found

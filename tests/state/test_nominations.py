@@ -13,7 +13,6 @@ from mooring.testing.builders import cluster, node, pod, uid_of
 
 
 def reserved(priority: int = 1, backfill_until: float = -math.inf) -> Reservation:
-    """Return a reservation for the group g."""
     until = datetime(2026, 11, 28, 13, 12, 59, tzinfo=UTC).timestamp()
     key = GroupKey(GroupSource.KUBERNETES, "default", "g")
     return Reservation(key, until, priority, backfill_until)

@@ -40,7 +40,6 @@ def allocation(
 
 
 def numbers(found: Any) -> list[tuple[int, list[str]]]:
-    """Return the number of each configuration and its requests."""
     return [
         (each["opaque"]["parameters"]["n"], each.get("requests", []))
         for each in found["devices"]["config"]

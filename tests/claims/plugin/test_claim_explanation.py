@@ -40,7 +40,6 @@ def report_of(
 
 
 def fleet(nodes: int, *devices: str | Raw, **spec: Any) -> list[Raw]:
-    """Return nodes with equal devices."""
     names = [f"n{index}" for index in range(nodes)]
     slices = [resource_slice(f"s-{name}", devices, node=name, **spec) for name in names]
     return [*(node(name) for name in names), *slices, device_class("gpu")]

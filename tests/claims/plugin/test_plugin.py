@@ -49,7 +49,6 @@ TOO_FEW = Rejected(("cannot allocate all claims",), resolvable=False)
 
 
 def using(*claims: str, name: str = "web", **fields: Any) -> Raw:
-    """Return a pod that names these claims."""
     entries = [{"name": claim, "resourceClaimName": claim} for claim in claims or ("claim",)]
     return pod(name, spec={"resourceClaims": entries}, **fields)
 

@@ -29,7 +29,6 @@ def answer(
     minor: str = "1.37",
     constraints: tuple[Object, ...] = (),
 ) -> Answer:
-    """Return the answer for one node and one claim with these requests."""
     asked = case([node("n")], slices, [device_class("gpu")], [claim("c", requests, constraints)])
     return ask(asked, minor, compile_small)[0]
 

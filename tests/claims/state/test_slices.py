@@ -17,7 +17,6 @@ SLICE = resource_slice("s", [device("d0", taints=[SICK]), "d1"], node="n1")
 
 
 def taints(state: ClusterState) -> dict[str, list[str]]:
-    """Return the keys of the taints by device."""
     return {
         each.name: [taint.key for taint in each.taints]
         for each_slice in ClusterView(state).dynamic_resources.slices.all()

@@ -47,11 +47,9 @@ class Cluster:
 
     @property
     def node_names(self) -> list[str]:
-        """The names of the nodes."""
         return [node["metadata"]["name"] for node in self.nodes]
 
     def named(self, kind: str) -> list[str]:
-        """Return the names of the other objects of a kind."""
         return [raw["metadata"]["name"] for raw in self.others if raw["kind"] == kind]
 
     def add(self, kind: str, name: str, namespace: str | None = None, **fields: Any) -> Raw:

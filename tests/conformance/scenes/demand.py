@@ -203,8 +203,6 @@ def _image_name(draw: Draw) -> str:
 
 
 def priority(*classes: str) -> Feature:
-    """Return a feature that gives the pod one of the priority classes."""
-
     def apply(cluster: Cluster, pod: Raw) -> None:
         pod["spec"]["priorityClassName"] = cluster.draw.choice(classes)
 

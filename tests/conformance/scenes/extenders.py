@@ -50,7 +50,6 @@ EXTENDERS: Final[Sequence[dict[str, Any]]] = (
 
 
 def at_port(extenders: Sequence[dict[str, Any]], port: int) -> list[dict[str, Any]]:
-    """Return the extenders with their URLs at this port."""
     return [{**e, "urlPrefix": e["urlPrefix"].replace(PORT, str(port))} for e in extenders]
 
 

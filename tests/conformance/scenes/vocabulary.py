@@ -71,7 +71,6 @@ HEAVY: Final[Mapping[str, str]] = {"cpu": "250m", "memory": "120Mi"}
 
 
 def image(name: str, suffix: str = ":v1") -> str:
-    """Return the full name of an image."""
     return f"registry.example/{name}{suffix}"
 
 

@@ -411,7 +411,6 @@ def told(*objects: Raw, waiting: Raw, rules: KubernetesRules = NEWEST) -> str | 
 
 
 def policy_of(policy: str) -> Raw:
-    """Return a group with this preemptionPolicy."""
     raw = pod_group("g", 2)
     raw["spec"]["preemptionPolicy"] = policy
     return raw

@@ -27,15 +27,12 @@ class ByAnnotation:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_filter(self, pod: Pod, _cluster: ClusterView) -> str | Skip:
-        """Return the node that the pod names."""
         return pod.annotations.get("node", SKIP)
 
     def filter(self, _pod: Pod, nodes: NodeView, name: str) -> BoolArray:
-        """Return where the node has this name."""
         return np.array([nodes.name(row) == name for row in range(len(nodes))], np.bool_)
 
     def explain(self, _pod: Pod, nodes: NodeView, _name: str) -> Explanation:
-        """Return the reason of each node."""
         return Explanation.single("another node", len(nodes), resolvable=False)
 
 

@@ -180,7 +180,6 @@ class Sizes:
         self.rows: list[int] = []
 
     def candidates(self, member: int) -> Iterator[int]:
-        """Return the rows on which the member fits."""
         return iter([row for row, free in enumerate(self.free) if self.sizes[member] <= free])
 
     def put(self, member: int, row: int) -> None:

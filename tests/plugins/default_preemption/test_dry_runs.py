@@ -33,7 +33,6 @@ nodes = st.lists(on_node, min_size=2, max_size=5)
 
 
 def placed(n: int, i: int, cpu: int, priority: int, *, port: bool, guarded: bool) -> Raw:
-    """Return a pod on node n."""
     labels = {"guarded": "yes" if guarded else "no"}
     ports = [80] if port else []
     return pod(
@@ -125,7 +124,6 @@ def test_a_search_with_pauses_finds_groups_that_are_disrupted_as_a_whole(
 
 
 def disks(number: int) -> Raw:
-    """Return the volumes of a pod."""
     return {
         "volumes": [
             {"name": f"d{i}", "gcePersistentDisk": {"pdName": f"disk-{i}"}} for i in range(number)

@@ -48,7 +48,6 @@ def groups_of(deciding: Deciding) -> list[PodGroupState]:
 
 
 def found(deciding: Deciding, raw: Raw = URGENT, **arguments: Any) -> tuple[str | None, list[str]]:
-    """Return the nominated node and the names of the victims."""
     decision = deciding.decision(raw, **arguments)
     return decision.nominated_node, sorted(v.key.partition("/")[2] for v in decision.victims)
 

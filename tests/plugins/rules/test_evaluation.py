@@ -160,7 +160,6 @@ def _in_cel(value: Any) -> Any:
 
 
 def results_of(evaluator: Evaluator, incoming: Pod, nodes: NodeView) -> Results:
-    """Return the results for the nodes of the view."""
     results, rows = evaluator.run(incoming, nodes)
     return results if rows is None else results.take(rows)
 

@@ -20,7 +20,6 @@ from mooring.testing.builders import cluster, node, pod
 
 
 def interpreted(source: str) -> Interpreted:
-    """Return the first interpreted step in the plan of a score."""
     step = plan_score(source).step
     while isinstance(step, Operation):
         step = step.operands[0]

@@ -248,7 +248,6 @@ def test_a_pod_for_which_a_claim_with_devices_is_meant_shares_its_signature_with
 
 
 def of_template(name: str) -> QueuedPod:
-    """Return a pod with the claim that was made for it of a template."""
     spec = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "template"}]}
     status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]}
     return rejected("DynamicResources", name=name, spec=spec, status=status)

@@ -90,7 +90,6 @@ class Accelerators(Actor):
             plan.step(plan.time(), "faults", "requests", outcome=outcome, **rule, **seconds)
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         getattr(self, f"_{step.does}")(world, **step.args)
 
     def _driver(self, world: "World", node: str, models: list[str], sick: list[int]) -> None:

@@ -98,7 +98,6 @@ class Extenders(Actor):
         plan.step(at, "nodes", "create", **node)
 
     def act(self, _world: "World", step: Step) -> None:
-        """Take one step."""
         if step.does == "trouble":
             self._trouble, self._seconds = step.args["trouble"], step.args.get("seconds")
 

@@ -78,7 +78,6 @@ class Groups(Actor):
                 plan.step(at + random.uniform(0.0, 9.0), self.name, "undefine", name=name)
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         name: str = step.args["name"]
         if step.does == "create":
             self._create(world, name, dict(step.args))

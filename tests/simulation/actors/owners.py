@@ -120,7 +120,6 @@ class Jobs(Actor):
             )
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         name: str = step.args["name"]
         self._jobs[name] = {**step.args, "left": step.args["completions"]}
         for _ in range(step.args["parallelism"]):

@@ -127,7 +127,6 @@ class Plugins(Actor):
             server.delete(POD, found, self.name)
 
     def changed(self, _world: "World", change: "Change") -> None:
-        """Note what is bound."""
         if change.what == "bind":
             self.bound.add(change.object["metadata"]["uid"])
 
@@ -203,7 +202,6 @@ class _Acme:
         return _bent(honest, self._wrong("filter"))
 
     def explain(self, _pod: Pod, nodes: Any, _state: Any) -> Any:
-        """Return why nodes are refused."""
         if self._wrong("explain"):
             return None
         return Explanation.single("acme refuses it", len(nodes), resolvable=False)
@@ -222,13 +220,11 @@ class _Acme:
         return _LIES.get(self._wrong("post_filter"), Unschedulable("acme knows no way"))
 
     def reserve(self, pod: Pod, node: str) -> Any:
-        """Reserve something for the pod."""
         self._reserved[pod.uid] = node
         how = self._wrong("reserve")
         return Unschedulable("acme has nothing left") if how == "refuses" else _LIES.get(how)
 
     def unreserve(self, pod: Pod, _node: str) -> None:
-        """Undo it."""
         self._reserved.pop(pod.uid, None)
         self._wrong("unreserve")
 

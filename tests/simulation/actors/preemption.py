@@ -114,7 +114,6 @@ class Preemption(Actor):
             plan.step(began - 0.1, "faults", "requests", outcome=outcome, **rule, **seconds)
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         getattr(self, f"_{step.does}")(world, **step.args)
 
     def _profile(self, world: "World", **limits: Any) -> None:

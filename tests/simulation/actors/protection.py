@@ -61,7 +61,6 @@ class Protection(Actor):
                 plan.step(at, self.name, "important", name=f"top{number}-0", cpu=cpu)
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         getattr(self, f"_{step.does}")(world, **step.args)
 
     def _budget(self, world: "World", name: str, selector: Any, least: int) -> None:

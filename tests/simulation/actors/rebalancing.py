@@ -89,7 +89,6 @@ class Rebalancing(Actor):
             plan.step(later, self.name, "profile", **section, mode="Apply")
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         getattr(self, f"_{step.does.replace(' ', '_')}")(world, **step.args)
 
     def _profile(self, world: "World", mode: str, **section: Any) -> None:

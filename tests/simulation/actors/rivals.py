@@ -52,7 +52,6 @@ class Rivals(Actor):
             plan.step(plan.time(), self.name, "label", tier=random.choice(("gold", "none")))
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         getattr(self, f"_{step.does}")(world, **step.args)
 
     def _upgrade(self, world: "World", minor: int) -> None:

@@ -58,7 +58,6 @@ class Strangers(Actor):
             plan.step(plan.time(), self.name, "delete", number=random.randrange(100))
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         getattr(self, f"_{step.does}")(world, **step.args)
 
     def _begin(self, world: "World", *, shadow: bool, least: int | None) -> None:

@@ -89,7 +89,6 @@ class Volumes(Actor):
             plan.step(plan.time(), "faults", "requests", outcome=outcome, **rule, **seconds)
 
     def act(self, world: "World", step: Step) -> None:
-        """Take one step."""
         getattr(self, f"_{step.does}")(world, **step.args)
 
     def _driver(self, world: "World", limits: dict[str, int], space: dict[str, int]) -> None:

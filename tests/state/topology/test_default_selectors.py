@@ -29,7 +29,6 @@ def web(**fields: Any) -> Pod:
 
 
 def asked(pods: Selection | None) -> dict[str, tuple[str, ...]]:
-    """Return the labels that the selection asks for."""
     assert pods is not None
     (part,) = pods.parts
     assert part.namespaces == {"default"}

@@ -58,7 +58,6 @@ def classes(devices: Devices) -> Iterator[Write]:
 
 
 def resource_name(number: int) -> str:
-    """Return the name of an extended resource."""
     return f"{DRIVER}/gpu-{number}"
 
 

@@ -88,7 +88,6 @@ class FullReplica:
         calm_the_collector()
 
     def clock(self) -> float:
-        """Return the time in seconds."""
         return time.monotonic() + self.skipped
 
     def dump(self) -> Iterator[Mapping[str, Any]]:
@@ -264,12 +263,10 @@ class _Listing(ApiClient):
         self._listed = listed
 
     async def list_all(self, *_: object, **_options: object) -> Listing:
-        """Return the objects."""
         await asyncio.sleep(0)  # as the answer of an API server is waited for
         return Listing(self._listed, "1")
 
     async def get(self, _: Resource, name: str, namespace: str | None = None) -> dict[str, Any]:
-        """Return a pod of this name."""
         raw = pod(name, namespace=namespace or "", spec={"schedulerName": "mooring"})
         raw["metadata"]["uid"] = name
         return raw

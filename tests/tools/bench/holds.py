@@ -95,7 +95,6 @@ class _Walks:
         return sum(seconds for ended, seconds in self._seen if ended > began)
 
     def longest(self) -> float:
-        """Return the seconds of the longest one."""
         return max((seconds for _, seconds in self._seen), default=0.0)
 
 
@@ -477,7 +476,6 @@ def many_gangs(r: FullReplica) -> Iterator[Work]:
 
 
 def scrape(r: FullReplica) -> Iterator[Work]:
-    """Scrape the metrics."""
     yield _call(lambda: r.metrics.exposition(""))
 
 

@@ -72,7 +72,6 @@ class Comparison:
 
 
 def compare(seeds: range) -> Comparison:
-    """Return the comparison of plans for the clusters of these seeds."""
     comparison = Comparison()
     for seed in seeds:
         comparison.add(seed, small_cluster(seed))

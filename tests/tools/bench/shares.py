@@ -35,7 +35,6 @@ RUNNER = "asyncio.runners:"
 
 
 def part_of(stack: Stack) -> str:
-    """Return the part at work."""
     inside = list(takewhile(lambda frame: not frame.startswith(RUNNER), stack))
     for name, prefixes in PARTS:
         if any(frame.startswith(prefixes) for frame in inside):
@@ -44,7 +43,6 @@ def part_of(stack: Stack) -> str:
 
 
 def parts(samples: Mapping[Stack, int]) -> Counter[str]:
-    """Count the samples by part."""
     counts = Counter[str]()
     for stack, count in samples.items():
         counts[part_of(stack)] += count

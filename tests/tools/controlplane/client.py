@@ -101,11 +101,9 @@ class Client:
         return self.request("GET", path, accept=accept)
 
     def post(self, path: str, body: object) -> Any:
-        """Return the created object."""
         return self.request("POST", path, body)
 
     def put(self, path: str, body: object) -> Any:
-        """Return the replaced object."""
         return self.request("PUT", path, body)
 
     def patch(self, path: str, body: object) -> Any:

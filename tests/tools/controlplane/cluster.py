@@ -151,7 +151,6 @@ class ControlPlane:
         self.start_component("kube-scheduler", timeout)
 
     def stop_scheduler(self) -> None:
-        """Stop the kube-scheduler."""
         self.stop_component("kube-scheduler")
 
     def start_component(self, name: str, timeout: float = START_TIMEOUT) -> None:

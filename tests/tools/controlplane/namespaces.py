@@ -29,7 +29,6 @@ POLICY: Final = "/apis/scheduling.mooring.dev/"
 
 
 def create_namespace(access: Access, prefix: str = "test") -> str:
-    """Return the name of a new namespace."""
     name = f"{prefix}-{secrets.token_hex(4)}"
     with access.client() as client:
         client.post("/api/v1/namespaces", {"metadata": {"name": name}})
@@ -118,7 +117,6 @@ def _collection(path: str) -> str:
 
 
 def _namespaced_collections(client: Client) -> Iterator[str]:
-    """Yield the path of each collection in a namespace."""
     for prefix, resource in _resources(client):
         if resource["scope"] == "Namespaced":
             yield f"{prefix}/namespaces/{{namespace}}/{resource['resource']}"

@@ -47,7 +47,6 @@ def create_nodes(
 
 
 def delete_nodes(access: Access) -> None:
-    """Delete all nodes."""
     with access.client() as client:
         client.delete("/api/v1/nodes")
 

@@ -117,7 +117,6 @@ class ProcessGroup:
         return program
 
     def stop(self, program: Program, grace: float = STOP_GRACE) -> None:
-        """Stop the program and forget it."""
         program.stop(grace)
         self._programs.remove(program)
 

@@ -101,7 +101,6 @@ class _BorrowedStage:
 
     @property
     def logs(self) -> Path:
-        """The folder of the logs of all programs."""
         return self.folder / "logs"
 
     def client(self) -> Client:
@@ -149,7 +148,6 @@ class _BorrowedStage:
         return start_mooring(self.spawn, self.kubeconfig, log, *options, rights=rights)
 
     def run_pods(self, count: int) -> str:
-        """Make the pods that are missing."""
         make_missing_pods(self, count)
         return "the demo itself"
 
@@ -268,7 +266,6 @@ class _SocketConnection(http.client.HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
-        """Open the socket."""
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(TIMEOUT)
         self.sock.connect(str(self._path))

@@ -23,7 +23,6 @@ class NodeUse:
 
     @property
     def pods(self) -> int:
-        """All of its pods."""
         return self.earlier + self.new
 
 

@@ -156,11 +156,9 @@ class OwnStage:
 
     @property
     def logs(self) -> Path:
-        """The folder of the logs of all programs."""
         return self.access.folder / "logs"
 
     def client(self) -> Client:
-        """Return a client of the administrator."""
         return self.access.client()
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
@@ -168,13 +166,11 @@ class OwnStage:
         return self.access.kubectl(*arguments, stdin=stdin)
 
     def nodes(self) -> list[dict[str, Any]]:
-        """Return all nodes."""
         with self.client() as client:
             found: list[dict[str, Any]] = client.get("/api/v1/nodes")["items"]
         return found
 
     def prepare(self) -> Sequence[str]:
-        """Apply crds/ and manifests/."""
         replica.apply_manifests(self.access)
         return (
             "crds/ are established, manifests/ are applied",

@@ -142,7 +142,6 @@ def manifests(dist: Path, repository: str) -> Path:
 
 
 def sha256(file: Path) -> str:
-    """Return the file's digest."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 

@@ -30,7 +30,6 @@ def git(folder: Path, *words: str) -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Return a repository with one commit."""
     git(tmp_path, "init", "-q")
     (tmp_path / "file").write_text("content")
     git(tmp_path, "add", "file")

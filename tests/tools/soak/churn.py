@@ -279,7 +279,6 @@ class Churn:
         return {found.key for found in self._scene.books.nodes} & {*self._nodes}
 
     def _add_node(self) -> None:
-        """Add a node of a name that a node has had."""
         if missing := [name for name in self._nodes if name not in self._present()]:
             self._create_node(self._draw.choice(missing))
 

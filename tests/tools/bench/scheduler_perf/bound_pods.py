@@ -63,7 +63,6 @@ class BindingTimes:
         self._labels = labels
 
     def note(self, metadata: Raw) -> None:
-        """Note the time if the pod is one of them."""
         if metadata["namespace"] in self._namespaces and has_labels(metadata, self._labels):
             self.times.append(time.monotonic())
 

@@ -18,7 +18,6 @@ def test_a_connection_that_is_reset_before_the_handshake_leaves_no_open_socket()
         connection = TLSConnection("127.0.0.1", server.getsockname()[1])
 
         def connect(*arguments: Any) -> socket.socket:
-            """Return a connected socket that the server has reset."""
             client = socket.create_connection(*arguments)
             accepted, _ = server.accept()
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
