@@ -51,7 +51,7 @@ class ClaimReport:
 
 @dataclass(frozen=True, slots=True)
 class ClaimsReport:
-    """All claims of a pod, and on how many of how many nodes devices were looked at.
+    """All claims of a pod, and how many nodes have been searched for devices.
 
     `error` says what is wrong with the claims or their selectors; None if nothing is.
     """
@@ -63,7 +63,7 @@ class ClaimsReport:
 
 
 class ExplainsClaims(ABC):
-    """A plugin that allocates devices, and says why a pod's claims have none."""
+    """A plugin that allocates devices, and explains why a pod's claims cannot be allocated."""
 
     @abstractmethod
     def explain_claims(self, pod: Pod) -> ClaimsReport | None:
@@ -74,7 +74,7 @@ class ExplainsClaims(ABC):
 
     @abstractmethod
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
-        """Return those of the rows that might have enough devices if none was in use.
+        """Return the rows that might have enough devices if no device was in use.
 
-        Rows where the fewest devices would have to be freed come first. Not all rows are looked at.
+        Rows where the fewest devices must be freed come first. Not all rows are examined.
         """

@@ -1,9 +1,9 @@
-"""How many devices of a class each node has, and how many of them are in use.
+"""Counts the devices of a class on each node, and how many of them are in use.
 
-See resource_allocation.go of kube-scheduler's plugin noderesources: scores count a resource that a
-class stands for by its devices. As there, all slices count, of whatever generation, and a node has
-no devices if a selector fails for one of them. Counts follow the changes of slices and devices, so
-that a decision costs what has changed since the last one.
+See resource_allocation.go of kube-scheduler's plugin noderesources: if a class stands for an
+extended resource, scores count its devices. As there, slices of all generations count, and a node
+counts no devices if a selector fails for one of them. Counts follow the changes of slices and
+devices, so a decision only pays for changes since the last one.
 """
 
 from collections.abc import Hashable, Iterable

@@ -118,8 +118,8 @@ class DeviceSelector:
     def matches(self, device: DeviceView, most_work: int = MOST_WORK) -> bool:
         """Return whether the expression is true for the device.
 
-        With a lower limit, the error LIMIT_EXCEEDED says that this takes more work. Raises
-        SelectorError if it cannot be evaluated for this device.
+        If the evaluation exceeds `most_work`, the error is LIMIT_EXCEEDED. Raises SelectorError if
+        the expression cannot be evaluated for this device.
         """
         variable = MapValue.of_strings(
             {
@@ -180,8 +180,8 @@ def compile_selector(
 ) -> DeviceSelector | CompileError:
     """Return the compiled expression, or what is wrong with it.
 
-    `attributes_may_be_lists` is False for the rules of Kubernetes 1.36 and before, which know no
-    type for attributes that loops accept.
+    `attributes_may_be_lists` is False for Kubernetes 1.36 and before: their type checker does not
+    know attributes that are lists.
     """
     found = _compiled(expression, attributes_may_be_lists=attributes_may_be_lists)
     return CompileError(found) if isinstance(found, str) else found

@@ -73,7 +73,7 @@ class NodeDevice:
 class Devices:
     """The devices of a cluster, which must not change while this is used.
 
-    With `classes` devices have their DeviceClasses, whose selectors are evaluated for that.
+    If `classes` is true, each device has its DeviceClasses, and their selectors are evaluated.
     """
 
     def __init__(self, cluster: ClusterView, *, classes: bool) -> None:

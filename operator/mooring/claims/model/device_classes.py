@@ -17,11 +17,11 @@ from mooring.model.fields import (
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
-    """A class of devices: those that all selectors match.
+    """A class of devices: a device is in it if all selectors match.
 
-    `config` entries that are not opaque are None. `extended_resource` is the extended resource by
-    which pods can request devices of the class, "" without one. `created` is in seconds since the
-    epoch.
+    `config` has None for entries that are not opaque. `extended_resource` is the extended resource
+    by which pods can request devices of the class, "" without one. `created` is in seconds since
+    the epoch.
     """
 
     name: str

@@ -291,8 +291,8 @@ def unreadable_claim(
 ) -> ResourceClaim:
     """Return the readable parts of a claim for which `parse_resource_claim` raises this problem.
 
-    No pod can use it. Each device that its allocation names is in use as a whole, and so are those
-    that it had when it was `known`: a device that somebody may use must not be allocated again.
+    No pod can use it. All devices that its allocation names count as in use as a whole, and so do
+    those of `known`: a device that somebody may use must not be allocated again.
     """
     metadata: Mapping[str, Any] = _readable(lambda: mapping(raw, "metadata"), {})
     annotations: Mapping[str, str] = _readable(

@@ -6,7 +6,7 @@ from mooring.framework.verdicts import ObjectError
 class AllocationError(ObjectError):
     """Devices cannot be allocated because something is wrong, not because there are too few.
 
-    That is something about the claims, their classes or their selectors.
+    The claims, their classes or their selectors are wrong.
 
     Attributes:
         text: What is wrong, as kube-scheduler says it.

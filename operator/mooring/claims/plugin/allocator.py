@@ -1,7 +1,6 @@
 """Allocates devices to the claims of a pod, as kube-scheduler does (structured/incubating).
 
-Values in and values out: no clock, no random source, nothing is remembered from one allocator to
-the next but what its caller gives it.
+The allocator reads no clock and no random source, and keeps nothing for the next allocator.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -76,9 +75,9 @@ class Allocator:
     ) -> list[Allocation] | None:
         """Return an allocation for each claim on this node; None if there are too few devices.
 
-        `share_id` makes a new id for each share of a device. `pools` are those of the node. Raises
-        AllocationError with kube-scheduler's text, if the claims or the devices are at fault.
-        Raises PluginFailed if the attempt has done enough.
+        `share_id` makes a new id for each share of a device. `pools` are the node's. Raises
+        AllocationError with kube-scheduler's text if the claims or the devices are wrong. Raises
+        PluginFailed if the attempt has used up its budget.
         """
         self.moves = None
         begun = self._begin(node_name, node_labels, pools)

@@ -39,7 +39,7 @@ class Budget:
         self._left_on_node = min(self._steps_on_node, max(self._left, self.least_on_node))
 
     def undo_node(self) -> None:
-        """Do not count the steps of this node: its search has not ended, and begins anew."""
+        """Do not count the steps of this node, because its search will start again."""
         self._left = self._left_before
 
     def work(self, units: int) -> None:

@@ -1,8 +1,7 @@
-"""Which attributes of devices claims can read, by the text of their CEL expressions.
+"""Finds the attributes of devices that CEL expressions of claims can read.
 
-Devices that differ in an attribute that nobody reads, such as a UUID, get equal answers from
-selectors and constraints. An attribute that is only compared with constants counts as equal or not
-equal to each.
+Devices that differ only in a UUID nobody reads are equal for selectors and constraints. An
+attribute that is only compared with constants counts as equal or not equal to each.
 """
 
 import re
@@ -23,7 +22,7 @@ class ComparedAttribute(NamedTuple):
 
 
 Reads = frozenset[str | ComparedAttribute] | None
-"""Names of attributes, without a domain, or what they are compared with; None: all are read."""
+"""Names of attributes without a domain, and constants they are compared with; None: all."""
 EVERYTHING: Final[Reads] = None
 
 _DOMAIN: Final = r'\bdevice\.attributes\["[\w.-]+"\]'
@@ -43,8 +42,8 @@ _OTHERS: Final = re.compile(r"\bdevice\.(driver|allowMultipleAllocations|capacit
 def attributes_read(expression: str) -> Reads:
     """Return the attributes that a CEL expression may read.
 
-    Only the plain ways to name an attribute, and to compare it with a text, are understood. Any
-    other use of the device, such as a loop over its attributes, counts as reading all of them.
+    Only plain references to an attribute, and comparisons with a text, are recognised. Any other
+    use of the device, for example a loop over its attributes, counts as reading all.
     """
     if "\\" in expression or "//" in expression or ("'" in expression and '"' in expression):
         return EVERYTHING  # a comment may stand between a name and what follows it
@@ -136,10 +135,10 @@ def _texts(reads: frozenset[str | ComparedAttribute]) -> Mapping[str, frozenset[
 def attributes_seen(
     attributes: Mapping[str, Any], reads: Reads
 ) -> tuple[tuple[str, type, Any], ...]:
-    """Return the attributes that can make a difference to what reads these ones.
+    """Return the attributes that expressions with these reads can tell apart.
 
-    Those without a value that selectors understand, and versions, may make any selector fail. Of
-    texts that are only compared, all that equal none of the others have one of their length.
+    Any selector may fail for an attribute without a readable value or with a version, so these are
+    kept. A text that equals none of the compared constants is replaced by one of its length.
     """
     seen = dict(attributes_among(attributes, reads))
     return tuple(

@@ -35,7 +35,7 @@ class CapacityError(Exception):
         self.name = name
 
     def said_of(self, driver: str, rules: KubernetesRules) -> str:
-        """Return what kube-scheduler says of the capacity of a device of the driver."""
+        """Return kube-scheduler's message about the capacity of a device of the driver."""
         domain = f"{driver}/" if rules.capacities_have_domain and "/" not in self.name else ""
         return f'capacity "{domain}{self.name}": {self}'
 
@@ -77,7 +77,7 @@ def capacity_left(
 def consumed_capacity(
     requested: Requested, device: Device, rules: KubernetesRules
 ) -> dict[str, Quantity]:
-    """Return what the request consumes of each capacity of the device.
+    """Return how much the request consumes of each capacity of the device.
 
     Raises CapacityError if an amount cannot be computed.
     """

@@ -40,7 +40,7 @@ class Selector(Protocol):
 
 
 Compile = Callable[[str], Selector | CompileError]
-"""Compiles an expression, or returns what is wrong with it."""
+"""Compiles an expression, or returns its error."""
 
 
 class Selectors:
@@ -67,9 +67,9 @@ class Selectors:
     ) -> bool:
         """Return whether all expressions select the device; `owner` is the class or the claim.
 
-        Raises AllocationError if one cannot be compiled or fails; those behind one that does not
-        select the device are not looked at. Raises PluginFailed if the attempt has done enough; the
-        answers are kept.
+        Stops at the first expression that does not select the device. Raises AllocationError if an
+        expression cannot be compiled or fails. Raises PluginFailed if the attempt has used up its
+        budget; the answers are kept.
         """
         return self.first_against(expressions, device, device_id, owner) is None
 
@@ -156,7 +156,7 @@ class _Asked(NamedTuple):
     allow_multiple_allocations: bool
 
     def answer(self) -> bool | str:
-        """Return whether the expression selects the device, or how it fails."""
+        """Return whether the expression selects the device, or the error of its evaluation."""
         selector = compile_selector(
             self.expression, attributes_may_be_lists=self.attributes_may_be_lists
         )

@@ -1,8 +1,8 @@
-"""Writes claims: allocations by Reserve, and those that Unreserve and PostFilter take back.
+"""Writes claims: Reserve adds allocations, Unreserve and PostFilter remove them.
 
 Every write names the version of the claim that it changes. If the claim has changed since, or if no
-answer came, the claim is read again, and the next write depends on its state. So a write that was
-carried out although its answer was lost is never made twice, or forgotten.
+answer came, the claim is read again, and the next write depends on its state. So a write whose
+answer was lost is neither repeated nor forgotten.
 """
 
 from collections.abc import Iterable, Mapping

@@ -45,7 +45,7 @@ class _OnAttribute:
         self.values = values
 
     def applies(self, name: str, full_name: str) -> bool:
-        """Return whether it constrains a request: all, or those that it names."""
+        """Return whether it constrains a request; without a list of requests it constrains all."""
         return not self._requests or name in self._requests or full_name in self._requests
 
     def admits(self, value: Value) -> bool:
@@ -53,7 +53,7 @@ class _OnAttribute:
         raise NotImplementedError
 
     def may_ever_admit(self, value: Value) -> bool:
-        """Return whether it is admitted: what is not now will not be with more devices."""
+        """Return whether it admits the value: more devices never change that."""
         return self.admits(value)
 
 
@@ -68,11 +68,11 @@ class MatchAttribute(_OnAttribute):
         self._devices = 0
 
     def admits(self, value: Value) -> bool:
-        """Return whether the value is that of the devices so far, or the first."""
+        """Return whether the value equals that of the devices so far, or is the first."""
         return value is not None and (not self._devices or value == self._value)
 
     def add(self, _name: str, value: Value) -> None:
-        """Count the device; the first one says the value."""
+        """Count the device; the first one sets the value."""
         self._value = value
         self._devices += 1
 
@@ -131,7 +131,7 @@ class LastDistinctAttribute(_OnAttribute):
         return value is not None and (not self._devices or value not in self._values.values())
 
     def may_ever_admit(self, value: Value) -> bool:
-        """Return whether there is a value: what is not admitted now may be after a removal."""
+        """Return whether there is a value: a rejected one may be admitted after a removal."""
         return value is not None
 
     def add(self, name: str, value: Value) -> None:

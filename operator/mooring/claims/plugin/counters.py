@@ -91,7 +91,7 @@ class Counters:
         return (pool.driver, pool.name) if self._by_driver else pool.name
 
     def unused(self, pool: Pool) -> dict[str, dict[str, int]]:
-        """Return what the devices that are allocated leave; it may be negative."""
+        """Return how much of each counter allocated devices leave; it may be negative."""
         left = {
             name: {counter: amount.nano for counter, amount in each.counters.items()}
             for name, each in pool.counter_sets.items()

@@ -1,11 +1,11 @@
-"""A score against fragmentation: typical claims lose as few places as possible.
+"""Scores nodes so that typical claims lose as few places as possible.
 
-A place of a claim on a node is a time that it can be allocated there, one after the other. The
-devices of a pod take places from claims of other kinds: part of a card that is still whole takes
-the place of a claim for whole cards, the same part of a card that is divided already takes none.
-Where devices and claims are alike this is the measure of Weng et al., "Beware of Fragmentation"
-(USENIX ATC 2023), but for what is the same on all nodes. As it counts places, it holds for
-partitionable devices, shared counters, consumed capacity and constraints as well.
+The places of a claim on a node are how many times it can be allocated there, one time after the
+other. The devices of a pod take places from other claims: a part of a whole card takes the place of
+a claim for a whole card, the same part of a card that is divided already takes none. If all devices
+and claims are alike, this is the measure of Weng et al., "Beware of Fragmentation" (USENIX ATC
+2023), without the terms that are equal on all nodes. Counting places also works for partitionable
+devices, shared counters, consumed capacity and constraints.
 """
 
 from collections.abc import Hashable, Sequence

@@ -234,7 +234,7 @@ class DeviceTrial:
         )
 
     def uses(self, claim: int) -> list[tuple[int, tuple[Hashable, ...]]]:
-        """Return what this pod has of each device: of which the claim has the holder's rights."""
+        """Return the uses of each device: the claims that hold it, with the rights of each."""
         held: list[tuple[int, tuple[Hashable, ...]]] = [
             (position, (len(claims), claim in claims)) for position, claims in self._holders.items()
         ]
@@ -244,7 +244,7 @@ class DeviceTrial:
 
     @property
     def order_matters(self) -> bool:
-        """Whether a constraint depends on the order of devices, so that none equals another."""
+        """Whether a constraint depends on the order of devices; then no two devices are equal."""
         return any(isinstance(c, LastDistinctAttribute) for some in self._constraints for c in some)
 
     def constrained(self, claim: int) -> bool:

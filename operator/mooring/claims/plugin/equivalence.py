@@ -1,15 +1,15 @@
-"""Equivalence classes of nodes for claims, so that one search answers for all nodes of a class.
+"""Groups nodes into equivalence classes for claims: one search answers for a whole class.
 
-A search on a node depends on the node's pools, in order: what their devices are, how they are in
-use, and the values of the attributes that the claims read. The node's signature is all of it but
-these values. It is a number in a column, made anew for nodes whose slices, labels or devices in use
-have changed. A pool that several nodes use is in it by its name, so that the use of such a device
-is not a matter of each node. For each set of attributes that claims read, a column has the classes
-of all nodes: equal for nodes of equal signatures, equal values, and equal shared pools.
+A search on a node depends on its pools in order: their devices, which of them are in use, and the
+values of the attributes that the claims read. The signature of a node is all of that except the
+values. It is a number in a column, computed again when the node's slices, labels or devices in use
+have changed. A signature names pools that several nodes share, and a use of their devices does not
+change it. For each set of attributes that claims read, a column has the class of each node: nodes
+of one class have equal signatures, values and shared pools.
 
-Columns, and what claims have got on nodes of each class, are in one cache, which is bounded in
-bytes. What the nodes need that there are now is kept at least for the claims that were last asked
-for; so the attempt after one that was ended goes on where that was.
+Columns and results of classes are in one cache, which is bounded in bytes. It keeps at least the
+entries that the current nodes need for the last claims, so that the attempt after an interrupted
+one continues its work.
 """
 
 from collections import OrderedDict
@@ -67,7 +67,7 @@ _MOST_SUBREQUESTS: Final = 8
 """A request has so many subrequests at most; the first one of them scores highest."""
 
 Result = list[Allocation] | AllocationError | None
-"""An allocation per claim, of some node of the class; what is wrong; None: too few devices."""
+"""An allocation per claim on a node of the class, or an error; None: too few devices."""
 
 _UNKNOWN: Final = -1
 _TOO_FEW: Final = 0
@@ -157,9 +157,9 @@ class NodeClasses:
         return _BYTES_PER_COLUMN + arrays + self._classes.bytes + self._keys.bytes + read
 
     def update(self, nodes: "EquivalentNodes") -> None:
-        """Make the classes anew of all rows that have changed.
+        """Compute the classes of all rows that have changed.
 
-        Raises PluginFailed if the attempt has done enough; the next call goes on.
+        Raises PluginFailed if the attempt has used up its budget; the next call continues.
         """
         self._row_keys = _resized(self._row_keys, len(nodes.versions))
         self._row_versions = _resized(self._row_versions, len(nodes.versions))
@@ -212,7 +212,7 @@ class NodeClasses:
         nodes.spend(units)
 
     def _values(self, slices: Iterable[ResourceSlice]) -> tuple[Hashable, ...]:
-        """Return the values that are read of the devices of slices."""
+        """Return the attribute values that the claims read from these slices."""
         values = list[Hashable]()
         for each in slices:
             read, devices = self._read.get(each.alike), each.devices
@@ -312,7 +312,7 @@ class ResultsOnNodes:
 
 @dataclass(eq=False, repr=False)
 class EquivalentNodes:
-    """The pools of all nodes, their classes, and what claims get; up to date before each use.
+    """The pools of all nodes, their classes and their results; it updates itself at each use.
 
     `allocated` are the devices that count as in use; None: those of the cluster.
     """
@@ -369,7 +369,7 @@ class EquivalentNodes:
         return self._parts.bytes + self._signatures.bytes + self._cached
 
     def row(self, row: int) -> _Row | None:
-        """Return what is known of a row; None if it has no node."""
+        """Return the pools and devices of a row; None if the row has no node."""
         return self._rows[row]
 
     def pools(self, row: int) -> Sequence[Pool]:
@@ -407,10 +407,10 @@ class EquivalentNodes:
         claims: Sequence[ResourceClaim],
         cluster: ClusterView,
     ) -> ResultsOnNodes:
-        """Return what the claims get on the nodes.
+        """Return the results for the claims on these nodes.
 
-        Raises the AllocationError of the first node with one that is about more than the node.
-        Raises PluginFailed if the attempt has done enough; the pod's next one goes on.
+        Raises the first AllocationError that is not about a single node. Raises PluginFailed if the
+        attempt has used up its budget; the pod's next attempt continues.
         """
         devices = cluster.dynamic_resources
         key = (*(claim.spec.asked for claim in claims), devices.classes.version)
@@ -649,7 +649,7 @@ class EquivalentNodes:
         return number
 
     def state(self, pool: Pool) -> int:
-        """Return the number of what a pool that nodes share is like, whatever claims read."""
+        """Return the number of the state of a shared pool, which includes all attributes."""
         of_key = self._states.setdefault((pool.driver, pool.name), {})
         known = of_key.get(id(pool))
         if known is None:

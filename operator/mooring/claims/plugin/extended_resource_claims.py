@@ -137,7 +137,7 @@ class ExtendedResources:
             yield np.flatnonzero(kind == number), self._claim_for(resources)
 
     def rejections(self, nodes: NodeView) -> list[str]:
-        """Return why the pod cannot run on each node whatever devices are free; "" if it can."""
+        """Return why each node rejects the pod even if all devices were free; "" if it does not."""
         if self.stale is not None:
             return [_STALE] * len(nodes)
         if not self.others:

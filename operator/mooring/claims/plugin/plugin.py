@@ -171,7 +171,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return fits
 
     def explain(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> Explanation:
-        """Return what the allocator says, else that devices are elsewhere; evictions never help."""
+        """Return the allocator's reasons, else that devices are elsewhere; no eviction helps."""
         if not claims.to_allocate and claims.extended is None:
             return Explanation.single(_ELSEWHERE, len(nodes), resolvable=False)
         numbers = {_ELSEWHERE: 0}
@@ -213,7 +213,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return devices_excluded(pod, self._cluster, self._nodes, classes, allocator)
 
     def rows_if_freed(self, pod: Pod, rows: IntArray) -> list[int]:
-        """Return those of the rows that might have enough devices if none was in use."""
+        """Return the rows that might have enough devices if no device was in use."""
         claims, found = self.pre_filter(pod, self._cluster), list[tuple[int, int]]()
         if isinstance(claims, PodClaims):
             nodes = self._cluster.nodes.take(rows)
@@ -286,7 +286,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return scores
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """Have the devices of the node in flight for the pod."""
+        """Mark devices of the node as in flight for the pod."""
         row = self._cluster.row(node)
         if row is None:
             return None
@@ -299,10 +299,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return found if isinstance(found, Unschedulable) else None
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Have the devices of the row in flight for the pod, which is on it, in a trial.
+        """Mark devices of the row as in flight for the pod, which a trial has put there.
 
-        Nothing is searched for a pod that holds devices already. Raises PluginFailed if the attempt
-        has done enough.
+        A pod that holds devices already keeps them. Raises PluginFailed if the attempt has used up
+        its budget.
         """
         if self._cluster.dynamic_resources.claims.held(pod.uid):
             return None

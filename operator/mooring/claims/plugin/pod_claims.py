@@ -1,7 +1,7 @@
-"""The claims of a pod: which they are, and whether the pod can be scheduled with them at all.
+"""Finds the claims of a pod, and whether the pod can be scheduled with them.
 
-Members of a group use what one of them holds. The first at PreBind writes the allocation, and the
-others add their reservations.
+Members of a group share a claim that one of them holds. The first at PreBind writes the allocation,
+and the others add their reservations.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,9 +33,9 @@ from mooring.state.view import NodeView
 class PodClaims:
     """The claims of a pod, each once, in the order in which the pod names them.
 
-    `in_flight` has by uid the allocations that members of the pod's group hold already. `broken`
-    has the uids of allocated claims whose devices could not be bound. `extended` are resources for
-    which the pod gets devices by a claim that does not exist yet.
+    `in_flight` has, by uid, the allocations that members of the pod's group hold already. `broken`
+    has the uids of allocated claims whose devices could not be bound. `extended` are the extended
+    resources that a claim will provide; it is created when the pod is bound.
     """
 
     claims: tuple[ResourceClaim, ...]
@@ -75,7 +75,7 @@ class PodClaims:
 
 
 def claims_of(pod: Pod, cluster: ClusterView) -> list[ResourceClaim] | Unschedulable:
-    """Return the claims that the pod names, or why it has to wait for them (PreEnqueue).
+    """Return the claims that the pod names, or why it must wait for them (PreEnqueue).
 
     A claim that is named twice is returned once: kube-scheduler allocates it twice, and fails.
     """
@@ -176,10 +176,10 @@ def is_reserved(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
 
 
 def may_be_freed(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
-    """Return whether nobody on a node uses the claim, so that it may have devices elsewhere.
+    """Return whether no pod on a node uses the claim, so that it can be allocated elsewhere.
 
-    It may be reserved for the pod, for other members of its group without a node, and for the
-    group itself while it has no member on a node.
+    It may be reserved for the pod, for members of its group without a node, and for the group
+    itself if none of its members has a node.
     """
     group = cluster.pod_groups.of(pod)
     for each in claim.reserved_for:
@@ -205,9 +205,9 @@ def is_bindable(claim: ResourceClaim) -> bool:
 
 
 def binding_failure(claim: ResourceClaim) -> DeviceCondition | None:
-    """Return the first condition that says that a device of the claim cannot be bound, if any.
+    """Return the first condition that says that a device cannot be bound, if any.
 
-    Devices behind one that is not bound yet are not looked at, as in kube-scheduler.
+    As in kube-scheduler, the search stops at the first device that is not bound yet.
     """
     for result, conditions in _with_conditions(claim):
         for name in result.binding_failure_conditions:

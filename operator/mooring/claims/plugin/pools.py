@@ -1,8 +1,8 @@
 """The pools of devices that a node can use (GatherPools of the allocator).
 
 A driver publishes a pool as a number of slices of one generation. A pool is complete when all of
-them are there. The order of the pools, and in them of the slices, is that of the search: drivers
-set priorities by names.
+them exist. The search takes pools and their slices in order of their names: drivers set priorities
+by names.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -104,7 +104,7 @@ class Inventory:
     def pool(
         self, key: PoolKey, slices: list[ResourceSlice], rules: KubernetesRules
     ) -> Pool | None:
-        """Return the pool of which a node sees these slices; None if they are out of date."""
+        """Return the pool of the slices that a node sees; None if the slices are out of date."""
         built, made_of = self._built.setdefault(key, {}), tuple(map(id, slices))
         if made_of not in built:
             built[made_of] = _pool(key, slices, [*self._by_pool[key].values()], rules)
@@ -167,7 +167,7 @@ def pools_of_node(
 def node_matches(
     slice_or_device: ResourceSlice | Device, node_name: str, labels: Mapping[str, str]
 ) -> bool:
-    """Return whether the node is the one that is named, or is selected, or all are."""
+    """Return whether the slice or device is for this node: by name, by selector or for all."""
     if slice_or_device.node_name:
         return slice_or_device.node_name == node_name
     if slice_or_device.all_nodes:

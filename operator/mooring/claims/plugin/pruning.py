@@ -1,7 +1,7 @@
-"""Which branches of a search cannot have a solution, where to leave them out changes nothing.
+"""Finds branches of a search that cannot succeed and may be skipped without any effect.
 
-All of it is about one node and what the trial has taken so far. Devices are of one kind if nothing
-that the search looks at tells them apart: a branch that fails with one fails with the other.
+It is about one node and the devices that the trial has taken so far. Devices are of one kind if the
+search cannot tell them apart: a branch that fails with one fails with the other.
 """
 
 from collections import Counter, deque
@@ -20,10 +20,10 @@ _PLENTY = 2**31
 
 
 def may_prune(node: NodeDevices, rules: KubernetesRules) -> bool:
-    """Return whether branches may be left out: the result must not depend on what was tried.
+    """Return whether branches may be skipped: the result must not depend on earlier tries.
 
-    It does before Kubernetes 1.37 if pools of one name have counters: the one that is looked at
-    first says how many there are.
+    Before Kubernetes 1.37 it depends on them if pools of one name have counters: the pool that is
+    examined first decides how many there are.
     """
     names = [pool.name for pool in node.pools if pool.counter_sets]
     return rules.counters_by_driver or len(names) == len(set(names))

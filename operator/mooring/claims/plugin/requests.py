@@ -81,7 +81,7 @@ class Slot:
 
     @property
     def name(self) -> str:
-        """The request's name, without that of a sub-request."""
+        """The name of the request, also for a sub-request."""
         return self.parent or self.wanted.name
 
     @property

@@ -1,6 +1,6 @@
-"""Which kinds of claims hold devices, and how many there are of each.
+"""Counts the claims that hold devices, by kind.
 
-The claims of now are the best guess at the next ones. Claims that ask for the same are of one kind,
+The current claims are the best guess at the next ones. Claims with equal requests are of one kind,
 whatever their names.
 """
 

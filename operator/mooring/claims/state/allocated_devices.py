@@ -61,7 +61,7 @@ class AllocatedDevices:
         return found
 
     def of_pool(self, driver: str, pool: str) -> Mapping[str, Hashable]:
-        """Return the pool's devices in use by name; shared ones have what is consumed of them."""
+        """Return the pool's devices in use by name; shared ones with their consumed capacity."""
         return self._of_pool.get((driver, pool), _NOTHING)
 
     def holders(self, device: DeviceId) -> Collection[str]:

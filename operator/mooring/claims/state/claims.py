@@ -106,9 +106,9 @@ class ResourceClaims:
     def shown(
         self, key: str, before: ResourceClaim | None, after: ResourceClaim | None
     ) -> ResourceClaim | None:
-        """Take over the claim as the watch shows it; None: it was deleted.
+        """Store the claim as the watch shows it; None: it was deleted.
 
-        `before` is the mirrored version until now. Returns what decisions knew of it until now.
+        `before` is the mirrored version until now. Return the version that decisions have used.
         """
         assumed = self._assumed.get(key)
         if assumed is not None and (after is None or not _is_newer(assumed, after)):
@@ -121,9 +121,9 @@ class ResourceClaims:
         return known
 
     def assume(self, claim: ResourceClaim) -> ResourceClaim | None:
-        """Have the claim as the API server answered, until the watch shows it so or newer.
+        """Use the API server's answer until the watch shows this version or a newer one.
 
-        Returns what was known; None if there is no such claim any more, or if it is newer already.
+        Return the former version; None if the claim is gone or its known version is newer.
         """
         known = self._latest(claim.key)
         if known is None or known.uid != claim.uid or not _is_newer(claim, known):
@@ -133,9 +133,9 @@ class ResourceClaims:
         return known
 
     def hold(self, pod: Uid, allocations: Mapping[str, Allocation]) -> None:
-        """Have these allocations in flight for the pod, by the uid of the claim.
+        """Mark these allocations, by uid of the claim, as in flight for the pod.
 
-        One that is in flight for another pod already stays as it is.
+        An allocation that is in flight for another pod already stays unchanged.
         """
         for uid, allocation in allocations.items():
             pending = self._in_flight.setdefault(uid, _InFlight(allocation))
@@ -146,10 +146,10 @@ class ResourceClaims:
     def release(
         self, pod: Uid, claims: Iterable[str] | None = None
     ) -> list[tuple[ResourceClaim, Allocation]]:
-        """Hold the claims of these uids, or all, no longer for the pod.
+        """End the pod's hold on the claims of these uids, or on all.
 
-        A claim that another pod holds too stays in flight. Returns the claims that are not in
-        flight any more, also those that were deleted meanwhile, with the allocations that were.
+        A claim that another pod also holds stays in flight. Return the claims that are no longer in
+        flight with their former allocations, including claims that were deleted meanwhile.
         """
         held = self._held.get(pod, {})
         freed = []
@@ -188,7 +188,7 @@ class ResourceClaims:
 
     @contextmanager
     def asking(self, uid: str, spec: ClaimSpec) -> Iterator[None]:
-        """Have the claim of this uid, if it has no devices, ask for something else meanwhile."""
+        """Replace the spec of this claim inside the context, if it has no devices."""
         before = self._asked.get(uid)
         self._asked[uid] = spec
         try:

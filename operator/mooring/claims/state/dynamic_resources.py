@@ -25,7 +25,7 @@ class ClaimTables:
     def object_changed(self, kind: Kind, key: str, before: Any | None, after: Any | None) -> Any:
         """Update the values derived from an object of these kinds; None: deleted.
 
-        Returns what decisions knew of it until now, which is newer than `before` if it was assumed.
+        Return the version that decisions have used; if it was assumed, it is newer than `before`.
         """
         match kind:
             case Kind.RESOURCE_CLAIM:

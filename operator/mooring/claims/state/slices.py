@@ -72,7 +72,7 @@ class ResourceSlices:
             self.of_driver[after.driver] += len(after.devices)
 
     def rules_changed(self, *rules: DeviceTaintRule | None) -> None:
-        """Taint the devices anew that one of these rules selects or selected."""
+        """Compute the taints of all devices that one of these rules selects or selected."""
         for each in self._mirrored.values():
             if any(rule is not None and _may_select(rule, each) for rule in rules):
                 self.slice_changed(each.name, each)
