@@ -39,7 +39,7 @@ def _annotation_prefix(prefix: str) -> str:
 
 
 class CardArgs(PolicyModel):
-    """How nodes and pods write GPU cards; a field that is given replaces that of the preset."""
+    """Names of GPU cards on nodes and in pods; a given field replaces that of the preset."""
 
     preset: Literal["gpushare", "hami", "kai"] = "gpushare"
     """Whose names of resources and annotations hold."""

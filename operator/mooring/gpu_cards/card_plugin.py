@@ -38,7 +38,7 @@ class AssignsInTrials(ABC):
 
 
 def assign_devices(plugins: Iterable[object], pod: Pod, row: int) -> None:
-    """Have these plugins assign the same to a pod that a trial added as they would at Reserve."""
+    """Assign devices to a pod in a trial, as these plugins would at Reserve."""
     for plugin in plugins:
         if isinstance(plugin, AssignsInTrials):
             plugin.assign(pod, row)
@@ -149,7 +149,7 @@ class CardPlugin(AssignsInTrials):
         """Do nothing: the pod's cards are freed when it is forgotten."""
 
     async def pre_bind(self, pod: Pod, node: str) -> None:
-        """Have the pod bound with its cards as annotations; PluginError if the node lost them."""
+        """Add the pod's cards as annotations to its binding; PluginError if the node lost them."""
         self._evaluations.begin_attempt()
         request = self.pre_filter(pod, self._cluster)
         if not isinstance(request, CardRequest):

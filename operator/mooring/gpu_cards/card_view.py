@@ -18,7 +18,7 @@ from mooring.state.cluster_view import ClusterView
 class Card:
     """One card: memory in units of the format, compute in percent; `owners` are its pods.
 
-    `guessed` are the owners that are assumed to be on this card although no annotation says so.
+    `guessed` are owners that are assumed to use this card, because no annotation names one.
     """
 
     number: int

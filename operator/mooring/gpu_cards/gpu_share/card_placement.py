@@ -1,4 +1,4 @@
-"""On which cards of a node the shares of a pod are placed, for many nodes at once."""
+"""Places the shares of a pod on the cards of many nodes at once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ _NOT = np.int64(2**62)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedShares:
-    """Per row whether all shares fit, where each is (int64[row, n] of card numbers), what is left.
+    """Per row: whether all shares fit, their card numbers (int64[row, n]), the amounts left.
 
-    Where they do not fit the rest means nothing.
+    The other values are undefined where the shares do not fit.
     """
 
     fits: BoolArray

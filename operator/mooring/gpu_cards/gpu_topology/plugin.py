@@ -37,7 +37,7 @@ _MAX: Final = 100
 
 
 class GPUTopology(CardPlugin):
-    """Rejects nodes without enough free cards, and chooses those that are linked best."""
+    """Rejects nodes without enough free cards, and chooses the best-linked cards."""
 
     name: ClassVar[str] = "GPUTopology"
     depends_on_node_only: ClassVar[bool] = True

@@ -45,8 +45,8 @@ class Subsets:
     def best(self, free: int, cards: int) -> int | None:
         """Return the best-connected set of this many free cards; None if there are too few.
 
-        Of equally good ones it is the one that leaves the best-connected groups of 8, 4 and 2 free
-        cards, and of these the one with the lowest numbers.
+        Among equals, the set wins that leaves the best-connected groups of 8, 4 and 2 free cards,
+        then the one with the lowest numbers.
         """
         key = (free, cards)
         known = self._chosen.get(key)

@@ -58,7 +58,7 @@ def link_rank(code: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CardFormat:
-    """The names by which a cluster's nodes and pods speak of cards; an empty name is not used."""
+    """The names that nodes and pods of a cluster use for cards; an empty name is not used."""
 
     memory_resource: str = ""
     """Memory of a share; nodes publish the sum over their cards."""
@@ -77,7 +77,7 @@ class CardFormat:
     by_annotation: bool = False
     """Whether pods request a fraction by the annotations `gpu-fraction` and `gpu-memory`."""
     annotation_prefix: str = ""
-    """Of gpushare's annotations, such as ALIYUN_COM_GPU_MEM for ALIYUN_COM_GPU_MEM_IDX."""
+    """The prefix of gpushare's annotations: ALIYUN_COM_GPU_MEM in ALIYUN_COM_GPU_MEM_IDX."""
     cards_annotation: str = "scheduling.mooring.dev/gpu-cards"
     """The cards a pod has, as numbers; shares are separated by semicolons."""
     topology_annotation: str = "scheduling.mooring.dev/gpu-topology"
@@ -269,7 +269,7 @@ def _shown(text: str) -> str:
 
 @cached(2**20)
 def parse_assignment(text: str) -> Assignment | None:
-    """Parse a text of cards such as `0,1` or `0;2,3`; return None if it cannot be read."""
+    """Parse the cards of an annotation, `0,1` or `0;2,3`; return None if it is malformed."""
     if len(text) > 256 or not re.fullmatch(
         r"[0-9]{1,2}(,[0-9]{1,2})*(;[0-9]{1,2}(,[0-9]{1,2})*)*", text
     ):
@@ -287,8 +287,8 @@ def assignment_text(assignment: Assignment) -> str:
 def same_cards(wanted: Mapping[str, str], found: Mapping[str, str]) -> bool:
     """Return whether the annotations found on a pod name the same cards as the wanted ones.
 
-    All wanted annotations must be found with the same values, except those of gpushare that a
-    device plugin writes anew and that differ from one attempt to the next.
+    All wanted annotations must be found with the same values, except gpushare's that a device
+    plugin rewrites and that differ between attempts.
     """
     return all(
         found.get(key) == value

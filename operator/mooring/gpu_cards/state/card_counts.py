@@ -1,13 +1,12 @@
 """The free amounts of each GPU card of each node, as columns over node rows.
 
-The columns of a row depend on nothing but the node's cards and the set of pods on the row: after
-each change the row is computed anew from them. So a restart gives the same books, and a trial that
-is undone leaves no trace. Pods whose cards are known count there; those whose cards are not known
-(no scheduler chose any, or the annotation cannot be read) count where they fit best, in the order
-of their names, after all others.
+The columns of a row depend only on the node's cards and the set of pods on the row, and are
+computed again after each change. So a restart gives the same counts, and a trial that is undone
+leaves no trace. A pod with known cards counts on these. A pod without (no scheduler chose any, or
+the annotation is malformed) counts where it fits best, after all others and in order of names.
 
-A row that was there when the books began is counted from the tables of nodes and pods when it is
-first read, or by `count_row`. Until then nobody has read it, so its changes need not be followed.
+A row that existed when counting began is counted when it is first read, or by `count_row`. Until
+then its changes need not be followed.
 """
 
 from collections import Counter
@@ -83,7 +82,7 @@ class RemainingCards(NamedTuple):
 
 
 class CardOwner(NamedTuple):
-    """A pod on cards of a node; `known` says whether they are its own or only a guess."""
+    """A pod on cards of a node; `known` is False if the cards are only a guess."""
 
     uid: Uid
     key: str
@@ -120,7 +119,7 @@ class _Row:
         self.guessed: dict[Uid, Assignment] = {}
 
     def put_cards(self, cards: NodeCards) -> None:
-        """Set the node's cards, and count its pods anew."""
+        """Set the node's cards, and count its pods again."""
         held, self.held = self.held, {}
         self.cards = cards
         self.used, self.cores = [0] * MAX_CARDS, [0] * MAX_CARDS
@@ -144,7 +143,7 @@ class _Row:
         return held
 
     def books(self, without: Uid | None = None) -> "_Books":
-        """Return the cards' free amounts, as if there were no pod of the uid `without`."""
+        """Return the cards' free amounts without the pod of the uid `without`."""
         used, cores = self.used.copy(), self.cores.copy()
         held = self.held.get(without) if without is not None else None
         if held is not None and held.known is not None and without not in self.elsewhere:
@@ -183,8 +182,8 @@ class _Books(NamedTuple):
 class Cards:
     """The cards of all nodes by one format; arrays are [row, card number], to be read only.
 
-    Memory is int64 in the format's units, compute in percent of a card. `uncounted` are the rows
-    of all nodes that exist, and `read` returns what is on one of them.
+    Memory is int64 in the format's units, compute in percent of a card. `uncounted` are the rows of
+    all nodes that exist, and `read` returns the pods and cards of one of them.
     """
 
     def __init__(
@@ -228,7 +227,7 @@ class Cards:
         return RemainingCards(columns[:, _FREE], columns[:, _FREE_CORES], columns[:, _FREE_CARDS])
 
     def remaining_without(self, row: int, uid: Uid) -> RemainingCards:
-        """Return the free amounts of the row's cards, as if the pod of this uid were not there."""
+        """Return the free amounts of the row's cards without the pod of this uid."""
         books = self._row(row).books(uid)
         return RemainingCards(
             np.array([books.free], np.int64),
@@ -241,7 +240,7 @@ class Cards:
         return self._read_columns(rows, _FREE)
 
     def free_cards(self, rows: IntArray) -> IntArray:
-        """Return per row an int64 whose bit i says that card i is usable and without a pod."""
+        """Return an int64 per row; bit i is set if card i is usable and has no pod."""
         return self._read_columns(rows, _FREE_CARDS)
 
     def largest_free(self, rows: IntArray) -> IntArray:
@@ -253,7 +252,7 @@ class Cards:
         return self._read_columns(rows, _SUMS)
 
     def total(self, rows: IntArray) -> IntArray:
-        """Return the memory of each card, 0 where it is unknown or there is no card."""
+        """Return the memory of each card; 0 if it is unknown or there is no card."""
         return self._read_columns(rows, _TOTAL)
 
     def _read_columns(self, rows: IntArray, part: int | slice) -> IntArray:

@@ -1,7 +1,6 @@
-"""The books of cards in every format that a plugin reads, kept up to date by `ClusterState`.
+"""Counts cards in every format that a plugin reads; `ClusterState` keeps the counts up to date.
 
-Books begin when a plugin is built that reads them, and go with the last such plugin. Other
-kinds of devices, such as those of dynamic resource allocation, would have books of their own here.
+Counting begins when a plugin is built that reads the format, and ends with the last such plugin.
 """
 
 from collections.abc import Sequence
@@ -26,9 +25,9 @@ class CardFormats:
         """How many pods turned out to have other cards than those that were chosen for them."""
 
     def track(self, form: CardFormat, *, demand: bool = False) -> Cards:
-        """Return the books in this format, which are kept as long as the caller keeps them.
+        """Return the counts in this format; they are kept while the caller holds them.
 
-        With `demand` they also tell which requests are typical. Nothing is counted yet.
+        If `demand` is true, they also find typical requests. Nothing is counted yet.
         """
         cards = self._cards.get(form)
         if cards is None:
@@ -92,7 +91,7 @@ class CardFormats:
         return not self._nodes.is_unknown(placed.row)
 
     def node_changed(self, row: int, node: Node | None) -> None:
-        """Update the row: it has this node, or (None) no node any more."""
+        """Update the row, which has this node now; None: it has no node any more."""
         for cards in self._cards.values():
             cards.put_node(row, node)
 

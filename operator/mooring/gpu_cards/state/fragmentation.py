@@ -1,13 +1,12 @@
-"""How much of a node's free GPU cannot be used by requests that are typical of the cluster.
+"""Measures how much of a node's free GPU typical requests of the cluster cannot use.
 
 The measure follows Weng et al., "Beware of Fragmentation" (USENIX ATC 2023). For each class of
-requests, what is free on cards that cannot serve it is unusable, and all of a node's free GPU is
-unusable where the node cannot serve the class at all, for want of cards or of cpu. The mean over
-the classes, weighted by how frequent they are, is the node's fragmentation.
+requests, free amounts on cards that cannot serve it are unusable. If the node cannot serve the
+class at all, for lack of cards or cpu, all of its free GPU is unusable. The node's fragmentation is
+the mean over the classes, weighted by their frequency.
 
-One thing is added to the paper. There, cpu for one request of a class makes all of a node's free
-GPU usable for it. Here the usable GPU is at most that of as many requests as the node's free cpu
-suffices for.
+In the paper, cpu for one request of a class makes all of a node's free GPU usable for it. Here the
+usable GPU is limited to the number of requests that the node's free cpu allows.
 
 Amounts of GPU are in thousandths of a card.
 """
@@ -27,7 +26,7 @@ _NO_LIMIT: Final = 2**40
 
 
 class Cpu(NamedTuple):
-    """Per row the free cpu (int64, millicores), and what the pod takes of it."""
+    """Per row the free cpu (int64, millicores), and the amount that the pod takes."""
 
     free: IntArray
     taken: int
@@ -42,8 +41,8 @@ def growth_by_share(
 ) -> IntArray:
     """Return int64[row, card]: by how much fragmentation grows if a share is placed on the card.
 
-    `need` (int64[row, card]) is what the share takes of the memory of each card. The result means
-    nothing where the share does not fit.
+    `need` (int64[row, card]) is the memory that the share takes of each card. The result is
+    undefined where the share does not fit.
     """
     after = np.maximum(remaining.free - need, 0)
     before_permille, after_permille = _permille(remaining.free, total), _permille(after, total)
