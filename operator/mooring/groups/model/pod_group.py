@@ -52,7 +52,7 @@ TOPOLOGY_KEYS: Final = "scheduling.mooring.dev/topology-keys"
 TOPOLOGY_MODE: Final = "scheduling.mooring.dev/topology-mode"
 """Annotation of a group: `Required` (default) or `Preferred`."""
 NODES_RESERVED: Final = "scheduling.mooring.dev/NodesReserved"
-"""The type of the condition of a group that says which nodes are reserved for it."""
+"""The type of a group's condition that names the nodes reserved for it."""
 DISRUPTION_MODE: Final = "scheduling.mooring.dev/disruption-mode"
 """Annotation of a group whose kind has no field for it: `Pod` (default) or `PodGroup`."""
 MAX_TOPOLOGY_KEYS: Final = 8
@@ -106,7 +106,7 @@ class GroupKey(NamedTuple):
 
     @property
     def ref(self) -> str:
-        """The group with its source, such as `podgroups.scheduling.k8s.io/team-a/train`."""
+        """The group with its source: `podgroups.scheduling.k8s.io/team-a/train`."""
         return f"{self.source.value}/{self.namespace}/{self.name}"
 
 
@@ -129,7 +129,7 @@ class Reservation(NamedTuple):
 
     @property
     def clock_time(self) -> str:
-        """The hour and minute in which it ends."""
+        """The time of day, hour and minute, at which it ends."""
         return f"{datetime.fromtimestamp(self.until, UTC):%H:%M} UTC"
 
 
@@ -265,7 +265,7 @@ class PodGroup:
     def initially_scheduled(self) -> bool:
         """Whether the status says that the group has been placed once.
 
-        That stays so when members end or are replaced: later members join one by one.
+        It stays true when members end or are replaced: later members join one by one.
         """
         scheduled = self.status.scheduled
         if scheduled is not None and scheduled.status == "True":
@@ -290,7 +290,7 @@ class GroupFormat(NamedTuple):
         return pod.labels.get(self.name_key) or pod.annotations.get(self.name_key) or None
 
     def minimum_of(self, pod: Pod) -> str:
-        """Return the minimum that the pod names, as it is written; "" if it says nothing."""
+        """Return the minimum in the pod's label or annotation, as text; "" without one."""
         if self.minimum_key is None:
             return ""
         labels, annotations = pod.labels, pod.annotations
@@ -330,8 +330,8 @@ def parse_volcano_pod_group(raw: Mapping[str, Any]) -> PodGroup:
 class DeclaredByPod(NamedTuple):
     """What one member of a group without an object declares; members may differ.
 
-    Where they do, the greatest tuple counts, which is the one with the highest minimum: it does not
-    depend on the order in which the members are seen.
+    If they differ, the greatest tuple counts, the one with the highest minimum: so the order in
+    which the members are seen does not matter.
     """
 
     minimum: int
@@ -352,7 +352,7 @@ class DeclaredByPod(NamedTuple):
 
 
 def group_of_members(key: GroupKey, declared: DeclaredByPod, created: float) -> PodGroup:
-    """Return the definition of a group without an object, from what its members declare."""
+    """Return the definition of a group without an object, as its members declare it."""
     return PodGroup(
         key=key,
         created=created,

@@ -16,7 +16,7 @@ PodGroupPreset = Literal["Coscheduling", "Koordinator", "Volcano"]
 
 
 class PodGroupLabel(PolicyModel):
-    """A label or annotation of the site's own by which pods name their group."""
+    """A label or annotation by which pods of this site name their group."""
 
     name: QualifiedName
     """The label or annotation whose value is the name of the group."""
@@ -59,6 +59,6 @@ class GangSchedulingArgs(PolicyModel):
 
     @property
     def formats(self) -> tuple[GroupFormat, ...]:
-        """The labels and annotations that name groups, in the order in which they count."""
+        """The labels and annotations that name groups; the first match counts."""
         own = (GroupFormat(label.name, label.minimum) for label in self.pod_group_labels)
         return (*own, *(form for preset in self.pod_group_presets for form in _PRESETS[preset]))

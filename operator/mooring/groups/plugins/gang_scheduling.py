@@ -20,7 +20,7 @@ from mooring.state.cluster_view import ClusterView
 
 
 class GangScheduling:
-    """Gates the members of a gang as long as some of its minimum are missing."""
+    """Gates the members of a gang until its minimum exists."""
 
     name: ClassVar[str] = "GangScheduling"
     depends_on_node_only: ClassVar[bool] = False

@@ -1,8 +1,8 @@
-"""The answers that a group needs from extenders before the search for nodes of all members.
+"""Asks extenders about the members of a group before nodes for all of them are searched.
 
-Members that need each other fit nowhere before the others are placed, so the nodes that are sent
-pass the filters that regard a node by itself: affinity to pods, topology spread and volumes are
-left to the decision, which runs all filters again.
+Members that need each other fit nowhere until the others are placed. So extenders get the nodes
+that pass the filters of single nodes. Pod affinity, topology spread and volumes are left to the
+decision, which runs all filters again.
 """
 
 from collections.abc import Sequence
@@ -33,8 +33,8 @@ def needed_about(
 ) -> Sequence[Needed]:
     """Return the need for answers about the next members whose nodes extenders filter or score.
 
-    With `again`, answers are forgotten first if a node that passed fits no more. That is done a few
-    times in one attempt. Without `answers`, no extender is asked.
+    If `again` is true, answers are forgotten first when a node that passed does not fit any longer;
+    an attempt does so a few times. If `answers` is None, no extender is called.
     """
     if answers is None:
         return ()

@@ -79,12 +79,11 @@ class DomainTried:
 class GroupDecision:
     """The result of a decision about a group.
 
-    `rows` has the row of each member that gets a node, by uid; it is empty if the group is
-    unschedulable. `message` says why the members without a node have none, and `plugins` name the
-    plugins that rejected them. `cause` is that of the first of them where nodes reject it. `fits`
-    counts the members that found a node in the best placement. `bounded` says that not all
-    placements could be tried, and `by_specs` that nothing but the specs of the members was read of
-    them.
+    `rows` has the row of each placed member by uid; it is empty if the group is unschedulable.
+    `message` says why the other members have no node, and `plugins` name the plugins that rejected
+    them. `cause` is the cause of the first of them, if nodes rejected it. `fits` counts the members
+    that found a node in the best placement. `bounded` says that not all placements could be tried,
+    and `by_specs` that only the specs of the members were read.
     """
 
     rows: Mapping[Uid, int]
@@ -106,9 +105,9 @@ class _Candidate:
 
 
 def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecision:
-    """Return nodes for all these members, or for as many as the group needs beside the others.
+    """Return nodes for all these members, or at least for those that the group still needs.
 
-    If the minimum has its nodes already, as many members get one as fit.
+    If the minimum has its nodes already, as many members as fit get one.
     """
     members, pipeline, cluster = searched.members, searched.pipeline, searched.cluster
     if (differs := disagreement(group, members, pipeline.kubernetes)) is not None:
@@ -152,10 +151,7 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecisi
 def disagreement(
     group: PodGroupState, pods: Iterable[Pod], kubernetes: KubernetesRules
 ) -> str | None:
-    """Return in which way these members or those on nodes differ from the group; None if in none.
-
-    See validatePodGroup in kube-scheduler's schedule_one_podgroup.go.
-    """
+    """Return how these or placed members differ from the group; None if they do not."""
     definition = group.definition
     if definition is None or group.key.source is not GroupSource.KUBERNETES:
         return None
@@ -337,7 +333,7 @@ class _GroupDryRun:
 def placements_of(
     group: PodGroupState, pipeline: Pipeline, cluster: ClusterView
 ) -> list[Placement] | Unschedulable:
-    """Return the placements of all plugins, each of which divides those of the one before it."""
+    """Return the placements of all plugins; each plugin divides those of the one before it."""
     placements = [Placement(cluster.nodes_in_order)]
     metrics, point = pipeline.metrics, ExtensionPoint.PLACEMENT_GENERATE
     metrics.mark()
@@ -534,11 +530,11 @@ def place_group(
     seed: int,
     answers: ExtenderResults | None = None,
 ) -> GroupDecision:
-    """Find a row for each member, and commit that; return the decision, or why there is none.
+    """Find a row for each member and commit the plan; return the decision.
 
-    `commit` is called with the rows by uid. Where a Reserve or Permit plugin rejects a member, it
+    `commit` is called with the rows by uid. If a Reserve or Permit plugin rejects a member, it
     raises `PodRejected`, and another plan avoids that node. All plans share one budget. `answers`
-    are those of extenders about the members that they filter or score nodes for.
+    are those of the extenders that filter or score nodes for the members.
     """
     budget, rejected = SearchBudget(), dict[str, set[str]]()
     message, plugins = "", frozenset[str]()

@@ -29,10 +29,10 @@ Rows = dict[Uid, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """The most members that one try placed.
+    """The placement of the most members in one try.
 
-    `impossible` says that no placement of all members exists. If it is False and some are left, no
-    nodes were found within `tries`. `cause` says in a few words which resources the others lack.
+    `impossible` says that no placement of all members exists. If it is False and some members are
+    left, no nodes were found within `tries`. `cause` names the resources that the others lack.
     """
 
     rows: Mapping[Uid, int]
@@ -48,10 +48,9 @@ class Assignment:
 
 
 class MembersTrial:
-    """The members that are placed so far, in a trial in which no member is nominated to a node.
+    """The members placed so far, in a trial that ignores nominations of the group's members.
 
-    Those that are not searched for are not nominated either, and the pods that count as ended are
-    on no node.
+    Pods that count as ended are on no node in it.
     """
 
     def __init__(self, searched: "SearchedMembers") -> None:
@@ -76,7 +75,7 @@ class MembersTrial:
 
     @property
     def rows(self) -> Rows:
-        """The row of each member that is placed, in the order in which they were placed."""
+        """The row of each placed member, in the order of placement."""
         return {pod.uid: row for pod, row, _ in self._placed}
 
     def add(self, pod: Pod, row: int) -> None:
@@ -105,14 +104,13 @@ def without_node(members: Sequence[Pod], cluster: ClusterView) -> list[Pod]:
 
 @dataclass(frozen=True, eq=False)
 class SearchedMembers:
-    """The members that nodes are searched for, which are on none, and how they are searched for.
+    """The members to place, all without a node, and the parameters of the search.
 
-    `rejected` has the names of the nodes on which a Reserve or Permit plugin rejected a member, by
-    its uid: another node may have got the row since. `budget` bounds the cost of all searches
-    together; without one, these have their own. `others` are members that no nodes are searched
-    for: their nominations do not count either. The pods in `ended` count as if they had left their
-    nodes. `extended` are the answers of extenders about the rows, by the uids of the members that
-    they filter or score nodes for.
+    `rejected` has, by uid, the names of nodes where a Reserve or Permit plugin rejected the member
+    (a row may have another node by now). `budget` bounds all searches together; without one, each
+    search has its own. `others` are members that are not placed now, and whose nominations are
+    ignored too. Pods in `ended` count as if they had left their nodes. `extended` are the
+    extenders' answers about the rows, by uid of the members that they filter or score nodes for.
     """
 
     members: Sequence[Pod]
@@ -128,7 +126,7 @@ class SearchedMembers:
 
     @property
     def cluster(self) -> ClusterView:
-        """The state in which they are searched for."""
+        """The cluster in which nodes are searched."""
         return self.cache.cluster
 
     @cached_property
@@ -141,9 +139,9 @@ class SearchedMembers:
         return MembersTrial(self)
 
     def without(self, pods: Collection[Pod]) -> "SearchedMembers":
-        """Return the same search, as if these pods had left their nodes.
+        """Return the same search as if these pods had left their nodes.
 
-        They are removed in its trials, which costs some 40 microseconds for each pod and trial.
+        Its trials remove them, which costs some 40 microseconds per pod and trial.
         """
         return replace(self, ended=pods)
 

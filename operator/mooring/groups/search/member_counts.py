@@ -72,11 +72,11 @@ class CountedClass:
     needs: Mapping[str, int]
     eligible: BoolArray
     by_spec: bool = True
-    """Whether it is so of all members with this spec, whatever their labels and annotations."""
+    """Whether all members with this spec are in the class, whatever their labels."""
 
 
 class CountingSearch:
-    """Places members by their numbers; it also says which members are alike and can be counted."""
+    """Places members by counting; it also tells which members are equal and can be counted."""
 
     def __init__(self, searched: SearchedMembers) -> None:
         self.searched = searched
@@ -248,10 +248,10 @@ class CountingSearch:
         return Assignment(rows, wanted, packing.tries, packing.impossible)
 
     def lacking(self, assignment: Assignment, candidates: IntArray | None) -> str:
-        """Return the amounts of one more node with which all members fit; "" if nothing is known.
+        """Return the amounts of one more node with which all members fit; "" if unknown.
 
-        The text names the resources without which more of all others would not help. The node takes
-        the members that the assignment left over; other resources are enough.
+        The text names the resources that are missing even if there were more of all others. The
+        node takes the members that the assignment could not place.
         """
         with self.searched.trial():
             counted = self.all_counted()
@@ -274,11 +274,11 @@ class CountingSearch:
             return f"needs {' and '.join(texts)} more" if fits and short else ""
 
     def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Assignment:
-        """Place the members on these rows, as if the pods of these pod columns' slots had ended.
+        """Place the members on these rows as if the pods of these slots had ended.
 
-        Both are int64. The members are counted, which needs no trial: it regards requests and
-        filters that ignore pods, and fills the first of the rows first. If the members are not all
-        counted, they may be rejected where it places them; a result "impossible" is proven.
+        `slots` and `candidates` are int64. Counting needs no trial: it regards requests and the
+        filters that ignore pods, and fills the first row first. Filters may still reject members
+        that cannot be counted; "impossible" is proven.
         """
         with self.searched.trial():
             counted = self._all_requests()

@@ -1,8 +1,8 @@
 """Finds nodes for members of a group by counting free resources, without a decision per member.
 
-Identical members are one item with a number. All items are known at once, so that several orders
-and several ways to choose nodes are tried: a group that one order misses is often found in another.
-Small groups get an exact search in the end. Everything here is arithmetic on columns.
+Identical members are one item with a number. All items are known in advance, so several orders and
+several ways to choose nodes are tried: one order may find a solution that another misses. Small
+groups get an exact search at the end. All of it is arithmetic on columns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ class Moves(Protocol):
     """The operations of `backtrack` on members, which are numbered from 0 on."""
 
     def candidates(self, member: int) -> Iterator[int]:
-        """Return the rows to try for the member, beside those before it on their rows."""
+        """Return the rows to try for the member, with the earlier members on their rows."""
         ...
 
     def put(self, member: int, row: int) -> None:
@@ -46,10 +46,10 @@ class Moves(Protocol):
 
 
 def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> bool:
-    """Return whether a row was found for every member; those that were found stay put.
+    """Search a row for every member; return whether all were placed. Placed members stay.
 
-    It may pause after each member that is put on a row, which costs one step of each budget. Once
-    one of them is spent, nothing more is tried.
+    It may pause after each member that is put on a row, which costs one step of each budget. When a
+    budget is spent, it stops.
     """
     untried = [moves.candidates(0)]
     """By member the rows that were not tried yet."""
@@ -90,10 +90,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packing:
-    """The most members that were placed in one try.
+    """The placement of the most members in one try.
 
-    `members` is int64[items, rows]: how many members of each item are on each row. `complete` says
-    that all are placed, and `impossible` that no placement of all members exists.
+    `members` is int64[items, rows]: the members of each item on each row. `complete` says that all
+    are placed, and `impossible` that no placement of all members exists.
     """
 
     members: IntArray
@@ -338,7 +338,7 @@ class _Moves:
     remaining: list[list[int]]
     may: list[list[bool]]
     chosen: list[tuple[int, list[int]]] = field(default_factory=list)
-    """The row of each member, and what was free there before."""
+    """The row of each member, and the free amounts there before it."""
 
     def candidates(self, member: int) -> Iterator[int]:
         """Return the rows on which the member fits; an equal one is on none of those before."""

@@ -15,10 +15,10 @@ from mooring.state.cluster_view import ClusterView
 
 
 def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupState | None:
-    """Return the group with which the pod is scheduled; None if it is scheduled by itself.
+    """Return the group with which the pod is scheduled; None if it is scheduled alone.
 
-    That is so for a pod without a group, in a profile without a plugin for groups, and in a group
-    that is neither a gang nor bound to a topology domain.
+    A pod is scheduled alone if it has no group, if its profile has no plugin for groups, or if the
+    group is neither a gang nor bound to a topology domain.
     """
     if pipeline.group_policy is None:
         return None

@@ -38,7 +38,7 @@ class GroupSearch(CountingSearch):
     """Searches for nodes for all these members, by counting them where that is exact."""
 
     def without(self, pods: Collection[Pod]) -> "GroupSearch":
-        """Return the same search, as if these pods had left their nodes."""
+        """Return the same search as if these pods had left their nodes."""
         return GroupSearch(self.searched.without(pods))
 
     def place(self, candidates: IntArray | None = None) -> Assignment:

@@ -1,17 +1,17 @@
 """Reserves nodes for a group that has waited too long, so that smaller pods do not starve it.
 
-A profile has to ask for it. The members are nominated to nodes on which all of them fit once the
-pods of lower or equal priority that run there have ended. Pods of lower priority leave room for
-them (`Reservation`). At most one group has nodes reserved at a time, for a limited time and on a
-limited share of the nodes, so that no two groups keep nodes from each other, and a group that never
-fits closes no cluster.
+The profile must enable it. The members are nominated to nodes where all of them fit once the pods
+of lower or equal priority there have ended. Pods of lower priority leave room for them
+(`Reservation`). Only one group at a time has reserved nodes, for a limited time and on a limited
+share of the nodes. So no two groups keep nodes from each other, and a group that never fits does
+not block the cluster.
 
-A reservation ends with the leader: a new one does not nominate members again whose group shows it
-in its status (`PodGroups.reservation_of`).
+A reservation ends with the leader: a new leader does not nominate the members again if the group's
+status shows a reservation (`PodGroups.reservation_of`).
 
-Backfill: pods that end before the reserved nodes can be free for the group are put there. Both
-times follow from `activeDeadlineSeconds`. Pods that run until their deadline keep the group from
-its nodes until then; a pod without a deadline may end at any moment, so it allows no backfill.
+Backfill: pods that end before the reserved nodes can be free for the group may run there. Both
+times follow from `activeDeadlineSeconds`. A pod with a deadline keeps the group from its node until
+then; a pod without one may end at any moment, so it allows no backfill.
 """
 
 import math
@@ -80,11 +80,11 @@ class GroupReservation:
         now: float,
         answers: ExtenderResults | None = None,
     ) -> None:
-        """Reserve nodes for a group without a place, if it has waited long enough, or end that.
+        """Reserve nodes for a group that has waited long enough, or end its reservation.
 
-        A reservation ends after as long as the group had to wait for it; then it is another's turn.
-        If no nodes are found, they are searched for again after as long, or when nodes are added or
-        changed. Nodes that extenders have filtered out, as `answers` say, are not reserved.
+        A reservation lasts as long as the wait that it requires; then it is another group's turn.
+        If no nodes are found, the next search is after the same time, or when nodes are added or
+        changed. Nodes that extenders have filtered out (`answers`) are not reserved.
         """
         pipeline = members[0].pipeline
         after = _after(pipeline)
@@ -188,11 +188,11 @@ class GroupReservation:
         return since + pod.active_deadline_seconds
 
     def expire(self, now: float) -> list[Pod]:
-        """Withdraw nominations of members that no attempt may withdraw; return these members.
+        """Withdraw nominations of members that no attempt will withdraw; return these members.
 
-        To be called from time to time. They are those of a group that cannot be placed, because
-        members or the PodGroup are missing, and those that have lasted as long as a reservation
-        may. Those of a former leader, whose reservation is not known, run out in the same way.
+        Called periodically. The group cannot be placed because members or the PodGroup are missing,
+        or its reservation has lasted its time. Nominations by a former leader, whose reservation is
+        not known, expire in the same way.
         """
         self._forget_gone()
         nominated, known = self._nominated_groups(), self._nominated_since
@@ -240,7 +240,7 @@ class GroupReservation:
     def withdraw(self, group: PodGroupState) -> list[Pod]:
         """Withdraw the nominations of all members; return the members that had one.
 
-        No nodes are reserved for the group any more.
+        The group's reservation ends.
         """
         if self.holds(group):
             self._group = None

@@ -10,10 +10,10 @@ _MOST_STEPS: Final = 3_000
 
 
 class SearchBudget:
-    """How many steps may be taken in all. A step costs about as much as a decision about one pod.
+    """The steps that a search may take; a step costs about as much as a decision about one pod.
 
-    `remaining` is how many may still be taken; it is negative once more were taken than allowed.
-    `is_over` says whether there is no time for another one, where others wait.
+    `remaining` may be negative if more steps were taken than allowed. `is_over` returns whether the
+    time is up because other pods wait.
     """
 
     def __init__(

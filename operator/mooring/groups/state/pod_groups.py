@@ -169,9 +169,9 @@ class PodGroupState:
         return max(0, self.minimum - self.scheduled_pods_count, of_roles)
 
     def short_of(self, pods: Collection[Pod]) -> str | None:
-        """Return how many of the members that lack a node these are, such as `3 of 4 members`.
+        """Return how many of the members without a node these are: `3 of 4 members`.
 
-        None if the minimum is reached with them, of each role too.
+        None if they reach the minimum, and the minimum of each role.
         """
         if self.roles:
             of_roles = Counter(map(self.role_of, pods))
@@ -183,9 +183,9 @@ class PodGroupState:
         return f"{len(pods)} of {needed} members" if len(pods) < needed else None
 
     def needed_of(self, pods: Sequence[Pod]) -> tuple[Sequence[Pod], Sequence[Pod]]:
-        """Return the members, the first ones, with which the minimum is reached; and the others.
+        """Return the first members with which the minimum is reached, and the others.
 
-        One is needed in any case.
+        At least one member is needed.
         """
         left = {role: n - self._roles_on_nodes[role] for role, n in self.roles.items()}
         needed, others = list[Pod](), pods
@@ -246,7 +246,7 @@ class PodGroupState:
         return max(0, self.scheduled_pods_count - max(self.minimum, of_roles))
 
     def surplus_of(self, pods: Iterable[Pod]) -> Iterator[Pod]:
-        """Yield those of these members on a node, the first ones, that the group can lose."""
+        """Yield the first of these placed members that the group can lose."""
         surplus, on_nodes = self.surplus, self._roles_on_nodes.copy()
         for pod in pods:
             role = self.role_of(pod)
@@ -391,7 +391,7 @@ class PodGroups:
         return self.named_by(pod)[0]
 
     def named_by(self, pod: Pod) -> tuple[GroupKey | None, GroupFormat | None]:
-        """Return the group that the pod names, and the site's format by which it names it."""
+        """Return the group that the pod names, and the site's format that names it."""
         if pod.scheduling_group is not None:
             key = GroupKey(GroupSource.KUBERNETES, pod.namespace, pod.scheduling_group)
             return key, None
@@ -427,16 +427,16 @@ class PodGroups:
 
         They come in the order in which they changed first.
 
-        Before the first call nothing is noted, because nobody would ever take it.
+        Changes are only noted from the first call on.
         """
         changed = dict.fromkeys(self._groups) if self._changed is None else self._changed
         self._changed = {}
         return changed
 
     def track(self, formats: tuple[GroupFormat, ...]) -> Iterator[Pod]:
-        """Find groups by these formats, too, from now on; the first match counts.
+        """Find groups by these formats from now on, too; the first match counts.
 
-        Return an iterator that counts every pod anew, and yields it.
+        Return an iterator that counts every pod again and yields it.
         """
         if formats == self._formats:
             return iter(())
@@ -473,9 +473,9 @@ class PodGroups:
         self._drop_if_empty(group)
 
     def put_unscheduled(self, pod: Pod) -> Pod | None:
-        """Note a pod without a node; return what was known of it, None if it is new.
+        """Note a pod without a node; return its known version, None if it is new.
 
-        All pods are kept, because others may be members once other formats are tracked.
+        All pods are kept, because other formats may make them members later.
         """
         before = self._unscheduled.get(pod.uid)
         self._unscheduled[pod.uid] = pod
@@ -483,21 +483,21 @@ class PodGroups:
         return before
 
     def drop_unscheduled(self, uid: Uid) -> Pod | None:
-        """Drop a pod that is gone or has a node; return what was known of it."""
+        """Drop a pod that is gone or has a node; return its known version."""
         before = self._unscheduled.pop(uid, None)
         if before is not None:
             self._count_anew(uid)
         return before
 
     def attach(self, placed: PlacedPod) -> None:
-        """Count the pod on its node, or count it anew; `detach` is the exact reverse."""
+        """Count the pod on its node, or count it again; `detach` is the exact reverse."""
         uid = placed.pod.uid
         if uid in self._members or self.key_of(placed.pod) is not None:
             self._placed[uid] = placed
             self._count(uid)
 
     def detach(self, placed: PlacedPod) -> None:
-        """Stop counting the pod on its node; one that is still unscheduled counts as that again."""
+        """Stop counting the pod on its node; if it is still unscheduled, count it as such."""
         if self._placed.pop(placed.pod.uid, None) is not None:
             self._count(placed.pod.uid)
 
@@ -551,7 +551,7 @@ class PodGroups:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Have groups that lose all members inside be the same ones when they get any back."""
+        """Keep groups that lose all members inside: members that return get the same group."""
         outer = self._emptied
         self._emptied = {} if outer is None else outer
         try:

@@ -1,4 +1,4 @@
-"""The status of a PodGroup, as it follows from its members and the last decision about it.
+"""Builds the status of a PodGroup from its members and the last decision about it.
 
 The phases are those of the coscheduling controller (scheduler-plugins,
 pkg/controllers/podgroup_controller.go), the condition is that of kube-scheduler
@@ -37,10 +37,10 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """How a group is now, as users read it.
+    """The current state of a group, as users read it.
 
-    `message` says why the group waits; it is empty once the group has been placed. `reserved` says
-    which nodes are reserved for it until when; it is empty if none are.
+    `message` says why the group waits; it is empty once the group has been placed. `reserved` names
+    the nodes that are reserved for it and the end of the reservation; it is empty without one.
     """
 
     phase: str

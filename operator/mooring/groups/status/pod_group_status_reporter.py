@@ -1,7 +1,7 @@
 """Reports pod groups to users: status, conditions and events of PodGroups, and a report on request.
 
-The reports follow from the state. Groups that changed are looked at once a second, so that a group
-whose 10,000 members are bound one after the other is written a few times and not 10,000.
+Groups that changed are examined once a second. So a group whose 10,000 members are bound one by one
+is written a few times, not 10,000 times.
 """
 
 import asyncio
@@ -66,13 +66,13 @@ class _Record:
     """The memory about a group beside its state."""
 
     uid: str = ""
-    """Of the object that defines the group; empty as long as there was none."""
+    """The uid of the object that defines the group; empty while there is none."""
     owned: bool = False
     """Whether a profile of this scheduler takes the members."""
     complete_since: float | None = None
     """When enough members existed, on the monotonic clock."""
     placed: bool = False
-    """Whether a decision has placed the group; then `complete_since` says nothing more."""
+    """Whether a decision has placed the group; `complete_since` is unused from then on."""
     tried: float | None = None
     """When the group was tried for the first time, in seconds since the epoch."""
     decided: float = 0.0
@@ -90,7 +90,7 @@ class _Record:
     said: str = ""
     """The last message of an event."""
     told_reserved: str = ""
-    """Which nodes the last event says are reserved."""
+    """The reserved nodes that the last event names."""
 
     @property
     def failure(self) -> str:
@@ -194,7 +194,7 @@ class PodGroupStatusReporter:
         self._tried(group).error = message
 
     def look_at(self, group: PodGroupState) -> None:
-        """Look at the group in the next round: nodes are not reserved for it any more."""
+        """Examine the group in the next round, because its reservation has ended."""
         self._dirty[group.key] = None
 
     def reserved_nodes(self) -> int:
