@@ -69,7 +69,7 @@ class _VolumeCount:
     )
     plugin: ClassVar[DiskKind]
     published_as: ClassVar[str]
-    """The allocatable resource by which a node publishes its limit; 0 counts as not published."""
+    """The allocatable resource with a node's limit; 0 counts as not published."""
     limit: ClassVar[int]
 
     def __init__(self, args: VolumeCountArgs, handle: Handle) -> None:

@@ -130,9 +130,9 @@ class NodeVolumeLimits:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node came or can attach more, or a volume or claim changed.
 
-        Unlike kube-scheduler, it also queues when a driver without a limit came to a node, or is
-        not required any more; when another pod now has one of the pod's volumes on its node; and,
-        for a pod with ephemeral volumes, when a volume was detached.
+        Unlike kube-scheduler, it also queues the pod in three cases: a driver without a limit came
+        to a node, or is no longer required; another pod on a node now uses one of the pod's
+        volumes; or a volume was detached and the pod has ephemeral volumes.
         """
         match event.before, event.after:
             case CSINode() as before, CSINode() as after:

@@ -32,8 +32,8 @@ _AWS_VOLUME: Final = re.compile(r"vol-[^/]*")
 def csi_source(disk: Disk, labels: Mapping[str, str]) -> CSISource | None:
     """Return the CSI volume of a migrated disk.
 
-    `labels` are those of its PersistentVolume, empty for a disk in a pod's spec. Returns None if
-    the disk has no CSI driver, or if the disk's name cannot be translated.
+    `labels` are those of its PersistentVolume, empty for a disk in a pod's spec. Return None if no
+    CSI driver handles the disk, or if its name cannot be translated.
     """
     driver = CSI_DRIVERS.get(disk.kind)
     if driver is None:

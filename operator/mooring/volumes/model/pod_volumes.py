@@ -1,4 +1,4 @@
-"""The volumes of a pod that influence on which nodes it can run.
+"""The volumes of a pod that restrict or rank its nodes.
 
 Config maps, secrets, empty directories and the like exist on every node and are left out.
 """

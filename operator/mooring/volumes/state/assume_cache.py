@@ -24,9 +24,9 @@ class _Assumption(Generic[_Value]):
 
 
 class AssumeCache(Generic[_Value]):
-    """Assumed values by key, each until its last holder restores it or a newer version is shown.
+    """Assumed values by key; each lasts until its last holder restores it or the watch is newer.
 
-    An assumed value has the resource version of the mirrored one that it was made from.
+    An assumed value has the resource version of the mirrored one from which it was made.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class AssumeCache(Generic[_Value]):
         return holder in self._keys
 
     def restore(self, holder: str) -> list[str]:
-        """Remove the holder; return the keys without another holder, not assumed any more."""
+        """Remove the holder; return the keys that no other holder assumes."""
         restored = []
         for key in self._keys.pop(holder, ()):
             holders = self._assumed[key].holders

@@ -84,7 +84,7 @@ class ObservedAttachments:
         self._by_volume: dict[str, set[str]] = {}
 
     def changed(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
-        """Count a VolumeAttachment anew that was added, updated or deleted."""
+        """Count again a VolumeAttachment that was added, updated or deleted."""
         if before == after:
             return
         if before is not None:
@@ -97,12 +97,12 @@ class ObservedAttachments:
             self._refresh(after.name)
 
     def node_changed(self, node: str) -> None:
-        """Count the node's VolumeAttachments anew, because it was added or deleted."""
+        """Count the node's VolumeAttachments again: it was added or deleted."""
         for name in self._by_node.get(node, ()):
             self._refresh(name)
 
     def volume_changed(self, volume: str) -> None:
-        """Count the volume's VolumeAttachments anew: it came or went, or its source was updated."""
+        """Count the volume's VolumeAttachments again: it came, went or changed its source."""
         for name in self._by_volume.get(volume, ()):
             self._refresh(name)
 

@@ -22,9 +22,9 @@ _Item = TypeVar("_Item")
 class BestFitIndex(Generic[_Item]):
     """Items in the order of their size, then name; finds the smallest suitable ones per node.
 
-    Items with equal `traits` differ only in size, node affinity and name, so that one of them
-    answers for all whether they are suitable. Positions in `items` are valid until an item is added
-    or removed.
+    Items with equal `traits` differ only in size, node affinity and name, so one of them answers
+    for all whether they are suitable. Positions in `items` are valid until an item is added or
+    removed.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
@@ -97,9 +97,9 @@ class BestFitIndex(Generic[_Item]):
     def suitable(
         self, positions: IntArray, largest: IntArray, suits: Callable[[_Item], bool]
     ) -> IntArray:
-        """Return those of the positions whose items are suitable.
+        """Return the positions whose items are suitable.
 
-        `suits` is called with one item of each traits, which `largest_of_traits` has found.
+        `suits` is called with one item per traits, which `largest_of_traits` has found.
         """
         found = [at != NO_POSITION and suits(self.items[at]) for at in largest.tolist()]
         if all(found):

@@ -22,7 +22,7 @@ class Capacities:
         self._by_class: dict[str, BestFitIndex[CSIStorageCapacity]] = {}
 
     def changed(self, before: CSIStorageCapacity | None, after: CSIStorageCapacity | None) -> None:
-        """Count a capacity anew that was added, updated or deleted."""
+        """Count again a capacity that was added, updated or deleted."""
         if before == after:
             return
         if before is not None and before.largest is not None:
@@ -43,10 +43,10 @@ class Capacities:
         return np.full(len(rows), -1) if capacities is None else capacities.largest_on(rows)
 
     def capacity(self, storage_class: str, size: int, rows: IntArray) -> IntArray:
-        """Return the capacity in bytes where a volume of the class and of this size can be made.
+        """Return the bytes that each row offers for a volume of this class and size.
 
-        It is UNKNOWN (-1) where there is none, or it says no more than the largest size. Of several
-        it is that with the smallest largest size, then the first by name.
+        UNKNOWN (-1) if there is no capacity object, or it only gives a smaller maximum size. If
+        there are several, the smallest maximum size wins, then the first name.
         """
         smallest = self._smallest(storage_class, size, rows)
         found = np.full(len(rows), UNKNOWN)

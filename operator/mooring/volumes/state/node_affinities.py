@@ -34,8 +34,8 @@ def check_node_affinity(nodes: NodeView, affinity: NodeSelector | None) -> BoolA
 class NodeAffinities:
     """Distinct node affinities by number.
 
-    Most affinities require one value of one label, such as a host name or a zone. No node matches
-    two such affinities of the same label, so that one column is enough for all of them.
+    Most affinities require one value of one label, a host name or a zone. No node matches two such
+    affinities of the same label, so one column holds all of them.
     """
 
     def __init__(self, nodes: NodeTable) -> None:

@@ -22,7 +22,7 @@ def is_restricted(volume: PodVolume) -> bool:
 
 
 class VolumeUsers:
-    """How many pods use which claims, and which disks on which rows."""
+    """Counts the pods that use each claim, and the disks that are used on each row."""
 
     def __init__(self) -> None:
         self._claims: Counter[str] = Counter()

@@ -16,7 +16,7 @@ from mooring.volumes.volume_binding.find_volumes import matches_node_affinity
 
 
 class VolumesLostError(Exception):
-    """The claims cannot be bound for the pod on this node any more; the text says why."""
+    """The claims can no longer be bound for the pod on this node; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +33,7 @@ class BindingProgress:
     cluster: ClusterView
 
     def done(self) -> bool:
-        """Return whether every claim is bound; VolumesLostError if one cannot be bound any more."""
+        """Return whether all claims are bound; VolumesLostError if one cannot be any more."""
         node = self.cluster.nodes.only(self.node)
         if not len(node):
             raise VolumesLostError(f'failed to get node "{self.node}": not found')

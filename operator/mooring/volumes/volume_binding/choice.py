@@ -1,8 +1,8 @@
 """Finds the volume for an unbound claim on each node.
 
-That is a volume whose claimRef names the claim, or else the smallest available one that matches the
-claim and the node. If several are equally small, it is the first by name; kube-scheduler takes any
-of them (FindMatchingVolume in component-helpers storage/volume/pv_helpers.go).
+It is a volume whose claimRef names the claim, or else the smallest available one that matches the
+claim and the node. Among equally small volumes the first name wins; kube-scheduler takes any of
+them (FindMatchingVolume in component-helpers storage/volume/pv_helpers.go).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,7 +64,7 @@ class _Taken:
         left on other nodes."""
 
     def take(self, chosen: IntArray) -> None:
-        """Note what one more claim has taken on each node, an index or -1."""
+        """Note the volume that one more claim has taken on each node: an index, or -1 for none."""
         found = chosen[chosen != _NOTHING]
         first = int(found.min())
         counts = np.bincount(found - first)

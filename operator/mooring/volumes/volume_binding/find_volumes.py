@@ -59,10 +59,10 @@ class PodVolumes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnboundClaims:
-    """How a pod's unbound claims could be bound on some nodes, or why not.
+    """How a pod's unbound claims could be bound on some nodes, or why they cannot.
 
     `choices` are the available volumes for claims. `left` are the claims that still need a volume,
-    each with bool[nodes] that says where. `selected` is bool[nodes], False where a claim has
+    each with bool[nodes] where it needs one. `selected` is bool[nodes], False where a claim has
     another node selected.
     """
 
