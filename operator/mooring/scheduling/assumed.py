@@ -35,10 +35,10 @@ def assume_reserve_and_permit(
 ) -> list[AssumedPod]:
     """Assume these members of an attempt on their rows, reserve them, and run Permit.
 
-    That is done for all of them or for none, in this order: one may fit only beside another that
-    comes before it. Permit may have a pod wait. No event about them is delivered. Raises
-    PodRejected by a Reserve or Permit plugin; all are forgotten and unreserved again. Raises
-    PluginFailed if one of them fails; the same.
+    It does so for all members or for none, in this order: a member may only fit beside an earlier
+    one. Permit may have a pod wait. No event about them is delivered. Raises PodRejected if a
+    Reserve or Permit plugin rejects one, and PluginFailed if a plugin fails; all members are then
+    unreserved and forgotten.
     """
     pipeline, state, found = attempt.pipeline, scheduler.state, list[AssumedPod]()
     with ExitStack() as undo:
@@ -84,7 +84,7 @@ def unreserve(pipeline: Pipeline, pod: Pod, node: str) -> None:
 
 
 def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.Future[None] | None":
-    """Return None if every Permit plugin agrees at once, else a future of the end of the wait."""
+    """Return None if all Permit plugins approve now, else a future that ends with the wait."""
     pod, node, pipeline = assumed.pod, assumed.node, assumed.attempt.pipeline
     pending: dict[str, float] = {}
     with pipeline.metrics.extension_point(ExtensionPoint.PERMIT, pipeline.profile) as point:

@@ -54,9 +54,10 @@ class Attempts:
     def reject(self, attempt: CurrentAttempt, queued: QueuedPod, rejection: PodRejected) -> None:
         """End the attempt for a pod that a Reserve or Permit plugin rejected.
 
-        A scheduler that stops has rejected those at Permit itself, and the next one decides anew:
-        nothing is written about them, because it would ask a cluster autoscaler for nodes. The same
-        is true of a pod that has left the queue, because it was deleted or no profile takes it.
+        Nothing is reported if this scheduler is stopping: it rejects all waiting pods, the next
+        leader decides again, and a report would make a cluster autoscaler add nodes. Nothing is
+        reported either about a pod that has left the queue because it was deleted or lost its
+        profile.
         """
         self.count(attempt, "unschedulable")
         queue, now = self._scheduler.queue, self._clock()
@@ -97,9 +98,9 @@ class Attempts:
         return seconds
 
     def has_left(self, queued: QueuedPod) -> bool:
-        """Return whether the pod was deleted, has no profile any more, or is on a node.
+        """Return whether the pod was deleted, lost its profile, or is on a node.
 
-        Nothing is reported about it. If it is still in flight, its attempt has ended.
+        Nothing is reported about such a pod. If it is still in flight, its attempt has ended.
         """
         queue = self._scheduler.queue
         if queue.get(queued.pod.uid) is not queued:

@@ -1,7 +1,7 @@
 """Binds an assumed pod: the end of its wait at Permit, PreBind, Bind and PostBind.
 
-To call a binding off, its task is cancelled: the pod is unreserved at once, at whatever step it
-waits. A Binding that was sent cannot be taken back: nothing calls it off, and its answer counts.
+A binding is called off by cancelling its task: the pod is unreserved immediately, whatever it waits
+for. A Binding that was sent cannot be undone; it is not called off, and its answer counts.
 """
 
 import asyncio

@@ -16,11 +16,11 @@ Record = Mapping[str, Any]
 
 
 def cache_dump(scheduler: SchedulerState) -> Iterator[Record]:
-    """Yield a record, as JSON values, of each node, placed pod, nomination and pending pod.
+    """Yield a JSON record of each node, placed pod, nomination and pending pod.
 
-    The caller may stop between two records for as long as it likes: each is of the moment when it
-    is yielded, and the dump as a whole is of no single moment. The last record has `kind` "end" and
-    the number of records before it.
+    The caller may stop between two records for any time: each record shows the moment when it is
+    yielded, so the dump is no snapshot. The last record has `kind` "end" and the number of records
+    before it.
     """
     number = 0
     parts = (_nodes(scheduler), _nominations(scheduler), _pending(scheduler))

@@ -1,4 +1,4 @@
-"""The cause of an unschedulable pod, which everybody shows who says why a pod waits.
+"""Finds the cause of an unschedulable pod, which all reports about waiting pods share.
 
 The cause is the change that the nodes nearest to fitting need, even if they are few:
 

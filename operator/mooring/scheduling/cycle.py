@@ -55,8 +55,8 @@ def decide(
     """Return the node with the highest score, or the diagnosis of why no node fits.
 
     `seed` chooses among nodes with the same total score. `start` is the position in the node order
-    at which a search that samples nodes begins. `now` is in seconds since the epoch. `answers` are
-    those of the extenders that care for the pod; if one is missing, the result is the `Needed` that
+    where a search that samples nodes begins. `now` is in seconds since the epoch. `answers` are
+    those of the extenders interested in the pod; if one is missing, the result is the `Needed` that
     names it. A decision may pause; the cluster must not change meanwhile. Raises ExtenderError if
     nodes that the extenders passed were taken too often.
     """
@@ -261,7 +261,7 @@ class LiveDryRun:
 
     @property
     def resource_requests(self) -> Mapping[str, int] | None:
-        """The amounts that must be free on a node beside a pod slot, see `DryRun`."""
+        """The amounts that must be free on a node besides a pod slot, see `DryRun`."""
         if self._pre_filtered is None:
             return None
         resource_filter = self._search.resource_filter(self._pre_filtered)

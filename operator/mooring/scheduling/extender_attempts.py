@@ -1,4 +1,4 @@
-"""Attempts about which extenders are called, beside all others: so many at a time for a profile."""
+"""Runs attempts that call extenders beside all others, a limited number per profile."""
 
 import asyncio
 import heapq
@@ -39,7 +39,7 @@ class ExtenderAttempts:
 
     @property
     def ready(self) -> bool:
-        """Whether an attempt begins, or begins anew because the extenders have answered."""
+        """Whether an attempt may begin, or begin again with the extenders' answers."""
         return bool(self._ready)
 
     def add(self, attempt: CurrentAttempt) -> None:

@@ -1,7 +1,8 @@
 """Finds the nodes that fit a pod, and why the others do not (schedule_one.go).
 
-In the order in which a decision needs it: `NodeSearch.pre_filter`, `NodeSearch.feasible`,
-`NodeSearch.rejected_with_nominated`, `sampled`, and `NodeSearch.shared_diagnosis` for the reasons.
+A decision calls `NodeSearch.pre_filter`, `NodeSearch.feasible`,
+`NodeSearch.rejected_with_nominated`, `sampled`, and, for the reasons,
+`NodeSearch.shared_diagnosis`, in this order.
 """
 
 import math
@@ -55,8 +56,8 @@ class PreFiltered:
 class NodeSearch:
     """The search for nodes that fit one pod; `results` are those of the node-only plugins.
 
-    `ends` is when the pod has ended if it is bound now, in seconds since the epoch: nodes that are
-    reserved for longer are open to it.
+    `ends` is when the pod ends if it is bound now, in seconds since the epoch: it may use nodes
+    that are reserved from a later time on.
     """
 
     pod: Pod
@@ -134,9 +135,9 @@ class NodeSearch:
         return fits
 
     def nodes_at(self, rows: IntArray) -> NodeView:
-        """Return a view of these rows, which are in ascending order.
+        """Return a view of these ascending rows.
 
-        If they are all rows, which is common, the view does not have to gather columns.
+        For all rows, the common case, the view gathers no columns.
         """
         nodes = self.cluster.nodes
         return nodes if len(rows) == len(nodes) else nodes.take(rows)
@@ -185,9 +186,9 @@ class NodeSearch:
         return self._naming_reservations((RejectedNodes(plugin.name, rejected, why),))
 
     def _naming_reservations(self, groups: Sequence[RejectedNodes]) -> tuple[RejectedNodes, ...]:
-        """Return the rejections that nominated pods cause; nodes that are reserved say so.
+        """Return the rejections that nominated pods cause; the reasons name reserved nodes.
 
-        The plugin stays the one that rejects the pod: its hints say when the pod is tried again.
+        The rejecting plugin stays the same: its hints decide when the pod is tried again.
         """
         nominations, found = self.cluster.nominations, list[RejectedNodes]()
         if not nominations.reserved:
@@ -211,8 +212,9 @@ class NodeSearch:
     ) -> tuple[ResourceFilterPlugin, Mapping[str, int]] | None:
         """Return the resource filter and the pod's requests, if only it depends on other pods.
 
-        Then adding or evicting pods can be computed for all nodes at once. None: other filters
-        (host ports, affinity, volumes) depend on other pods too, or no resource filter runs.
+        Then the effect of adding or evicting pods can be computed for all nodes together. None if
+        other filters (host ports, affinity, volumes) depend on other pods too, or if no resource
+        filter runs.
         """
         dependent = [
             plugin.name

@@ -1,10 +1,9 @@
-"""Binds the members of a group together: none is bound before all of its minimum can be.
+"""Binds the members of a group together: none is bound before its whole minimum can be.
 
-Each member is bound by a task of its own. The tasks meet twice: PreBind begins when all members are
-permitted, and Bind when PreBind of all has ended. If too many fail, the others are called off at
-once, wherever they wait, so that nothing is held for a group that cannot finish. A Binding that was
-sent cannot be undone: its answer is waited for. If it fails, it is sent again a few times, as long
-as the group is not called off.
+Each member has a task. The tasks meet twice: PreBind begins when all members are permitted, and
+Bind when PreBind of all has ended. If too many fail, the others are called off immediately, so that
+nothing is held for a group that cannot finish. A Binding that was sent cannot be undone: its answer
+is awaited. If it fails, it is sent again a few times unless the group was called off.
 """
 
 import asyncio
@@ -33,10 +32,10 @@ class CalledOff(Exception):  # noqa: N818 - says what happened; its text is for 
 class GroupBinding:
     """The binding of members of one group that were assumed together.
 
-    As many members must be bound as the group's minimum needs beside the members that are on nodes
-    when this is made; if that becomes impossible, the others are called off. The minimum may be
-    raised until the first of them is bound. Members that come later join until all have ended, so
-    that none is bound if the others are not.
+    It must bind as many members as the group's minimum needs in addition to the members on nodes;
+    if that becomes impossible, the others are called off. The minimum may be raised until the first
+    member is bound. Members that come later join until all have ended, so that none is bound if the
+    others are not.
     """
 
     def __init__(self, group: PodGroupState, members: Iterable[Pod] = ()) -> None:
@@ -115,10 +114,10 @@ class GroupBinding:
         worth_repeating: type[Exception],
         waiting: Callable[[], AbstractContextManager[object]],
     ) -> _Result:
-        """Return the result of the call, which is repeated a few times if it raises this exception.
+        """Return the result of the call; repeat it a few times if it raises this exception.
 
-        An exception whose `gone` is True is raised at once. `waiting` returns a context manager,
-        inside which this waits for its turn, and before each repetition.
+        An exception whose `gone` is True is raised immediately. `waiting` returns a context
+        manager; the wait for a turn, and for each repetition, happens inside it.
 
         Raises:
             CalledOff: too many others have failed, and this call has not begun.
@@ -196,7 +195,7 @@ class Meeting:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def wait(self) -> None:
-        """Return when the meeting is over, at once or in a later turn of the event loop."""
+        """Wait until the meeting is over."""
         if self.over and not self._waiting:
             return
         passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,7 +1,7 @@
 """The scheduling loop: pop a pod, and make an attempt about it (`mooring.scheduling.schedule_one`).
 
-Deciding is synchronous; everything that waits is a task of its own, bounded in number. The loop
-yields to the event loop after every slice of work, so that watches and bindings go on meanwhile.
+Deciding is synchronous; everything that waits runs in its own task, and their number is bounded.
+The loop yields to the event loop after every slice of work, so that watches and bindings continue.
 """
 
 import asyncio

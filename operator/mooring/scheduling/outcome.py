@@ -13,13 +13,13 @@ from mooring.runtime.pipeline import Pipeline
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduleResult:
-    """The node that was chosen, and its row (schedule_one.go, ScheduleResult).
+    """The chosen node and its row (schedule_one.go, ScheduleResult).
 
-    `feasible_nodes` and `evaluated_nodes` count the nodes that fit and those that the search looked
-    at. `scores` returns the scores by node name, of all feasible nodes or of the best few; it is
-    None if only one node was feasible, because then nothing is scored. `diagnosis` returns why the
-    other nodes were not feasible. The functions read live columns, so they must be called before
-    the cluster changes.
+    `feasible_nodes` counts the nodes that fit, `evaluated_nodes` the nodes that the search
+    examined. `scores` returns the scores by node name, of all feasible nodes or of the best few; it
+    is None if only one node was feasible, because then nothing is scored. `diagnosis` returns why
+    the other nodes were not feasible. The functions read live columns, so they must be called
+    before the cluster changes.
     """
 
     row: int
@@ -37,9 +37,9 @@ class FitError:
     """No node fits the pod now (framework/types.go, FitError).
 
     `cause` says in a few words why the nearest nodes reject the pod (`mooring.scheduling.causes`).
-    `message` is the whole sentence for users, with what the post_filter plugins add. `nomination`
-    is the node on which preemption makes space. If `keeps_nomination` is True, a nomination that
-    the pod already has stays.
+    `message` is the full sentence for users, including the messages of post_filter plugins.
+    `nomination` is the node on which preemption makes space. If `keeps_nomination` is True, the pod
+    keeps the nomination that it has.
     """
 
     diagnosis: Diagnosis

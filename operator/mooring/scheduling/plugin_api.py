@@ -47,7 +47,7 @@ _UPDATABLE: Final = {r.plural: r for r in (resources.RESOURCE_CLAIM,)}
 class BindAttempt:
     """An attempt at Bind, made in the task that waits for the Bind plugins.
 
-    They may bind the pod to `node`, as long as `wanted` returns True.
+    The plugins may bind the pod to `node` while `wanted` returns True.
     """
 
     def __init__(self, node: str, wanted: Callable[[], bool]) -> None:
@@ -63,8 +63,8 @@ class BindAttempt:
     async def send(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Write a Binding; raise the error of `write`.
 
-        The plugins of Mooring are called by the task of the attempt, which nothing cancels at Bind
-        as long as the scheduler runs. Others may be cancelled, so that they get a task for it.
+        Mooring's own plugins write in the task of the attempt, which nothing cancels at Bind while
+        the scheduler runs. Other plugins may be cancelled, so their write gets its own task.
         """
         if asyncio.current_task() is self._task:
             await write()
@@ -74,14 +74,14 @@ class BindAttempt:
         await shielded(task)
 
     async def is_bound(self) -> bool:
-        """Return whether a Binding was accepted, once all are answered; no more are sent."""
+        """Return whether a Binding was accepted, after all are answered; send no more."""
         self._wanted = _never
         if self._sent:
             await asyncio.wait(self._sent)
         return any(not task.cancelled() and task.exception() is None for task in self._sent)
 
     async def end(self) -> None:
-        """Send no more Bindings, and wait for no answer any more."""
+        """Send no more Bindings, and stop waiting for answers."""
         self._wanted = _never
         unanswered = [task for task in self._sent if not task.done()]
         for task in unanswered:
@@ -118,8 +118,8 @@ _ALONE_IN: ContextVar[_Turns | None] = ContextVar("alone_in", default=None)
 class PluginApi:
     """Implements `mooring.framework.handle.Api` over one client.
 
-    `at_bind` has the attempts for which plugins may bind pods, by the pod's uid. `is_tried` returns
-    whether the present decision is only a trial.
+    `at_bind` has, by uid, the attempts in which plugins may bind pods. `is_tried` returns whether
+    the current decision is only a trial.
     """
 
     client: ApiClient
@@ -276,10 +276,10 @@ class PluginApi:
 
     @asynccontextmanager
     async def alone(self, key: str) -> AsyncIterator[None]:
-        """Let one caller at a time into the context of this key, in the order in which they came.
+        """Let one caller at a time into the context of this key, in order of arrival.
 
-        A write of a cancelled caller is answered first. The entry of a key goes with the last of
-        them.
+        The next caller waits until the write of a cancelled caller is answered. The last caller
+        removes the entry of the key.
         """
         turns = self._turns.setdefault(key, _Turns(key))
         turns.users += 1
@@ -319,11 +319,10 @@ class PluginApi:
         task.add_done_callback(self._later.discard)
 
     def stop(self) -> None:
-        """Cancel the writes of `later`, and take no more: the next leader reads the cluster.
+        """Cancel the writes of `later`, and accept no more: the next leader reads the cluster.
 
-        Bindings that a stopping leader cancels would else give up devices for which the next one
-        goes on waiting. A request that was sent already may be carried out: `finish` waits for its
-        answer.
+        Otherwise bindings that a stopping leader cancels would give up devices that the next one
+        still waits for. A request that was sent may be carried out: `finish` waits for its answer.
         """
         self._stopped = True
         for task in self._later:
@@ -332,8 +331,8 @@ class PluginApi:
     async def finish(self, seconds: float) -> None:
         """Wait until the writes of cancelled callers are answered; cancel them after `seconds`.
 
-        The next leader must not read claims that such a write changes a moment later. To be called
-        after `stop`, when all other callers have ended.
+        The next leader must not read claims that such a write changes a moment later. Call it after
+        `stop`, when all other callers have ended.
         """
         now = asyncio.get_running_loop().time
         deadline = now() + seconds

@@ -1,6 +1,6 @@
-"""Pods without a node come in, get the pipeline of their profile, and leave.
+"""Admits pods without a node, gives them their profile's pipeline, and lets them leave.
 
-Everything here runs on the event loop's thread and returns at once, but for `run`.
+Everything here except `run` returns immediately, on the event loop's thread.
 """
 
 import asyncio
@@ -52,8 +52,8 @@ _GROUP_EVENTS: Final = frozenset((Kind.UNSCHEDULED_POD, *GROUP_KINDS))
 class PodEnqueuer:
     """Finds the profile of every pod without a node, and adds the pod to the queue.
 
-    `not_pending` is called with the uid of a pod that is not without a node any more, `arrived`
-    with a pod that is shown for the first time.
+    `not_pending` is called with the uid of a pod that got a node or has gone, `arrived` with a pod
+    that is shown for the first time.
     """
 
     def __init__(
@@ -203,12 +203,12 @@ class PodEnqueuer:
         self._strays.pop(uid, None)
 
     def profiles_changed(self) -> None:
-        """Find the profile of every pod anew, because a profile was put in force or removed.
+        """Find the profile of every pod again, because the profiles in force have changed.
 
-        If there are many pods, `run` does it for most of them, in slices. Until then nothing is
-        decided about a pod before `settle` has found its profile, so that the change holds for
-        every decision that begins from now on. If profiles name groups by other labels now, this
-        counts all pods anew and pauses, so the caller must have the turn.
+        If there are many pods, `run` does so for most of them, in slices. Until then no decision is
+        made about a pod before `settle` has found its profile, so the change applies to every later
+        decision. If the labels that name groups have changed, all pods are counted again with
+        pauses, so the caller must have the turn.
         """
         self._scheduler.state.track_pod_groups(self._scheduler.profiles.pod_group_formats)
         self._not_gated.clear()  # pods may go to other groups without coming in again
@@ -257,11 +257,11 @@ class PodEnqueuer:
         return True
 
     def flush(self) -> None:
-        """Try pods again that no event may bring back; to be called from time to time.
+        """Retry pods that no event may bring back; called periodically.
 
         These are pods that have been unschedulable for five minutes, and gated pods: PreEnqueue
-        plugins run for them again, because they may have failed, or read more than the pod. It
-        pauses between some pods and the next ones, so that other work can be done.
+        plugins run again for them, because they may have failed or may read more than the pod. It
+        pauses between pods, so that other work can be done.
         """
         queue = self._scheduler.queue
         if queue.flush_unschedulable(self._clock()):
@@ -534,9 +534,9 @@ class PodEnqueuer:
     def known(self) -> set[Uid]:
         """Return the uids of all pods without a node that are not in flight.
 
-        One whose attempt has ended is among them until it is told that it is gone or bound, and so
-        is one whose profile has gone, which may have been bound before. One that is queued still
-        may be on a node, too: another scheduler has bound it.
+        A pod whose attempt has ended stays among them until it is reported as gone or bound, and so
+        does a pod without a profile. A queued pod may be on a node, too, if another scheduler has
+        bound it.
         """
         scheduler = self._scheduler
         known = {*scheduler.state.unscheduled, *scheduler.without_profile, *scheduler.queue.uids()}

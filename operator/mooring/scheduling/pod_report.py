@@ -1,4 +1,4 @@
-"""The present facts about one pod: where it is, and changes that would make it fit."""
+"""Reports the current state of one pod, and changes that would make it fit."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -71,8 +71,8 @@ def pod_state(scheduler: SchedulerState, uid: Uid) -> PodState | None:
 def pending_cause(scheduler: SchedulerState, pod: Pod) -> str:
     """Return why a pod without a node waits, in a few words that are equal for many pods.
 
-    Everybody who says why pods wait shows this text. For an unschedulable pod it is the cause of
-    `mooring.scheduling.causes`, and for a member of a group that of its group.
+    All reports about waiting pods show this text. For an unschedulable pod it is the cause of
+    `mooring.scheduling.causes`, for a member of a group the group's cause.
     """
     queued = scheduler.queue.get(pod.uid)
     if queued is None:
@@ -147,12 +147,7 @@ class PodReport:
 
 
 class PodReportBuilder:
-    """Makes reports on request, one at a time, so that they cost a bounded share of time.
-
-    `groups` describes the pod groups of a namespace and name
-    (`mooring.groups.status.pod_group_status_reporter`), `unserved` returns the kinds that the API
-    server does not serve.
-    """
+    """Builds reports on request, one at a time, so that they take a bounded share of time."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Reports attempts to users: events and the PodScheduled condition.
 
-Status patches go through a small lane of their own, so that they never starve bindings, and only
-the newest report about a pod is written.
+Status patches have their own small lane, so that they never starve bindings, and only the newest
+report about a pod is written.
 """
 
 import asyncio
@@ -51,13 +51,13 @@ class PodScheduledReason(StrEnum):
     SCHEDULING_GATED = "SchedulingGated"
     """A PreEnqueue plugin holds the pod back; for scheduling gates the API server writes it."""
     QUOTA_EXCEEDED = "QuotaExceeded"
-    """A ResourceQuota forbids what the binding writes."""
+    """A ResourceQuota forbids a write of the binding."""
     ADMISSION_DENIED = "AdmissionDenied"
-    """An admission policy or webhook forbids what the binding writes."""
+    """An admission policy or webhook forbids a write of the binding."""
     BINDING_CONFLICT = "BindingConflict"
-    """The API server says that the pod or a volume is not as the binding presumed."""
+    """The API server has another state of the pod or a volume than the binding presumed."""
     NO_PROFILE = "NoProfile"
-    """The pod was Mooring's, and no profile takes it any more."""
+    """The pod belonged to a profile of Mooring, and no profile takes it now."""
 
 
 def failure_reason(error: KubeError) -> PodScheduledReason:
@@ -73,12 +73,12 @@ def failure_reason(error: KubeError) -> PodScheduledReason:
 
 @dataclass(eq=False, repr=False)
 class PodStatusReporter:
-    """Writes events, and the status of pods, which nothing else writes.
+    """Writes events about pods and their statuses; nothing else writes these.
 
-    All methods but `run`, `written` and `mark_disrupted` return at once and never fail; their
-    reports are written while `run` runs.
+    All methods except `run`, `written` and `mark_disrupted` return immediately and never fail;
+    `run` writes their reports.
 
-    `priority_classes` are the cluster's PriorityClasses by name, as they are when an event is made.
+    `priority_classes` are the cluster's current PriorityClasses by name.
     """
 
     writer: PodWriter
@@ -140,7 +140,7 @@ class PodStatusReporter:
         self._record_failure(pod, message)
 
     def preempted(self, victim: Pod, preemptor: Pod, node: str) -> None:
-        """Report to the victim that it is preempted, and for which priority."""
+        """Report to the victim that it is preempted, and the preemptor's priority."""
         priority, own = self._priority(preemptor), self._priority(victim)
         self.recorder.record(
             _reference(victim),
@@ -168,11 +168,11 @@ class PodStatusReporter:
     async def mark_disrupted(
         self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool] | None = None
     ) -> None:
-        """Write into the victim's status, at once, that it is about to be deleted, and why.
+        """Write into the victim's status that it is about to be deleted, and why.
 
-        Raises NotWantedError if it was not sent because `wanted` returned False then. Raises
-        ApiError if the API server does not accept it. A mark that lost a race of writers is no
-        error, and if the victim is gone or another pod by now, its deletion says so too.
+        Raises NotWantedError if `wanted` returned False, so that nothing was sent. Raises ApiError
+        if the API server rejects it. It is no error if another writer was faster, or if the victim
+        is gone or replaced: its deletion shows the same.
         """
         condition = {
             "type": "DisruptionTarget",
@@ -193,15 +193,15 @@ class PodStatusReporter:
             )
 
     def nomination_cleared(self, pod: Pod) -> None:
-        """Report that the pod has no nominated node any more."""
+        """Report that the pod's nomination was withdrawn."""
         self._told[pod.uid] = self._told_about(pod)._replace(nominated=None)
         self._write_soon(pod, {_NOMINATION: None})
 
     def is_nominated_by_status(self, pod: Pod) -> bool:
         """Note the nomination in the pod's status; return whether it is the newest one.
 
-        It is not if this scheduler writes another one now, or has written one that the watch is yet
-        to show.
+        It is not the newest if this scheduler is writing another one, or wrote one that the watch
+        has not shown yet.
         """
         if (told := self._told.get(pod.uid)) is not None:
             self._told[pod.uid] = told._replace(nominated=pod.nominated_node)

@@ -1,4 +1,4 @@
-"""Carries out preemptions: nominates the pod at once, then evicts its victims.
+"""Carries out preemptions: nominates the pod immediately, then evicts its victims.
 
 Every eviction is charged to its disruption budgets from the moment it begins. As in kube-scheduler,
 all victims but the last are evicted in parallel and the last one after them, so that the preemptor

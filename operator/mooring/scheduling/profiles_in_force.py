@@ -54,11 +54,11 @@ class CertificatesInvalid(ProfileInvalid):
 class Profiles:
     """The profiles in force, by name.
 
-    A profile takes effect whole: `apply` and `put` either replace it, or raise and leave the former
-    one in force. `failures` records the failures of plugins; without it that is logged, but not
-    counted. `metrics` measures the plugins; without it they are not measured. `most_per_attempt`
-    limits what plugins evaluate in one attempt, as `Evaluations` says. `tls_problem` says why an
-    extender's certificates cannot be used; by default they are not read.
+    A profile takes effect as a whole: `apply` and `put` either replace it, or raise and leave the
+    former one in force. `failures` counts the failures of plugins; without it they are only logged.
+    `metrics` measures the plugins. `most_per_attempt` limits the evaluations of plugins in one
+    attempt, see `Evaluations`. `tls_problem` says why an extender's certificates cannot be used; by
+    default they are not read.
     """
 
     registry: Registry
@@ -153,14 +153,14 @@ class Profiles:
     def apply(self, document: object) -> ActiveProfile:
         """Check the document as `check` does, and put the profile in force.
 
-        Raises ProfileInvalid as `check`; what was in force stays.
+        Raises ProfileInvalid as `check` does; then the former profile stays in force.
         """
         return self._put_in_force(self.check(document))
 
     def put(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
         """Build the plugins of a profile as `build` does, and put it in force.
 
-        Raises ProfileInvalid as `build`; what was in force stays.
+        Raises ProfileInvalid as `build` does; then the former profile stays in force.
         """
         return self._put_in_force(self.build(profile, effective))
 
@@ -236,9 +236,9 @@ class Profiles:
         return meant
 
     def awaits_namespace(self, pod: Pod, cluster: ClusterView) -> bool:
-        """Return whether labels of a namespace that is not known yet decide who takes the pod.
+        """Return whether labels of an unknown namespace decide which profile takes the pod.
 
-        The watch of namespaces may be later than that of pods.
+        The watch of namespaces may lag behind the watch of pods.
         """
         is_known = cluster.known_namespace_labels(pod.namespace) is not None
         return not is_known and self._matcher.reads_namespaces(pod.spec.scheduler_name)

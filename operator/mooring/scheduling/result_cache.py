@@ -131,9 +131,9 @@ class ResultColumn:
         return normalized
 
     def refresh(self, pod: Pod, nodes: NodeView, as_of: Hashable, run: _Run) -> None:
-        """Bring the values up to date with the node table; `pod` is one that has this key.
+        """Update the values to the node table's state; `pod` is one that has this key.
 
-        `run` runs the plugin: on all nodes if `as_of` is another one than the last time, else on
+        `run` runs the plugin: on all nodes if `as_of` has changed since the last time, else on
         those that changed.
         """
         position = self._changes.position
@@ -201,9 +201,9 @@ def is_few(rows: int, nodes: NodeView) -> bool:
 
 @dataclass(slots=True, eq=False)
 class SpecEvaluations:
-    """The counters of the plugins whose results a decision about a pod of the spec uses.
+    """Counters of the plugins whose results a decision about a pod of the spec uses.
 
-    `filters` and `scores` are those of node-only plugins, `others` gives each of the rest.
+    `filters` and `scores` are for the node-only plugins, `others` returns the counter of any other.
     """
 
     pipeline: Pipeline
@@ -312,7 +312,7 @@ class SpecResults:
     """The results of the node-only plugins of one pipeline for one pod spec.
 
     `pre_filtered` and `pre_scored` have the results of pre_filter and pre_score by plugin;
-    `running` says which plugins run then.
+    `running` names the plugins that run after them.
     """
 
     def __init__(
@@ -411,7 +411,7 @@ class SpecResults:
         return self._scores[plugin][1] != _LAST
 
     def as_of(self, devices: Hashable, rows: int) -> Sequence[Hashable]:
-        """Return on what versions results of so many rows depend, by how they are kept."""
+        """Return the versions on which cached results for so many rows depend."""
         nodes = self._cluster.node_set_version
         own = nodes, devices
         every_change = self._cluster.row_changes.position if rows < _MANY else 0

@@ -1,11 +1,12 @@
-"""The way of a pod, or of the members of a group, from the queue to the node (schedule_one.go).
+"""Takes a pod, or the members of a group, from the queue to a node (schedule_one.go).
 
-Both go the same way, and the methods of `ScheduleOne` stand in its order. A pod is popped, and the
-other members of its group leave the queue with it. Nodes are chosen for all of them. Either all
-that are chosen are assumed and bound, each in a task of its own, or none is. Without nodes, victims
-are searched for. A decision pauses, so that other tasks run, but only one runs at a time.
+The methods of `ScheduleOne` stand in the order of the steps, which are the same for both. A pod is
+popped, and the other members of its group leave the queue with it. Nodes are chosen for all of
+them. Either all chosen members are assumed and bound, each in its own task, or none is. Without
+nodes, victims are searched for. A decision pauses so that other tasks run, but only one decision
+runs at a time.
 
-Extenders are called beside other attempts. The decision begins anew with their answers.
+Extenders are called beside other attempts. The decision starts again with their answers.
 """
 
 import asyncio
@@ -554,9 +555,9 @@ class ScheduleOne:
             self.scheduler.work.set()
 
     async def finish(self, seconds: float) -> None:
-        """End all bindings, those at Permit at once; cancel calls that take more than `seconds`.
+        """Wait for all bindings, but end those at Permit now; cancel calls after `seconds`.
 
-        Attempts that wait for an extender are given up at once.
+        Attempts that wait for an extender are abandoned immediately.
         """
         await self.extender_attempts.cancel(_CANCELLED_SECONDS)
         for waiting in self.scheduler.waiting:

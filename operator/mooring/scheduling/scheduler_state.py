@@ -26,10 +26,10 @@ from mooring.state.cluster_view import ClusterView
 
 
 class DeletedUids:
-    """The uids of objects that have gone, for each reader since it began to read.
+    """The uids of deleted objects, for each reader since it began to read.
 
-    An answer may be older than an event of a watch meanwhile. A uid never comes back, so an answer
-    about one that has gone is of no use. Nothing is kept while nobody reads.
+    An answer of the API server may be older than a watch event that came meanwhile. A uid never
+    returns, so an answer about a deleted one is ignored. Nothing is kept while nobody reads.
     """
 
     def __init__(self) -> None:
@@ -59,9 +59,8 @@ class CurrentAttempt:
     get another meanwhile. Deciding took `took` seconds for each. `sampled` says whether each call
     of a plugin is measured.
 
-    `members` are in flight: this attempt has to end for them, and no task binds them yet. `answers`
-    are those of extenders, if any is called. `definition` is the group's definition when this
-    began.
+    `members` are in flight: this attempt must end for each, and no task binds them yet. `answers`
+    are those of extenders, if any is called. `definition` is the group's at the beginning.
     """
 
     pipeline: Pipeline
@@ -123,11 +122,11 @@ class SchedulerState:
     without_profile: dict[Uid, Pod] = field(default_factory=dict)
     """Pods that no profile takes, by uid; a profile that takes them may come later."""
     in_pre_bind: dict[Uid, Callable[[], object]] = field(default_factory=dict)
-    """By the pod's uid, what cancels its binding: from PreBind on, while no Binding is sent."""
+    """The cancel functions of bindings by the pod's uid, from PreBind to the Binding."""
     being_bound: dict[Uid, AssumedPod] = field(default_factory=dict)
     """The last binding of each assumed pod, by the pod's uid, if it has not ended."""
     at_bind: dict[Uid, BindAttempt] = field(default_factory=dict)
-    """The attempts for which plugins may bind pods at this moment, by the pod's uid."""
+    """The attempts in which plugins may bind pods now, by the pod's uid."""
     departures: DeletedUids = field(default_factory=DeletedUids)
     """The pods that were bound or deleted, for whoever reads a pod meanwhile."""
     decisions: DecisionLog = field(default_factory=DecisionLog)
@@ -139,7 +138,7 @@ class SchedulerState:
     metrics: Metrics = field(default_factory=Metrics)
     """Where everything is counted."""
     clock: Callable[[], float] = time.monotonic
-    """Returns the time that backoffs and the like are counted in, in seconds."""
+    """Returns the time of backoffs and other intervals, in seconds."""
     now: Callable[[], float] = time.time
     """Returns the time of day, in seconds since the epoch."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -151,10 +150,9 @@ class SchedulerState:
         return self.state.nodes.names[nominee.row] if nominee is not None else None
 
     def uid_of(self, key: str) -> Uid | None:
-        """Return the uid of the pod of this namespace/name, for people who ask by it.
+        """Return the uid of the pod of this namespace/name; None if none is known.
 
-        If there are several, a pod that waits for a node comes before one that has a node. None if
-        no pod of this name is known.
+        If there are several, a pod that waits for a node comes first.
         """
         queued = self.queue.named(key)
         if queued is not None:

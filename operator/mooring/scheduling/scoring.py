@@ -42,7 +42,7 @@ class PluginScores(NamedTuple):
         return [self.weight * value for value in map(self.column.item, positions)]
 
     def take(self, positions: IntArray) -> IntArray:
-        """Return the weighted scores (int64) at these positions, of which there are many."""
+        """Return the weighted scores (int64) at these positions, which are many."""
         if isinstance(self.column, int):
             return np.full(len(positions), self.weight * self.column)
         where = positions if self.rows is None else self.rows[positions]

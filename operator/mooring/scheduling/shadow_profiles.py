@@ -88,9 +88,9 @@ class _Summary:
     pipeline: Pipeline
     since: float
     results: Counter[str] = field(default_factory=Counter)
-    """Pods by result: those of `COMPARED`, and pending, error and missed."""
+    """Pods by result: `COMPARED`, pending, error and missed."""
     nodes: int = 0
-    """Pods that are in the sums: those for which both have a node."""
+    """The pods in the sums: both profiles chose a node for them."""
     utilization: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_CHOICES, 0.0))
     balance: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_CHOICES, 0.0))
 
@@ -127,7 +127,7 @@ class Shadow:
                 self._note(event.after)
 
     def forget(self, uid: str) -> None:
-        """Note that the pod was pending: it is shown no more among those without a node."""
+        """Note that the pod is no longer pending; drop it from the pods without a node."""
         if not self._scheduler.profiles.has_shadows:
             self._left.clear()
             self._unconfirmed.clear()

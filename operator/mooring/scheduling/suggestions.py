@@ -1,10 +1,10 @@
-"""Changes that would make a waiting pod or pod group fit, each tried by a decision.
+"""Finds changes with which a waiting pod or pod group would fit; a decision tries each.
 
-Changes of the pod, or of all members, are tried, and pods that end, as few as are found; for a pod
-also changes of its claims' requests and, if no single change is enough, two changes at once; of a
-group a smaller minimum. Members are not explained one by one: each may fit alone while the group
-does not. Nothing is guessed: each suggestion is a decision of the real pipeline in a trial. A
-suggestion holds for the state of the cluster at the moment when it was found.
+It tries changes of the pod, or of all members, and the end of as few other pods as possible. For a
+pod it also tries changes of its claims' requests and, if no single change is enough, pairs of
+changes; for a group a smaller minimum. Members are not examined individually: each may fit alone
+while the group does not. Nothing is guessed: each suggestion is a decision of the real pipeline in
+a trial, and holds for the state of the cluster at that moment.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -81,8 +81,8 @@ class Suggestion:
     """A change after which the pod or group would fit on the nodes of `rows`, each of them once.
 
     `change` completes the sentence "it would fit on N nodes ...", and `examples` names some of
-    them. `cost` orders suggestions: the smaller change comes first. `pods` are the pod, or the
-    members, with the change; `ended` are the pods without which they fit unchanged.
+    them. `cost` orders suggestions: the smaller change comes first. `pods` are the changed pod or
+    members; `ended` are the pods that must end for the unchanged pod to fit.
     """
 
     change: str | TextAboutPods
@@ -107,11 +107,10 @@ def suggestions(
 ) -> Iterator[Suggestion]:
     """Yield each suggestion for a pod, or for the members of a group that could be decided about.
 
-    A pod or group that fits by now, since the cluster has changed, gets only the suggestion that
-    says so. One that fits only on nodes reserved for others gets the suggestion to wait until then.
-    Each is tried in a trial of `what_if`, whose cache should serve nothing else. It pauses after
-    each decision; other work may change the cluster then. Decisions about a group take at most
-    `steps` in all.
+    A pod or group that fits by now gets only the suggestion that says so. If it fits only on nodes
+    reserved for others, the suggestion is to wait. Each is tried in a trial of `what_if`, whose
+    cache should serve nothing else. It pauses after each decision; the cluster may change then.
+    Decisions about a group take at most `steps` in all.
     """
     return _Suggestions(members, pipeline, what_if, group, SearchBudget(steps)).found()
 

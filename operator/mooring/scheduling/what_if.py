@@ -1,8 +1,8 @@
-"""Decide as if some pods were on no node, others were on one, and other objects selected them.
+"""Decides as if pods were on other nodes or on none, and as if other objects selected them.
 
-Answers what-if questions: `mooring simulate` and `mooring gpus` in a state of their own, the page,
-shadow profiles, plans of rebalancing and the suggestions of `mooring explain` in the live state. In
-the live state decisions are made in trials, which are undone before anything else runs.
+`mooring simulate` and `mooring gpus` use it on their own state; the page, shadow profiles,
+rebalancing plans and the suggestions of `mooring explain` on the live state. There, decisions are
+made in trials, which are undone before anything else runs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -60,11 +60,11 @@ class WhatIf:
         self._changes.append(partial(_take_out, uid))
 
     def add(self, pod: Pod, node: str, pipeline: Pipeline) -> None:
-        """Have the pod on the node of this name in all trials from now on, while it exists.
+        """Put the pod on the node of this name in all trials from now on, while the node exists.
 
-        There it has the devices and volumes that the plugins of the pipeline reserve for it:
-        devices, cards and volumes. Devices are searched for in the first trial only: there may be
-        hundreds of pods, and a trial has no pauses.
+        The plugins of the pipeline reserve devices, cards and volumes for it there. Devices are
+        searched for in the first trial only: there may be hundreds of pods, and a trial has no
+        pauses.
         """
         allocations: Mapping[str, Allocation] | None = None
 
@@ -93,15 +93,15 @@ class WhatIf:
         self._changes.append(keep)
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
-        """Have this Service or controller of pods in all trials from now on; see `Trial.put`."""
+        """Put this Service or controller of pods into all trials from now on; see `Trial.put`."""
         self._changes.append(lambda trial: trial.put(kind, key, value))
 
     @contextmanager
     def trial(self, without: Iterable[Pod] = ()) -> Iterator[Trial]:
-        """Change the state as `remove`, `add` and so on have said, and undo it all at the end.
+        """Apply `remove`, `add` and `put` to the state; undo everything at the end.
 
-        Await nothing inside. More pods may be removed and added for this trial alone, and those of
-        `without` are. A pod that is removed frees its devices, as if it was deleted. Raises
+        Await nothing inside. More pods may be removed and added for this trial alone; the pods in
+        `without` are removed. A removed pod frees its devices, as if it was deleted. Raises
         PluginFailed if a plugin fails to reserve something for an added pod.
         """
         with self.cluster.trial(frees_claims=True) as trial:
@@ -134,7 +134,7 @@ class WhatIf:
     ) -> Outcome | Needed:
         """Return the decision of `mooring.scheduling.cycle.decide` about the pod's first attempt.
 
-        Where nodes are sampled, the next search begins after those that this one evaluated.
+        If nodes are sampled, the next search begins after the nodes that this one evaluated.
         """
         outcome = decide(
             pod,
@@ -173,7 +173,7 @@ class WhatIf:
         return NodeSearch(pod, pipeline, self.cluster, self.cache.of(pod, pipeline))
 
     def feasible_rows(self, pod: Pod, pipeline: Pipeline) -> IntArray:
-        """Return the rows (int64) that pass all filters, also beside the pods nominated there."""
+        """Return the rows (int64) that pass all filters, with nominated pods counted."""
         search = self.search(pod, pipeline)
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):
@@ -193,8 +193,8 @@ def _take_out(uid: Uid, trial: Trial) -> None:
 def held_back(pod: Pod, pipeline: Pipeline, *, only: str = "") -> str | None:
     """Return why the pod would not be queued; None if it would be.
 
-    It exceeds a limit, or a PreEnqueue plugin holds it back; with `only`, no plugin of another name
-    is asked. Raises PluginFailed if a plugin fails.
+    It exceeds a limit, or a PreEnqueue plugin rejects it; `only` restricts this to the plugin of
+    that name. Raises PluginFailed if a plugin fails.
     """
     if pod.limit_exceeded is not None:
         return pod.limit_exceeded

@@ -1,8 +1,8 @@
 """The active queue: pods to be scheduled, in the order of their profile's QueueSort plugin.
 
-Keys of different plugins cannot be compared, so each plugin has a heap of its own. `pop` compares
-the first pods of all heaps and takes the one with the highest priority, among equals the one that
-has waited longest. If namespaces take turns, this order holds within each namespace and priority.
+Keys of different plugins cannot be compared, so each plugin has its own heap. `pop` compares the
+first pods of all heaps and takes the one with the highest priority, among equals the one that has
+waited longest. If namespaces take turns, this order holds within each namespace and priority.
 """
 
 from collections import OrderedDict
@@ -26,7 +26,7 @@ class _Order(NamedTuple):
 class ActivePods:
     """Pods to be scheduled; a pod whose ticket changed after it was added has left.
 
-    A namespace that rests has heaps of its own, so that the pods of others are found at once.
+    A resting namespace has its own heaps, so that the pods of others are found quickly.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class ActivePods:
         """Until when namespaces rest."""
 
     def rest(self, namespace: str, until: float) -> None:
-        """Have pods of equal priority of other namespaces come before those of this one."""
+        """Put pods of other namespaces with equal priority before those of this one."""
         self._rests[namespace] = until
 
     def add(self, queued: QueuedPod) -> None:
@@ -62,7 +62,7 @@ class ActivePods:
         return None
 
     def _first(self) -> tuple[str, PodHeap[tuple[Any, ...]]] | None:
-        """Return the heap whose first pod is next, and its namespace; forget those that are empty.
+        """Return the namespace and the heap whose first pod is next; forget empty heaps.
 
         Among pods of the highest priority, those of namespaces that do not rest come first.
         """
@@ -111,7 +111,7 @@ class ActivePodsByNamespace:
         pods.add(queued)
 
     def rest(self, namespace: str, until: float) -> None:
-        """Do nothing: namespaces take turns whatever their attempts take."""
+        """Do nothing: namespaces take turns however long their attempts take."""
 
     def pop(self, now: float) -> QueuedPod | None:
         """Remove and return the first pod of the namespace whose turn it is; None without any."""

@@ -36,11 +36,11 @@ class _Entry(NamedTuple, Generic[_Key]):
 class PodHeap(Generic[_Key]):
     """Queued pods by a key; the pod with the smallest key is first.
 
-    A pod's entry is void once its ticket has changed, that is, once it has moved. Void entries are
-    dropped when they are first, and all of them once the heap has grown to twice its size: a pod
-    that moves again and again leaves no more entries behind than there are pods. To look at 100,000
-    entries at once takes long, so that each `push` looks at some of them. The heap does not keep
-    pods that have gone: to free 100,000 with their entries would take 0.15 s.
+    A pod's entry is void once the pod has moved, which changes its ticket. Void entries are dropped
+    when they come first, and all of them once the heap has doubled in size, so a pod that moves
+    often leaves no more entries than there are pods. Examining 100,000 entries at once takes long,
+    so each `push` examines some of them. The heap holds no pods that have gone: freeing 100,000 of
+    them with their entries would take 0.15 s.
     """
 
     __slots__ = ("_dropped", "_entries", "_most", "_searched")

@@ -9,7 +9,7 @@ from mooring.model.events import ClusterEvent, Kind
 from mooring.model.pod import Pod
 
 MOST_EVENTS: Final = 10_000
-"""How many events are kept; a pod that missed an older one is tried again whatever it was."""
+"""How many events are kept; a pod that missed an older one is retried in any case."""
 _MOST_BYTES: Final = 64 * 2**20
 _EVENT: Final = 2048
 """Bytes of an ordinary event, without what it shares with others."""

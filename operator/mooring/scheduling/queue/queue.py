@@ -111,9 +111,9 @@ class SchedulingQueue:
         return self._pods.get(uid) or self._in_flight.get(uid)
 
     def named(self, key: str) -> QueuedPod | None:
-        """Return the pod of this namespace/name, for people who ask by it.
+        """Return the pod of this namespace/name.
 
-        If there are several, it is the one that came last.
+        If there are several, the one that came last.
         """
         uid = self._names.latest(key)
         return self.get(uid) if uid is not None else None
@@ -145,7 +145,7 @@ class SchedulingQueue:
         return {**events, _POPPED: len(self._in_flight)}
 
     def unschedulable_counts(self) -> Mapping[tuple[str, str], int]:
-        """Count unschedulable pods by (plugin, profile); one that two rejected counts in both."""
+        """Count unschedulable pods per (plugin, profile) that rejected them."""
         return self._unschedulable.counts()
 
     def add(
@@ -159,10 +159,10 @@ class SchedulingQueue:
     ) -> None:
         """Add the pod, or replace its known version and its pipeline by these.
 
-        An unschedulable pod whose spec, claims or pipeline changed is tried again, one whose labels
-        or owner changed only if plugins have rejected it that may read them, as in kube-scheduler.
-        An attempt in flight does not count if it ends unschedulable. `times` are those of a pod
-        that is not queued yet but known.
+        An unschedulable pod is retried if its spec, claims or pipeline changed. If its labels or
+        owner changed, it is retried only if a plugin that rejected it may read them, as in
+        kube-scheduler. The result of an attempt in flight is ignored if it is unschedulable.
+        `times` are given for a pod that is known but not queued.
         """
         queued = self.get(pod.uid)
         if queued is None:
@@ -222,7 +222,7 @@ class SchedulingQueue:
             self._retry(queued, now, event.label)
 
     def nominated(self, uid: Uid) -> None:
-        """Note that a pod is nominated that was not: what happens on that node concerns it now."""
+        """Note that a pod has become nominated: events on that node concern it now."""
         queued = self._pods.get(uid)
         if queued is not None and queued.queue is SubQueue.UNSCHEDULABLE:
             self._unschedulable.nominated(queued)
@@ -325,10 +325,10 @@ class SchedulingQueue:
         self._try_next(queued, now)
 
     def put_back(self, queued: QueuedPod, now: float) -> None:
-        """End the attempt of a pod without a result: it is tried again at once.
+        """End the attempt of a pod without a result, and retry it immediately.
 
-        Other pods of its priority that are active are tried first, so that a pod or group that is
-        changed all the time does not hold them up.
+        Other active pods of its priority come first, so that a pod or group that changes all the
+        time does not hold them up.
         """
         if self._in_flight.get(queued.pod.uid) is not queued:
             return
@@ -349,8 +349,8 @@ class SchedulingQueue:
     def move_on_events(self, events: Iterable[ClusterEvent], now: float) -> bool:
         """Note the events; return whether a pod was moved or hints have to run (`run_hints`).
 
-        A pod that lost its nomination is always moved: the resources it waited for are not its any
-        more, and no other event may come (framework/preemption/executor.go activates it).
+        A pod that lost its nomination is always moved: the resources it waited for are no longer
+        kept for it, and no other event may come (framework/preemption/executor.go activates it).
         """
         events = tuple(events)
         if not self._in_flight and not self._unschedulable:
@@ -367,9 +367,9 @@ class SchedulingQueue:
     def run_hints(self, now: float) -> bool:
         """Run the hints of one pod for one event; return False if there are none left to run.
 
-        They run for one pod of each group, and that pod alone is moved, so that many equal
-        unschedulable pods cost no more than one (MoveAllToActiveOrBackoffQueue). Once it is moved,
-        no hints of its group run for the events that have come until then.
+        They run for one pod per group, and only this pod is moved, so many equal unschedulable pods
+        cost no more than one (MoveAllToActiveOrBackoffQueue). Once it is moved, no hints of its
+        group run for earlier events.
         """
         if not self._unschedulable.has_hints_to_run():
             self._drop_events()
@@ -382,10 +382,10 @@ class SchedulingQueue:
         return True
 
     def retry(self, uid: Uid, now: float) -> None:
-        """Try the pod again after its backoff, because the preemption that it awaited has failed.
+        """Retry the pod after its backoff, because the preemption that it awaited has failed.
 
-        The pod is not popped early, also if an event has moved it to the backoff queue already.
-        An eviction that always fails would else be tried without a pause.
+        It is not popped early, even if an event has moved it to the backoff queue already: an
+        eviction that always fails would be tried without a pause.
         """
         queued = self._pods.get(uid)
         if queued is None or queued.queue not in (SubQueue.UNSCHEDULABLE, SubQueue.BACKOFF):
@@ -400,7 +400,7 @@ class SchedulingQueue:
 
         Return how many were moved.
 
-        At most 10,000, the longest waiting first; the others follow at the next call. Of a group,
+        At most 10,000 are moved, the longest waiting first; the next call moves others. Of a group,
         only one pod is moved at its `retry_at`: it is tried for all of them.
         """
         tried = set[Hashable]()

@@ -1,4 +1,4 @@
-"""Queueing hints: which cluster events may make which unschedulable pods schedulable."""
+"""Runs queueing hints: which cluster events may make which unschedulable pods schedulable."""
 
 from collections.abc import Hashable
 from typing import Final
@@ -77,7 +77,7 @@ class QueueingHints:
         return group.definition.requirements, frozenset(specs.items())
 
     def nominated_node(self, queued: QueuedPod) -> str | None:
-        """Return the name of the node to which the pod is nominated now; None if it is to none."""
+        """Return the name of the node to which the pod is nominated now, if any."""
         nominee = self._cluster.nominations.get(queued.pod.uid)
         return self._cluster.nodes.name(nominee.row) if nominee is not None else None
 
@@ -86,8 +86,8 @@ class QueueingHints:
     ) -> bool:
         """Return whether the event may make the pod schedulable (isPodWorthRequeuing, queue.go).
 
-        That is so if one of the plugins that rejected it says so, or registers for no events.
-        `during_attempt` says whether the event came while the pod was in flight.
+        It may if the hint of a plugin that rejected the pod says so, or if such a plugin registers
+        for no events. `during_attempt` says whether the event came while the pod was in flight.
         """
         if not queued.unschedulable_plugins:
             return True

@@ -1,13 +1,12 @@
-"""Unschedulable pods in groups by signature: one hint, and then one pod, stands for its group.
+"""Groups unschedulable pods by signature: one hint, and then one pod, stands for its group.
 
-Pods of a group were rejected alike and can be helped by the same events. After such an event one
-pod of the group is tried for all of them; how its attempt ends decides whether the next one is
-tried, see `mooring.scheduling.queue.queue`. Pods that are nominated to the node on which something
-happened are tried for themselves. If such a pod fits there, that does not mean that the others of
-its group fit.
+Pods of a group were rejected for the same reasons, and the same events can help them. After such an
+event one pod of the group is tried for all of them; the end of its attempt decides whether the next
+one is tried, see `mooring.scheduling.queue.queue`. Pods that are nominated to the node of an event
+are tried individually: if one fits there, the others of its group may not.
 
-Hints run one at a time, whenever the caller has time for one. Each group knows up to which event
-its hints have run. A group that falls far behind is tried without its hints: an attempt costs less.
+Hints run one at a time, when the caller has time. Each group knows the last event for which its
+hints have run. A group that falls far behind is retried without hints: an attempt costs less.
 """
 
 from collections import Counter, OrderedDict
@@ -38,16 +37,16 @@ class _Group:
     seen: int
     """The hints of all earlier events have run."""
     next: int
-    """The event for which they run next."""
+    """The next event for which its hints run."""
     pods: dict[Uid, QueuedPod] = field(default_factory=dict)
     free: dict[Uid, QueuedPod] = field(default_factory=dict)
     """Those without a nomination."""
     nominated: dict[str, dict[Uid, QueuedPod]] = field(default_factory=dict)
-    """The others by the node to which they are nominated."""
+    """The group's nominated pods, by node."""
 
     @property
     def first(self) -> QueuedPod | None:
-        """The pod that is tried for all: one that is not nominated, if there is any."""
+        """The pod that is tried for all; a nominated one only if there is no other."""
         return next(iter((self.free or self.pods).values()), None)
 
 
@@ -112,8 +111,8 @@ class UnschedulablePods:
     def counts(self) -> Mapping[tuple[str, str], int]:
         """Return how many pods each (plugin, profile) rejected, without zeros.
 
-        The numbers are kept up to date by `add` and `remove`, so that reading them costs nothing
-        that grows with the number of pods.
+        `add` and `remove` keep the numbers up to date, so reading them takes the same time for any
+        number of pods.
         """
         return dict(self._counts)
 
@@ -158,7 +157,7 @@ class UnschedulablePods:
             del self._groups[entry.signature]
 
     def nominated(self, queued: QueuedPod) -> None:
-        """Sort in a pod anew that is nominated now and was not; no event is lost for it."""
+        """Index a pod again that has become nominated; it misses no event."""
         uid = queued.pod.uid
         entry, missed = self._entries[uid], self._missed.get(uid)
         since = max(self._groups[entry.signature].next, entry.since)
@@ -168,8 +167,8 @@ class UnschedulablePods:
     def update_nominations(self, event: ClusterEvent) -> QueuedPod | None:
         """Return the pod that lost its nomination by the event; None if none did.
 
-        `run_hints` returns those that were nominated to a deleted node one by one, before any hint
-        runs, because there may be many.
+        If a node was deleted, `run_hints` returns the pods nominated to it one by one, before any
+        hint runs, because there may be many.
         """
         if event.after is not None:
             return None
@@ -204,9 +203,10 @@ class UnschedulablePods:
         )
 
     def run_hints(self) -> list[tuple[QueuedPod, bool]]:
-        """Run the hints of one pod for one event; return the pods to try after it.
+        """Run the hints of one pod for one event; return the pods to retry after it.
 
-        With each pod, whether it is tried for its whole group. The caller takes them off at once.
+        Each comes with whether it is tried for its whole group. The caller removes them
+        immediately.
         """
         if self._without_node:
             return self._run_without_node()
