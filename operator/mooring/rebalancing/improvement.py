@@ -37,9 +37,9 @@ _Labels = dict[tuple[int, str | None, str | None], Hashable]
 
 @dataclass(frozen=True, slots=True)
 class EqualPods:
-    """Pods that differ in nothing that decisions read, in a stable order.
+    """Pods that are equal for decisions, in a stable order.
 
-    `position` orders the classes. A class keeps it as long as the pod that is its first remains.
+    `position` orders the classes. A class keeps it while its first pod remains.
     """
 
     position: int
@@ -153,9 +153,9 @@ def compared(planning: Planning, pod: Pod) -> ComparedNodes | None:
 
 @dataclass(order=True, slots=True)
 class GainingPod:
-    """A pod that may gain by a move; those that may gain most come first.
+    """A pod that may gain by a move; the largest possible gain comes first.
 
-    `as_of` counts the moves of the plan when the gain was found out by a decision; -1: estimated.
+    `as_of` is the number of moves in the plan when a decision found the gain; -1: estimated.
     """
 
     cost: int
@@ -172,9 +172,9 @@ class GainingPod:
 
 
 def find(planning: Planning, alike: EqualPods) -> list[GainingPod]:
-    """Return those of these pods that may gain by Violations or Spread; note who may not move.
+    """Return the pods that may gain by Violations or Spread; note the pods that may not move.
 
-    For Violations they do gain, unless they fit nowhere else.
+    For Violations the gain is certain, unless they fit nowhere else.
     """
     movable, moved = planning.movable, planning.moved
     pods = [pod for pod in alike.pods if not movable.stays(pod) and pod.uid not in moved]
@@ -194,10 +194,10 @@ def find(planning: Planning, alike: EqualPods) -> list[GainingPod]:
 
 
 def improve(planning: Planning, candidates: list[GainingPod]) -> None:
-    """Add steps for the candidates, those that gain most first.
+    """Add steps for the candidates, the largest gain first.
 
-    A gain may be another after the moves before it. So each is found out anew, and if it is less
-    than another may be, that one is looked at first.
+    Earlier moves may change a gain. So each gain is computed again, and a candidate whose gain has
+    become less than another's possible gain is put back.
     """
     heapify(candidates)
     while candidates and not planning.done:

@@ -37,18 +37,18 @@ def owner_of(pod: Pod) -> str:
 
 
 def labels_anew(pod: Pod, node: Node) -> Mapping[str, str]:
-    """Return the pod's labels without those that the API server gave it with its node."""
+    """Return the pod's labels without those that the API server copied from its node."""
     labels = pod.labels
     given = {key for key in (ZONE, REGION) if key in labels and labels[key] == node.labels.get(key)}
     return {k: v for k, v in labels.items() if k not in given} if given else labels
 
 
 def created_anew(pod: Pod, node: Node) -> Pod:
-    """Return the pod that its controller makes when this one, which is on the node, is evicted.
+    """Return the pod that the controller creates when this one, on the node, is evicted.
 
-    It has no annotations: those of the template that matter are in its spec, and the others are
-    about the node: the numbers of its GPU cards. Nor has it the labels that the API server gave the
-    pod with its node. Its uid is the pod's, because nobody knows its own.
+    It has no annotations: the spec has everything that matters of the template's, and the others
+    are about the node (the numbers of its GPU cards). It also lacks the labels that the API server
+    copied from the node. It has the pod's uid, because its own is unknown.
     """
     return replace(
         pod,
@@ -103,7 +103,7 @@ class Movable:
         return next((why for check in checks if (why := check(pod)) is not None), None)
 
     def stays(self, pod: Pod) -> bool:
-        """Return whether the pod would be on its node again at once, or belongs to that node."""
+        """Return whether the pod belongs to its node, or would return to it immediately."""
         return stays_on_its_node(pod) or _STATIC in pod.annotations
 
     def _of_its_kind(self, pod: Pod) -> str | None:

@@ -60,9 +60,9 @@ class _Packing:
             self._accept(node.name, moves)
 
     def move_past(self, node: _InUse) -> None:
-        """Empty a node to which pods move, if they and its own fit elsewhere.
+        """Empty a node to which pods move, if they and its own pods fit elsewhere.
 
-        Those that move to it go there at once, so that no pod is moved twice.
+        Pods that would move to it go to their final node directly, so that no pod moves twice.
         """
         own = self._own(node.name)
         if not 0 < len(own) <= self.planning.moves_left:
@@ -133,10 +133,10 @@ class _Packing:
 
 
 def pack(planning: Planning) -> None:
-    """Add a step for each node that is emptied, those with the fewest pods first.
+    """Add a step for each node that can be emptied, the nodes with the fewest pods first.
 
-    Pods move to nodes that are in use and stay so; to such as cannot be emptied if possible. Where
-    pods have moved to one that can be emptied in the end, they move past it.
+    Pods move to nodes that stay in use, if possible to nodes that cannot be emptied. If pods have
+    moved to a node that can be emptied later, their moves skip it.
     """
     in_use = {each.name: each for each in _in_use(planning)}
     order = [each for each in in_use.values() if each.pods is not None]

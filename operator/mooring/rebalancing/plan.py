@@ -1,4 +1,4 @@
-"""A plan: which running pods to move from where to where, in which order, and the gain of each."""
+"""A plan: running pods to move, from where to where, in which order, with the gain of each step."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,9 +20,9 @@ def about(text: str, *pods: Pod) -> TextAboutPods:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One running pod, the node that it leaves and the one for which its replacement is meant.
+    """One running pod, its node, and the node meant for its replacement.
 
-    `pod` is as it was when the plan was made.
+    `pod` is its state when the plan was made.
     """
 
     pod: Pod
@@ -32,7 +32,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Moves that only help together, in the order in which they are carried out.
+    """Moves that only help together, in the order of execution.
 
     Attributes:
         goal: The purpose of the moves.
@@ -58,7 +58,7 @@ class Step:
 
     @property
     def batches(self) -> Sequence[tuple[Move, ...]]:
-        """The moves that begin together: one after the other, or those of the whole group."""
+        """The moves that begin together: single moves, or those of a whole group."""
         return (self.moves,) if self.group else [(move,) for move in self.moves]
 
     @property
@@ -69,7 +69,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps in the order in which they are carried out, those that gain most per move first.
+    """The steps in order of execution; those that gain most per move come first.
 
     Attributes:
         steps: The steps; none if nothing is to be gained.

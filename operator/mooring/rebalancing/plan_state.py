@@ -14,7 +14,7 @@ NOWHERE_ELSE: Final = "fits on no other node"
 
 @dataclass(eq=False, repr=False)
 class Planning(PlanTrial):
-    """One plan while it is made: a trial in which the moves of `steps` are carried out."""
+    """A plan in the making: a trial in which the moves of `steps` have been made."""
 
     takes: Callable[[Pod], bool]
     """Whether a pod is of the profile."""
@@ -38,11 +38,11 @@ class Planning(PlanTrial):
 
     @property
     def done(self) -> bool:
-        """Whether the plan is as long as it may be, or the budget is spent."""
+        """Whether the plan has its maximum length, or the budget is spent."""
         return self.moves_left <= 0 or self.budget.spent
 
     def may_move(self, pod: Pod) -> bool:
-        """Return whether the plan may move the pod, by itself."""
+        """Return whether the plan may move the pod alone."""
         if pod.uid in self.moved or not self.takes(pod):
             return False
         return self.movable.refusal(pod) is None

@@ -92,20 +92,20 @@ class PlanTrial:
             self._changes.pop().close()
 
     def make(self, moves: Iterable[Move]) -> None:
-        """Have each pod leave its node, and its replacement on the target."""
+        """Move each pod: remove it from its node, and put its replacement on the target."""
         for move in moves:
             self.remove(move.pod)
             self.add(self.anew(move), move.target)
             pause()
 
     def remove(self, pod: Pod) -> None:
-        """Have the pod on no node, and nominated to none."""
+        """Remove the pod from its node, and withdraw its nomination."""
         with self._change() as trial:
             trial.withdraw(pod.uid)
             trial.remove(pod.uid)
 
     def withdraw(self, uid: Uid) -> None:
-        """Have the pod of this uid nominated to no node."""
+        """Withdraw the nomination of the pod of this uid."""
         with self._change() as trial:
             trial.withdraw(uid)
 
@@ -145,7 +145,7 @@ class PlanTrial:
         return created_anew(move.pod, node)
 
     def fits(self, pod: Pod, node: str) -> bool:
-        """Return whether the node passes all filters, also beside the pods nominated to it.
+        """Return whether the node passes all filters, with the pods nominated to it counted.
 
         Raises PluginFailed if a plugin fails.
         """
@@ -211,9 +211,9 @@ class PlanTrial:
     def best_fit(
         self, pod: Pod, nodes: Collection[str], *, last: Collection[str] = ()
     ) -> str | None:
-        """Return which of these nodes is the fullest of those that fit; None if none fits.
+        """Return the fullest of these nodes that fit; None if none fits.
 
-        Nodes that are in `last` are taken only if no other fits.
+        Nodes in `last` are taken only if no other fits.
         """
         self.budget.spend(1)
         rows = self._found(lambda: self.what_if.feasible_rows(pod, self.pipeline))

@@ -1,11 +1,11 @@
 """Plans which running pods of one profile to move.
 
-The planner changes nothing. It makes each move in a trial on the live state, in which all moves
-before it are made, by the decision that the profile would make today. It leaves out PostFilter,
-because plans preempt nobody; pods that an extender cares for, because it calls none; and nodes that
-are cordoned, not ready or tainted by the node controller, because drains move their pods.
+The planner changes nothing. It makes each move in a trial on the live state, after all earlier
+moves, by the decision that the profile would make today. It leaves out PostFilter, because plans
+preempt nobody; pods with interested extenders, because it calls none; and nodes that are cordoned,
+not ready or tainted by the node controller, because drains move their pods.
 
-In the end all steps are made again, in their final order.
+At the end all steps are made again, in their final order.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,9 +46,9 @@ _NOT_WHOLE: Final = "is in a group of which not all members are on nodes"
 def takes_of(
     profiles: Profiles, entry: ActiveProfile, cluster: ClusterView
 ) -> Callable[[Pod], bool]:
-    """Return a function that says whether a pod is of the profile.
+    """Return a function that says whether a pod belongs to the profile.
 
-    The pods of a profile in mode Shadow are those of other schedulers that it decides about for
+    To a profile in mode Shadow belong the pods of other schedulers that it decides about for
     comparison.
     """
     of = profiles.shadow_of if entry.profile.spec.mode == "Shadow" else profiles.of
@@ -178,9 +178,9 @@ def _is(pod: Pod, wanted: PodRef) -> bool:
 
 
 def in_final_order(planning: Planning) -> list[Step]:
-    """Return the steps with those first that gain most per move, as they are in that order.
+    """Return the steps, those with the most gain per move first, made again in this order.
 
-    Where a step is not possible in that order, they are in the order in which they were found.
+    If a step is impossible in this order, the order in which they were found is kept.
     """
     found = planning.steps
     wanted = sorted(found, key=lambda step: -step.gain_per_move)

@@ -1,15 +1,15 @@
-"""The way of the plans of one profile, and of their moves, in the order in which it is gone.
+"""Makes the plans of one profile and executes their moves.
 
 A plan is due when the moves of a former leader have ended. It is made in slices, gives way to
-decisions, and is shown. In mode Apply its steps are begun one after the other, as fast as the
-limits allow. A move is in the profile's status before the pod is evicted, so that another leader
-keeps to the limits and leaves moved pods alone. Pods are evicted through the Eviction API only, so
-that disruption budgets hold, and each by its uid, once: the result of an eviction without an answer
-is read from the API server.
+decisions, and is shown. In mode Apply its steps begin one after the other, as fast as the limits
+allow. A move is written into the profile's status before the pod is evicted, so that another leader
+keeps the limits and leaves moved pods alone. Pods are evicted through the Eviction API only, so
+that disruption budgets hold, and each once, by its uid: if no answer comes, the result is read from
+the API server.
 
-A step that cannot be carried out, or not any further, is passed over, and so is one with a pod that
-the API server does not evict: a tenant may hold up no moves of others. The first move that evicts a
-pod and ends otherwise than planned ends the plan: the next one is made for the cluster of then.
+A step that cannot begin or continue is skipped, and so is a step with a pod that the API server
+does not evict: a tenant cannot block the moves of others. The first move that evicts a pod but does
+not end as planned ends the plan; the next plan starts from the state of that moment.
 """
 
 import asyncio
@@ -70,14 +70,14 @@ _WARNED: Final = frozenset((Result.ELSEWHERE, Result.LATE, Result.GONE, Result.F
 MakePlan = Callable[[ActiveProfile, Rebalancing, Collection[str], int], Plan]
 """Makes the plan of a profile with this section.
 
-The uids are those of pods and controllers whose pods are left alone; the number is where the last
-plan has ended.
+The uids are those of pods and controllers to leave alone; the number is the position where the last
+plan ended.
 """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """The tools of the rebalancing of all profiles.
+    """Tools that the rebalancing of all profiles shares.
 
     `busy` says whether pods wait for a decision.
     """

@@ -33,7 +33,7 @@ class Rebalancer:
         )
 
     async def run(self) -> None:
-        """Work until cancelled; then no place is kept any more."""
+        """Work until cancelled; then give up all places."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._parts.scheduler.turn.between(self._follow))

@@ -83,7 +83,7 @@ class RecentEvictions:
         self._times: deque[float] = deque(maxlen=_MOST_TIMES)
 
     def note(self, count: int = 1, *, seconds_ago: float = 0.0) -> None:
-        """Note `count` evictions; a former leader's were before those that are noted already."""
+        """Note `count` evictions; a former leader's are older than all noted ones."""
         at = self._clock() - seconds_ago
         if seconds_ago:
             self._times.extendleft([at] * min(count, _MOST_TIMES))
@@ -111,7 +111,7 @@ class Rests:
             self._until.put(uid, (uid, self._clock() + seconds))
 
     def resting(self) -> frozenset[str]:
-        """Return the uids of those that are left alone now."""
+        """Return the uids to leave alone now."""
         now, found = self._clock(), self._until.values()
         for uid, until in found:
             if until <= now:
@@ -152,11 +152,11 @@ class FormerMove:
 def take_ended(
     moves: list[FormerMove], known: set[str], state: ClusterState, now: float
 ) -> list[str]:
-    """Remove the moves that have ended or whose time is over; return the uids to leave alone.
+    """Remove moves that have ended or run out of time; return the uids to leave alone.
 
-    A move has ended when a ready pod exists that its controller has created since it began, one for
-    each move: that is its replacement, whose uid is returned. If its time is over before, it is the
-    uid of the controller. No pod in `known` is a replacement; those that are found get there.
+    A move has ended when its controller has created a pod since it began, one per move, and this
+    replacement is ready; its uid is returned. If time runs out first, the controller's uid is
+    returned. Pods in `known` are no replacements; new replacements are added to it.
     """
     owners = {each.owner for each in moves}
     ready, found = list[Pod](), list[str]()
@@ -201,7 +201,7 @@ class Record:
     message: Why = ""
     done: int = 0
     position: int = 0
-    """Where the last plan has ended, so that the next one goes on there."""
+    """The position where the last plan ended, and the next one continues."""
     former: list[FormerMove] = field(default_factory=list)
     found: object = None
     """What the status said when the profile came, until that is taken over."""

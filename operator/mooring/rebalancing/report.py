@@ -1,6 +1,6 @@
 """A plan as a document: for `mooring rebalance`, the page, statuses and /debug/rebalancing.
 
-Pods are `PodRef`s, so that names are left out for users who may not get these pods.
+Pods are `PodRef`s, so that their names are hidden from users who may not get them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -149,9 +149,9 @@ def planned_step(step: Step, only: Move | None = None) -> PlannedStep:
 
 
 def with_nodes(report: PlanReport, cluster: ClusterView) -> PlanReport:
-    """Return the plan with the nodes that it changes, by name, as they are in the cluster now.
+    """Return the plan with the current state of the nodes that it changes, by name.
 
-    A node that has gone since is left out. A pod that has left its source changes nothing any more.
+    Nodes that have gone are left out, and so are pods that have left their source.
     """
     coming: dict[str, list[Pod]] = {}
     leaving: dict[str, list[Pod]] = {}

@@ -51,7 +51,7 @@ class Room(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RoomSearch:
-    """Tries which pods have to leave which node, and where they go, in the trial of the plan.
+    """Searches for pods to move so that another fits, in the trial of the plan.
 
     They may go to the nodes in `within`; None: to all.
     """
@@ -143,10 +143,10 @@ class RoomSearch:
             return planning.fits_on(pod, room.node)
 
     def _in_the_way(self, pod: Pod) -> list[tuple[Pod, ...]]:
-        """Return sets of pods without which another domain may take the pod, small ones first.
+        """Return sets of pods that keep the pod from another domain, small sets first.
 
-        All pods to which it has affinity; the pods of a domain that it, or that do not bear it,
-        keep apart; and each pod that counts for the spread of the pod.
+        These are all pods to which it has affinity; the pods of a domain that exclude it, or that
+        it excludes, by anti-affinity; and each pod that counts for its topology spread.
         """
         planning, found = self.planning, defaultdict[Hashable, list[Pod]](list)
         for number, name in enumerate(planning.cluster.node_names):

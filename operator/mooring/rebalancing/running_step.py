@@ -24,9 +24,9 @@ from mooring.scheduling.scheduler_state import SchedulerState
 
 
 class Stopped(Exception):  # noqa: N818 - the text says why, and nothing need be wrong
-    """The plan is not carried out any further.
+    """The plan ends here.
 
-    `warns` says that a move has ended otherwise than planned.
+    `warns` says that a move did not end as planned.
     """
 
     def __init__(self, why: Why, *, warns: bool = False) -> None:
@@ -41,11 +41,11 @@ class PassedOver(Stopped):
 
 @dataclass(slots=True, eq=False)
 class RunningStep:
-    """A step whose moves begin, or have not all ended.
+    """A step in execution.
 
-    A step is for pods that wait and fit afterwards, for nodes that are empty then, or, with
-    neither, for the good of the pods that move. While it runs, places are kept for the pods that
-    wait: a nomination of their own would end with their next attempt, which finds no room yet.
+    A step helps waiting pods that fit afterwards, or empties nodes, or improves the place of the
+    moved pods. While it runs, it keeps places for the waiting pods: their own nominations would end
+    with their next attempt, which finds no room yet.
 
     Attributes:
         begun: How many of its moves have begun.
@@ -77,9 +77,10 @@ class RunningStep:
         return not self.step.fits or not any(evicting(move.pod) for move in self.step.moves)
 
     def check_unchanged(self, moves: Sequence[Move]) -> None:
-        """Check that these moves are as they were planned.
+        """Check that these moves are still as planned.
 
-        Raises PassedOver if a pod that is moved has changed, or no pod waits for the room any more.
+        Raises PassedOver if a pod that is moved has changed, or if no pod waits for the room any
+        more.
         """
         fits = self.step.fits
         if fits and not any(ref.uid in self.scheduler.state.unscheduled for ref in fits):
@@ -128,9 +129,9 @@ class RunningStep:
             return text_of(failed)
 
     def hold_room(self) -> None:
-        """Keep places for the pods that wait, before its next moves begin.
+        """Keep places for the waiting pods before the next moves begin.
 
-        None is kept on a node to which a pod of the step is yet to come.
+        None is kept on a node to which a pod of the step will still move.
         """
         to_come = self.step.moves[self.begun :], (each.move for each in self.under_way)
         targets = {move.target for move in chain.from_iterable(to_come)}
@@ -139,10 +140,10 @@ class RunningStep:
                 self.scheduler.state.nominate(replace(pod, uid=place_uid(pod.uid)), node)
 
     def give_room(self, *, to_pods: bool) -> None:
-        """Give back the places of the pods that wait, or give them to the pods.
+        """Give up the places of the waiting pods, or give them to the pods.
 
-        That they end is told, so that the pods are tried again: each of them, because of equal pods
-        that are not nominated one is tried for all.
+        An event tells that each place has ended, so that every pod is retried: of equal pods
+        without nomination only one would be.
         """
         state = self.scheduler.state
         for pod, node in self._waiting() if to_pods else ():

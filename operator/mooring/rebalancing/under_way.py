@@ -1,9 +1,9 @@
-"""Moves that have begun, and the places that are kept for their replacements.
+"""Moves that have begun, and the places kept for their replacements.
 
-A place is kept as preemption keeps one: by a nomination to the node, so that nobody of equal or
-lower priority takes it. Until the replacement exists, a copy of the pod that leaves is nominated,
-under a uid of its own. The replacement takes its nomination over before anything is decided about
-it, and the ordinary decision then finds this node first.
+A place is kept as in preemption, by a nomination, so that no pod of equal or lower priority takes
+it. Until the replacement exists, a copy of the leaving pod is nominated under its own uid. The
+replacement takes over the nomination before its first decision, and the ordinary decision then
+finds this node first.
 """
 
 from collections.abc import Iterable
@@ -47,10 +47,10 @@ class Result(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class UnderWay:
-    """A move that has begun, and how far it is.
+    """A move that has begun, and its progress.
 
-    First it is written into the profile's status. Then its place is kept, and from that moment it
-    has a task, which evicts the pod, awaits the replacement and notes the result.
+    It is first written into the profile's status. Then its place is kept and its task starts, which
+    evicts the pod, awaits the replacement and notes the result.
 
     Attributes:
         move: The pod that leaves, and the node for which its replacement is meant.
@@ -118,7 +118,7 @@ def place_uid(uid: Uid) -> Uid:
 
 
 def place_of(uid: Uid) -> bool:
-    """Return whether the uid is that of a place, and no pod has it."""
+    """Return whether the uid belongs to a place and not to a pod."""
     return uid.endswith(_PLACE)
 
 
@@ -155,7 +155,7 @@ class ExpectedReplacements:
         self.moves.remove(under_way)
 
     def give_back(self, under_way: UnderWay) -> None:
-        """Keep no place any more; the replacement is still expected."""
+        """Give up the place; the replacement is still expected."""
         self._state.withdraw(place_uid(under_way.move.pod.uid))
         replacement = under_way.replacement
         if replacement is None or self._state.evictions.awaits_victims(replacement):
