@@ -66,7 +66,7 @@ class ExtenderObjects(Protocol):
         """Return the pod; None if it is gone. Raise ExtenderError if it cannot be read."""
 
     async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
-        """Return the nodes by name; one that is not known is left out."""
+        """Return the known nodes among these, by name."""
 
 
 class Extenders:
@@ -122,10 +122,10 @@ class Extenders:
             raise failures.exceptions[0] from None
 
     async def bind(self, extenders: Iterable[Extender], pod: Pod, node: str) -> bool:
-        """Have the first extender that binds bind the pod; return whether there is one.
+        """Let the first extender with a bind verb bind the pod; return whether there is one.
 
-        An extender that is ignorable and fails is passed over, as in kube-scheduler. When an
-        extender fails, the pod may be bound all the same: the API server knows.
+        An ignorable extender that fails is skipped, as in kube-scheduler. The pod may be bound even
+        if the extender fails: the API server knows.
 
         Raises:
             ExtenderError: if the extender fails, and the pod is not bound to the node.
@@ -335,9 +335,9 @@ def _left(
     preemptor: Pod,
     cluster: ClusterView,
 ) -> tuple[PreemptionCandidate, ...]:
-    """Return the candidates that an extender leaves (ProcessPreemption).
+    """Return the candidates that an extender keeps (ProcessPreemption).
 
-    Those that it got without victims, it may leave so for the next extender.
+    Candidates that it got without victims may stay without for the next extender.
 
     Raises:
         AnswerError: for a wrong answer, or one that names a pod that may not be a victim.

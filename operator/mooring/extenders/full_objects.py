@@ -1,9 +1,9 @@
-"""The objects that extenders get, read from the API server.
+"""Reads the objects that extenders get from the API server.
 
-The mirror keeps what decisions read and no more, but extenders get whole objects. So pods without a
-node are kept as JSON if their profile has extenders, up to a number of bytes. A pod that came in
-before, has a node or exceeded that number is read when an extender is called. Nodes, which only
-extenders without a cache of their own get, are watched from the first such call on.
+The mirror keeps only the fields that decisions read, but extenders get whole objects. So pods
+without a node are kept as JSON if their profile has extenders, up to a number of bytes. All other
+pods are read when an extender is called. Nodes are only sent to extenders without a cache of their
+own; they are watched from the first such call on.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ _ENTRY: Final = 256
 class ApiObjects:
     """Implements `ExtenderObjects` over an API server.
 
-    `wanted` tells whether the profile that takes a pod has extenders. At most `most_bytes` are
-    kept. Then no further pods are kept, because those that came first are tried first.
+    `wanted` tells whether the profile of a pod has extenders. At most `most_bytes` are kept. Then
+    no more pods are kept, because the first ones are tried first.
     """
 
     client: ApiClient
@@ -138,7 +138,7 @@ class _NodeList:
         self._json.pop(obj["metadata"]["name"], None)
 
     def apply(self) -> None:
-        """Replace the nodes that are kept by those of the list."""
+        """Replace the kept nodes by those of the list."""
         self._nodes.json = self._json
 
 

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 MOST_CALLS: Final = 32
 """Calls in flight to one extender; fewer after time-outs, because it may not serve so many."""
 MOST_ANSWER: Final = 4 * 1024**2
-"""Bytes of an answer, beside twice those of the request: an answer names what was sent."""
+"""Maximum bytes of an answer, plus twice the request's: an answer repeats its names."""
 _HEADERS: Final = {
     "Content-Type": "application/json",
     "Accept-Encoding": "identity",
@@ -70,12 +70,12 @@ class ExtenderClient:
         decode: Callable[[bytes], _Result],
         may_send: Callable[[], bool] | None = None,
     ) -> _Result:
-        """Return the decoded answer to one POST; `what` is the verb's purpose, such as filter.
+        """POST the body and return the decoded answer; `what` is the verb's purpose (filter).
 
-        One attempt, as kube-scheduler makes it. The time limit counts from the sending. `may_send`
-        is called immediately before that. `decode` may raise AnswerError. Raises ExtenderError
-        without an answer in time, for a status other than 200, or for an answer that is too large
-        or wrong. Raises NotLeading if nothing was sent, because `may_send` returned False.
+        There is one attempt, as in kube-scheduler. The time limit counts from the sending, and
+        `may_send` is called immediately before that. `decode` may raise AnswerError. Raises
+        ExtenderError if no answer comes in time, or it is too large, wrong or has another status
+        than 200. Raises NotLeading if `may_send` returned False, so that nothing was sent.
         """
         result, blamed = "error", f'extender "{self.extender.name}" failed to {what}'
         await self._places.acquire()

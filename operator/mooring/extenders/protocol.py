@@ -25,11 +25,11 @@ _KINDS: Final[Mapping[type, str]] = MappingProxyType(
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any], str, int)
 
 Json = bytes
-"""A value that is JSON already, such as a pod as the API server sent it."""
+"""A value that is JSON already: bytes as the API server sent them."""
 
 
 class AnswerError(Exception):
-    """The extender reports an error, or its answer cannot be used; the text says which and why."""
+    """The extender reports an error, or its answer cannot be used; the text gives the reason."""
 
 
 def nodes_request(pod: Json, names: Iterable[str], nodes: Iterable[Json] | None) -> bytes:
@@ -114,8 +114,8 @@ def _name(node: object) -> Any:
 def decode_priorities(body: bytes, nodes: tuple[str, ...]) -> list[int] | None:
     """Return the scores of the nodes in a HostPriorityList, in the order of `nodes`.
 
-    A node that is listed twice gets the sum, one that is not listed 0. Other nodes are left out.
-    None for an empty list. Raises AnswerError for an answer of the wrong form.
+    A node that is listed twice gets the sum, a missing one 0. Other nodes are ignored. Return None
+    for an empty list. Raises AnswerError for an answer of the wrong form.
     """
     scores: dict[str, int] = {}
     for item in _read(_loaded(body), list, "the answer"):

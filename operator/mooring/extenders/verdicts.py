@@ -1,8 +1,8 @@
-"""The answers that a decision needs from extenders, and their answers so far.
+"""The answers that a decision needs from extenders, and those received so far.
 
 A decision about a pod or a group ends with the answers it still needs. The extenders are called
-beside other attempts, and the attempt begins anew with their answers, in the state that the cluster
-has by then.
+beside other attempts. Then the attempt begins again with their answers, in the cluster's state of
+that moment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 MOST_ROUNDS: Final = 5
-"""How often extenders filter nodes in one attempt, in case what they pass is taken meanwhile."""
+"""How often extenders filter nodes in one attempt, because passed nodes may be taken meanwhile."""
 _MOST_DIFFERENT: Final = 500
 """Different answers about members of one group that are kept with scores, and without."""
 _MOST_REASONS: Final = 1_000
@@ -45,12 +45,12 @@ class ExtenderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The answers that a decision needs from extenders: their answers about one pod.
+    """The extenders' answers about one pod that a decision needs.
 
-    With `candidates` they are asked about a preemption. Else they filter and score the `nodes`,
-    whose rows (int64) hold for the set of nodes of this version. If `nominated`, the one node is
-    that to which the pod is nominated. `evaluated_nodes` counts the nodes that the search for
-    feasible ones looked at; `is_sample` says that more nodes fit than these.
+    With `candidates`, they are asked about a preemption. Otherwise they filter and score the
+    `nodes`, whose rows (int64) are valid for this version of the node set. If `nominated`, the only
+    node is the pod's nominated one. `evaluated_nodes` counts the nodes that the search examined;
+    `is_sample` says that more nodes fit than these.
     """
 
     pod: Pod = field(compare=False)
@@ -63,7 +63,7 @@ class Needed:
     candidates: tuple[PreemptionCandidate, ...] | None = None
 
     def rows_in(self, cluster: ClusterView) -> IntArray:
-        """Return the rows of the nodes (int64), -1 for those that are gone."""
+        """Return the rows of the nodes (int64), -1 for nodes that are gone."""
         if self.rows is not None and self.node_set_version == cluster.node_set_version:
             return self.rows
         return cluster.rows(self.nodes)
@@ -100,10 +100,10 @@ class OnRows:
     failures: Sequence[NodeFailure]
 
     def rejected(self, rows: IntArray, *, named: bool = False) -> tuple[RejectedNodes, ...]:
-        """Return which of these rows (int64) did not pass, and why; `named`: say by whom too.
+        """Return the rows (int64) that did not pass, and why; `named`: also name the extender.
 
-        A row that was not sent is rejected as well, because no plugin rejects it any more: the
-        event that gave it room has the pod tried again.
+        Rows that were not sent count as rejected, too. No plugin rejects them any more: the event
+        that gave them room has the pod retried.
         """
         rows = rows[~self.passed[rows]]
         if not len(rows):
@@ -126,7 +126,7 @@ def _reason(failure: NodeFailure | None, *, named: bool) -> str:
 class NodesAnswer:
     """The answers of all extenders about the nodes that were sent to them.
 
-    `codes` and `scores` are as in `OnRows`, with one item for each of these nodes.
+    `codes` and `scores` are as in `OnRows`, one item per node.
     """
 
     asked: Needed
