@@ -91,7 +91,7 @@ class DefaultStorageClass:
         """When each default class was created."""
 
     def put(self, raw: Mapping[str, Any]) -> None:
-        """Take in a StorageClass, in place of that of its name."""
+        """Store a StorageClass; it replaces the one of the same name."""
         metadata = mapping(raw, "metadata")
         annotations = strings(metadata, "annotations", "metadata")
         self._created.pop(name_of(raw), None)
@@ -106,7 +106,7 @@ class DefaultStorageClass:
 
 
 def names_no_class(claim: Mapping[str, Any]) -> bool:
-    """Return whether a PersistentVolumeClaim gets the default class; one that names "" does not."""
+    """Return whether a PersistentVolumeClaim gets the default class; the name "" prevents that."""
     annotations = strings(mapping(claim, "metadata"), "annotations", "metadata")
     absent = mapping(claim, "spec").get("storageClassName") is None
     return absent and _OLD_CLASS not in annotations
@@ -147,8 +147,8 @@ class Admission:
     def pod(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the pod as the API server would store it.
 
-        A new one that has a node and no status runs and is ready, so that its budgets hold. Raises
-        Forbidden if the API server would not store it.
+        A new pod with a node and without a status counts as running and ready, so that its budgets
+        hold. Raises Forbidden if the API server would reject it.
         """
         metadata, spec = dict(mapping(raw, "metadata")), dict(mapping(raw, "spec"))
         namespace, key = namespace_of(raw), f"{namespace_of(raw)}/{name_of(raw)}"

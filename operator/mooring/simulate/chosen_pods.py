@@ -141,8 +141,8 @@ def _names(key: str, kind: str, owner: str, inputs: Inputs) -> set[TypeAndName]:
 def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
     """Return the inputs with the selected running pods pending, as if they had no node yet.
 
-    Pods that no scheduler places (static pods) and terminating pods stay where they are. Claims for
-    devices that no other pod uses are free again, and so are those of a group without a pod left.
+    Terminating pods and static pods, which no scheduler places, stay. Claims for devices are freed
+    if no other pod uses them, and claims of a group if none of its pods has a node.
     """
     running = [placed.pod for placed in inputs.state.pods if placed.pod.node_name is not None]
     taken = []

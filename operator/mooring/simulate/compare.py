@@ -1,4 +1,4 @@
-"""Compare two policies: place the same pods on the same nodes with each, and see what differs."""
+"""Compares two policies: each places the same pods on the same nodes."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,9 +48,9 @@ _Timed = Callable[[Iterable[SimulatedAttempt], int], Iterable[SimulatedAttempt]]
 class PoolUse:
     """The use of a pool of nodes.
 
-    `empty` counts the nodes without pods, those of DaemonSets and static ones aside. `cpu` and
-    `memory` are requested shares of the allocatable amounts. `fragmentation` is the share of the
-    large pods that would fit into all free resources of the pool together, but fit on no node.
+    `empty` counts the nodes that have only pods of DaemonSets and static pods. `cpu` and `memory`
+    are requested shares of the allocatable amounts. `fragmentation` is the share of large pods that
+    fit into the pool's total free resources but on no single node.
     """
 
     nodes: int
@@ -155,14 +155,14 @@ def compare(
     seed: int = 0,
     progress: _Timed = lambda attempts, _: attempts,
 ) -> Comparison:
-    """Place the selected pods that either policy takes from scratch, once with each policy.
+    """Place the selected pods from scratch, once with each policy, and compare the results.
 
-    If each policy is one profile, the profile decides about all selected pods, whatever it matches.
-    Profiles in mode Shadow count as Active.
+    Pods that neither policy takes are left out. If a policy is one profile, the profile decides
+    about all selected pods, whatever it matches. Profiles in mode Shadow count as Active.
 
     Running pods are taken off their nodes first; static and terminating ones stay. With `order`
     ("namespace/name"), only these pods are placed, in this order; all others stay on their nodes.
-    The old policy is tried in a process of its own, at the same time.
+    The old policy runs in its own process at the same time.
 
     Args:
         inputs: The cluster and its pods; the pods move in it.

@@ -32,9 +32,9 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class FailedExpectation:
-    """An expectation that does not hold: its path in the case, and what is the case instead.
+    """An expectation that does not hold: its path in the case, and the actual state.
 
-    `decisions` explain it: the decisions about at most three of the pods it is about.
+    `decisions` explain it: the decisions about at most three of its pods.
     """
 
     path: str
@@ -44,7 +44,7 @@ class FailedExpectation:
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """The result of a case: what does not hold, or the mistake that kept it from being run.
+    """The result of a case: the failed expectations, or the mistake that prevented the run.
 
     `ignored` counts the objects that no decision reads, by `Kind` or `Kind.group`. `notes` are
     those of `Inputs`.
@@ -66,10 +66,10 @@ class CaseResult:
 def run_case(
     file: PolicyTestFile, number: int, registry: Registry, kubernetes: str | None = None
 ) -> CaseResult:
-    """Schedule the pods of a case, each case on a cluster of its own, and check the result.
+    """Schedule the pods of a case on a cluster of its own, and check the result.
 
-    `kubernetes` is the version of the API server; by default what the test says. A mistake in the
-    objects, files or profiles of the case becomes its `error`.
+    `kubernetes` is the version of the API server; by default the test's. A mistake in the objects,
+    files or profiles of the case becomes its `error`.
     """
     case, line = file.test.cases[number], file.lines[number]
     ignored: Mapping[str, int] = {}
@@ -170,7 +170,7 @@ class _Decided:
         return key.name if key is not None else ""
 
     def node_of(self, pod: str) -> Node | None:
-        """Return the pod's node; None if it has none, or one that is not among the objects."""
+        """Return the pod's node; None if it has none, or its node is not among the objects."""
         placed = self._state.pods.named(pod)
         return self._state.nodes.nodes[placed.row] if placed is not None else None
 

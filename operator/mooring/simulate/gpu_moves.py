@@ -1,4 +1,4 @@
-"""Draw every node's GPU cards and devices, and find the few pods to move for one that pends."""
+"""Draws the GPU cards and devices of every node, and finds a few pods to move for a pending one."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ class CardMove:
 
 @dataclass(frozen=True, slots=True)
 class CardPlan:
-    """The moves that would make space for a pending pod; no node if none were found.
+    """The moves that make space for a pending pod; `node` is None if none were found.
 
     `fits` says that the pod fits already.
     """
@@ -54,10 +54,10 @@ class CardPlan:
 
 
 def plans(inputs: Inputs, profile: ActiveProfile, form: CardFormat) -> Iterator[CardPlan]:
-    """Yield a plan for each pending pod that requests cards, each as if without the others.
+    """Yield a plan for each pending pod that requests cards, as if no other pod were pending.
 
-    Looks for the fewest pods with cards, at most three, that fit on other nodes and without which
-    the pod would fit. The search is bounded: at most 2,000 sets of pods on 200 nodes, those with
+    It looks for the fewest pods with cards, at most three, that fit on other nodes and without
+    which the pod fits. The search is bounded: at most 2,000 sets of pods on 200 nodes, those with
     the most free cards first.
     """
     planner = _Planner(inputs.state, profile, form)

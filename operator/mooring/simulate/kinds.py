@@ -58,8 +58,8 @@ _OF_EVERY_REQUEST: Final = ("name", "firstAvailable")
 def as_read(raw: dict[str, Any], stored: str = "") -> dict[str, Any]:
     """Return the object in the newest version of its kind.
 
-    `stored` is what an error calls an object that an API server has stored. Raises ManifestError if
-    its apiVersion is absent, or not supported for its kind.
+    Errors call an object that an API server has stored by the name `stored`. Raises ManifestError
+    if its apiVersion is absent, or not supported for its kind.
     """
     given, kind = raw.get("apiVersion"), raw.get("kind")
     if not given or not isinstance(given, str):

@@ -1,4 +1,4 @@
-"""Apply LimitRanges to new pods, as the admission plugin LimitRanger of the API server does.
+"""Applies LimitRanges to new pods, as the API server's admission plugin LimitRanger does.
 
 The rules are those of `plugin/pkg/admission/limitranger`.
 """

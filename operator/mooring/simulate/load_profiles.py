@@ -74,9 +74,9 @@ def is_profile(manifest: Manifest) -> bool:
 
 
 def contains_profile(manifest: Manifest) -> bool:
-    """Return whether the object is one that profiles are made from.
+    """Return whether profiles can be made from the object.
 
-    A SchedulingProfile without an API group is meant to be one, and lacks its apiVersion.
+    A SchedulingProfile without an API group counts too: its apiVersion is missing.
     """
     return (
         _is_meant_as_profile(manifest)

@@ -30,9 +30,9 @@ _MOST_SHOWN: Final = 40
 
 
 class InputError(Exception):
-    """A mistake in the user's input; the text says where it is and what would be right.
+    """A mistake in the user's input; the text says where it is and how to correct it.
 
-    `line` is the line of the file, counted from 1, if the whole file cannot be read because of it.
+    `line` is the line of the file, counted from 1, if the mistake makes the whole file unreadable.
     """
 
     def __init__(self, text: str, line: int | None = None) -> None:
@@ -76,7 +76,7 @@ class RepeatedKey:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A raw object, and the place it comes from, such as `pods.yaml, document 2, items[5]`.
+    """A raw object, and its place: `pods.yaml, document 2, items[5]`.
 
     `document` is the index of the YAML document in its file, and `path` the object's path in it.
     """
@@ -313,7 +313,7 @@ VALUES_FOR_KUBECTL: Final = (
     ),
     ("int", re.compile(r"^[-+]?0o[0-7_]+$"), "-+0"),
 )
-"""Kind, pattern and first characters of what PyYAML takes for text, and kubectl does not.
+"""Kind, pattern and first characters of values that only PyYAML takes for text.
 
 Source: resolve.go of go.yaml.in/yaml/v2.
 """

@@ -1,7 +1,7 @@
-"""Make new objects as the API server and the controllers would.
+"""Makes new objects as the API server and the controllers would.
 
-`mooring simulate`, `mooring test` and the page's Try it read new objects here, so that all three
-make the same pods of them and find the same mistakes.
+`mooring simulate`, `mooring test` and the page's Try it all read new objects here, so that they
+make the same pods and find the same mistakes.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from mooring.state.cluster import ClusterState
 SELECT_PODS: Final = frozenset(
     {Kind.SERVICE, Kind.REPLICATION_CONTROLLER, Kind.REPLICA_SET, Kind.STATEFUL_SET}
 )
-"""The kinds of objects by which default constraints count pods."""
+"""The kinds of objects whose selectors the default constraints use to count pods."""
 _CLUSTER_WIDE: Final = frozenset((r.group, r.kind) for r in READ if not r.namespaced)
 _MOST_OBJECTS: Final = 20
 """Objects whose mistakes are told at once."""
@@ -140,7 +140,7 @@ class Written:
 
 
 def read_all(manifests: Iterable[Manifest], read: Callable[[Manifest], object]) -> None:
-    """Have each object read; InputError has the mistakes of all, up to `_MOST_OBJECTS`."""
+    """Read each object; raise InputError with all mistakes, up to `_MOST_OBJECTS`."""
     mistakes = list[str]()
     for manifest in manifests:
         try:

@@ -19,7 +19,7 @@ def offline_handle(state: ClusterState) -> Handle:
 class OfflineApi:
     """The `mooring.framework.handle.Api` of a simulation, which ends before a plugin may write.
 
-    Every call raises PluginError, but for what other pods' attempts would wait for.
+    Every call raises PluginError, except those by which other pods' attempts would wait.
     """
 
     def __getattr__(self, _name: str) -> Callable[..., NoReturn]:

@@ -14,7 +14,7 @@ from mooring.simulate.inputs import Inputs
 from mooring.state.cluster_view import ClusterView
 
 Call = Callable[[Sequence[Needed], Pipeline, ExtenderResults, ClusterView], None]
-"""Adds to the answers what is needed; raises ExtenderError if an extender fails."""
+"""Adds the missing answers; raises ExtenderError if an extender fails."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""Plan which running pods of manifests, of a dump or of a live cluster to move, and where to.
+"""Plans which running pods of manifests, a dump or a live cluster to move, and where.
 
-Nothing is written. Pending pods that fit are taken to be where they fit, as the scheduler puts them
-there while nothing else changes; the others are those that room can be made for.
+Nothing is written. Pending pods that fit are put where they fit, as the scheduler would do if
+nothing else changed; room can be made for the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ from mooring.simulate.simulation import SimulatedAttempt, Simulation, why_not_qu
 from mooring.state.cluster_view import ClusterView
 
 USUAL_GOALS: Final = (Goal.VIOLATIONS, Goal.SPREAD)
-"""The goals where no profile says any."""
+"""The goals if no profile has any."""
 _MOST_STEPS: Final = 10_000_000
 """Decisions of one plan: a command has no queue that waits meanwhile."""
 _MOST_NAMED: Final = 3
@@ -77,7 +77,7 @@ class WantedPlan:
 
 
 class Rebalance:
-    """Plans on the state of `inputs`, which it changes: pending pods that fit are put there.
+    """Plans on the state of `inputs`, and changes it: pending pods that fit are put on nodes.
 
     `goals` replace those of the profiles, if there are any. Pods have an age by `now`, in seconds
     since the epoch. The other arguments are those of `simulate`.
@@ -134,7 +134,7 @@ class Rebalance:
         return [(entry, self._section(entry)) for entry in chosen or known]
 
     def plan(self, entry: ActiveProfile, section: Rebalancing) -> PlannedProfile:
-        """Return the plan of the profile; it pauses, so that one can say how far it is."""
+        """Return the plan of the profile; it pauses, so that a caller can show the progress."""
         plan = self._plan(entry, section)
         return PlannedProfile(entry.profile.name, section, plan)
 

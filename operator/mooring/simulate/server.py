@@ -1,7 +1,7 @@
-"""The version of an API server as an object among those that were read from it.
+"""Stores the version of an API server as an object among those read from it.
 
 No API server has such an object. `mooring simulate --save` writes it, so that decisions about the
-file are those for the cluster.
+file follow the rules of the cluster.
 """
 
 from typing import Any, Final
@@ -18,7 +18,7 @@ _LONGEST: Final = 40
 
 
 def server_object(version: str) -> dict[str, Any]:
-    """Return the object for an API server of this version, such as 1.37."""
+    """Return the object for an API server of this version (1.37)."""
     return {
         "apiVersion": f"{MOORING_GROUP}/v1alpha1",
         "kind": _KIND,
@@ -28,12 +28,12 @@ def server_object(version: str) -> dict[str, Any]:
 
 
 def is_server(manifest: Manifest) -> bool:
-    """Return whether the object says the version of an API server."""
+    """Return whether the object states the version of an API server."""
     return (manifest.group, manifest.kind) == (MOORING_GROUP, _KIND)
 
 
 def version_of(manifest: Manifest) -> str:
-    """Return the minor version that the object says, such as 1.37; ManifestError if none."""
+    """Return the minor version that the object states (1.37); ManifestError if none."""
     written = text(mapping(manifest.raw, "status"), "version", "status")
     version = minor_version(written)
     if version is None:

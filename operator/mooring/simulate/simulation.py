@@ -100,7 +100,7 @@ def simulate(
 class Simulation:
     """Decides about pods one after the other; the arguments are those of `simulate`.
 
-    Without `preempts`, no pod that finds no node preempts others.
+    If `preempts` is False, no pod preempts others.
     """
 
     def __init__(
