@@ -1,6 +1,6 @@
-"""What a decision on the live state looks like in full: filters, scores and the node.
+"""Shows a whole decision on the live state: filters, scores and the node.
 
-A decision changes nothing. It takes about as long as an attempt of the scheduling loop, and is
+The decision changes nothing. It takes about as long as an attempt of the scheduling loop, and is
 synchronous.
 """
 
@@ -32,8 +32,8 @@ class DecisionInFull(Decision):
     """A decision with the results of its filters and scores.
 
     `nodes` are all nodes of the cluster, `feasible` those that fit. `filters` lists the filters
-    that ran for the pod, in order, with the nodes that each rejects and those that are left.
-    `pre_filter` says which plugins rejected all nodes before them, and why.
+    that ran for the pod, in order, each with the number of nodes it rejects and leaves.
+    `pre_filter` names the plugins that rejected all nodes before them, and why.
     """
 
     nodes: int

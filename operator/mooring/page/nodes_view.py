@@ -22,7 +22,7 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 PODS: Final = "pods"
-"""Stands for a resource: how many pods a node has of those that it takes."""
+"""A name beside those of resources: the number of pods on a node, out of its pod slots."""
 
 CORDONED: Final = 1
 NOT_READY: Final = 2
@@ -110,10 +110,10 @@ class Nodes:
     async def snapshot(
         self, columns: ResourceOfNodes, resource: str, label: str | None
     ) -> dict[str, Any]:
-        """Return all that the canvas needs of the nodes of `columns`, as JSON values.
+        """Return all data of these nodes that the canvas needs, as JSON values.
 
-        `groups` has the values of the label, and for each node the number of its value, -1 for a
-        node without the label. If no label is chosen (None), it is that of the zone or rack.
+        `groups` has the values of the label, and for each node the index of its value, -1 for a
+        node without the label. If `label` is None, the label of the zone or rack is used.
         """
         # As they are now, because a row may be another node's after a pause.
         nodes = [self.scheduler.state.nodes.nodes[row] for row in columns.rows.tolist()]

@@ -40,7 +40,7 @@ _SECONDS: Final = 10.0
 
 
 class NotReadError(Exception):
-    """The object was not read; the text says why, in one line, and `status` in HTTP's way."""
+    """The object was not read; the text says why in one line, `status` is the HTTP status."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)

@@ -24,8 +24,8 @@ from mooring.scheduling.what_if import WhatIf, without_preemption
 class Pods:
     """Reads the facts about a pod; `report` is `mooring.scheduling.pod_report.PodReportBuilder.of`.
 
-    Decisions are made one at a time, so that they cost a bounded share of time for any number of
-    viewers. `now` is the time since the epoch, `clock` is monotonic, both in seconds.
+    Decisions are made one at a time, so that they take a bounded share of time for any number of
+    viewers. `now` is in seconds since the epoch, `clock` is monotonic.
     """
 
     scheduler: SchedulerState
@@ -38,9 +38,9 @@ class Pods:
     async def of(self, key: str) -> dict[str, Any] | None:
         """Return the document about the pod "namespace/name"; None if it is not known.
 
-        `now` is a decision on the live state, without preemption; of a pod that has a node it is
-        made as if the pod were not there. It is None if no profile takes the pod, if the pod is
-        gated, and for a member of a group, which is decided about as a whole.
+        `now` is a decision on the live state, without preemption; a pod that has a node is decided
+        about as if it were not there. It is None if no profile takes the pod, if the pod is gated,
+        and for a member of a group, because groups are decided about as a whole.
         """
         report, decisions = await self.report(key), self.decisions.of(key)
         path = self.decisions.path(key)

@@ -39,7 +39,7 @@ async def compared_nodes(
     *,
     running: bool,
 ) -> dict[str, Any]:
-    """Return how the sides differ, as `mooring simulate --compare` says it, as JSON values.
+    """Return the differences of the sides as JSON values, as in `mooring simulate --compare`.
 
     Args:
         scheduler: The live state.
@@ -87,7 +87,7 @@ class _Nodes:
 
     @classmethod
     async def read(cls, scheduler: SchedulerState, clock: Callable[[], float]) -> "_Nodes":
-        """Read them; pods are counted in slices, the columns are those of the end."""
+        """Read the nodes; pods are counted in slices, and columns are read at the end."""
         state, movable, pools = scheduler.state, Counter[str | None](), dict[str, str]()
 
         def steps() -> None:

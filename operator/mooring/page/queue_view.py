@@ -99,8 +99,8 @@ class PendingPods:
     def groups(self, visible: frozenset[str], namespace: str = "") -> dict[str, Any]:
         """Return the pods by state, by cause and by owner; owners of visible namespaces only.
 
-        With a `namespace` only those that are in it. A cause is named if a visible pod has it: a
-        plugin's text may name pods.
+        With a `namespace`, only its pods. A cause is named only if a visible pod has it: a plugin's
+        text may name pods.
         """
         if namespace:
             return self._within(namespace).groups(visible)
@@ -281,7 +281,7 @@ class Queue:
         self._samples: deque[tuple[int, ...]] = deque(maxlen=_SAMPLES)
 
     def counts(self) -> dict[str, int]:
-        """Count the pods in each queue, those that wait at Permit, and those without a profile."""
+        """Count the pods in each queue, at Permit, and without a profile."""
         scheduler = self.scheduler
         return {
             **scheduler.queue.counts(),

@@ -47,10 +47,10 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class ShownProfile:
-    """A profile, and the results of its moves; `mode` is None without a section `rebalancing`.
+    """A profile and the results of its moves; `mode` is None without a section `rebalancing`.
 
-    `done` counts the moves of all its plans, `message` says what is going on, `under_way` are the
-    moves that have begun.
+    `done` counts the moves of all its plans, `message` states the current activity, `under_way` are
+    the moves that have begun.
     """
 
     profile: str

@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_BYTES: Final = 256 * 1024
-"""Of the body of a request."""
+"""Limit for the body of a request."""
 MOST_STREAMS: Final = 32
 """Open streams of changes; further ones get 503."""
 MOST_STREAMS_OF_A_USER: Final = 16
-"""Of these, so that nobody keeps the page from others."""
+"""Limit per user, so that no user keeps others from the page."""
 _CHANGES_SECONDS: Final = 0.5
 """The shortest time between two messages about nodes."""
 _SNAPSHOT_SECONDS: Final = 2.0
@@ -91,9 +91,9 @@ _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript"
 class Page:
     """Implements `mooring.observe.http.PageRoutes`.
 
-    `pod_groups` gives the documents about the pod groups of a namespace and name. `trials` returns
-    the one object that decides about pods that do not exist. `leading` says whether this replica
-    leads: only then the queue and the decisions are its own.
+    `pod_groups` returns the documents about the pod groups of a namespace and name. `trials`
+    returns the one object that decides about pods that do not exist. `leading` says whether this
+    replica leads: only a leader's queue and decisions are current.
     """
 
     nodes: Nodes
@@ -120,7 +120,7 @@ class Page:
         return path == "/ui" or (path.startswith("/ui/") and not path.startswith(_API))
 
     def headers(self, path: str) -> Mapping[str, str]:
-        """Return the content security policy and the like; for paths of the page only."""
+        """Return security headers, among them the content security policy; {} for other paths."""
         if path != "/ui" and not path.startswith("/ui/"):
             return {}
         caching = "no-store" if path.startswith(_API) else "no-cache"
@@ -205,7 +205,7 @@ class Page:
         return _json({**pending.groups(visible), "leading": self.leading()})
 
     async def _show_pods(self, request: web.Request) -> web.Response:
-        """Show some of the pending pods: `limit` of those that the fields of `Selected` select."""
+        """Show the first `limit` pending pods that the fields of `Selected` select."""
         viewer = await self._viewer(request)
         fields = ("state", "cause", "namespace", "owner", "search")
         selected = Selected(**{field: _parameter(request, field) for field in fields})
@@ -298,10 +298,10 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        """Send events: all nodes, then what changes; and the counts of the queue.
+        """Send events: all nodes, then their changes; and the counts of the queue.
 
-        ?resource=NAME colours the nodes, and ?label=KEY groups them; with ?nodes=false there are
-        only the counts.
+        ?resource=NAME colours the nodes, and ?label=KEY groups them; with ?nodes=false, only the
+        counts are sent.
         """
         nodes = _parameter(request, "nodes") != "false"
         resource = _parameter(request, "resource") or "cpu"

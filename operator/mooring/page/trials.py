@@ -1,9 +1,9 @@
 """Try it: decisions about pods that do not exist, or with other profiles, on the live state.
 
 Nothing is written: decisions are made in trials (`mooring.scheduling.what_if`), and plugins of an
-edited profile get an API that fails. Each step takes about as long as a decision, and the event
-loop is free for three times as long after it. Pods that were given a node in earlier steps are
-added again in each step, so that later pods see them.
+edited profile get an API that fails. Each step takes about as long as a decision, and then leaves
+the event loop free for three times as long. Each step adds the pods placed in earlier steps again,
+so that later pods see them.
 """
 
 import asyncio
@@ -134,11 +134,11 @@ class WhatIfRunner:
     ) -> dict[str, Any]:
         """Return the decisions about the pods of a text, as JSON values.
 
-        `details` is the whole decision about the first pod, `suggestions` what would make it fit if
-        it has no node. `may_see` returns which of the namespaces the user may see, in an awaitable.
-        Pods of others are not tried, because their groups, claims and namesakes would show. Raises
-        InputError for mistakes in the texts. Raises TrialsBusy if other requests are worked on, or
-        this takes too long.
+        `details` is the whole decision about the first pod, `suggestions` are changes that would
+        make it fit if it has no node. `may_see` returns, in an awaitable, the namespaces that the
+        user may see. Pods of others are not tried, because their groups, claims and namesakes would
+        show. Raises InputError for mistakes in the texts. Raises TrialsBusy if other requests are
+        in work, or if this takes too long.
         """
         async with self._turns.turn("try fewer pods"):
             pipeline = await self._pipeline(wanted.profile, wanted.profile_text)

@@ -12,7 +12,7 @@ _SECONDS: Final = 30.0
 
 
 class TrialsBusy(Exception):  # noqa: N818 - an answer, and no error of ours
-    """Too many requests wait already, or this one takes too long; the text says so."""
+    """Too many requests wait already, or this one takes too long; the text says which."""
 
 
 class Turns:
@@ -28,10 +28,10 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, hint: str) -> AsyncIterator[None]:
-        """Wait until this request is the only one that is worked on; bound how long that takes.
+        """Wait until no other request is in work; limit the time of this one.
 
-        `hint` says what takes less time. Raises TrialsBusy if others wait already, or if it takes
-        too long.
+        `hint` tells the user how to make it quicker. Raises TrialsBusy if others wait already, or
+        if it takes too long.
         """
         if self._waiting >= self._most:
             raise TrialsBusy("other requests are worked on; try again in some seconds")
