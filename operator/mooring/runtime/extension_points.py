@@ -1,15 +1,15 @@
 """Runs a plugin's methods and checks what they return (framework/runtime/framework.go).
 
-numpy would stretch an array of the wrong length silently, and a node that is rejected could be
-chosen. So the type, shape and dtype of every result are checked, once per call. Texts that users
-read are checked too: they must be valid Unicode and not longer than 1,024 characters.
+numpy would silently stretch an array of the wrong length, and a rejected node could be chosen. So
+the type, shape and dtype of every result are checked, once per call. Texts that users read must be
+valid Unicode and have at most 1,024 characters.
 
-Whatever a plugin raises or returns by mistake is recorded in the pipeline's `failures` and becomes
+An exception or a wrong result of a plugin is recorded in the pipeline's `failures` and becomes
 `PluginFailed`, a text of one line. SystemExit is treated as any exception; KeyboardInterrupt is
-passed on. Whether the methods that decide (from `pre_filter` to `score`) are too slow is not looked
-at here, because they run too often: see `mooring.runtime.slow_decisions`. For the metrics, calls
-of one attempt in ten are measured (`mooring.runtime.plugin_metrics`). In the others, the methods
-that run in every decision are called directly: most of what a decision costs are calls.
+passed on. `mooring.runtime.slow_decisions` finds slow deciding methods (from `pre_filter` to
+`score`), because they run too often to be timed here. For the metrics, one attempt in ten measures
+its calls (`mooring.runtime.plugin_metrics`). In the others, the methods that run in every decision
+are called directly: calls are most of a decision's cost.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -135,9 +135,9 @@ def run_pre_enqueue(pipeline: Pipeline, plugin: PreEnqueuePlugin, pod: Pod) -> U
 
 
 def first_gate(pipeline: Pipeline, pod: Pod, only: str = "") -> tuple[str, Unschedulable] | None:
-    """Return which PreEnqueue plugin holds the pod back, and its answer; None if none does.
+    """Return the PreEnqueue plugin that rejects the pod, and its answer; None if none does.
 
-    With `only`, no plugin of another name is asked. Raises PluginFailed if one of them fails.
+    `only` restricts this to the plugin of that name. Raises PluginFailed if a plugin fails.
     """
     for plugin in pipeline.pre_enqueue:
         if only in ("", plugin.name):
@@ -373,7 +373,7 @@ def run_reserve(
 
 
 def run_unreserve(pipeline: Pipeline, plugin: ReservePlugin, pod: Pod, node: str) -> None:
-    """Run `unreserve`; record what it raises, so that the other plugins' run all the same."""
+    """Run `unreserve`; record its exception, so that the other plugins still run."""
     with suppress(PluginFailed):
         _timed(pipeline, plugin, ExtensionPoint.UNRESERVE, plugin.unreserve, pod, node)
 
@@ -399,12 +399,12 @@ def check_async(pipeline: Pipeline, plugin: Plugin, point: ExtensionPoint, answe
 
 
 def wrong_mask(mask: object, nodes: int) -> str:
-    """Return what is wrong with the result of `filter`; "" if nothing is."""
+    """Return the mistake in the result of `filter`; "" if there is none."""
     return "" if _is_array(mask, _BOOL, nodes) else _instead(mask, _array(_BOOL, (nodes,)))
 
 
 def wrong_scores(raw: object, nodes: int, normalize: Normalize) -> str:
-    """Return what is wrong with the result of `score`; "" if nothing is."""
+    """Return the mistake in the result of `score`; "" if there is none."""
     if not _is_array(raw, _INT64, nodes):
         return _instead(raw, _array(_INT64, (nodes,)))
     highest = MAX_SCORE if normalize is Normalize.NONE else _HIGHEST_RAW
@@ -418,7 +418,7 @@ def wrong_scores(raw: object, nodes: int, normalize: Normalize) -> str:
 
 
 def wrong_explanation(why: object, nodes: int) -> str:
-    """Return what is wrong with the result of `explain`; "" if nothing is."""
+    """Return the mistake in the result of `explain`; "" if there is none."""
     if not isinstance(why, Explanation):
         return _instead(why, "an Explanation")
     bits, resolvable, words = why.bits, why.resolvable, -(-len(why.reasons) // 64)

@@ -122,7 +122,7 @@ class Pipeline:
     distributions: Mapping[str, str]
     """By plugin name, the distribution that it comes from; errors name it."""
     failures: PluginFailures
-    """Records what the plugins do wrong."""
+    """Records the failures of plugins."""
     api: Api
     """Through this the plugins write; their annotations are taken back after each attempt."""
     extenders: tuple[Extender, ...]
@@ -132,7 +132,7 @@ class Pipeline:
     group_policy: GroupPolicy | None = None
     """How gangs are treated; None: members of a group are scheduled one by one."""
     pod_group_formats: tuple[GroupFormat, ...] = ()
-    """The labels and annotations by which plugins say that pods name their group."""
+    """The labels and annotations that name groups, from the arguments of plugins."""
     metrics: PluginMetrics = field(default_factory=PluginMetrics)
     """Measures the plugins and extension points; one object for all profiles of a process."""
     evaluations: Evaluations = field(default_factory=Evaluations)

@@ -105,10 +105,10 @@ class PluginMetrics:
         self._random = 1
 
     def begin_attempt(self) -> bool:
-        """Decide anew whether plugins are measured (`sampled`): an attempt or PreEnqueue begins.
+        """Decide whether this attempt, or PreEnqueue, measures plugins (`sampled`).
 
-        Returns what it was before, for `end_attempt`: an attempt may make a pod of another group
-        known to the queue.
+        Return the value from before, for `end_attempt`: during an attempt, PreEnqueue may run for a
+        pod of another group.
         """
         outer = self.sampled
         if self._recorder is not None:
@@ -139,7 +139,7 @@ class PluginMetrics:
 
     @contextmanager
     def all_at(self, point: ExtensionPoint) -> Iterator[None]:
-        """Add all the time inside to this extension point, also that of plugins of others."""
+        """Add all the time inside to this extension point, including that of other plugins."""
         outer, began = self.deciding, self.clock()
         self.deciding = False
         try:
@@ -154,12 +154,12 @@ class PluginMetrics:
         self.lap(point)
 
     def ended_with(self, point: ExtensionPoint, status: Status) -> None:
-        """Set the status with which the extension point ends; without this it is Success."""
+        """Set the status of the extension point; without a call it is Success."""
         if self.deciding:
             self._statuses[point] = status
 
     def failed(self, point: ExtensionPoint) -> None:
-        """Note that a plugin failed at this point, the last one that the decision reaches."""
+        """Note that a plugin failed at this point; the decision ends there."""
         self.lap(point)
         self.ended_with(point, Status.ERROR)
 
@@ -178,7 +178,7 @@ class PluginMetrics:
         self._statuses.clear()
 
     def extension_point(self, point: ExtensionPoint, profile: str) -> "Measured":
-        """Measure what runs inside; for the extension points outside of decisions."""
+        """Measure an extension point outside of decisions."""
         return Measured(self, point, profile)
 
     def ran(self, point: ExtensionPoint, status: Status, profile: str, seconds: float) -> None:

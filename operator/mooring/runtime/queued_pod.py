@@ -60,7 +60,7 @@ class StateTimes:
         self._seconds = array("d", bytes(8 * len(_POSITION)))
 
     def enter(self, state: PodState, now: float) -> None:
-        """Change the state, and add the time since the last change to that of the old state."""
+        """Enter the state, and add the time since the last change to the old state's."""
         self._seconds[_POSITION[self.state]] += now - self.since
         self.state, self.since = state, now
 
@@ -112,8 +112,10 @@ class QueuedPod:
     retry_at: float = inf
     """When the pod is tried again without an event, if five minutes are not over sooner."""
     outdated: bool = field(default=False, repr=False)
-    """Whether the pod, its pipeline or what gates it changed during the attempt or its binding: it
-    must be tried again."""
+    """Whether its attempt or binding is outdated by a change, so that it must be retried.
+
+    The pod, its pipeline or its gates have changed.
+    """
     ticket: int = field(default=0, repr=False)
     """Changes with every move; entries of heaps with an older ticket are void."""
     times: StateTimes = field(repr=False, kw_only=True)
