@@ -1,1 +1,1 @@
-"""The only mutable data: the cluster as columns, what is assumed on it, and the queue."""
+"""The only mutable data: the cluster as columns, and the assumptions about it."""

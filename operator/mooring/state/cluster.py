@@ -101,13 +101,13 @@ class ClusterState:
 
     @property
     def server_version(self) -> str:
-        """The API server's version, such as 1.37; "" while nobody has said it."""
+        """The API server's version (1.37); "" until it is known."""
         return self._server_version
 
     def follow_server(self, version: str) -> None:
-        """Have the rules of an API server of this version, such as 1.37.
+        """Follow the rules of an API server of this version (1.37).
 
-        Pods that are resized in place count by them at once.
+        Pods that are being resized in place are counted by them immediately.
         """
         before, self._server_version = self._kubernetes, version
         self._kubernetes = self.evictions.kubernetes = rules_of_server(version)
@@ -128,7 +128,7 @@ class ClusterState:
 
     @property
     def kubernetes(self) -> KubernetesRules:
-        """The rules of the API server's version, which hold for what profiles share."""
+        """The rules of the API server's version, for data that profiles share."""
         return self._kubernetes
 
     @contextmanager
@@ -153,7 +153,7 @@ class ClusterState:
         self._deliver(self._put(kind, key, value))
 
     def delete(self, kind: Kind, key: str) -> None:
-        """Remove an object that does not exist any more; for `key` see `put`."""
+        """Remove an object that no longer exists; for `key` see `put`."""
         if kind is Kind.POD:
             self._ended.put(uid := Uid(key), uid)
         self._deliver(self._delete(kind, key))
@@ -239,8 +239,8 @@ class ClusterState:
     def keys(self, kind: Kind) -> Iterable[str]:
         """Return the keys of all objects of a kind, without those of assumed pods.
 
-        The keys are those of now, even if they are read later. They can be read only once: this
-        saves memory for 150,000 pods.
+        The keys are those of this moment, even if they are read later. They can be read only once,
+        which saves memory for 150,000 pods.
         """
         if kind is Kind.NODE:
             return tuple(node.name for node in self.nodes.nodes if node is not None)
@@ -252,11 +252,11 @@ class ClusterState:
         return tuple(self.objects.of(kind))
 
     def replacing(self, kind: Kind, values: Mapping[str, Any], before: Iterable[str]) -> None:
-        """Make these all objects of a kind, in small steps between which decisions may be made.
+        """Replace all objects of a kind in small steps; decisions may be made between them.
 
-        For a list of the API server. `before` has the keys that were known when the list was asked
-        for: those that are not in `values` are removed, except pods that are assumed by then. A
-        value of None leaves the known object as it is.
+        The values are a list of the API server. `before` has the keys that were known when the list
+        was requested: those missing in `values` are removed, except pods that have been assumed
+        since. A value of None keeps the known object.
 
         At every step a node's free capacity is at most the larger of its free capacity before and
         after the list. So new objects are added first, and missing ones are removed last. In
@@ -300,8 +300,8 @@ class ClusterState:
     def doubt(self, uids: Iterable[Uid]) -> None:
         """Make those of these pods overdue that are still assumed.
 
-        A list has not shown them that was asked for after they were bound. A pod that was bound and
-        deleted between the end of a watch and the list that follows is shown by neither.
+        A list that was requested after their binding does not contain them. A pod that was bound
+        and deleted between the end of a watch and the next list appears in neither.
         """
         for uid in uids:
             if (assumption := self.pods.assumption(uid)) is not None:
@@ -350,9 +350,9 @@ class ClusterState:
     def assume(self, pod: Pod, row: int) -> None:
         """Count the pod on the row in every later decision, before the API server knows of it.
 
-        Its own ADD is delivered by `announce`, because Reserve and Permit plugins may still reject
-        it: pods that are rejected one after the other would else move one another for ever. A pod
-        of its name that is placed already stays where it is until the watch shows its end.
+        `announce` delivers its ADD later, because Reserve and Permit plugins may still reject it:
+        otherwise pods that are rejected one after the other would requeue each other for ever. A
+        placed pod of the same name stays where it is until the watch shows its end.
         """
         gone = self._delete_pod(pod.uid)
         self.evictions.stop_waiting(pod)
@@ -389,13 +389,13 @@ class ClusterState:
     def forget(self, pod: Pod) -> None:
         """Undo the assumption, if the pod is still assumed.
 
-        Otherwise the watch has shown the pod bound. If an eviction was to call its binding off,
-        that has failed: the pod is evicted no more, and the preemptors that waited for it are
-        nominated no more. The DELETE of their nominations has them tried again.
+        If it is not assumed any more, the watch has shown it bound. Then an eviction that should
+        have called off its binding has failed: the eviction ends, and the preemptors that waited
+        for it lose their nominations. The DELETE of these makes the queue retry them.
 
-        Delivers a DELETE if the pod was announced, or if it was nominated to the node: other pods
-        then know of resources that are free now. If it is not assumed any more, the UPDATEs of
-        `release_claims` tell of its devices.
+        Deliver a DELETE if the pod was announced, or if it was nominated to the node: then other
+        pods learn that resources are free. If it was no longer assumed, the UPDATEs of
+        `release_claims` report its devices.
         """
         freed = self._release_claims(pod.uid)
         assumed, assumption = self.pods.assumed.get(pod.uid), self.pods.assumption(pod.uid)
@@ -451,8 +451,8 @@ class ClusterState:
     def begin_evictions(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
         """Let the preemptor wait until the victims have left their nodes.
 
-        Returns the victims to evict: those that are on a node, are not terminating and are not
-        being evicted for another preemptor.
+        Return the victims to evict: those that are on a node, are not terminating and are not being
+        evicted for another preemptor.
         """
         return self.evictions.begin(preemptor, victims)
 
@@ -469,7 +469,7 @@ class ClusterState:
         self.evictions.eviction_refused(victim, by_budget=by_budget)
 
     def grow_older(self) -> None:
-        """Forget what the last minutes told of evictions; to be called every OLDER_SECONDS."""
+        """Forget old data about evictions; called every OLDER_SECONDS."""
         self.evictions.grow_older()
 
     def assume_volumes(
@@ -486,9 +486,9 @@ class ClusterState:
         self.storage.volumes.restore(pod.uid)
 
     def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
-        """Return the books of GPU cards in this format, kept as long as the caller keeps them.
+        """Return the counts of GPU cards in this format; they are kept while the caller holds them.
 
-        With `demand` they also tell which requests are typical.
+        If `demand` is true, they also find typical requests.
         """
         return self.devices.track(form, demand=demand)
 
@@ -500,18 +500,18 @@ class ClusterState:
             self.nodes.changes.mark(placed.row)
 
     def hold_claims(self, holder: Uid, allocations: Mapping[str, Allocation]) -> None:
-        """Have these allocations in flight for the pod of this uid, by the uid of the claim.
+        """Mark these allocations, by uid of the claim, as in flight for the pod of this uid.
 
-        Their devices are in use until `release_claims`, or until the pod is forgotten. A claim
-        that is in flight for another pod keeps its allocation.
+        Their devices are in use until `release_claims`, or until the pod is forgotten. A claim that
+        is in flight for another pod keeps its allocation.
         """
         self.dynamic_resources.claims.hold(holder, allocations)
 
     def release_claims(self, holder: Uid, claims: Iterable[str] | None = None) -> None:
-        """Hold the claims of these uids, or all, no longer for the pod.
+        """End the pod's hold on the claims of these uids, or on all.
 
-        A claim that is not in flight any more, but was not allocated, delivers an UPDATE as when
-        one is deallocated: its devices are free.
+        If a claim is then neither in flight nor allocated, an UPDATE is delivered as if it was
+        deallocated: its devices are free.
         """
         self._deliver(self._release_claims(holder, claims))
 
@@ -527,9 +527,9 @@ class ClusterState:
         )
 
     def settle_claims(self, pod: Pod) -> None:
-        """Have the pod's claims allocated and reserved for it, as PreBind writes them.
+        """Allocate the pod's claims and reserve them for it, as PreBind would write them.
 
-        This is for simulations, which write nothing to an API server.
+        Simulations use this: they write nothing to an API server.
         """
         claims = self.dynamic_resources.claims
         of_group = self.pod_groups.of(pod)
@@ -565,7 +565,7 @@ class ClusterState:
     def track_pod_groups(self, formats: tuple[GroupFormat, ...]) -> None:
         """Find groups by exactly these formats, too, from now on.
 
-        Every pod is counted anew, with a pause after each; the state must stand still meanwhile.
+        Every pod is counted again, with a pause after each; the state must not change meanwhile.
         """
         counted = self.pod_groups.track(formats)
         try:
@@ -605,7 +605,7 @@ class ClusterState:
         return self._trials > 0
 
     def overdue(self, now: float) -> list[Pod]:
-        """Return assumed pods whose confirmation has not come in time (`now` in seconds)."""
+        """Return assumed pods that were not confirmed in time (`now` in seconds)."""
         return [
             placed.pod
             for placed in self.pods.assumed.values()
@@ -913,7 +913,7 @@ class Trial:
                 self._assuming[pod.uid] = pod
 
     def hold_claims(self, holder: Uid, allocations: Mapping[str, Allocation]) -> None:
-        """Have these allocations in flight for a pod that was added in this trial."""
+        """Mark these allocations as in flight for a pod that this trial added."""
         self._state.hold_claims(holder, allocations)
 
     def nominate(self, pod: Pod, row: int) -> None:
@@ -922,9 +922,9 @@ class Trial:
         self._undo.callback(self._state.nominations.drop, pod.uid)
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
-        """Have a Service or a controller of pods, whose selector decisions read.
+        """Put a Service or a controller of pods into the state; decisions read its selector.
 
-        Nothing is derived from objects of these kinds, so that nothing else is to be undone.
+        Nothing is derived from objects of these kinds, so nothing else must be undone.
         """
         objects = self._state.objects
         before = objects.put(kind, key, value)

@@ -53,7 +53,7 @@ class ClusterView:
 
     @property
     def server_version(self) -> str:
-        """The API server's version, such as 1.37; "" while nobody has said it."""
+        """The API server's version (1.37); "" until it is known."""
         return self._state.server_version
 
     @property
@@ -112,17 +112,16 @@ class ClusterView:
         return tuple(self._state.pods.on(row))
 
     def pods_of(self, node: str) -> Sequence[PlacedPod]:
-        """Return the pods on the node of this name, assumed ones too, also if it does not exist.
+        """Return the pods on the node of this name, assumed ones too, even if no such node exists.
 
-        It is a copy as that of `pods_on`, which counts the pods of all nodes that do not exist
-        together, on one row.
+        It is a copy, as with `pods_on`, which has the pods of all unknown nodes on one row.
         """
         return self._state.pods_of(node)
 
     def disrupted_with(self, row: int) -> dict[Uid, Pod]:
-        """Return by uid the pods on a row, and those that leave with one of them.
+        """Return, by uid, the pods on a row and those that are disrupted with them.
 
-        These are the other members of groups that are disrupted as a whole, wherever they are.
+        These are the other members of groups that are disrupted as a whole, on any node.
         """
         groups = self.pod_groups
         found = {placed.pod.uid: placed.pod for placed in self.pods_on(row)}
@@ -155,7 +154,7 @@ class ClusterView:
         return NodeViewWithNominated(table, rows, more_pods, more_requested)
 
     def nodes_without_pod(self, rows: IntArray, demand: Demand) -> NodeView:
-        """Return a view of rows as if each had one pod less that demands this."""
+        """Return a view of rows as if each had one pod less with this demand."""
         return NodeViewWithoutPod(self._state.nodes, rows, demand)
 
     def node(self, row: int) -> Node | None:
@@ -190,11 +189,11 @@ class ClusterView:
         return self._state.objects.of(kind)
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """Return the labels of a namespace, none where it is unknown."""
+        """Return the labels of a namespace; {} if it is unknown."""
         return self._state.objects.namespace_labels(name)
 
     def known_namespace_labels(self, name: str) -> Mapping[str, str] | None:
-        """Return the labels of a namespace, None where it is unknown."""
+        """Return the labels of a namespace; None if it is unknown."""
         return self._state.objects.known_namespace_labels(name)
 
     def counts(self, pods: Selection, key: str) -> DomainCounts:
@@ -205,7 +204,7 @@ class ClusterView:
         return self._state.topology.counts(pods, key)
 
     def is_counted(self, pods: Selection, key: str) -> bool:
-        """Return whether `counts` returns at once, without counting any pod."""
+        """Return whether `counts` is known already, so that no pod has to be counted."""
         return self._state.topology.is_counted(pods, key)
 
     def count_some(self, pods: Selection, key: str) -> int:
@@ -213,10 +212,10 @@ class ClusterView:
         return self._state.topology.count_some(pods, key)
 
     def owners(self, role: Role, pod: Pod) -> Mapping[Domains, IntArray | CountArray]:
-        """Return in which domains pods are whose inter-pod terms select this pod, by node label.
+        """Return, by node label, the domains of pods with inter-pod terms that select this pod.
 
-        Each array has an item per code of the label's values, and a last one that is 0, for nodes
-        without the label. A pod counts with the weight of each such term, 1 if it is required.
+        Each array has an item per code of the label's values, and a last one, 0, for nodes without
+        the label. A pod counts with the weight of each such term, 1 if it is required.
         """
         return self._state.topology.owners(role, pod)
 

@@ -28,8 +28,8 @@ def as_exact_floats(
 ) -> list[npt.NDArray[np.float64]] | None:
     """Return the columns as float64; None if sums with `amounts`, times `factor`, may be inexact.
 
-    That is so if a number in a column or of `amounts` is negative, or so large that the sum of two
-    of them, times `factor`, is over 2**53.
+    A sum may be inexact if a number in a column or in `amounts` is negative, or if the sum of the
+    two largest, times `factor`, is over 2**53.
     """
     most = _EXACT // (2 * factor)
     if max(amounts, default=0) > most or min(amounts, default=0) < 0:
@@ -42,7 +42,7 @@ def as_exact_floats(
 
 
 def wrapped(total: int) -> int:
-    """Return the sum; int64 wraps around as in Go, so that subtracting gives the old sum."""
+    """Return the sum; int64 wraps around as in Go, so that a subtraction restores the old sum."""
     return (total + 2**63) % 2**64 - 2**63
 
 
@@ -84,7 +84,7 @@ class Columns:
         return column
 
     def remove(self, column: Column) -> None:
-        """Remove a column of this table, so that its memory is freed."""
+        """Remove a column of this table, to free its memory."""
         self._columns.remove(column)
 
     @property
@@ -210,7 +210,7 @@ def _spread(sparse: Mapping[int, int], rows: int) -> IntArray:
 class Interned(Generic[_Value]):
     """A column with few distinct values in many rows: `codes` (int32) index `values`.
 
-    The code of a value that no row holds any more is reused; until then its value is the first one.
+    The code of an unused value is reused later; until then it stands for the first value.
     """
 
     __slots__ = ("_free", "_holders", "_index", "codes", "values")
@@ -259,7 +259,7 @@ class Interned(Generic[_Value]):
 
 
 class ChangeLog:
-    """Which rows changed, in order; readers keep a position and read what came after it."""
+    """A log of changed rows; each reader keeps a position and reads the later changes."""
 
     _KEEP: Final = 16_384
 

@@ -1,4 +1,4 @@
-"""Evictions that this scheduler has begun, and the rest of every disruption budget.
+"""Records the evictions of this scheduler, and the remaining disruptions of every budget.
 
 An eviction begins when a preemption is decided and ends in one of these ways:
 
@@ -54,7 +54,7 @@ class _Charge:
     status_written: bool = False
     """The budget's status has been written since the eviction began."""
     is_counted: bool = True
-    """The victim was ready, so that the budget's status shows its end."""
+    """Whether the victim was ready, so that the budget's status will show its end."""
     is_old: bool = False
     """`grow_older` has seen it since the victim left."""
 
@@ -82,7 +82,7 @@ class _Records:
     """What each of these budgets selects."""
 
     def selecting(self, objects: Objects, pod: Pod) -> list[PodDisruptionBudget]:
-        """Return the budgets that select the pod; there are thousands, and it is asked often."""
+        """Return the budgets that select the pod; quick, because there may be thousands."""
         budgets: Mapping[str, PodDisruptionBudget] = objects.of(Kind.POD_DISRUPTION_BUDGET)
         keys = self.by_pods.selecting(pod.namespace, None, pod.labels)
         return [budgets[key] for key in keys]
@@ -104,7 +104,7 @@ class Evictions:
         return pod.uid in self._records.evicting
 
     def among(self, uids: AbstractSet[Uid]) -> AbstractSet[Uid]:
-        """Return the uids of those of these pods that this scheduler is evicting."""
+        """Return the uids of these pods that this scheduler is evicting."""
         return uids & self._records.evicting.keys()
 
     def awaits_victims(self, preemptor: Pod) -> bool:
@@ -125,9 +125,9 @@ class Evictions:
     def matching_budgets(
         self, pod: Pod, *, by_eviction_api: bool = False
     ) -> list[PodDisruptionBudget]:
-        """Return the budgets that an eviction of the pod would be charged to.
+        """Return the budgets to which an eviction of the pod would be charged.
 
-        They are those that kube-scheduler regards, or those that the Eviction API does. Empty for a
+        `by_eviction_api` chooses the Eviction API's rules, else kube-scheduler's apply. Empty for a
         pod that is being evicted: it is charged already.
         """
         if self.evicting(pod):
@@ -178,10 +178,10 @@ class Evictions:
         return None
 
     def begin(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
-        """Let the preemptor wait for those of the victims that are on a node, and for no others.
+        """Let the preemptor wait for the victims that are on a node, and for no others.
 
-        Returns the victims that must be evicted for it: they are neither terminating nor being
-        evicted for another preemptor.
+        Return the victims that must be evicted: they are neither terminating nor being evicted for
+        another preemptor.
         """
         self.stop_waiting(preemptor)
         new: list[Pod] = []
@@ -214,9 +214,9 @@ class Evictions:
             self._update_charge(budget.key, pod.uid, victim_left=True)
 
     def victim_removed(self, pod: Pod, *, assumed: bool) -> None:
-        """Note that the pod, which need not be being evicted, is not on its node any more.
+        """Note that a pod, evicted or not, has left its node.
 
-        A pod that was only assumed there has never run: no budget's status will show its end.
+        A pod that was only assumed has never run: no budget's status will show its end.
         """
         self._records.refused.pop(pod.uid, None)
         budgets = self._records.evicting.pop(pod.uid, [])
@@ -261,9 +261,9 @@ class Evictions:
             charge.is_old = True
 
     def budget_written(self, key: str, budget: PodDisruptionBudget | None) -> None:
-        """Note the present version of the budget of this namespace/name; None if it is gone.
+        """Note the current version of the budget of this namespace/name; None if it is gone.
 
-        Only `budget.selector` says which pods it is for.
+        Only `budget.selector` decides to which pods it applies.
         """
         records = self._records
         records.exhausted.pop(key, None)

@@ -1,7 +1,7 @@
-"""Topology domains of nodes: by the value of a label, or one per node.
+"""Topology domains of nodes: one per value of a label, or one per node.
 
-A pod may name any label key. So a key that no node has takes no memory over the nodes: all such
-keys share one array in which every row is ABSENT.
+A pod may name any label key. So a key that no node has takes no memory per node: all such keys
+share one array in which every row is ABSENT.
 """
 
 from collections import Counter
@@ -82,7 +82,7 @@ class LabelColumn(Domains):
         return self._numbers
 
     def put(self, row: int, labels: Mapping[str, str]) -> None:
-        """Set the row's code to that of its label value, or ABSENT."""
+        """Set the row's code to the code of its label value, or to ABSENT."""
         before, value = int(self.codes.data[row]), labels.get(self.key)
         if value == (None if before == ABSENT else self.values[before]):
             return
@@ -126,8 +126,8 @@ class LabelColumn(Domains):
 class LabelColumns:
     """The label columns of a node table.
 
-    A column is made when its key is first read. It is dropped when no node has the key any more;
-    what still reads the column then, such as a kept count, keeps it without memory over the nodes.
+    A column is made when its key is first read, and dropped when no node has the key any more. A
+    kept count that still reads the column keeps it, without memory per node.
     """
 
     def __init__(self, columns: Columns) -> None:

@@ -165,7 +165,7 @@ class NodeTable:
         return self._columns.bytes + self._usage.bytes
 
     def label(self, key: str) -> LabelColumn:
-        """Return the column of a node label, kept up to date as long as the caller keeps it."""
+        """Return the column of a node label; it is kept up to date while the caller holds it."""
         labelled = ((i, node.labels) for i, node in enumerate(self.nodes) if node is not None)
         return self._labels.column(key, labelled)
 
@@ -228,7 +228,7 @@ class NodeTable:
         return before
 
     def drop(self, name: str) -> Node | None:
-        """Remove the node, which has no counted pods any more, and return it."""
+        """Remove a node without counted pods, and return it."""
         row = self.row_of.pop(name, None)
         before = self.nodes[row] if row is not None else None
         if row is None or before is None:

@@ -70,9 +70,10 @@ class Nominations:
     def at(
         self, row: int, priority: int, other_than: Uid | None, ends: float = math.inf
     ) -> list[Pod]:
-        """Return the row's nominated pods for which a pod must leave room.
+        """Return the row's nominated pods for which another pod must leave room.
 
-        The pod has this priority and that uid, and has ended by `ends` (seconds since the epoch).
+        The other pod has this priority and the uid `other_than`, and ends by `ends` (seconds since
+        the epoch).
         """
         return [
             pod
@@ -87,7 +88,7 @@ class Nominations:
 
     @property
     def reserved(self) -> list[Nominee]:
-        """The pods for which nodes are reserved."""
+        """The pods with reserved nodes."""
         return [each for each in self._by_uid.values() if each.reservation is not None]
 
     def put(self, pod: Pod, row: int, reservation: Reservation | None = None) -> None:

@@ -64,7 +64,7 @@ class PodColumns:
         return placed.slot if placed is not None else None
 
     def slots_of(self, pods: Iterable[Pod]) -> IntArray:
-        """Return the slots (int64) of those of these pods that are on a node now, each once."""
+        """Return the slots (int64) of these pods that are on a node now, each once."""
         found = (self.slot(pod.uid, nominated=False) for pod in pods)
         return np.array([*dict.fromkeys(slot for slot in found if slot is not None)], np.int64)
 
@@ -88,9 +88,9 @@ class PodColumns:
         return read_only(self._started.data[: len(self._pods)])
 
     def by_importance(self, slots: IntArray, *keys: npt.NDArray[Any]) -> IntArray:
-        """Return the order (int64) of the slots: by these keys, then most important pod first.
+        """Return the order (int64) of the slots: by the keys, then the most important pod first.
 
-        The first key counts most. Of equally important pods those that came first are first.
+        The first key counts most. Among equally important pods the earliest comes first.
         """
         arrived, started = self._arrivals.data[slots], self._started.data[slots]
         priority = self._priority.data[slots]
@@ -139,9 +139,9 @@ class PodColumns:
     ) -> tuple[IntArray, dict[str, IntArray]]:
         """Return the number of pods nominated to each row, and their requests of each resource.
 
-        Counts the nominated pods for which a pod must leave room that has this priority and the uid
-        `other_than` and ends by `ends` (seconds since the epoch); see `Nominee.keeps_out`. All
-        arrays are int64[rows].
+        It counts the nominated pods for which another pod must leave room: one with this priority
+        and the uid `other_than` that ends by `ends` (seconds since the epoch); see
+        `Nominee.keeps_out`. All arrays are int64[rows].
         """
         chosen = self.nominated & (self.rows >= 0)
         chosen &= self._keeps_out_below.data[: len(self._pods)] > priority

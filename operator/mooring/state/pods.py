@@ -22,8 +22,8 @@ from mooring.state.topology.equivalent_pods import EquivalentPods
 class Assumption:
     """The data about an assumed pod until the watch confirms it.
 
-    `deadline` is when it expires if its binding went through, in seconds on the caller's monotonic
-    clock; None while it is being bound. `announced` is False while its ADD event is yet to come.
+    `deadline` is when it expires after its binding succeeded, in seconds on the caller's monotonic
+    clock; None while it is being bound. `announced` is False until its ADD event is delivered.
     `was_nominated` says that it was nominated to the row when it was assumed.
     """
 
@@ -36,7 +36,7 @@ class Assumption:
 class PlacedPod:
     """A pod on a row, with an assumption until the watch confirms it.
 
-    There is one for each pod of the cluster, so that every field counts. `equivalent` is set while
+    One exists for each pod of the cluster, so every field costs memory. `equivalent` is set while
     the pod is counted, `slot`, its place in the pod columns, while it is there.
     """
 
@@ -69,8 +69,8 @@ class PlacedPod:
 class PodTable:
     """All placed pods, by uid and by row.
 
-    A namespace/name may have more than one of them: a pod whose deletion the watch has not shown
-    yet, and the one that was made anew under its name.
+    Two pods may have the same namespace/name: one whose deletion the watch has not shown yet, and
+    its successor.
     """
 
     def __init__(self) -> None:

@@ -71,9 +71,9 @@ def evenness_of_two(shares: FloatArray) -> FloatArray:
 
 
 class UsageColumns:
-    """The usage of all rows of a node table, brought up to date when it is read.
+    """The usage of all rows of a node table, updated when it is read.
 
-    A row without a node counts as one that offers 1 of each, so that it can be divided by.
+    A row without a node offers 1 of everything, so that divisions work.
     """
 
     def __init__(

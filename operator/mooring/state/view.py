@@ -64,7 +64,7 @@ class NodeView:
         return self._table.names[int(self._rows[index])]
 
     def node(self, index: int) -> Node | None:
-        """Return the node at a position of this view; None where it does not exist."""
+        """Return the node at a position of this view; None if it does not exist."""
         return self._table.nodes[int(self._rows[index])]
 
     @property
@@ -321,7 +321,7 @@ class NodeViewWithNominated(NodeView):
 
 
 class NodeViewWithoutPod(NodeView):
-    """Rows as if each had one pod less with this demand: pod slots and requests are counted."""
+    """Rows as if each had one pod less with this demand; pod slots and requests are changed."""
 
     __slots__ = ("_demand",)
 

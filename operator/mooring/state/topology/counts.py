@@ -77,7 +77,7 @@ class TopologyCounts:
 
     @property
     def bytes(self) -> int:
-        """About how many bytes the counts take, with selections that no pod may have any more."""
+        """About how many bytes the counts take, including unused selections."""
         return self._taken.bytes
 
     def attach(self, pod: Pod, row: int) -> EquivalentPods:
@@ -112,7 +112,7 @@ class TopologyCounts:
 
     @contextmanager
     def relabelling(self, pods: Sequence[EquivalentPods], row: int) -> Iterator[None]:
-        """Count the row's pods anew after its domains have changed inside."""
+        """Count the row's pods again after its domains have changed inside."""
         for equivalent in pods:
             for counts in equivalent.counted_in:
                 counts.add(row, -1)
@@ -122,9 +122,9 @@ class TopologyCounts:
                 counts.add(row, 1)
 
     def namespace_changed(self, namespace: str) -> None:
-        """Count the namespace's pods anew by selectors of its labels, which have changed.
+        """Count the namespace's pods again by selectors of its labels, which have changed.
 
-        Counts that are being made include them then.
+        Counts in the making will include them.
         """
         for uncounted in self._uncounted.values():
             others = [e for e in uncounted if e.namespace != namespace]
@@ -143,7 +143,7 @@ class TopologyCounts:
         return self._counts_of(pods, key)
 
     def is_counted(self, pods: Selection, key: str) -> bool:
-        """Return whether `counts` has nothing to count any more."""
+        """Return whether `counts` would return without counting."""
         return (pods, key) in self._counts and (pods, key) not in self._uncounted
 
     def count_some(self, pods: Selection, key: str) -> int:
@@ -167,11 +167,11 @@ class TopologyCounts:
         return looked
 
     def owners(self, role: Role, pod: Pod) -> dict[Domains, IntArray | CountArray]:
-        """Return where owners are of terms of placed pods that select the pod, by node label.
+        """Return, by node label, the domains of placed pods with terms that select the pod.
 
-        Each array has an item per code of the label's values, and a last one that is 0, for nodes
-        without the label: the sum of the weights of the terms (1 if required), of each as often as
-        it has an owner there. Labels by which no owner is in any domain are left out.
+        Each array has an item per code of the label's values, and a last one, 0, for nodes without
+        the label. An item is the sum over the owners there of the weights of their terms (1 if
+        required). Labels without an owner in any domain are left out.
         """
         terms, found = self._table.terms[role], dict[Domains, IntArray | CountArray]()
         if not terms:

@@ -41,7 +41,7 @@ class DomainCounts:
         return read_only(self._counts[: len(self.domains.values) + 1])
 
     def at(self, nodes: NodeView) -> CountArray:
-        """Return int32[len(nodes)]: the pods in each node's domain, 0 where it is in none."""
+        """Return int32[len(nodes)]: the pods in each node's domain, 0 without a domain."""
         counts: CountArray = self.by_code[nodes.domain_codes(self.domains)]
         return counts
 
@@ -55,7 +55,7 @@ class DomainCounts:
 
     @property
     def is_dropped(self) -> bool:
-        """Whether these are kept up to date no more."""
+        """Whether these counts are no longer kept up to date."""
         return self._count is not None
 
     def drop(self, count: Callable[["DomainCounts"], None]) -> None:

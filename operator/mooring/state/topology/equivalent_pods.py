@@ -1,4 +1,4 @@
-"""Placed pods that every count treats alike: same namespace, labels and inter-pod terms.
+"""Groups placed pods that every count treats alike: same namespace, labels and inter-pod terms.
 
 They are counted together, so that an event of a pod costs one addition per count.
 """
@@ -55,8 +55,8 @@ class OwnedTerm:
 class EquivalentPods:
     """Placed pods with the same namespace, labels and inter-pod terms.
 
-    Either all of them are terminating or none. `pods_on` says how many of them are on each row,
-    `counted_in` which counts include them.
+    All of them are terminating, or none is. `pods_on` is their number per row, `counted_in` the
+    counts that include them.
     """
 
     key: _Key
@@ -118,7 +118,7 @@ class EquivalenceTable:
         return self._by_key.get(key)
 
     def add(self, pod: Pod, key: _Key) -> EquivalentPods:
-        """Add a pod that no placed pod is equivalent to; `key` is that of `key_of`."""
+        """Add a pod without an equivalent placed pod; `key` is the result of `key_of`."""
         terms = tuple(self._owned_term(*stated) for stated in _stated(pod.spec.affinity))
         equivalent = EquivalentPods(key, terms)
         self._by_key[equivalent.key] = equivalent

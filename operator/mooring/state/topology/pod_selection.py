@@ -45,7 +45,7 @@ class PodSelector:
 class Selection:
     """Pods that every one of `parts` (at least one) selects; made by `selection`.
 
-    Compared by identity, so that looking up its counts costs no hashing of selectors.
+    It is compared by identity, so that looking up its counts hashes no selectors.
     """
 
     parts: tuple[PodSelector, ...]
@@ -96,10 +96,10 @@ def term_selector(term: AffinityTerm) -> PodSelector:
 
 
 class SelectionIndex(Generic[_Item]):
-    """Items that have a selection each; finds those that select a pod without looking at all.
+    """Items with a selection each; finds those that select a pod without a look at all items.
 
     An item is stored by namespace and, if its selector requires values of a label, by these values.
-    So only items stored by the pod's namespace and labels have to be looked at.
+    So only items stored by the pod's namespace and labels are examined.
     """
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class SelectionIndex(Generic[_Item]):
 
 
 def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
-    """Yield namespaces and labels, one of which every selected pod has; None stands for any."""
+    """Yield namespaces and labels; every selected pod has one of them; None stands for any."""
     namespaces, pairs = _places(pods.parts[0])
     for namespace in namespaces:
         for pair in pairs:
