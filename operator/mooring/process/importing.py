@@ -1,4 +1,4 @@
-"""Import what a command needs, as late and as quickly as possible."""
+"""Imports the modules of a command as late and as quickly as possible."""
 
 import gc
 from importlib import import_module
@@ -6,9 +6,9 @@ from types import ModuleType
 
 
 def import_module_quickly(name: str) -> ModuleType:
-    """Import the module and what it imports, without a search for garbage meanwhile.
+    """Import the module without garbage collection meanwhile.
 
-    Modules, classes and functions stay: hundreds of searches that find nothing would take a tenth
+    Modules, classes and functions stay: hundreds of collections would find nothing and take a tenth
     of the time.
     """
     gc.disable()

@@ -1,4 +1,4 @@
-"""Waits for work that goes on when the waiter is cancelled, such as a request that was sent."""
+"""Waits for work that continues if the waiter is cancelled: a request that was sent."""
 
 import asyncio
 from typing import TypeVar

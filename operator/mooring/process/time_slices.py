@@ -17,7 +17,7 @@ from mooring.pausing import Interrupted, Work
 _Result = TypeVar("_Result")
 
 REST: Final = 3.0
-"""The usual rest after work that people ask for, so that decisions go on beside it."""
+"""The usual rest after work on request, so that decisions continue beside it."""
 
 _SLICES_PER_COLLECTION: Final = 10
 """After so many slices of any work, young garbage is collected, in 1 to 5 ms."""
@@ -64,9 +64,9 @@ class TimeSlices:
     async def run(
         self, call: Callable[[], _Result], wanted: Callable[[], bool] = lambda: True
     ) -> _Result:
-        """Return the result of a call, and let other tasks run where it pauses.
+        """Return the result of a call; let other tasks run whenever it pauses.
 
-        Raises Interrupted if the call was not `wanted` any more after a pause, and was ended there.
+        Raises Interrupted if `wanted` returned False after a pause; the call was ended there.
         """
         with Work(call, self) as work:
             while not work.advance():

@@ -26,7 +26,7 @@ _MOST_BYTES: Final = 16 * 2**20
 
 
 class Turn:
-    """To be used in `async with`, by work that pauses; tasks get it in the order of their asking.
+    """A lock for `async with`, held by work that pauses; tasks get it in order of request.
 
     A coroutine that uses the state between two awaits only is run by `between` instead. A task that
     has the turn must not ask for it again.
