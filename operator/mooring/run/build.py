@@ -75,8 +75,8 @@ _NOMINATION_SECONDS: Final = 5.0
 class Options:
     """The options of an engine; times are in seconds.
 
-    For the fields of the backoff and `namespaces_take_turns` see `SchedulingQueue`, for those of
-    plugins `PluginFailures`, for `most_per_attempt` `Evaluations`.
+    `SchedulingQueue` describes the fields of the backoff and `namespaces_take_turns`,
+    `PluginFailures` those of plugins, and `Evaluations` `most_per_attempt`.
     """
 
     initial_backoff: float = 1.0
@@ -88,9 +88,9 @@ class Options:
 
 
 class Engine:
-    """The parts of an engine over a state; a part with a method `run` works while that runs.
+    """The parts of an engine over a state; those with a method `run` work while it runs.
 
-    It hears of every change of the state from now on.
+    It receives every event of the state from now on.
 
     Args:
         client: Reads and writes for the engine and the plugins.
@@ -247,9 +247,9 @@ class Engine:
         self.rebalancer = Rebalancer(parts)
 
     def follow_server(self, version: str) -> None:
-        """Decide by the rules of an API server of this version, such as 1.37.
+        """Follow the rules of an API server of this version (1.37).
 
-        To be called before any profile is in force, or if the rules stay the same.
+        Call it before any profile is in force, or if the rules stay the same.
         """
         self.scheduler.state.follow_server(version)
         if (unknown := unknown_server(version)) is not None:

@@ -1,9 +1,9 @@
 """The composition root: builds the parts of a replica, starts and stops them in order.
 
-Every replica mirrors the cluster, so that a stand-by is warm, and asks for the lease only once it
-has seen the whole cluster and can watch what kopf needs. kopf and the scheduling loop run only
-while it leads. Losing the lease ends the process at once, as kube-scheduler does. A leader that has
-been unable to work for too long stops as it does on SIGTERM, which releases the lease.
+Every replica mirrors the cluster, so that a stand-by is ready, and asks for the lease only when it
+has seen the whole cluster and can watch the resources of kopf. kopf and the scheduling loop run
+only while it leads. Losing the lease ends the process immediately, as in kube-scheduler. A leader
+that cannot work for too long stops as on SIGTERM, which releases the lease.
 """
 
 import asyncio
@@ -99,10 +99,10 @@ def _new_identity() -> str:
 
 
 def spare_the_mirror() -> None:
-    """Have the garbage collector walk young objects only, before the first lists come.
+    """Let the garbage collector examine only young objects until the first lists have come.
 
-    With Python's thresholds it would walk all listed objects each time their number has grown by a
-    quarter: half a second at 150,000 pods. None of them is garbage.
+    With Python's thresholds it would examine all listed objects each time their number has grown by
+    a quarter: half a second at 150,000 pods. None of them is garbage.
     """
     gc.set_threshold(10_000, 3, 100_000)
 
@@ -110,11 +110,11 @@ def spare_the_mirror() -> None:
 def calm_the_collector() -> None:
     """Exclude existing objects from garbage collection, and keep later collections short.
 
-    The mirror is long-lived and free of cycles. To walk 100,000 objects takes 50 ms, in which
-    nothing else runs. The two younger generations have at most 40,000 objects, unless as many are
-    freed as are made; then they are walked between slices of work (`process/time_slices.py`). The
-    collector walks all other objects when they have grown by a quarter, and after 100,000 walks of
-    the younger ones.
+    The mirror is long-lived and free of cycles, and examining 100,000 objects stops all other work
+    for 50 ms. The two younger generations hold at most 40,000 objects, unless objects are freed as
+    fast as they are made; then collections run between slices of work (`process/time_slices.py`).
+    The collector examines all other objects when they have grown by a quarter, and after 100,000
+    collections of the younger ones.
     """
     gc.collect()
     gc.freeze()
@@ -171,7 +171,7 @@ class Environment:
 class Scheduler:
     """One replica: its parts, and the order in which they start and stop.
 
-    Without `elector` it leads always. `environment` is by default the machine's.
+    Without `elector` it always leads. `environment` is the machine's by default.
 
     Attributes:
         engine: The parts that decide; only they may change anything in it.
@@ -332,7 +332,7 @@ class Scheduler:
         return self._exit_code
 
     async def run_without_endpoints(self) -> int:
-        """Do what `run` does, but serve nothing."""
+        """Run as `run` does, but without endpoints."""
         self._catch_signals()
         try:
             await self._schedule()
@@ -390,7 +390,7 @@ class Scheduler:
             logger.info("stopping: %d bindings in flight", self.engine.loop.binding)
 
     def _start_writers(self) -> "list[asyncio.Task[None]]":
-        """Start what writes about decisions, and goes on until the last binding has ended."""
+        """Start the writers of reports, which run until the last binding has ended."""
         engine = self.engine
         parts = (
             engine.recorder,
@@ -402,7 +402,7 @@ class Scheduler:
         return [self._start(self._turn.between(part.run)) for part in parts if part is not None]
 
     def _start_workers(self) -> "list[asyncio.Task[None]]":
-        """Start what a leader does until it is told to stop."""
+        """Start the tasks of a leader, which end when it stops."""
         work = [
             self._decide(),
             self._kopf.run(self._catch_signals),

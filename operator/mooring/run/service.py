@@ -1,8 +1,8 @@
 """The process of `mooring run`: a connection, one replica, and an exit code.
 
 The modules of a replica are imported only when the API server has answered, because they take most
-of the time of a start: whoever has named a wrong server hears so at once, and a process that has
-just started hears SIGTERM.
+of the start-up time: so a wrong server address is reported quickly, and a process that has just
+started reacts to SIGTERM.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _TLS_ERROR: Final = "Fatal error on SSL protocol"
 
 
 class StartError(Exception):
-    """The scheduler cannot start; the text is one line that says what to do."""
+    """The scheduler cannot start; the text is one line that says how to correct it."""
 
 
 def run(settings: RunSettings) -> int:
@@ -113,8 +113,8 @@ async def connected_replica(
 def on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log an error of a task or callback that no code awaits.
 
-    Of no interest are those of kopf's when it is stopped: it leaves generators half-way, which are
-    then closed all at once and fail at it, and a callback of its that expects to be in a task.
+    Two errors of kopf at its stop are ignored: generators that fail when they are closed half-way,
+    and a callback that expects to run in a task.
     """
     from mooring.handlers.runner import is_kopfs  # noqa: PLC0415 - slow, see the top
 
