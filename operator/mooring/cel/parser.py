@@ -228,7 +228,7 @@ class _Parser:
     def _joined(
         self, level: frozenset[str], operands: list[Expression], operators: list[tuple[str, int]]
     ) -> tuple[list[Expression], list[tuple[str, int]]]:
-        """Return the tree of the operators of a level, applied from left to right."""
+        """Combine the operators of one precedence level, from left to right."""
         left, rest = [operands[0]], list[tuple[str, int]]()
         for (operator, at), operand in zip(operators, operands[1:], strict=True):
             if operator in level:

@@ -86,7 +86,7 @@ class CheckedProfile:
             yield FieldError("spec.extenders", text)
 
     def _files_of_extenders(self) -> Iterator[FieldError]:
-        """Yield that certificates in files are not looked at, because they are somewhere else."""
+        """Warn that certificate files are not checked: they are in Mooring's container."""
         for number, extender in enumerate(self.loaded.profile.spec.extenders):
             tls = extender.tls_config
             if tls is None or not tls.files or not extender.url_prefix.lower().startswith("https:"):

@@ -159,7 +159,7 @@ def _time(text: str | None) -> datetime | None:
 
 
 def _replica(leader: Leader, problems: list[str]) -> dict[str, Any]:
-    """Return version and queues of the leading replica; add why it does not tell them."""
+    """Return the leader's version and queues; if it does not answer, append why to `problems`."""
     try:
         metrics = Reading.of(page_of(leader, "/metrics"), time.monotonic())
     except InputError as mistake:

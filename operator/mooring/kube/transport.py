@@ -1,9 +1,9 @@
 """HTTP to one API server: credentials, limit, retries, timeouts, and errors in our own words.
 
-The limiter, if there is one, counts every request. A 401 renews the credentials and is tried
-once more; an answer that says `Retry-After` is waited for, a bounded number of times, because
-the server has then not acted on the request. `Accept-Encoding: identity` saves the server about
-a third of a list's cost.
+The limiter, if there is one, counts every request. After a 401 it renews the credentials and tries
+once more. After `Retry-After` it waits and tries again, a bounded number of times: the server has
+not acted on the request. `Accept-Encoding: identity` saves the server about a third of a list's
+cost.
 """
 
 import asyncio

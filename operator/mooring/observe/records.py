@@ -226,7 +226,7 @@ def _unpacked(packed: bytes) -> tuple[dict[str, Any], Mapping[str, int]]:
 
 
 class _Text:
-    """A decision that is kept once for all paths that have it."""
+    """A packed decision that equal decisions of several pods share."""
 
     __slots__ = ("users", "value")
 

@@ -53,7 +53,7 @@ class ObjectClient(Protocol):
     async def get(
         self, resource: Resource, name: str, namespace: str | None = None
     ) -> dict[str, Any]:
-        """Return one object."""
+        """Return the object; NotFoundError if there is none."""
 
     def list_pages(
         self,

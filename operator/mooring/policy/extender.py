@@ -117,7 +117,7 @@ class TLSConfig(PolicyModel):
         )
 
     def without_files(self) -> "TLSConfig":
-        """Return what needs no file; a certificate and its key only if both need none."""
+        """Return a copy without paths of files, and without a key pair that is not inline."""
         unread: dict[str, str | bytes] = {"ca_file": "", "cert_file": "", "key_file": ""}
         if not (self.cert_data and self.key_data):
             unread |= {"cert_data": b"", "key_data": b""}

@@ -350,8 +350,8 @@ class PluginApi:
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done` returns True, now or after a change of the mirrored cluster.
 
-        Where many wait it is called some time after the change, with all changes up to then: each
-        of thousands of volumes causes several.
+        If many wait, each lets some time pass after a change before it checks again. So many
+        changes cost one check: each of thousands of volumes causes several.
 
         Raises TimeoutError after `seconds`, and any error of `done`.
         """

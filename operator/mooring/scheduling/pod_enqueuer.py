@@ -639,11 +639,10 @@ class PodEnqueuer:
                 self._not_gated[group] = queued
 
     def _gate(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> str | None:
-        """Return why the pod may not enter the queue: the name of a PreEnqueue plugin, or "".
+        """Return the PreEnqueue plugin that rejects the pod; None if the pod may enter the queue.
 
-        That is "" if the pod exceeds a limit or a plugin fails, and None if nothing does. If
-        `report`, the plugin's reason is reported, except that of scheduling gates, about which the
-        API server writes the condition.
+        It is "" if the pod exceeds a limit or a plugin fails. With `report`, the user is told the
+        reason; the API server itself writes the condition about scheduling gates.
         """
         if (limit := pod.limit_exceeded) is not None:
             queued = self._scheduler.queue.get(pod.uid)

@@ -68,7 +68,7 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True)
 class ChangedNode:
-    """A pod that the policies put on different nodes; None is no node, for `reason`."""
+    """A pod that two policies place differently; None is no node, and `reason` says why."""
 
     pod: str
     owner: str

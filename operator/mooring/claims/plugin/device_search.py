@@ -41,7 +41,7 @@ class _Frame:
 
 @dataclass(slots=True)
 class _Devices(_Frame):
-    """One device of a request: the candidates before `position` are done with."""
+    """The choice of one device. Candidates before `position` have been tried."""
 
     slot: Slot
     taken: int

@@ -731,7 +731,7 @@ def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], t
 
 
 def _matches(pool: Pool, node: Node) -> Hashable:
-    """Return for which devices the node is one of theirs, in slices that leave that to these."""
+    """Return, for slices with a node selection per device, whether each device serves the node."""
     return tuple(
         [
             node_matches(device, node.name, node.labels)

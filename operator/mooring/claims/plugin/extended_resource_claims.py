@@ -182,11 +182,11 @@ def new_claim(pod: Pod, classes: Mapping[str, str]) -> NewClaim | None:
 def _of_resource(
     containers: Sequence[ContainerRequests], resource: str, device_class: str
 ) -> tuple[list[DeviceRequest], list[Mapped]]:
-    """Return the requests for one resource, and what they stand for.
+    """Return (1) the device requests for one resource, (2) which container uses which request.
 
     Containers that run as long as the pod have a request each. An init container has ended when
-    those after it start, so it uses their devices. What such containers need beyond that is one
-    request, the largest.
+    those after it start, so it uses their devices. If init containers need more devices than these,
+    the largest such rest is one more request.
     """
     lasting = [
         (index, container.name, f"container-{index}-request-{_index_of(resource, container)}", n)

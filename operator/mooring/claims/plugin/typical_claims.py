@@ -28,7 +28,7 @@ class TypicalClaims:
         self._samples: dict[bytes, ResourceClaim] = {}
 
     def most_common(self, cluster: ClusterView, most: int) -> list[tuple[ResourceClaim, int]]:
-        """Return a claim of each of the most common kinds, without devices, and their numbers."""
+        """Return the `most` most common kinds of claims: (a claim without devices, its count)."""
         self._follow(cluster)
         ordered = sorted(self._counts.items(), key=lambda each: (-each[1], each[0]))
         return [(self._samples[kind], number) for kind, number in ordered[:most]]

@@ -149,7 +149,7 @@ def desired_status(
 
 
 def _of_members(group: PodGroupState, view: GroupView, tried: str) -> Mapping[str, Any]:
-    """Return the fields about members, of coscheduling or Volcano, that the API server lacks."""
+    """Return the member fields of a coscheduling or Volcano status that differ from the API's."""
     source, definition = group.key.source, group.definition
     if definition is None or source not in (GroupSource.COSCHEDULING, GroupSource.VOLCANO):
         return {}

@@ -49,7 +49,7 @@ _IN_NAMESPACES: Final[Sequence[tuple[Type, ...]]] = ((), (list_of(STRING),), (_S
 
 
 def _counting(name: str, *of: Type) -> tuple[Overload, ...]:
-    """Return the overloads of a function that counts pods, a method of `of` if that is given."""
+    """Return the overloads of a function that counts pods; with `of` they are methods of it."""
     return tuple(
         Overload(f"{name}_{number}", (*of, *pods, *namespaces), INT, bool(of), is_generic=False)
         for number, (pods, namespaces) in enumerate(product(_SELECTED_BY, _IN_NAMESPACES))
