@@ -181,7 +181,7 @@ class Evaluations:
                 self.spend(UNITS_PER_COUNT + units * cluster.count_some(pods, key))
 
     def _judged(self) -> tuple[dict[Evaluation, str], dict[Evaluation, Cost]]:
-        """Return (1) why, for each evaluation over the budget, (2) the cost so far, for the others."""
+        """Return (1) why, for evaluations over the budget, (2) the cost so far, for the others."""
         excess, up_to, total = (
             dict[Evaluation, str](),
             dict[Evaluation, Cost](),
