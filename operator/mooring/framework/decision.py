@@ -40,7 +40,7 @@ class PodRef(NamedTuple):
 
 
 ANY_POD: Final = PodRef("", "", _NOT_CREATED)
-"""Stands for pods that are not known; only users who may get all pods see what refers to it."""
+"""Stands for unknown pods; texts about it are shown only to users who may get all pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class TextAboutPods:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why one node cannot take the pod: the first filter that rejected it.
+    """The first filter that rejected a node, and its reasons.
 
-    `resolvable` says whether evicting pods from the node could help (kube-scheduler's
-    code Unschedulable) or not (UnschedulableAndUnresolvable).
+    `resolvable` says whether evicting pods from the node could help (kube-scheduler's code
+    Unschedulable) or not (UnschedulableAndUnresolvable).
     """
 
     plugin: str
@@ -79,12 +79,11 @@ class NodeScore(NamedTuple):
 class Decision:
     """The result of one attempt.
 
-    `profile` is None when no profile is for the pod; `profile_generation` is the generation of the
-    profile's API object that decided, 0 for a profile from a file; `kubernetes_version` is the
-    version of Kubernetes whose rules it followed. `node` is None when no node was found; then
-    `message` says why, as the PodScheduled condition does, and `nominated_node` and `victims` hold
-    what preemption chose. `scores` is None when at most one node was feasible, because then nothing
-    is scored.
+    `profile` is None if no profile takes the pod; `profile_generation` is the generation of its API
+    object, 0 for a profile from a file; `kubernetes_version` is the version whose rules the
+    decision followed. `node` is None if no node was found; then `message` is the reason, as in the
+    PodScheduled condition, and `nominated_node` and `victims` are the result of preemption.
+    `scores` is None if at most one node was feasible, because then nothing is scored.
     """
 
     pod: PodRef

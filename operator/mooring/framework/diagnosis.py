@@ -1,4 +1,4 @@
-"""Why no node fits: which plugin rejected which nodes, and the message that users read."""
+"""Explains why no node fits: which plugin rejected which nodes, and the message for users."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class Diagnosis:
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes the arrays take, with those of the cached properties."""
+        """About how many bytes the arrays take, including cached properties."""
         cached = 2 * 8 * len(self.names)
         return cached + sum(
             group.rows.nbytes + group.explanation.bits.nbytes + group.explanation.resolvable.nbytes

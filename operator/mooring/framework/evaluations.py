@@ -1,13 +1,10 @@
-"""Limits how much the plugins of a profile together evaluate, and lets an attempt pause meanwhile.
+"""Limits how much the plugins of a profile evaluate in one attempt, and lets it pause.
 
-A rule evaluates an expression once per distinct value that nodes have, and keeps the results; a
-search for devices asks selectors; constraints count pods. Each is quick once, and slow for
-thousands of nodes. So an attempt ends with a reason after about a second of this work. The results
-so far are kept, and the next attempt goes on from there. The total cost for all values of the nodes
-is limited too: a rule that exceeds the limit does not run, and says so.
-
-Costs are in units of about 0.1 us. Nothing here reads a clock: the same cluster gives the same
-answer on every machine.
+A rule evaluates an expression once per distinct value of the nodes, and keeps the results; a search
+for devices evaluates selectors; constraints count pods. Each is quick once, and slow for thousands
+of nodes. So an attempt ends with a reason after about a second of this work. Its results are kept,
+and the next attempt continues. The total cost for all values of the nodes is limited, too: a rule
+that exceeds the limit does not run, and reports that.
 """
 
 import math
@@ -56,8 +53,8 @@ class AttemptTooLongError(PluginFailed):
 class Cost:
     """The cost, in units, of the values that a plugin needs.
 
-    `nodes` is the cost of all values that depend on nodes alone, `pod` of those that depend on the
-    pod as well, `pod_maps` the part of these that grows with the number of the pod's labels.
+    `nodes` is for values that depend on nodes alone, `pod` for those that depend on the pod, too.
+    `pod_maps` is the part of `pod` that grows with the number of the pod's labels.
     """
 
     nodes: int = 0
@@ -87,7 +84,7 @@ class Evaluation(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in messages, such as `rule cheapest`."""
+        """The name in messages: `rule cheapest`."""
 
     def cost(self) -> Cost:
         """Return the cost of all values that the nodes have now, evaluated or not."""
@@ -111,7 +108,7 @@ class Evaluations:
         return len(self._all)
 
     def add(self, evaluation: Evaluation) -> None:
-        """Add an evaluation; those that are added first have the first claim to the budget."""
+        """Add an evaluation; earlier ones come first when the budget is spent."""
         self._all.append(evaluation)
 
     def excess(self, evaluation: Evaluation, node_set_version: int) -> str | None:
@@ -145,7 +142,7 @@ class Evaluations:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the attempt has done enough: it ends with what it has."""
+        """Whether the attempt has used up its budget, and must end."""
         return self._left <= 0
 
     def begin_hint(self) -> None:

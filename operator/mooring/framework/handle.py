@@ -36,9 +36,9 @@ class Api(Protocol):
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
         """Add these annotations to the Binding: the pod gets node and annotations in one write.
 
-        They are added to those that were given before; an empty mapping takes all of them back. A
-        plugin calls this in pre_bind. When the attempt has ended, whether the pod is bound or not,
-        the engine takes them back.
+        They are merged with earlier ones; an empty mapping removes all. A plugin calls this in
+        pre_bind. The engine removes them at the end of the attempt, whether the pod is bound or
+        not.
         """
 
     def unix_nanoseconds(self) -> int:
@@ -81,19 +81,19 @@ class Api(Protocol):
         *,
         subresource: str | None = None,
     ) -> dict[str, Any]:
-        """Apply a merge patch to this version of the object, and return it as it is then.
+        """Apply a merge patch to this version of the object, and return the result.
 
         `resource` is `resourceclaims`. The patch has the version in `metadata.resourceVersion`.
-        Raises ReadAgainError if the object has changed since, or if the patch may have been applied
-        although no answer says so.
+        Raises ReadAgainError if the object has changed since, or if no answer says whether the
+        patch was applied.
         """
 
     def alone(self, key: str) -> AbstractAsyncContextManager[object]:
-        """Return a context that only one caller at a time is in, for each key.
+        """Return a context for one caller at a time, per key.
 
-        If a caller is cancelled while `update` waits for an answer, the write goes on, and the next
-        caller comes in after its answer. A write that was not sent yet is not sent. One without an
-        answer for 30 s may be carried out later, as long as the object has the same version.
+        If a caller is cancelled while `update` waits for an answer, the write continues, and the
+        next caller enters after its answer. A write that was not sent yet is not sent. A write
+        without an answer for 30 s may be carried out later, unless the object gets another version.
         """
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -107,7 +107,7 @@ class Api(Protocol):
         """Wait until `done` returns True. It is called now and after cluster events.
 
         An exception of `done` ends the wait and is raised. Raises TimeoutError after `seconds`;
-        with 0, at once if `done` returns False.
+        with 0, immediately if `done` returns False.
         """
 
 
@@ -123,10 +123,10 @@ class VolumeAssumeCache(Protocol):
         """Let decisions see these objects until the watch shows newer versions of them."""
 
     def restore_volumes(self, pod: Pod) -> None:
-        """Undo what was assumed for the pod; what other pods assume stays."""
+        """Undo the pod's assumptions about volumes; those of other pods stay."""
 
     def hold_claims(self, holder: Uid, allocations: Mapping[str, Allocation]) -> None:
-        """Have these allocations in flight for the pod of this uid, by the uid of the claim.
+        """Mark these allocations, by uid of the claim, as in flight for the pod of this uid.
 
         Their devices are in use until `release_claims`, or until the pod is forgotten.
         """
@@ -144,15 +144,15 @@ class VolumeAssumeCache(Protocol):
         """Assign these GPU cards of its node to the assumed pod until it is forgotten."""
 
     def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
-        """Return the books of GPU cards in this format, kept as long as the plugin keeps them.
+        """Return the counts of GPU cards in this format; they are kept while the plugin holds them.
 
-        This is for a plugin's constructor. With `demand` the books also tell which requests are
+        Call it in a plugin's constructor. If `demand` is true, they also find requests that are
         typical of the cluster.
         """
 
 
 class DeviceMetrics:
-    """Counts what becomes of claims for devices; this one counts nothing."""
+    """Counts the results of claims for devices; this class counts nothing."""
 
     def devices_bound(
         self,
@@ -162,10 +162,10 @@ class DeviceMetrics:
         status: str,
         seconds: float,
     ) -> None:
-        """Count that PreBind has waited until devices were bound.
+        """Count that PreBind has waited for the binding of devices.
 
-        `drivers` has the driver of each device of the claims, `waited` that of each with binding
-        conditions. `status` is success, failure, timeout or error.
+        `drivers` has the driver of each device of the claims, `waited` the driver of each device
+        with binding conditions. `status` is success, failure, timeout or error.
         """
 
     def claim_created(self, status: str) -> None:

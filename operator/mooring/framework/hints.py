@@ -1,4 +1,4 @@
-"""Queueing hints: what a plugin answers when a cluster event may make a pod schedulable."""
+"""Queueing hints: a plugin's answer whether a cluster event may make a pod schedulable."""
 
 from collections.abc import Callable
 from enum import Enum

@@ -126,9 +126,9 @@ class NodeInfo:
     def pods(self) -> Iterable[Pod]:
         """The pods on the node.
 
-        A plugin that is node-only may read their requests, host ports, labels, affinity and
-        volumes, and whether they are terminating. It does not run again when something else about
-        them changes, such as an annotation.
+        A node-only plugin may read their requests, host ports, labels, affinity and volumes, and
+        whether they are terminating. It does not run again when another field changes, for example
+        an annotation.
         """
         placed = self._columns.cluster.pods_on(self._columns.rows[self.index])
         return [state.pod for state in placed]

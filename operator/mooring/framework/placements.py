@@ -16,9 +16,9 @@ __all__ = ["GroupPolicy", "Placement", "PodGroupAssignments"]
 class Placement:
     """Nodes on which all members of a group may be placed together.
 
-    `rows` are int64 rows of the node table. `key` and `value` are the node label that the nodes
-    have in common; both are "" for all nodes. Placements of a lower `tier` are tried first, and
-    those of a higher one only if the whole group fits in none of them.
+    `rows` are int64 rows of the node table. `key` and `value` are the label that the nodes share;
+    both are "" for all nodes. Placements of a higher `tier` are tried only if the whole group fits
+    in none of a lower one.
     """
 
     rows: IntArray
@@ -28,7 +28,7 @@ class Placement:
 
     @property
     def text(self) -> str:
-        """The domain in a message, such as `rack r3`; "" for all nodes."""
+        """The domain in a message: `rack r3`; "" for all nodes."""
         return f"{self.key.rpartition('/')[2]} {self.value}" if self.key else ""
 
 

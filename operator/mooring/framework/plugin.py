@@ -190,9 +190,9 @@ class DeviceReadingPlugin(Plugin, Protocol):
     """A node-only plugin whose results for some pods also depend on devices and their classes."""
 
     def devices_version(self, pod: Pod) -> Hashable:
-        """Return a value that is equal as long as the results are; None if they read no devices.
+        """Return a value that changes whenever the results may; None if they read no devices.
 
-        It is asked at every decision.
+        It is called in every decision.
         """
 
 
@@ -203,7 +203,7 @@ class KeyedFilterPlugin(FilterPlugin, Protocol):
     def filter_key(self, pod: Pod) -> Hashable:
         """Return the values of the pod's spec that `pre_filter` and `filter` read.
 
-        Specs for which it is equal share one result.
+        Specs with equal values share one result.
         """
 
 
@@ -219,10 +219,10 @@ class PodGroupPostFilterPlugin(PostFilterPlugin, Protocol):
     """A PostFilter plugin that also runs when a pod group fits nowhere."""
 
     def pod_group_post_filter(self, state: PodGroupPostFilterState) -> GroupPreemption:
-        """Return a nomination of all members, or why the plugin has none.
+        """Return a nomination of all members, or the reason why there is none.
 
-        It pauses in `state.place`, and where it calls `mooring.pausing.pause` at the head of a
-        loop. The cluster does not change meanwhile.
+        It may pause in `state.place` and by `mooring.pausing.pause` at the head of a loop. The
+        cluster does not change meanwhile.
         """
 
 
@@ -249,7 +249,7 @@ class KeyedScorePlugin(ScorePlugin, Protocol):
     def score_key(self, pod: Pod) -> Hashable:
         """Return the values of the pod's spec that `pre_score` and `score` read.
 
-        Specs for which it is equal share one result.
+        Specs with equal values share one result.
         """
 
 
@@ -268,7 +268,7 @@ class ReservePlugin(Plugin, Protocol):
     """Reserves resources of its own for a pod that is assumed on a node."""
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """Reserve what the pod needs and return None; Unschedulable rejects the pod."""
+        """Reserve resources for the pod and return None; Unschedulable rejects the pod."""
 
     def unreserve(self, pod: Pod, node: str) -> None:
         """Undo `reserve`; also called if `reserve` failed or was not called."""
@@ -282,10 +282,10 @@ class PermitPlugin(Plugin, Protocol):
 
 
 class PreBindPlugin(Plugin, Protocol):
-    """Does what must be done before the pod is bound."""
+    """Prepares the binding of a pod."""
 
     async def pre_bind(self, pod: Pod, node: str) -> None:
-        """Do what must be done before the pod is bound; an exception stops the binding."""
+        """Prepare the binding of the pod; an exception stops it."""
 
 
 class BindPlugin(Plugin, Protocol):
@@ -346,10 +346,10 @@ def points_of(plugin: type) -> frozenset[Point]:
 
 
 def misspelt_name(plugin: type) -> str:
-    """Return what is wrong with a public name that is almost that of a method; "" if nothing is.
+    """Return the mistake in a public name that resembles a method's; "" if there is none.
 
-    A method that is called `filtr` or `prefilter` would never run, without any error. A name is
-    only compared with those that the class lacks.
+    A method called `filtr` or `prefilter` would never run, without any error. Names are compared
+    only with methods that the class lacks.
     """
     known = (*POINT_METHODS.values(), *_OTHER_NAMES)
     lacking = [name for name in known if not hasattr(plugin, name)]

@@ -135,8 +135,8 @@ class PluginFailures:
         """Record what a plugin raised; return the exception to raise instead.
 
         The traceback is logged, except that of a PluginError, which a plugin raises on purpose. An
-        ObjectError is not recorded. Raises KeyboardInterrupt if it is one. Raises PluginFailed if
-        it is one, because another plugin called by this one failed.
+        ObjectError is not recorded. A KeyboardInterrupt is raised, and so is PluginFailed: then
+        another plugin, called by this one, has failed.
         """
         if isinstance(error, KeyboardInterrupt | PluginFailed):
             raise error
@@ -156,9 +156,9 @@ class PluginFailures:
         return PluginFailed(f"running {what}: {text}")
 
     def invalid(self, blamed: Blamed, problem: str) -> PluginFailed:
-        """Record a result that is not allowed; return the exception to raise.
+        """Record a forbidden result; return the exception to raise.
 
-        `problem` is such as "filter returned None; it must return ...".
+        `problem` says what it is: "filter returned None; it must return ...".
         """
         self._record(blamed, FailureKind.INVALID, problem)
         return PluginFailed(f"{blamed}: {problem}")
@@ -215,8 +215,8 @@ def text_of(error: BaseException) -> str:
 def place_of(error: BaseException) -> str:
     """Return where a plugin raised an unexpected exception, as " (acme_spot.py:31)".
 
-    It is the last line of the plugin's own folder, because a library that the plugin calls says
-    nothing to its author; "" if only Mooring's own code was running.
+    It is the last line in the plugin's own folder, because lines of a library do not help its
+    author; "" if only Mooring's own code was running.
     """
     lines = [
         (Path(frame.f_code.co_filename), number)

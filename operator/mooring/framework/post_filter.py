@@ -44,7 +44,7 @@ class DryRun(Protocol):
         """Let pods be removed and added inside; at the end everything is as it was."""
 
     def rejection(self, row: int) -> tuple[str, ...]:
-        """Return why the row rejects the pod now beside pods nominated to it; () if it does not."""
+        """Return why the row rejects the pod, with nominated pods counted; () if it does not."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,11 +52,11 @@ class PostFilterState:
     """A pod that no node fits, with the reasons.
 
     `limits` are the profile's settings for preemption. `now` is in seconds since the epoch. `seed`
-    differs between the attempts of a pod: a search that does not look at all nodes can begin
-    elsewhere each time.
+    differs between the attempts of a pod, so that a search of some nodes can begin elsewhere each
+    time.
 
-    With `preempt_extenders`, extenders take part in the preemption: a plugin that supports that
-    returns Candidates first, and runs again with `processed`, what the extenders made of them.
+    If `preempt_extenders` is true, extenders take part in the preemption: a plugin that supports it
+    first returns Candidates, and runs again with `processed`, the extenders' answer.
     """
 
     pod: Pod
@@ -74,8 +74,8 @@ class PostFilterState:
 class Nomination:
     """The pod fits on `node` once the victims are gone (NominatingInfo in kube-scheduler).
 
-    With `strict` they are evicted through the Eviction API only, which enforces disruption budgets.
-    `message` is added to what the pod's condition says of the nodes. `violations` is the number of
+    If `strict`, they are evicted through the Eviction API only, which enforces disruption budgets.
+    `message` is added to the nodes' reasons in the pod's condition. `violations` is the number of
     victims whose eviction violates a disruption budget.
     """
 
@@ -107,9 +107,9 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProcessedCandidates:
-    """The candidates that the preempt extenders left, with the victims that they chose.
+    """The candidates that the preempt extenders left, with their victims.
 
-    `error` says why an extender that may not be ignored failed; then there are no candidates.
+    `error` is the failure of an extender that is not ignorable; then there are no candidates.
     """
 
     candidates: tuple[PreemptionCandidate, ...]
@@ -154,9 +154,8 @@ class PodGroupPostFilterState:
     """A pod group that fits nowhere; the argument of `pod_group_post_filter`.
 
     `members` are those that the group needs to have its minimum. `place` returns the row of each by
-    uid, as if the given pods had left their nodes, or None if they do not all fit then. How much
-    these searches may cost in all is bounded; `is_last` says whether only one more is sure to be
-    made.
+    uid, as if the given pods had left their nodes, or None if not all fit. The total cost of these
+    searches is bounded; `is_last` says that only one more is guaranteed.
     """
 
     group: PodGroupState

@@ -1,13 +1,4 @@
-"""All plugins by name: the shipped ones, and those that installed packages announce.
-
-A third-party package announces a plugin by an entry point:
-
-    [project.entry-points."mooring.plugins"]
-    RackAware = "acme.rack:RackAware"
-
-It is loaded when a profile first names it, never before, and a failure is an error of that profile
-with the plugin's name, the distribution and the cause.
-"""
+"""Finds all plugins by name: the shipped ones, and those of installed packages."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -83,7 +74,7 @@ class Registry:
     def plugin(self, name: str) -> type[Any]:
         """Return the plugin's class; KeyError for an unknown name.
 
-        A name with a slash is that of a rule, such as `Rules/gpu-nodes`: its plugin is `Rules`.
+        A name with a slash is the name of a rule (`Rules/gpu-nodes`): its plugin is `Rules`.
         """
         spec = self._spec(name.partition("/")[0])
         if spec is None:

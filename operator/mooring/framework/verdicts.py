@@ -69,7 +69,7 @@ SKIP: Final = Skip.SKIP
 
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
-    """The plugin rejects the pod, for a reason that users read.
+    """The plugin rejects the pod, with a reason that users read.
 
     `resolvable` says whether evicting pods could help: True is kube-scheduler's code Unschedulable,
     False is UnschedulableAndUnresolvable.
@@ -126,7 +126,7 @@ class Explanation:
     ) -> "Explanation":
         """Return an explanation of any number of reasons, each with a bool[nodes] where it applies.
 
-        A reason that applies to no node is left out. `details` are those of the first reasons.
+        Reasons that apply to no node are left out. `details` are those of the first reasons.
         """
         reasons, told = list[str](), list[str]()
         words: list[npt.NDArray[np.uint64]] = []
@@ -149,8 +149,8 @@ class Explanation:
     ) -> "Explanation":
         """Return an explanation with one reason per node, or none: its index, or -1 (int64[nodes]).
 
-        A reason that applies to no node is left out. It costs no more where every node has a reason
-        of its own.
+        Reasons that apply to no node are left out. The cost is the same if every node has its own
+        reason.
         """
         nodes = np.flatnonzero(codes >= 0)
         used, numbers = np.unique(codes[nodes], return_inverse=True)
@@ -209,8 +209,8 @@ class PluginError(Exception):
 
 
 class ObjectError(PluginError):
-    """An object is wrong, such as a selector that divides by zero.
+    """An object is wrong: a selector divides by zero.
 
     The attempt fails as with any PluginError, but no failure of the plugin is counted or logged.
-    Otherwise a tenant could cause alerts by such an object.
+    Otherwise a tenant could cause alerts with such an object.
     """
