@@ -1,7 +1,7 @@
-"""The long-term record of decisions: every step of every pod as a line of JSON, in a file.
+"""Writes every step of every pod as a line of JSON into a file, for long-term records.
 
-The file is bounded: when it is full it is renamed, its name with `.1` at the end, in the place of
-the one before. Lines are written once a second by a thread, so that no decision waits for a disk.
+The file is bounded: when it is full it is renamed by adding `.1`, and replaces the previous one. A
+thread writes lines once a second, so that no decision waits for a disk.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class DecisionFile:
         self._trouble = ""
 
     def append(self, line: bytes) -> None:
-        """Have the line written; return at once."""
+        """Queue the line for writing; return immediately."""
         if self._held + len(line) > _MOST_HELD:
             self._lost += 1
             return

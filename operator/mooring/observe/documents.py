@@ -1,9 +1,9 @@
-"""The JSON of documents: here a dataclass becomes JSON, and nowhere else.
+"""Turns documents into JSON; only this module does so.
 
 A document is a dataclass, or a list or mapping of such. Its fields are written in camel case; a
-field that is None by default is left out while it is None. Where a document refers to a pod it has
-a `PodRef`, or a `TextAboutPods`, so that by their types alone names are left out for users who may
-not get these pods (`mooring.observe.viewer`).
+field with the default None is left out while it is None. A document refers to pods by `PodRef` or
+`TextAboutPods`, so that these types alone decide which names are hidden from users who may not get
+the pods (`mooring.observe.viewer`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ _Sees = Callable[[PodRef], bool]
 def dumps(document: Any, sees: _Sees | None = None) -> bytes:
     """Return the document as JSON, without names of pods for which `sees` is False.
 
-    Characters that UTF-8 has not are replaced; plugins may give such.
+    Characters that UTF-8 cannot encode are replaced; plugins may return such.
     """
     value_of = partial(_value_of, sees) if sees is not None else _whole_value_of
     try:
@@ -40,7 +40,7 @@ def plain(document: Any) -> Any:
 
 
 def fields_of(document: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass by their names in JSON; the values are as they are."""
+    """Return the fields of a dataclass by their names in JSON, with unchanged values."""
     values_of, names, optional = _parsed(document.__class__)
     found = dict(zip(names, values_of(document), strict=True))
     for name in optional:

@@ -14,7 +14,7 @@ from typing import Any, Final
 logger = logging.getLogger(__name__)
 
 SHORTEST_SECONDS: Final = 0.001
-"""Of shorter holds, thousands a second, none is told."""
+"""Shorter holds, thousands a second, are not reported."""
 _LONG_SECONDS: Final = 1.0
 """Decisions have waited so long that people ask why."""
 
@@ -24,10 +24,10 @@ _Steps = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
 
 @dataclass(eq=False, repr=False)
 class HoldTimer:
-    """A task factory: each step of a task of a millisecond or longer is told to `held`.
+    """A task factory that reports each step of a task of a millisecond or longer to `held`.
 
-    That gets the seconds and the name of the task's coroutine. `clock` is in seconds; that of a
-    thread's CPU time leaves out what other processes take.
+    `held` gets the seconds and the name of the task's coroutine. `clock` is in seconds; a clock of
+    the thread's CPU time leaves out other processes.
     """
 
     held: Callable[[float, str], object]

@@ -56,11 +56,11 @@ _Answer = TypeVar("_Answer")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 Check = Callable[[], str | None]
-"""Says in one line what is wrong, or None when all is well. Called on the event loop."""
+"""Returns one line about what is wrong, None if all is well. Called on the event loop."""
 
 
 class AccessReviews(Protocol):
-    """The API server's answers; both raise ReviewError where it gives none."""
+    """The API server's answers; both methods raise ReviewError if there is none."""
 
     async def user_of(self, token: str) -> User | None:
         """Return the user of a bearer token; None if the token is not accepted."""
@@ -78,7 +78,7 @@ class Pending(Protocol):
     def groups(self, visible: frozenset[str], namespace: str = "") -> Mapping[str, Any]:
         """Return the pods by state, cause and owner; names are those of visible namespaces.
 
-        With a `namespace` only its pods.
+        With a `namespace`, only its pods.
         """
 
 
@@ -228,9 +228,9 @@ class Endpoints:
     async def reload(self) -> None:
         """Serve new connections with the present contents of the certificate files.
 
-        Files that cannot be used change nothing, and are logged once: while both are being
-        replaced, certificate and key may not belong together for a moment. Nor may the process
-        have too many open files then, such as connections.
+        Unusable files change nothing, and are logged once: while both are being replaced,
+        certificate and key may not match for a moment, and the process may have too many open
+        files.
         """
         try:
             context = await self.tls.context()
@@ -274,7 +274,7 @@ class Endpoints:
             raise web.HTTPForbidden(text=f'forbidden: User "{user.name}" cannot {attributes}\n')
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Return whether the user may do this; HTTPServiceUnavailable if no server says it."""
+        """Return whether the user may do this; HTTPServiceUnavailable if there is no answer."""
         return await self._answered(self.reviews.allows(user, attributes))
 
     async def user_of(self, request: web.Request) -> User:
@@ -380,7 +380,7 @@ class Endpoints:
         return json_answer(await viewer.shown(found, lambda other: other.key == pod))
 
     async def _show_summaries(self, namespace: str, limit: str) -> web.Response:
-        """Return short records of this many pods, made in slices so that the event loop goes on."""
+        """Return short records of this many pods; build them in slices."""
         if not (limit.isdecimal() and len(limit) < 10) or not 0 < int(limit) <= MOST_SUMMARIES:
             raise web.HTTPBadRequest(text=f"limit must be between 1 and {MOST_SUMMARIES}\n")
         found = self.decisions.summaries(namespace, int(limit))
@@ -462,9 +462,9 @@ async def _answer(handler: _Handler, request: web.Request) -> web.StreamResponse
 
 @web.middleware
 async def _unless_gone(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Return the handler's answer; if the client has closed the connection, one that nobody reads.
+    """Return the handler's answer, or an empty one if the client has closed the connection.
 
-    A client may leave at any moment, for instance a browser that loads another page: without this
+    A client may leave at any moment, for example a browser that loads another page. Without this,
     aiohttp logs each as an error of the handler, with a traceback.
     """
     try:
@@ -498,9 +498,9 @@ class _Listener:
         self._site: web.SockSite | None = None
 
     async def serve_with(self, context: ssl.SSLContext) -> bool:
-        """Serve new connections with `context`; return False if they were before.
+        """Serve new connections with `context`; return False if it was in use already.
 
-        The socket stays open all the time, so that no client fails to connect in between.
+        The socket stays open, so that no client fails to connect in between.
         """
         if context is self._context:
             return False
@@ -520,8 +520,8 @@ class _Listener:
 def _listening(address: str, port: int) -> socket.socket:
     """Return a socket bound to the IP address and port.
 
-    0.0.0.0 and :: both are all addresses of this machine, those of IPv6 too, as in kube-scheduler
-    (Go's net.Listen): where pods have no others, kubelet probes them there.
+    0.0.0.0 and :: both mean all addresses of this machine, IPv6 included, as in kube-scheduler
+    (Go's net.Listen): kubelet probes IPv6 addresses if pods have no others.
     """
     parsed = ip_address(address)
     is_every = parsed.is_unspecified and socket.has_dualstack_ipv6()

@@ -21,7 +21,7 @@ _VALUE: Final = 256
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
     """Return `count` upper bounds, each `factor` times the one before it.
 
-    Computed as Go's client computes them, so that the `le` labels agree to the last digit.
+    They are computed as Go's client does, so that the `le` labels agree to the last digit.
     """
     bounds = [start]
     while len(bounds) < count:
@@ -40,7 +40,7 @@ class LabelValues:
         self._values: set[str] = set()
 
     def of(self, value: str) -> str:
-        """Return the value; "other" for one that is too long or came too late."""
+        """Return the value, or "other" if it is too long or one value too many."""
         if value not in self._values:
             if len(self._values) >= self._most or len(value) > _LONGEST_VALUE:
                 return "other"

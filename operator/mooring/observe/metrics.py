@@ -37,7 +37,7 @@ _MOST_PLUGINS = 500
 """Values of the label `plugin`: each rule of a profile is one."""
 
 ATTEMPTS_LABEL_LIMIT = 15
-"""From this many attempts on the label `attempts` says "15+", which bounds its series."""
+"""From this many attempts on, the label `attempts` is "15+", which bounds its series."""
 
 _FROM_A_MILLISECOND = exponential_buckets(0.001, 2, 15)
 _FROM_TEN_MILLISECONDS = exponential_buckets(0.01, 2, 20)
@@ -349,7 +349,7 @@ class Metrics(Collector, DeviceMetrics):
         )
 
     def for_profile(self, profile: str) -> ProfileMetrics:
-        """Return the recorder of this profile, the same one as long as it is in force."""
+        """Return the recorder of this profile; it is the same one while the profile is in force."""
         recorder = self._profiles.get(profile)
         if recorder is None:
             recorder = self._profiles[profile] = ProfileMetrics(
@@ -391,7 +391,7 @@ class Metrics(Collector, DeviceMetrics):
     def preempted(self, victims: int, violations: int) -> None:
         """Count the victims of a single pod, without those that were leaving already.
 
-        And of them those whose eviction violates a disruption budget.
+        `violations` of them violate a disruption budget.
         """
         self._preemption_victims.child().observe(victims)
         self._violations.child("pod").add(violations)

@@ -4,7 +4,8 @@
 def printable(text: str) -> str:
     """Return the text in one line, with unprintable characters escaped as in Python.
 
-    That are control characters, those of C1 included, and those that change the direction of text.
+    Control characters, C1 included, and characters that change the direction of text are
+    unprintable.
     """
     if text.isprintable():
         return text

@@ -66,7 +66,7 @@ class RecordedStep(StrEnum):
     """By a PreEnqueue plugin, in `plugins`, or by something else."""
     QUEUED = "queued"
     UNSCHEDULABLE = "unschedulable"
-    """An attempt found no node; `cause` is that of `mooring.scheduling.causes`."""
+    """An attempt found no node; `mooring.scheduling.causes` computes `cause`."""
     NOMINATED = "nominated"
     """To `node`, from which `victims` are evicted."""
     PREEMPTION_FAILED = "preemptionFailed"
@@ -111,7 +111,7 @@ class KeptDecision(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep:
-    """What happened to a pod; `RecordedStep` says which of the fields behind the times it has."""
+    """A step of a pod; `RecordedStep` says which fields after the times it has."""
 
     step: RecordedStep
     time: str
@@ -309,7 +309,7 @@ def _document(line: bytes, wall: _WallTime) -> PathStep:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class DecisionLog:
-    """The paths of pods, with the last decisions about them, in a bounded number of bytes.
+    """The paths and last decisions of pods, in a bounded number of bytes.
 
     When there are too many, the paths of pods that are bound or gone are dropped first, the oldest
     first; then the decisions of the pods to which nothing has happened for the longest time, and
@@ -407,10 +407,9 @@ class DecisionLog:
         scored: int | None = None,
         rejected: int | None = None,
     ) -> None:
-        """Note the decision about the pod; `cause` says in a few words why it got no node.
+        """Note the decision about the pod; `cause` is a short reason why it got no node.
 
-        A caller that already left nodes out of `decision` says how many there were with `scored`
-        and `rejected`.
+        If nodes were left out of `decision`, `scored` and `rejected` are their full numbers.
         """
         if not self.limit:
             return
@@ -452,7 +451,7 @@ class DecisionLog:
         self._note(uid, RecordedStep.PREEMPTION_FAILED, now, {"cause": why, **_victims(victims)})
 
     def note(self, uid: Uid, step: RecordedStep, now: float, **fields: str | Sequence[str]) -> None:
-        """Note a step of the pod; `RecordedStep` says which fields belong to it."""
+        """Note a step of the pod; `RecordedStep` lists its fields."""
         self._note(uid, step, now, fields)
 
     def bound(self, uid: Uid, node: str, now: float) -> None:
@@ -479,7 +478,7 @@ class DecisionLog:
         self._note(uid, RecordedStep.GONE, now, {})
 
     def of(self, pod: str) -> list[KeptDecision]:
-        """Return the decisions that are kept of the pod, newest first, empty if there are none."""
+        """Return the kept decisions about the pod, newest first."""
         path, wall = self._named(pod), self._wall_time()
         return [*path.decided(wall)] if path is not None else []
 
@@ -523,7 +522,7 @@ class DecisionLog:
     def summaries(self, namespace: str = "", limit: int = LATEST) -> Iterator[PodSummary]:
         """Yield short records of the `limit` pods that changed last, newest first.
 
-        Which they are is decided at once; the answer about each is made when it is read.
+        The pods are chosen immediately; each record is built when it is read.
 
         Args:
             namespace: Whose pods; empty for all.

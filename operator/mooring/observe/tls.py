@@ -1,7 +1,7 @@
-"""The TLS context with which the endpoints are served, made anew when its files change.
+"""Makes the TLS context of the endpoints, again whenever its files change.
 
-Without files a certificate is made at the start, as kube-scheduler does: it encrypts, but a client
-has no way to verify it.
+Without files, a certificate is made at the start, as in kube-scheduler: it encrypts, but clients
+cannot verify it.
 """
 
 import os

@@ -1,11 +1,11 @@
 """Traces of pods for the long term, sent to an OTLP endpoint with OpenTelemetry's SDK.
 
-A pod is a trace. Its root span lasts from when the pod was first seen until it is bound or gone;
-each scheduling attempt is a child of it. The identifiers of trace and root span follow from the
-pod's uid: that of the trace is the uid without its dashes. So the span of an attempt is sent when
-the attempt ends, however long the pod waits, and another leader goes on with the same trace.
+A pod is a trace. Its root span lasts from the first sight of the pod until it is bound or gone;
+each scheduling attempt is a child span. The identifiers of trace and root span are derived from the
+pod's uid: the trace's is the uid without dashes. So the span of an attempt is sent when the attempt
+ends, however long the pod waits, and another leader continues the same trace.
 
-This module needs the packages of the extra `otlp`; it is imported if an endpoint is given.
+This module needs the packages of the extra `otlp`; it is imported only if an endpoint is given.
 """
 
 import asyncio

@@ -41,7 +41,7 @@ class Viewer:
 
     @classmethod
     async def of(cls, access: Access, request: web.Request) -> "Viewer":
-        """Return the user of the request; raise what `Access.user_of` raises."""
+        """Return the user of the request; raise the errors of `Access.user_of`."""
         return cls(access, await access.user_of(request))
 
     async def may(self, attributes: Attributes) -> bool:
@@ -59,7 +59,7 @@ class Viewer:
         return await self.may(pod_read())
 
     async def visible(self, namespaces: Iterable[str]) -> frozenset[str]:
-        """Return those of the namespaces whose pods the user may get.
+        """Return the namespaces among these whose pods the user may get.
 
         If the user may not get all pods, only the first `MOST_NAMESPACES` are looked up.
         """
