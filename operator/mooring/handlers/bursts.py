@@ -1,8 +1,8 @@
-"""Takes pods' events past kopf where they come fast.
+"""Handles the events of pods without kopf where there are many.
 
 kopf starts a task for each object, and passes each event through a queue, a memory and some
 wrappers: a third of a pod's whole cost from its creation to its binding. kopf still lists and
-watches, and starts its watch again; a bookmark tells it up to which version the events were read.
+watches, and restarts its watch; a bookmark tells it the version up to which events were handled.
 """
 
 import logging
@@ -23,11 +23,10 @@ OnPod = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
 class PodEventFilter:
-    """Hands the events of a watch of pods to `on_pod`, except those that kopf has to get.
+    """Gives the events of a watch of pods to `on_pod`, except those that kopf must get.
 
-    All events of one pod must go the same way, because kopf's tasks would be overtaken. So all
-    events of a pod that kopf was shown go to kopf, until the pod is deleted and kopf has forgotten
-    it.
+    All events of one pod must take the same way, because kopf's tasks would be overtaken. So kopf
+    gets all events of a pod that it has seen, until the pod is deleted and kopf has forgotten it.
     """
 
     def __init__(self, on_pod: OnPod, clock: Callable[[], float] = time.monotonic) -> None:
@@ -47,7 +46,7 @@ class PodEventFilter:
         self._kopfs.update(pod["metadata"]["uid"] for pod in pods)
 
     async def takes(self, kind: WatchEvent, raw: Mapping[str, Any], size: int) -> bool:
-        """Return whether the event was handed over; if not, kopf has to get it.
+        """Return whether `on_pod` got the event; if not, kopf must get it.
 
         `size` is the event's size in bytes.
         """

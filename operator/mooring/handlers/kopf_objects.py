@@ -28,11 +28,11 @@ _USUAL_BYTES: Final = 4096
 
 @dataclass(eq=False, repr=False)
 class ObjectHandlers:
-    """Takes in the objects that kopf shows; the methods `on_...` are kopf's handlers.
+    """Handles the objects that kopf shows; the methods `on_...` are kopf's handlers.
 
-    All of it is done while no other task has the `turn`. `listed` is called when kopf has listed
-    anew, `seen` with each pod that is queued, and its object. `handled` is called with the name of
-    each event about a pod, as metrics have it, and the seconds that it took.
+    They run while no other task has the `turn`. `listed` is called when kopf has listed anew,
+    `seen` with each queued pod and its object. `handled` is called with the name of each event
+    about a pod, as in the metrics, and its seconds.
     """
 
     pod_enqueuer: PodEnqueuer
@@ -45,9 +45,9 @@ class ObjectHandlers:
     clock: Callable[[], float] = time.monotonic
 
     async def on_pod(self, event: Mapping[str, Any], **_: Any) -> None:
-        """Queue a pod, or note that it is not without a node any more.
+        """Queue a pod, or note that it got a node or has gone.
 
-        During an attempt this is left to be done after it.
+        During an attempt, this is postponed to its end.
         """
         # kopf gives no type to what it lists, which is new to it.
         action = ACTIONS.get(event["type"], Action.ADD)
@@ -67,7 +67,7 @@ class ObjectHandlers:
             await slices.pause()
 
     async def pod_read(self, raw: Mapping[str, Any]) -> None:
-        """Queue a pod that was read beside the watch, unless the watch has told of it meanwhile."""
+        """Queue a pod that was read apart from the watch, unless the watch is newer."""
         await self.turn.between(self._pod_read, raw)
 
     async def _pod_read(self, raw: Mapping[str, Any]) -> None:
@@ -117,7 +117,7 @@ class ObjectHandlers:
     async def profiles_read(
         self, profiles: Iterable[Mapping[str, Any]], gone: Container[str]
     ) -> None:
-        """Put profiles in force that were read beside the watch, but for those that are `gone`."""
+        """Put profiles in force that were read apart from the watch, unless they are `gone`."""
         slices = TimeSlices(clock=self.clock)
         for item in profiles:
             raw = {"apiVersion": API_VERSION, "kind": KIND, **item}  # which a list may leave out

@@ -30,7 +30,7 @@ from mooring.scheduling.scheduler_state import DeletedUids
 logger = logging.getLogger(__name__)
 
 STATUS_SECONDS: Final = 30.0
-"""How often statuses are compared with what nodes, API server and files are now."""
+"""The interval at which statuses are compared with nodes, API server and files."""
 REPEAT_SECONDS: Final = 5.0
 """How often statuses are written again that were refused."""
 _LANES: Final = 4
@@ -48,9 +48,9 @@ _MOST_HISTORY_BYTES = 8 * 2**20
 _MOST_SPEC_BYTES = 16 * 1024
 """A larger spec is not remembered."""
 MOST_KEPT_BYTES: Final = 512 * 1024
-"""A larger spec is not kept in the status.
+"""The status does not keep a larger spec.
 
-etcd takes objects of 1.5 MiB, in which also stands who has written each field.
+etcd accepts objects of 1.5 MiB, including the managed fields.
 """
 
 
@@ -77,8 +77,8 @@ class _Surroundings(NamedTuple):
 class ProfileHandler:
     """Puts profiles in force as the API server has them; invalid specs never replace valid ones.
 
-    The last valid spec is kept in the status, so that a scheduler that starts later can use it.
-    `found` is called with name, uid and status of a profile before its spec is put in force.
+    The status keeps the last valid spec, so that a scheduler that starts later can use it. `found`
+    is called with name, uid and status of a profile before its spec is put in force.
     """
 
     profiles: Profiles
@@ -104,9 +104,9 @@ class ProfileHandler:
         """The profiles that were deleted, for whoever reads a profile meanwhile."""
 
     def applied(self, raw: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Put the profile in force if it is valid, and not one that another has followed.
+        """Put the profile in force if it is valid and this is its newest version.
 
-        Returns a merge patch of its status, None if the status is right already.
+        Return a merge patch of its status, None if the status is right already.
         """
         metadata, before = raw["metadata"], _without_moves(raw.get("status") or {})
         verdict = self._verdicts.get(metadata["name"])
@@ -131,9 +131,9 @@ class ProfileHandler:
         return _merge_patch(before, self._status(name, verdict, before))
 
     def surroundings_changed(self) -> list[str]:
-        """Return the profiles whose status is outdated by nodes or files as they are.
+        """Return the profiles whose status no longer agrees with nodes or files.
 
-        Those that other certificates of their extenders kept out of force are judged anew.
+        Profiles that were invalid because of certificates are checked again.
         """
         outdated = set[str]()
         for name, (raw, error) in tuple(self._uncertified.items()):
@@ -161,9 +161,9 @@ class ProfileHandler:
         return settled
 
     def warnings(self, name: str, patch: Mapping[str, Any]) -> list[tuple[ObjectRef, str, str]]:
-        """Return the Events, as object, reason and note, that a patch of a status is worth.
+        """Return the Events for a patch of a status: object, reason and note.
 
-        They are told when what the status says changes, so that another leader repeats none.
+        There is one only when the text in the status changes, so that another leader repeats none.
         """
         verdict, before = self._verdicts[name], self._shown[name]
         regarding = ObjectRef(KIND, name, uid=verdict.uid, api_version=API_VERSION)
@@ -441,12 +441,12 @@ class ProfileHandler:
 
 @dataclass(eq=False, repr=False)
 class ProfileStatusWriter:
-    """Has a ProfileHandler take in profiles, and writes their statuses but for two fields.
+    """Gives profiles to a ProfileHandler, and writes their statuses except two fields.
 
-    `shadow` and `rebalancing` are written by others.
+    Others write `shadow` and `rebalancing`.
 
     A status that the API server refused is written again after a while, or when the profile is
-    shown again. An Event names a profile's mistakes once its status does.
+    shown again. An Event names a profile's mistakes after its status does.
     """
 
     handler: ProfileHandler
@@ -465,7 +465,7 @@ class ProfileStatusWriter:
         """The profiles whose statuses are written some seconds later."""
 
     async def run(self) -> None:
-        """Write for ever, also what becomes outdated with no change of a profile."""
+        """Write statuses for ever, also if they become outdated without a change of a profile."""
         await self._statuses.run(
             (STATUS_SECONDS, self.handler.surroundings_changed),
             (CONFLICT_SECONDS, self.handler.settle_conflicts),

@@ -1,8 +1,8 @@
-"""Run kopf: its tasks, its sessions, and the resources that it may watch.
+"""Runs kopf: its tasks, its sessions, and the resources that it may watch.
 
 Only `on.event` handlers are used: they write nothing to the objects, no annotation and no
-finalizer. The storages that kopf would keep its progress and diffs in do nothing for the same
-reason, which also saves most of its cost per event.
+finalizer. For the same reason kopf's storages for progress and diffs do nothing, which also saves
+most of its cost per event.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _WATCHER: Final = "watcher for "
 """How the names of kopf's tasks begin that list and watch."""
 
 RETRIES: Final = (1.0, 1.0, 2.0) + (4.0,) * 14
-"""Seconds between kopf's tries of a request; after the last try all of kopf ends.
+"""Seconds between kopf's tries of a request; after the last try kopf ends.
 
 They add up to a minute, in which an API server restarts or etcd elects a leader.
 """
@@ -151,23 +151,23 @@ class KopfRunner:
             self._unwatched.clear()
 
     async def until_watchable(self) -> None:
-        """Wait until kopf may watch what it needs; a replica that must wait here is not able.
+        """Wait until kopf may watch its resources; a replica that waits here cannot lead.
 
-        `run` does not look again before it starts kopf: the pods of a leader that was killed wait.
+        `run` does not check again before it starts kopf: the pods of a leader that was killed wait.
         """
         self._watches_nothing()
         self._resources = await self._watchable(Backoff(self._random))
         self._unwatched.clear()
 
     async def until_pods_are_listed(self) -> None:
-        """Wait until the pods without a node have come in that were there when kopf was started.
+        """Wait until the pods without a node are queued that existed when kopf was started.
 
         kopf watches pods when it has listed them.
         """
         await self._pods_listed.wait()
 
     def problem(self) -> str | None:
-        """Return what kopf has not watched for a minute, and why; None if it does or rests."""
+        """Return what kopf has not watched for a minute, and why; None if nothing."""
         now = self._clock()
         late = {
             str(resource): now - self._unwatched[resource.path()]
@@ -192,7 +192,7 @@ class KopfRunner:
             self._unwatched.setdefault(path, self._clock())
 
     async def _watchable(self, backoff: Backoff) -> tuple[Resource, ...]:
-        """Wait until kopf may watch what it needs; return that, and PriorityClasses if it may."""
+        """Wait until kopf may watch its resources; return them, with PriorityClasses if allowed."""
         for resource in _NEEDED:
             await self._until_watchable(resource, backoff)
         trouble = await self._trouble_with(PRIORITY_CLASS)

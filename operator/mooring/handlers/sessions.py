@@ -1,23 +1,22 @@
 """The HTTP sessions that kopf works with, and how they end.
 
-kopf is to write nothing. Should it do so, its writes are guarded by the lease like Mooring's own.
+kopf should write nothing. If it does, its writes are guarded by the lease like Mooring's own.
 
-kopf starts a task for every object of a list. That task costs several times as much as Mooring's
-own work for the pod, and thousands of pods may wait when a replica begins to lead. So this module
-hands over the pods of the first list, and gives kopf that list empty. A later list goes through
+kopf starts a task for every object of a list. The task costs several times as much as Mooring's own
+work for the pod, and thousands of pods may wait when a replica begins to lead. So this module
+handles the pods of the first list itself, and gives kopf an empty one. A later list goes through
 kopf, because events from before it may wait in kopf's tasks, and versions must not overtake each
-other. `PodEventFilter` takes most events of the watch past kopf.
+other. `PodEventFilter` keeps most events of the watch from kopf.
 
-kopf cancels its requests when it stops. A cancelled request is finished here all the same, because
-asyncio never closes a connection that is cancelled before its TLS handshake has begun. Connections
-of open answers are aborted, because closing a TLS connection waits for the other side: those of
-watches at once, the others last, because kopf logs the broken answer to a write as an error, with a
-traceback.
+kopf cancels its requests when it stops. A cancelled request is still finished here, because asyncio
+never closes a connection that is cancelled before its TLS handshake has begun. Connections of open
+answers are aborted, because closing a TLS connection waits for the other side. Watches are aborted
+first, writes last, because kopf logs the broken answer to a write as an error, with a traceback.
 
-kopf never sees a 401: it would log in anew, and close the session under all its other requests. The
-credentials are renewed here, and without others kopf tries again later, as after a server error.
-Nor does it see a list or an event that is malformed, which would end it with a TypeError: it sees a
-broken answer, and its next request is sent after a pause.
+kopf never sees a 401: it would log in again, and close the session under all its other requests.
+The credentials are renewed here; if there are no others, kopf tries again later, as after a server
+error. kopf never sees a malformed list or event either, which would end it with a TypeError: it
+sees a broken answer, and its next request is sent after a pause.
 """
 
 import asyncio
@@ -50,12 +49,12 @@ from mooring.process.time_slices import TimeSlices
 logger = logging.getLogger(__name__)
 
 MOST_GARBAGE_BYTES: Final = 2**25
-"""Of the JSON of large objects that kopf may have read since garbage was collected."""
+"""Bytes of large JSON objects that kopf may read before the next garbage collection."""
 _LARGE_BYTES: Final = 2**14
 """From this size on an object counts; Python's collector runs often enough for smaller ones."""
 
 BOOKMARK_EVENTS: Final = 100
-"""kopf is told how far all was read after at most so many events that it was not shown."""
+"""At most so many events are kept from kopf before a bookmark tells it the version."""
 
 _SLOW_BYTES: Final = 2**18
 """To read the JSON of an object from this size on takes a millisecond and more by itself."""
@@ -85,11 +84,11 @@ class OnWatch(Protocol):
 class KopfSessions:
     """Sessions with our own credentials and TLS, one per login of kopf's.
 
-    `on_pods` gets the pods that are listed before kopf watches pods for the first time, and none
-    for each list without objects: of these kopf tells no handler, and all that it knew may be gone.
-    `may_write` is called immediately before each write is sent. Where it returns False, the write
-    is not sent, and kopf sees an `aiohttp.ClientConnectionError`, after which it tries again.
-    `bursts` gets what the watch of pods tells, and leaves some of it to kopf.
+    `on_pods` gets the pods listed before kopf watches pods for the first time. It gets an empty
+    list for each list without objects: kopf reports none of these to a handler, and all known pods
+    may be gone. `may_write` is called immediately before each write is sent. If it returns False,
+    the write is not sent, and kopf sees an `aiohttp.ClientConnectionError`, after which it tries
+    again. `bursts` gets the events of the watch of pods, and leaves some of them to kopf.
     """
 
     connection: Connection
@@ -397,10 +396,10 @@ class _Watch(_Content):
         """How many events kopf does not know of, and the version of the last one."""
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
-        """Yield the body line by line, without an unfinished last one, because it comes again.
+        """Yield the body line by line; drop an unfinished last line, which comes again.
 
-        kopf gets a bookmark after each `BOOKMARK_EVENTS` that were taken, and one where the body
-        ends or breaks off: it needs to know how far all was read when it asks for what comes next.
+        kopf gets a bookmark after each `BOOKMARK_EVENTS` that were kept from it, and one where the
+        body ends or breaks off: it must know the version for its next request.
         """
         splitter = LineSplitter()
         try:
