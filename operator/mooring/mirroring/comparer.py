@@ -1,7 +1,7 @@
 """Compares the pods and profiles that Mooring knows with those of the API server.
 
-kopf does not report deletions that happened while its watch was down. No lost event may leave a pod
-unscheduled for ever. Mirrored objects need no comparison: their reflectors hand over whole sets.
+kopf does not report deletions that happened while its watch was down, and no lost event may leave a
+pod unscheduled for ever. Mirrored objects need no comparison: their reflectors deliver whole sets.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ logger = logging.getLogger(__name__)
 
 EVERY_SECONDS: Final = 300.0
 PAUSE_SECONDS: Final = 10.0
-"""From a hint to the comparison, so that the many hints of one relist lead to one comparison.
+"""From a hint to the comparison: the many hints of one relist cause one comparison.
 
-Unknown objects get the same time to be shown by kopf before they are read.
+kopf also gets this time to show unknown objects before they are read.
 """
 MOST_FETCHED: Final = 100
-"""Unknown objects that are read in one round; if there are more, the next round follows at once."""
+"""Unknown objects to read in one round; if there are more, the next round follows immediately."""
 
 
 @dataclass(frozen=True, slots=True)

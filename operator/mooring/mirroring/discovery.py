@@ -1,9 +1,9 @@
-"""The kinds that the API server serves, and its version of Kubernetes.
+"""Finds the kinds that the API server serves, and its version of Kubernetes.
 
-Servers differ by their version and flags, and are upgraded and downgraded under a running replica.
-So they are asked at intervals (`mooring.mirroring.reflectors`); a replica that finds other versions
-than at its start begins anew. During an upgrade several servers may answer in turns. So two looks
-in a row must find that a kind is served, or is not any more, and ten that it has another version.
+Servers differ by version and flags, and are upgraded and downgraded under a running replica. So
+they are asked at intervals (`mooring.mirroring.reflectors`); a replica that finds other versions
+than at its start restarts. During an upgrade several servers may answer in turn. So a kind counts
+as served, or as gone, after two equal answers in a row, and as having another version after ten.
 """
 
 import logging
@@ -50,10 +50,10 @@ _WITHOUT: Final[Mapping[Kind, str]] = {
 
 
 class Discovery:
-    """The answers of the API server so far; `look` asks anew.
+    """The API server's answers so far; `look` asks again.
 
-    `versioned` is called with the server's version, such as 1.37, once it is known and whenever it
-    has changed.
+    `versioned` is called with the server's version (1.37) when it becomes known and whenever it
+    changes.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class Discovery:
     async def look(self) -> None:
         """Ask for the version, and for each kind whether it is served.
 
-        A server that does not even say its version might be something else in an API server's
-        place, such as a load balancer without a server behind it. Then no kind counts as missing.
+        A server that does not state its version may be something else, for example a load balancer
+        without a server behind it. Then no kind counts as missing.
         """
         try:
             is_server = await self._look_at_version()

@@ -41,7 +41,7 @@ MIRRORED: Final[Mapping[Resource, Kind]] = {
     resources.RESOURCE_SLICE: Kind.RESOURCE_SLICE,
     resources.DEVICE_CLASS: Kind.DEVICE_CLASS,
 }
-"""What is mirrored, and as what; PriorityClasses come through kopf."""
+"""The mirrored resources and their kinds; PriorityClasses come through kopf."""
 
 MIRRORED_IF_SERVED: Final[Mapping[Resource, Kind]] = {
     resources.POD_GROUP_V1: Kind.POD_GROUP,
@@ -73,7 +73,7 @@ ACTIONS: Final[Mapping[EventType, Action]] = {
     "MODIFIED": Action.UPDATE,
     "DELETED": Action.DELETE,
 }
-"""What a watch event says happened to the object."""
+"""The action on the object, by type of watch event."""
 
 _POD_FIELDS: Final = attrgetter(*(field.name for field in fields(Pod)))
 
@@ -110,12 +110,11 @@ def _parsed(state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]) -
 
 
 class Mirror:
-    """Writes what reflectors read into the cluster state (`mooring.kube.reflector.Sink`).
+    """Writes the objects of reflectors into the cluster state (`mooring.kube.reflector.Sink`).
 
-    A malformed object is logged and stays as it was known before, so that it holds up nothing else;
-    of a malformed claim the devices stay in use.
-    `handled` is called with the name of each event, as metrics have it, and the seconds that it
-    took to change the state and the queue.
+    A malformed object is logged and keeps its former version, so that it holds up nothing else; the
+    devices of a malformed claim stay in use. `handled` is called with the name of each event, as in
+    the metrics, and the seconds that the change of state and queue took.
     """
 
     def __init__(
@@ -134,10 +133,10 @@ class Mirror:
         return MirroredList(self._state, _KINDS[resource])
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
-        """Take over one object that was added, changed or deleted.
+        """Store one object that was added, changed or deleted.
 
-        While a pod is read, and before it is counted, other work may run. To read it needs
-        nothing of the cluster, so the effect is the same as that of a later event.
+        Other work may run while a pod is parsed, before it is counted. Parsing reads nothing of the
+        cluster, so the effect is the same as that of a later event.
         """
         kind = _KINDS[resource]
         _, seconds = timed(lambda: self._take_over(kind, event, obj), self._clock)
@@ -185,6 +184,6 @@ class MirroredList:
         self._values.pop(identity(self._kind, obj), None)
 
     def apply(self) -> None:
-        """Put the objects into the state, and remove those that are not listed."""
+        """Put the objects into the state, and remove those that are missing in the list."""
         self._state.replacing(self._kind, self._values, self._before)
         self._state.doubt(uid for uid in self._unconfirmed if uid not in self._values)

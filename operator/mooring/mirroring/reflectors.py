@@ -1,4 +1,4 @@
-"""One reflector per mirrored resource, and what is wrong with each."""
+"""Runs one reflector per mirrored resource, and reports the problems of each."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from mooring.process.turn import Turn
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 15.0
-"""How often the server is asked for its version and for what it serves."""
+"""The interval at which the server is asked for its version and its kinds."""
 
 DEAD_SECONDS: Final = 60.0
 """A watch that has failed for longer is dead; API servers restart and etcd elects in less."""
@@ -52,9 +52,9 @@ class _Served:
     resource: Resource
     reflector: Reflector
     troubled: asyncio.Event
-    """Set once listing or watching has failed, or the server does not serve it any more."""
+    """Set after listing or watching has failed, or when the kind is no longer served."""
     ended: asyncio.Event
-    """Set once the server does not serve it any more."""
+    """Set when the kind is no longer served."""
     task: asyncio.Task[NoReturn]
 
     @property
@@ -83,15 +83,15 @@ class _Served:
 class Reflectors:
     """Keep `sink` up to date while `run` runs.
 
-    Every `look_seconds` the server is asked what it serves. A kind that it does not serve has no
-    objects. A kind of `MIRRORED_IF_SERVED` that cannot be listed does not make a replica unready:
-    only pods that name a PodGroup that is not known wait. Once it has been listed it counts like
-    any other, because its objects stay in force. The kinds of `DEVICE_KINDS` never make a replica
-    unready: while one of them is not known, no device is allocated.
+    The server is asked for its kinds every `look_seconds`. A kind that it does not serve has no
+    objects. If a kind of `MIRRORED_IF_SERVED` cannot be listed, the replica stays ready: only pods
+    that name an unknown PodGroup wait. After it has been listed it counts like any other, because
+    its objects stay in force. The kinds of `DEVICE_KINDS` never make a replica unready: while one
+    is unknown, no device is allocated.
 
-    `devices_known` is called with the reason for that, and with None once all are known. `relisted`
+    `devices_known` is called with the reason for that, and with None when all are known. `relisted`
     is called with the name of each resource that had to be listed again, `versioned` with the
-    server's version, `outdated` with the reason why a replica has to begin anew.
+    server's version, `outdated` with the reason why the replica must restart.
     """
 
     client: ApiClient
@@ -137,7 +137,7 @@ class Reflectors:
     async def synced(self) -> None:
         """Wait until every resource has been listed.
 
-        This does not wait for resources that are not served, nor for optional ones that cannot be
+        It does not wait for resources that are not served, nor for optional ones that cannot be
         listed.
         """
         for reflector in self._reflectors.values():
@@ -178,9 +178,9 @@ class Reflectors:
         return None
 
     def is_current(self) -> bool:
-        """Return whether everything has been listed, and the watch of nothing is broken now.
+        """Return whether everything has been listed, and no watch is broken.
 
-        A broken watch of claims, slices or classes counts until no device is allocated any more.
+        A broken watch of claims, slices or classes counts until device allocation stops.
         """
         self._tell_of_devices()
         if self.problem() is not None:
@@ -201,7 +201,7 @@ class Reflectors:
         }
 
     def lags(self) -> Mapping[str, float]:
-        """Return for how many seconds each resource has not been watched; 0 for those that are."""
+        """Return the seconds since each resource was last watched; 0 for a working watch."""
         served = (served.resource for served in self._served.values())
         return {str(resource): self._lag(resource) for resource in (*self._reflectors, *served)}
 
