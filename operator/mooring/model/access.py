@@ -14,7 +14,7 @@ class ReviewError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user as the API server knows it; hashable, so that answers about it can be cached."""
+    """A user as the API server knows it; hashable, so that caches can have it as a key."""
 
     name: str
     groups: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """Caches that are bounded in bytes.
 
-The entry of a pod may be a thousand times as large as that of an ordinary one, and a tenant can
-make pods that all differ. So a number of entries bounds nothing. Every cache is one of these, or
+The entry of one pod may be a thousand times as large as an ordinary one, and a tenant can create
+pods that all differ. So a maximum number of entries bounds nothing. Every cache is one of these, or
 counts its bytes itself in `bytes` and has its bound in `most_bytes` (tests/test_caches.py).
 """
 
@@ -73,10 +73,10 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 class BoundedCache(Generic[_Key, _Value]):
-    """Values by key: those used last, as many as fit into `most_bytes`.
+    """Values by key: the most recently used ones that fit into `most_bytes`.
 
-    `size` says about how many bytes a key and a value take; they are asked for once, so a value
-    must not grow. A value that is larger than the whole cache is not kept.
+    `size` returns about how many bytes a key and a value take. It is called once, so a value must
+    not grow. A value larger than the whole cache is not kept.
     """
 
     __slots__ = ("_kept", "_size", "bytes", "most_bytes")

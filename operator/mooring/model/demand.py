@@ -1,7 +1,7 @@
-"""The resources that a pod requests (its demand), and its QoS class.
+"""Computes the resources that a pod requests (its demand), and its QoS class.
 
-The rules are those of component-helpers' `resource/helpers.go` (PodRequests) with the options that
-the scheduler's `framework/types.go` (PodInfo.CalculateResource) and `noderesources` pass it, and of
+The rules are those of component-helpers' `resource/helpers.go` (PodRequests), with the options of
+the scheduler's `framework/types.go` (PodInfo.CalculateResource) and `noderesources`, and of
 `pkg/apis/core/v1/helper/qos`.
 """
 
@@ -59,9 +59,9 @@ class Demand:
     """The resources that the pod requests as a whole: from 1.38 on, `resources` is scored."""
 
     def scored(self, *, pod_level: bool) -> dict[str, int]:
-        """Return the incoming pod's requests in NodeResourcesFit's score, cpu and memory always.
+        """Return the requests that NodeResourcesFit's score uses, cpu and memory always.
 
-        With `pod_level`, requests of the pod as a whole stand for those of its containers.
+        If `pod_level` is true, requests of the pod as a whole replace those of its containers.
         """
         scored = {CPU: self.scored_cpu, MEMORY: self.scored_memory, **self.scored_others}
         if pod_level and self.pod_level:

@@ -1,4 +1,4 @@
-"""Cluster events, by which the queue and the plugins learn of changes in the cluster."""
+"""Cluster events: they tell the queue and the plugins about changes in the cluster."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -20,7 +20,7 @@ _OBJECT: Final = (dict, Mapping)
 
 
 def naming_the_object(kind: str) -> Callable[[_Parser[_Value]], _Parser[_Value]]:
-    """Decorate a parser so that its errors begin with the object, such as `Service team-a/web`."""
+    """Decorate a parser so that its errors begin with the object: `Service team-a/web`."""
 
     def decorate(parse: _Parser[_Value]) -> _Parser[_Value]:
         @wraps(parse)

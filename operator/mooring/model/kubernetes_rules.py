@@ -1,8 +1,8 @@
-"""What kube-scheduler does differently from one minor version of Kubernetes to the next.
+"""The differences of kube-scheduler between minor versions of Kubernetes.
 
-All differences are in the table `KUBERNETES_RULES`. Nothing else compares versions: plugins read
-facts from `handle.kubernetes`, the engine from `pipeline.kubernetes`, and what all profiles share
-from `ClusterState.kubernetes`. Source: `pkg/scheduler` and `pkg/features/kube_features.go` of
+All of them are in the table `KUBERNETES_RULES`. No other code compares versions: plugins read facts
+from `handle.kubernetes`, the engine from `pipeline.kubernetes`, and data that all profiles share
+follows `ClusterState.kubernetes`. Source: `pkg/scheduler` and `pkg/features/kube_features.go` of
 v1.34.4, v1.35.4, v1.36.3, v1.37.2 and v1.38.0-beta.0, with the default feature gates of each.
 """
 
@@ -242,11 +242,11 @@ KUBERNETES_RULES: Final[Mapping[str, KubernetesRules]] = MappingProxyType(
 )
 """The rules of every minor version that Mooring knows, the oldest first."""
 NEWEST: Final = _1_37
-"""The rules where no server says its version: those of the newest release. 1.38 is a beta."""
+"""The rules if no server states its version: those of the newest release. 1.38 is a beta."""
 
 
 def minor_version(text: str) -> tuple[int, int] | None:
-    """Return the numbers of a version such as 1.37 or v1.37.2-eks; None if it is none."""
+    """Return the numbers of a version (1.37 or v1.37.2-eks); None if it is malformed."""
     found = re.match(r"v?(\d{1,6})\.(\d{1,6})(?!\d)", text)
     return (int(found[1]), int(found[2])) if found else None
 

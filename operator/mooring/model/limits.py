@@ -1,8 +1,8 @@
-"""How large a pod may be: far beyond anything real, and small enough to decide about at once.
+"""Limits the size of a pod: far beyond real pods, and small enough to decide quickly.
 
 One pod of 1 MB, which the API server accepts, could stop a scheduler for seconds. A pod beyond a
-limit is not scheduled; its PodScheduled condition names the limit and what the pod has. A pod that
-is bound already is counted on its node in any case, without inter-pod terms beyond a limit.
+limit is not scheduled; its PodScheduled condition names the limit and the pod's number. A pod that
+is bound already is always counted on its node, but without inter-pod terms beyond a limit.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ LIMITS: Final[Mapping[Counted, int]] = MappingProxyType(
 
 
 def exceeded(counts: Mapping[Counted, int]) -> str | None:
-    """Return which limit is exceeded, and by what; None if none is."""
+    """Return the exceeded limit and the number that exceeds it; None if none is."""
     for counted, number in counts.items():
         if number > LIMITS[counted]:
             return f"the pod has {number} {counted}; Mooring schedules at most {LIMITS[counted]}"

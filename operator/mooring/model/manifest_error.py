@@ -24,5 +24,5 @@ class ManifestError(ValueError):
         return f"{self.where}: {self.problem}" if self.where else self.problem
 
     def under(self, prefix: str) -> "ManifestError":
-        """Return the same error with `prefix`, such as `Pod team-a/web`, in front of its path."""
+        """Return the same error with `prefix` (`Pod team-a/web`) in front of its path."""
         return ManifestError(f"{prefix} {self.where}".strip(), self.problem)

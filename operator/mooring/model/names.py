@@ -29,7 +29,7 @@ class Names:
             del self._uids[key]
 
     def of(self, key: str) -> tuple[Uid, ...]:
-        """Return the uids with this name, in the order in which they were added."""
+        """Return the uids with this name, in order of addition."""
         uids = self._uids.get(key, ())
         return uids if isinstance(uids, tuple) else (uids,)
 

@@ -48,7 +48,7 @@ class Node:
     annotations: Mapping[str, str]
     allocatable: Mapping[str, int]
     unavailable: Mapping[str, int]
-    """Of extended resources, what the node's capacity has beyond `allocatable`."""
+    """By extended resource, how much more the capacity is than `allocatable`."""
     pod_slots: int
     taints: tuple[Taint, ...]
     unschedulable: bool
@@ -142,7 +142,7 @@ def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
 def normalized_image(name: str) -> str:
     """Return a pod's image name, with `:latest` if it has no tag (imagelocality/image_locality.go).
 
-    kube-scheduler looks for a colon after the last slash, so a digest counts as a tag. It changes
-    the names of pods alone, not those that nodes report.
+    kube-scheduler looks for a colon after the last slash, so a digest counts as a tag. It only
+    changes the names in pods, not those that nodes report.
     """
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

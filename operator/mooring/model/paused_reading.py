@@ -13,7 +13,7 @@ ITEMS_PER_STEP: Final = 500
 
 
 def collected(items: Iterable[_Item]) -> tuple[_Item, ...]:
-    """Return all items, each of which takes work to make; pause after each few hundred."""
+    """Return all items; pause after each few hundred, because making an item takes work."""
     left, found = iter(items), list[_Item]()
     while some := tuple(islice(left, ITEMS_PER_STEP)):
         if len(some) < ITEMS_PER_STEP:

@@ -82,7 +82,7 @@ class Pod:
     generation: int = 0
     """`metadata.generation`; 0 if the object has none."""
     version: str = ""
-    """`metadata.resourceVersion` of a pod without a node; nobody asks for that of others."""
+    """`metadata.resourceVersion` of a pod without a node; that of others is not needed."""
     scheduling_group: str | None = None
     """The PodGroup of scheduling.k8s.io that `spec.schedulingGroup` names, None without one."""
     active_deadline_seconds: int | None = None
@@ -109,13 +109,13 @@ class Pod:
 
     @property
     def longest_run(self) -> int | None:
-        """The seconds after its start by which the pod has ended; None if nothing limits them."""
+        """The most seconds from its start to its end; None if they are not limited."""
         if self.active_deadline_seconds is None:
             return None
         return self.active_deadline_seconds + self.termination_grace_period_seconds
 
     def ends_by(self, now: float) -> float:
-        """Return the time by which the pod ends if it is bound `now`; infinite without a limit.
+        """Return the latest time at which the pod ends if it is bound `now`, or infinity.
 
         Both are in seconds since the epoch. One minute is added for binding, start and end.
         """
@@ -207,11 +207,7 @@ def claim_keys(pod: Pod) -> list[str]:
 
 
 def workload_of(pod: Pod) -> tuple[str, str]:
-    """Return kind and name of what users created: the Deployment, the owner, or the pod itself.
-
-    A pod has no reference to its Deployment, but the name of the ReplicaSet ends with the pod's
-    label pod-template-hash.
-    """
+    """Return kind and name of the user's object: the Deployment, the owner, or the pod itself."""
     owner = pod.owner
     if owner is None:
         return "Pod", pod.name

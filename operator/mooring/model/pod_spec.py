@@ -119,7 +119,7 @@ class PodSpec:
     containers: tuple[ContainerRequests, ...]
     """What each init container and then each other one requests; () without extended resources."""
     card_annotations: Mapping[str, str]
-    """The annotations by which the pod requests GPU cards."""
+    """The annotations in which the pod requests GPU cards."""
     limit_exceeded: str | None = None
     """The limit of `mooring.model.limits` that these fields exceed, as a sentence."""
     demands: Mapping[str, Demand] | None = None
@@ -225,10 +225,10 @@ def _resize_status(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class PodSpecCache:
-    """The specs of all pods, and within `most_bytes` the last specs without a pod.
+    """The specs of all pods, and the last specs without a pod, within `most_bytes`.
 
-    A spec that some pod has is always found, so that equal pods share it. Specs without a pod are
-    kept for further copies of their templates.
+    The spec of an existing pod is always found, so that equal pods share it. Specs without a pod
+    are kept for later pods of their templates.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -350,7 +350,7 @@ def _gates(spec: Mapping[str, Any]) -> Iterator[str]:
 def _node_affinity(
     affinity: Mapping[str, Any],
 ) -> tuple[NodeSelector | None, tuple[PreferredTerm, ...]]:
-    """Return which nodes are required, and which are preferred."""
+    """Return the required and the preferred node terms."""
     nodes, where = mapping(affinity, "nodeAffinity", "spec.affinity"), "spec.affinity.nodeAffinity"
     hard, soft = (
         "requiredDuringSchedulingIgnoredDuringExecution",

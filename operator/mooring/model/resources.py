@@ -72,7 +72,7 @@ class ContainerRequests(NamedTuple):
 
 
 class PodContainers(NamedTuple):
-    """The resources of all containers of a pod, of which there may be thousands."""
+    """The resources of all containers of a pod, which may be thousands."""
 
     containers: Sequence[ContainerResources]
     init: Sequence[ContainerResources]
@@ -142,7 +142,7 @@ def total_requests(
 
 
 def raise_to(amounts: dict[str, int], floor: Mapping[str, int]) -> None:
-    """Raise each entry of `amounts` to that of `floor`; missing names are added."""
+    """Raise each entry of `amounts` to that of `floor`; add missing names."""
     for name, amount in floor.items():
         if amount > amounts.get(name, -1):
             amounts[name] = amount

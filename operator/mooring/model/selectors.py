@@ -56,7 +56,7 @@ class Requirement:
 
     @property
     def text(self) -> str:
-        """The requirement as kubectl writes selectors, such as `app=db`; many values are cut."""
+        """The requirement as kubectl writes it, `app=db`; a long list of values is cut."""
         values = ",".join(self.values[:_SHOWN_VALUES])
         if len(self.values) > _SHOWN_VALUES:
             values += ",..."
