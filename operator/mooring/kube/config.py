@@ -1,13 +1,12 @@
-"""Where the API server is and how to be let in: kubeconfig or service account.
+"""Finds the API server and the credentials for it: a kubeconfig or a service account.
 
-kubernetes_asyncio reads kubeconfigs, runs login plugins and refreshes tokens; this module turns
-the result into a frozen `Connection` and every user's mistake into one `ConfigError` line.
-Tokens are kept fresh by `Credentials`; whenever it asks for one, the files of certificates are read
-again, too.
+kubernetes_asyncio reads kubeconfigs, runs login plugins and refreshes tokens. This module makes a
+frozen `Connection` of the result, and one line of `ConfigError` of every mistake. `Credentials`
+keeps tokens fresh; whenever it requests one, certificate files are read again, too.
 
-The library is imported where it is used: neither a replica in a pod needs it, nor a command that
-reads files alone or shows its help. Its client with 800 models, which take 0.25 seconds and 36 MB,
-is not imported at all.
+The library is imported where it is used: a replica in a pod does not need it, nor does a command
+that only reads files or shows its help. Its client with 800 models, which take 0.25 seconds and 36
+MB, is not imported at all.
 """
 
 from __future__ import annotations
@@ -101,9 +100,9 @@ def default_namespace(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> str:
-    """Return where kubectl looks without `-n`: the context's namespace, or that of the pod.
+    """Return kubectl's namespace without `-n`: the context's, or the pod's own.
 
-    Nobody logs in for that. Raises `ConfigError`; for the arguments see `load_connection`.
+    It needs no login. Raises `ConfigError`; for the arguments see `load_connection`.
     """
     paths = kubeconfig or environ.get("KUBECONFIG")
     if not paths and "KUBERNETES_SERVICE_HOST" in environ:
@@ -377,7 +376,7 @@ class _Followed:
         return self._and_follow(await self._source.current())
 
     async def replaced(self) -> str | None:
-        """Return a value that is obtained anew."""
+        """Obtain the value again and return it."""
         return self._and_follow(await self._source.replaced())
 
     def _and_follow(self, value: str | None) -> str | None:

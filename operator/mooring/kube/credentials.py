@@ -12,9 +12,9 @@ from mooring.process.shielding import shielded
 logger = logging.getLogger(__name__)
 
 REREAD_SECONDS: Final = 60.0
-"""How long a token is used before its source is asked again; client-go's figure for token files."""
+"""How long a token is used before its source is read again; client-go's figure for token files."""
 LOGIN_SECONDS: Final = 60.0
-"""After so long a login is given up, such as that of a plugin that asks somebody."""
+"""After so long a login is given up: a plugin may be waiting for input."""
 
 
 class TokenSource(Protocol):
@@ -24,10 +24,10 @@ class TokenSource(Protocol):
     """
 
     async def current(self) -> str | None:
-        """Return the value to use now; read files again, and replace what expires soon."""
+        """Return the current value; read files again, and replace a value that expires soon."""
 
     async def replaced(self) -> str | None:
-        """Return a value that is obtained anew, because the server has refused the last one."""
+        """Obtain the value again and return it, because the server has refused the last one."""
 
 
 class NoToken:
@@ -41,12 +41,12 @@ class NoToken:
 
 
 class Credentials:
-    """The header last obtained from `source`.
+    """The authorization header last obtained from `source`.
 
-    The source is asked again after `reread` seconds (never, if None) and after a refusal. When that
-    fails the present header stays: an expired one shows as 401 soon enough. If the request that
-    asked the source is cancelled, the source still finishes: all other requests need its answer
-    too.
+    The source is read again after `reread` seconds (never, if None) and after a refusal. If that
+    fails, the present header stays: an expired one causes a 401 soon enough. If the request that
+    asked the source is cancelled, the source still finishes, because all other requests need its
+    result.
     """
 
     def __init__(

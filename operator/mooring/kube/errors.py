@@ -1,4 +1,4 @@
-"""What can go wrong between Mooring and the API server.
+"""The errors between Mooring and the API server.
 
     KubeError
       ConfigError              no usable kubeconfig or service account; a user's mistake
@@ -80,7 +80,7 @@ class ApiError(KubeError):
 
     @property
     def resource(self) -> str:
-        """The resource with its subresource, such as `pods/binding`."""
+        """The resource with its subresource: `pods/binding`."""
         return self.call.resource
 
     @property
@@ -106,7 +106,7 @@ class NotLeadingError(UnreachableError):
 
 
 class NotWantedError(UnreachableError):
-    """Nobody wants the write any more, so it was not sent."""
+    """The write is no longer wanted, so it was not sent."""
 
 
 class UnauthorizedError(ApiError):
@@ -229,7 +229,7 @@ def denied_by_admission(error: KubeError) -> bool:
 
 
 def explain(error: KubeError) -> str:
-    """Return one line for a user: what is wrong, where, and what to do about it."""
+    """Return one line for a user: what is wrong, where, and how to correct it."""
     if not isinstance(error, ApiError):
         return " ".join(str(error).split())
     user = _refused_user(error)

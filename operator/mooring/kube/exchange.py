@@ -32,7 +32,7 @@ class BrokenExchangeError(Exception):
 
 
 class NotSentError(Exception):
-    """The caller did not want the request sent any more."""
+    """The caller no longer wanted the request, so it was not sent."""
 
 
 class Answer(NamedTuple):
@@ -73,7 +73,7 @@ class _Wire(asyncio.Protocol):
         return waiting
 
     def abort(self) -> None:
-        """Close the connection at once."""
+        """Close the connection immediately."""
         if self.transport is not None:
             self.transport.abort()
 

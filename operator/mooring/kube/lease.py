@@ -50,7 +50,7 @@ CERTIFICATE: Final = f"{MOORING_GROUP}/server-certificate"
 _PUBLISHED: Final = (SERVER, CERTIFICATE)
 
 JITTER: Final = 1.2
-"""The waits of a replica that does not lead vary by this factor, so that not all try at once."""
+"""The waits of a replica that does not lead vary by this factor, so that tries spread."""
 LOOK_SECONDS: Final = 0.5
 """A replica that does not lead reads the lease every 0.5 to 1.1 seconds: one small request, so that
 it takes over about a second after the lease was released, and notices soon when it is renewed.
@@ -70,7 +70,7 @@ class Leadership:
         self._until = -math.inf
 
     def valid(self) -> bool:
-        """Return whether the lease is valid at this moment; a look at the clock, and no more."""
+        """Return whether the lease is valid at this moment; this only reads the clock."""
         return self._clock() < self._until
 
     def extend(self, until: float) -> None:
@@ -78,7 +78,7 @@ class Leadership:
         self._until = until
 
     def end(self) -> None:
-        """Note that the lease is not valid any more."""
+        """Note that the lease is no longer valid."""
         self._until = -math.inf
 
 
@@ -148,10 +148,10 @@ class LeaderElector:
     ) -> None:
         """Wait for the lease, lead, and return when it is lost.
 
-        `on_started` is called once it is held, `on_lost` as soon as it is not; both must be
+        `on_started` is called when the lease is held, `on_lost` when it is lost; both must be
         quick. While `able` returns False, this replica does not ask for the lease. `published`
-        gives the annotations SERVER and CERTIFICATE, or none of them. Cancelling releases the lease
-        without `on_lost`: stop what only a leader may do before cancelling.
+        returns the annotations SERVER and CERTIFICATE, or none. Cancelling releases the lease
+        without `on_lost`: stop everything that only a leader may do before cancelling.
         """
         self._published = published
         try:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(eq=False, repr=False)
 class TokenBucket:
-    """At most `burst` requests at once and `qps` per second in the long run.
+    """Limits requests to a burst of `burst`, and to `qps` per second in the long run.
 
-    Waiters are served in the order in which they came: each takes its token at once, on credit, and
-    sleeps until the token would have come. A cancelled waiter's token is lost.
+    Waiters are served in order: each takes its token immediately, on credit, and sleeps until the
+    token is due. A cancelled waiter's token is lost.
     """
 
     qps: float

@@ -1,8 +1,8 @@
 """Cuts JSON that is nested deeper than a parser can follow.
 
-The API server keeps what a user writes into the `args` of a SchedulingProfile and into the managed
-fields of any object, up to 10,000 levels. Python's parser raises RecursionError at about 1,000, so
-that kopf would end its watch again and again, for every profile or pod.
+The API server keeps up to 10,000 levels of a user's JSON in the `args` of a SchedulingProfile and
+in the managed fields of any object. Python's parser raises RecursionError at about 1,000, which
+would end kopf's watch again and again, for every profile or pod.
 """
 
 from typing import Any, Final

@@ -31,8 +31,8 @@ async def port_forward(
 ) -> str:
     """Connect the streams to `port` of the pod, as the user of `connection`, until a side ends.
 
-    Return what the kubelet says about the pod's port; the empty text if nothing is wrong. Raises
-    ApiError if the API server does not open it.
+    Return the kubelet's message about the pod's port; "" if nothing is wrong. Raises ApiError if
+    the API server refuses the connection.
     """
     path = f"{POD.path(namespace, pod, 'portforward')}?ports={port}"
     call = ApiCall("create", "pods/portforward", "", namespace, pod)

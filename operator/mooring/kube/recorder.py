@@ -1,4 +1,4 @@
-"""Events of events.k8s.io/v1, written in the background, apart from bindings and status patches.
+"""Writes Events of events.k8s.io/v1 in the background, apart from bindings and statuses.
 
 Recording never waits and never fails: Events beyond the bounded queue, and those that the server
 refuses, are counted and logged. Equal events about one object become one Event with a series, as in
@@ -33,7 +33,7 @@ NAME_LIMIT: Final = 253 - len(".") - 16
 LOSSES_PER_LOG_LINE: Final = 1000
 
 PATIENCE_SECONDS: Final = 10.0
-"""The longest time for which an event waits for more important work."""
+"""The longest time that an event waits for more important work."""
 
 PAUSE_SECONDS: Final = 0.05
 """How often a lane that gives way looks again."""
@@ -81,11 +81,11 @@ class _Series:
 class EventRecorder:
     """Writes events while `run` runs; `record` may be called at any time.
 
-    `capacity` bounds the queue (the oldest goes first), `remembered` the bytes of the events that a
-    repeat can be added to, `lanes` the requests in flight. While `gives_way` says that there is
-    more important work, events wait, ten seconds at most: those of a burst are written after its
-    bindings rather than between them.
-    `dropped` and `refused` count events that were lost to a full queue and to the server.
+    `capacity` bounds the queue (the oldest goes first), `remembered` the bytes of past events to
+    which repetitions can be added, `lanes` the requests in flight. While `gives_way` returns True,
+    events wait for more important work, ten seconds at most, so that the events of a burst are
+    written after its bindings. `dropped` and `refused` count events lost to a full queue and to the
+    server.
     """
 
     client: ApiClient
@@ -158,10 +158,10 @@ class EventRecorder:
 
     @property
     def unwritten(self) -> int:
-        """How many events wait to be written; those that are being written do not count.
+        """The number of events that wait to be written, without those being written.
 
-        `drain` says so too, but ends giving way for it. A reader, such as the simulation that waits
-        until all is written, must not change when events are written.
+        `drain` returns it too, but stops giving way for it. Tests that read it must not change when
+        events are written.
         """
         return self._queue.qsize()
 

@@ -51,7 +51,7 @@ SILENCE_SECONDS: Final = 120.0
 """Bookmarks come about once a minute; two missed ones are a dead connection."""
 
 SHORTEST_WATCH: Final = 300.0
-"""Seconds; the server is asked to end a watch at a random time from here to twice this."""
+"""Seconds; a watch is requested for a random time between this and twice this."""
 
 TOO_SHORT: Final = 1.0
 """Seconds; a watch that ends sooner and without an event counts as a failure."""
@@ -99,7 +99,7 @@ class Sink(Protocol):
     """
 
     def relist(self, resource: Resource) -> Relist:
-        """Begin a list of the resource, before it is asked for."""
+        """Begin a list of the resource, before it is requested."""
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
         """Take over one added, changed or deleted object; other work runs in pauses.

@@ -1,7 +1,7 @@
-"""Checks the shape of what the API server answers, as far as every reader relies on it.
+"""Checks the shape of the API server's answers, as far as every reader relies on it.
 
-What is wrong inside of an object is for its parser to say. But a list that is none, or an object
-that nobody could name, must not become a TypeError far away from here.
+An object's parser checks its content. But a list that is none, or an object without a name, must
+not cause a TypeError far away from here.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Delegated authentication and authorization: the API server says who a user is and what it may do.
+"""Delegated authentication and authorization: the API server identifies users and their rights.
 
-As kube-scheduler does for its secure port, tokens are looked up with a TokenReview, accesses with
-a SubjectAccessReview, and answers are kept for ten seconds (k8s.io/apiserver
+As for kube-scheduler's secure port, tokens are checked with a TokenReview and accesses with a
+SubjectAccessReview, and answers are kept for ten seconds (k8s.io/apiserver
 pkg/server/options/authentication.go and authorization.go).
 """
 

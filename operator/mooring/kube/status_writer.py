@@ -1,6 +1,6 @@
-"""Writes the statuses of objects: of each the newest alone, until it is written or refused.
+"""Writes statuses of objects: only the newest of each, until it is written or refused.
 
-Each kind of object has a few workers of its own, so that no kind holds up another or the bindings.
+Each kind of object has its own few workers, so that no kind delays another or the bindings.
 """
 
 import asyncio
@@ -44,9 +44,9 @@ _Key = TypeVar("_Key", bound="Hashable")
 class StatusWriter(Generic[_Key]):
     """Calls `write` for every object that is noted, while `run` runs.
 
-    `write` computes the status that the object shall have, and patches it if the object has
-    another one. It raises ApiError if this fails. After an error in `RETRIED` it is called again,
-    after any other the object must be noted again. An error is logged once for all objects.
+    `write` computes the object's status, and patches it if the object has another one. It raises
+    ApiError if this fails. After an error in `RETRIED` it is called again; after any other, the
+    object must be noted again. An error is logged once for all objects.
 
     Args:
         what: Whose statuses are written, for the log.
@@ -80,14 +80,14 @@ class StatusWriter(Generic[_Key]):
         self._settled.set()
 
     def note(self, *keys: _Key) -> None:
-        """Have these statuses written soon."""
+        """Queue these statuses for writing."""
         if keys:
             self._due |= dict.fromkeys(keys)
             self._settled.clear()
             self._more.set()
 
     def forget(self, key: _Key) -> None:
-        """Drop what is known of the object."""
+        """Drop the known status of the object."""
         self._due.pop(key, None)
         self._failed.pop(key, None)
         self._digests.pop(key, None)
@@ -110,7 +110,7 @@ class StatusWriter(Generic[_Key]):
         await self._settled.wait()
 
     async def write(self, key: _Key) -> None:
-        """Write the status at once, changed or not; raise ApiError if that fails."""
+        """Write the status immediately, changed or not; raise ApiError if that fails."""
         async with self._alone(key):
             self._digests.pop(key, None)
             await self._write(key)
@@ -118,7 +118,7 @@ class StatusWriter(Generic[_Key]):
     async def patch(
         self, key: _Key, status: Mapping[str, Any], send: Callable[[], Awaitable[object]]
     ) -> None:
-        """Send a status if it differs from the one that was sent last, apart from its times."""
+        """Send a status if it differs from the last one sent, apart from its times."""
         digest = _digest(status)
         if self._digests.get(key) != digest:
             await send()
@@ -189,7 +189,7 @@ class StatusWriter(Generic[_Key]):
 
 
 class ProfileSectionWriter(StatusWriter[str]):
-    """Writes one field of the statuses of profiles, where it has changed.
+    """Writes one field of profiles' statuses when it has changed.
 
     Args:
         field: The field.

@@ -1,4 +1,4 @@
-"""HTTP to one API server: credentials, limit, retries, timeouts, and errors in our own words.
+"""HTTP to one API server: credentials, limit, retries, timeouts and typed errors.
 
 The limiter, if there is one, counts every request. After a 401 it renews the credentials and tries
 once more. After `Retry-After` it waits and tries again, a bounded number of times: the server has
@@ -53,7 +53,7 @@ REVIEWS: Final = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
 """Objects of these groups are questions about a user: creating one changes nothing."""
 
 READ_BUFFER: Final = 256 * 1024
-"""Bytes of an answer read at once: a burst of events costs one wake-up, not one each."""
+"""Bytes of an answer read together: a burst of events causes one wake-up."""
 
 
 class _Request(NamedTuple):
@@ -84,10 +84,10 @@ _Sender = Callable[[_Request, "Mapping[str, str]"], Awaitable[_AnswerT]]
 class Transport:
     """A session with one API server; must be created while the event loop runs.
 
-    `timeout` bounds each try, from the request's sending to the answer's last byte, in seconds;
-    `pool` the connections for requests, and apart from them those for watches. `may_write` is
-    called immediately before each write is sent, also before it is sent again; where it returns
-    False, the write is not sent and NotLeadingError is raised.
+    `timeout` bounds each try, from the sending to the answer's last byte, in seconds. `pool` bounds
+    the connections for requests, and separately those for watches. `may_write` is called
+    immediately before each write, or its repetition, is sent; if it returns False, the write is not
+    sent and NotLeadingError is raised.
     """
 
     def __init__(
@@ -156,8 +156,8 @@ class Transport:
     ) -> bytes:
         """Return the body of a 2xx answer; raise an ApiError for any other outcome.
 
-        `wanted` is called immediately before a write is sent, also before it is sent again; where
-        it returns False, the write is not sent and NotWantedError is raised.
+        `wanted` is called immediately before a write, or its repetition, is sent; if it returns
+        False, the write is not sent and NotWantedError is raised.
         """
         headers = {"Accept": accept}
         if body is not None:
@@ -178,12 +178,11 @@ class Transport:
     async def watch_lines(
         self, path: str, params: Mapping[str, str], *, silence: float
     ) -> AsyncGenerator[list[bytes], None]:
-        """Yield the lines of a watch, as many at a time as have arrived, until the server ends it.
+        """Yield the lines of a watch, all that have arrived together, until the server ends it.
 
-        The first item is empty and says that the server has accepted the watch.
-        Raises UnansweredError if it is not accepted in time, after `silence` seconds without a
-        byte, and when the connection breaks. Close the generator (`contextlib.aclosing`) to close
-        the connection.
+        The first item is empty and means that the server has accepted the watch. Raises
+        UnansweredError if it is not accepted in time, after `silence` seconds without a byte, or if
+        the connection breaks. Close the generator (`contextlib.aclosing`) to close the connection.
         """
         patience = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence)
         request = _Request("GET", path, {**params, "watch": "true"}, None, {"Accept": JSON})
@@ -301,7 +300,7 @@ class Transport:
 
 
 def refusal_by_proxy(error: aiohttp.ClientHttpProxyError) -> str:
-    """Return what the proxy answers; the error's own text has its URL, with the password."""
+    """Return the proxy's answer; the error's own text has its URL with the password."""
     return f"the proxy answers {error.status} {error.message}"
 
 
@@ -317,7 +316,7 @@ def abort(response: aiohttp.ClientResponse) -> None:
 
 
 def transport_of(response: aiohttp.ClientResponse) -> asyncio.Transport | None:
-    """Return what an unfinished answer comes over; None once it has been read or closed."""
+    """Return the transport of an unfinished answer; None if it was read or closed."""
     return None if response.connection is None else response.connection.transport
 
 

@@ -1,4 +1,4 @@
-"""The changes that the engine may make in the cluster: bind, set a status, delete, evict.
+"""The engine's writes to the cluster: bind, set a status, delete, evict.
 
 Every write names the object's uid, or for a custom resource its version, so that it never changes
 another object of the same name. The errors are those of `mooring.kube.errors`; the caller decides
@@ -60,14 +60,13 @@ class PodWriter:
         The API server copies the annotations of a Binding to the pod when it sets the node
         (registry/core/pod/storage/storage.go, setPodNodeAndMetadata).
 
-        An answer with `Retry-After`, such as the 429 of an overloaded server, is waited for and
-        the Binding sent again, as often as `ApiClient.request` does that for any write. When the
-        answer is lost, or is an error of the server's, or is a conflict, this Binding or an
-        earlier try of it may have been carried out: the pod is then read until the server
-        answers. An error is raised only if the pod is not bound to `node` with these annotations:
-        ConflictError if it is bound to another node or names other GPU cards; NotFoundError if it
-        is gone, or another pod has its name; NotWantedError if it was not sent, or not once more,
-        because `wanted` returned False then.
+        An answer with `Retry-After`, for example the 429 of an overloaded server, repeats the
+        Binding, as `ApiClient.request` does for any write. After a lost answer, a server error or a
+        conflict, this Binding or an earlier try may have been carried out: the pod is then read
+        until the server answers. An error is raised only if the pod is not bound to `node` with
+        these annotations: ConflictError if it is bound to another node or names other GPU cards;
+        NotFoundError if it is gone, or another pod has its name; NotWantedError if it was not sent,
+        or not repeated, because `wanted` returned False.
         """
         metadata: dict[str, Any] = {"namespace": namespace, "name": name, "uid": uid}
         if annotations:
@@ -177,8 +176,8 @@ class PodWriter:
     ) -> bool:
         """Delete the pod if every PodDisruptionBudget allows it.
 
-        Returns False if the pod was gone or terminating already. Raises DisruptionBudgetError at
-        once, without a retry, if a budget forbids it for now, and other errors as `delete_pod`.
+        Return False if the pod was gone or terminating already. Raises DisruptionBudgetError,
+        without a retry, if a budget forbids it for now, and other errors as `delete_pod`.
         """
         body = orjson.dumps(
             {
@@ -266,11 +265,11 @@ class _KnownProfile:
 
 
 class ProfileWriter:
-    """Writes the statuses of SchedulingProfiles over `client`, one after the other for each.
+    """Writes the statuses of SchedulingProfiles over `client`, one at a time for each.
 
-    The API server does not compare the uid in the status of a custom resource, but the version. So
-    each write names the version that is known, and the server refuses one that arrives after the
-    next, or for another profile of the name.
+    The API server does not compare the uid in the status of a custom resource, only the version. So
+    each write names the known version, and the server refuses a write that arrives after the next,
+    or for another profile of the name.
     """
 
     def __init__(self, client: ApiClient) -> None:
