@@ -126,7 +126,7 @@ class NodeAffinity:
         return total
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a node was added that matches, or got labels with which it matches."""
+        """Return QUEUE when a matching node was added, or a node's new labels match."""
         before, after = event.before, event.after
         if isinstance(before, Node) and isinstance(after, Node) and before.labels == after.labels:
             return QueueingHint.SKIP

@@ -1,4 +1,4 @@
-"""Rejects all nodes but the one that the pod names (nodename/)."""
+"""Rejects all nodes except the one that the pod names (nodename/)."""
 
 from typing import ClassVar
 

@@ -302,9 +302,9 @@ class NodeResourcesFit(_AllocationScore):
         return fits
 
     def resource_requests(self, need: _Need) -> Mapping[str, int]:
-        """Return the amounts that must be free beside a pod slot, which is all `filter` checks.
+        """Return the amounts that must be free besides a pod slot; `filter` checks only these.
 
-        A resource that a class of devices stands for is left out: some nodes need not offer it.
+        A resource with a class of devices is left out, because some nodes need not offer it.
         """
         if not any(map(self._classes.has, need.resources)):
             return need.resources
@@ -312,7 +312,7 @@ class NodeResourcesFit(_AllocationScore):
         return {name: amount for name, amount in need.resources.items() if not has_class(name)}
 
     def devices_version(self, pod: Pod) -> Hashable:
-        """Return which of the pod's resources have a class of devices, and what is counted."""
+        """Return the pod's resources with a class of devices, and the version of their counts."""
         return self._classes.of_pod(pod), self._counts.version(pod)
 
     def explain(self, _pod: Pod, nodes: NodeView, need: _Need) -> Explanation:
@@ -331,10 +331,9 @@ class NodeResourcesFit(_AllocationScore):
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node has more free and the pod fits now or after evictions.
 
-        As in kube-scheduler, a deleted pod also queues if its node is not known any more. A class
-        of devices queues if it comes to stand for a resource that the pod requests. A node queues
-        that has become too small for the pod nominated on it, as from 1.38 on: the pod may preempt
-        others elsewhere.
+        As in kube-scheduler, a deleted pod also queues if its node is unknown. A class of devices
+        queues if it begins to stand for a requested resource. As from 1.38 on, a node queues that
+        has become too small for the pod nominated to it: the pod may preempt others elsewhere.
         """
         if event.kind is Kind.DEVICE_CLASS:
             return queue_if(self._classes.may_help(pod, event))
@@ -388,7 +387,7 @@ class NodeResourcesFit(_AllocationScore):
 
 
 class NodeResourcesLeastAllocated(_AllocationScore):
-    """LeastRequestedPriority, beside another strategy of NodeResourcesFit."""
+    """LeastRequestedPriority, in addition to another strategy of NodeResourcesFit."""
 
     name: ClassVar[str] = "NodeResourcesLeastAllocated"
     Args: ClassVar[type[NodeResourcesLeastAllocatedArgs]] = NodeResourcesLeastAllocatedArgs
@@ -398,7 +397,7 @@ class NodeResourcesLeastAllocated(_AllocationScore):
 
 
 class NodeResourcesMostAllocated(_AllocationScore):
-    """MostRequestedPriority, beside another strategy of NodeResourcesFit."""
+    """MostRequestedPriority, in addition to another strategy of NodeResourcesFit."""
 
     name: ClassVar[str] = "NodeResourcesMostAllocated"
     Args: ClassVar[type[NodeResourcesMostAllocatedArgs]] = NodeResourcesMostAllocatedArgs
@@ -408,7 +407,7 @@ class NodeResourcesMostAllocated(_AllocationScore):
 
 
 class RequestedToCapacityRatioScore(_AllocationScore):
-    """RequestedToCapacityRatioPriority, beside another strategy of NodeResourcesFit."""
+    """RequestedToCapacityRatioPriority, in addition to another strategy of NodeResourcesFit."""
 
     name: ClassVar[str] = "RequestedToCapacityRatio"
     Args: ClassVar[type[RequestedToCapacityRatioArgs]] = RequestedToCapacityRatioArgs

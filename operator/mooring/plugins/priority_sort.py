@@ -1,7 +1,7 @@
 """Sorts the queue: higher priority first, then the pod that has waited longer (queuesort/).
 
-Of one priority, members of a gang that has lost others come first: what it has on nodes is of no
-use until its minimum is complete again.
+Within a priority, members of a gang that has lost others come first: its pods on nodes are useless
+until its minimum is complete again.
 """
 
 from math import inf

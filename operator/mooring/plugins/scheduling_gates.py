@@ -9,7 +9,7 @@ from mooring.model.pod import Pod
 
 
 class SchedulingGates:
-    """Gates a pod as long as `spec.schedulingGates` is not empty."""
+    """Gates a pod until `spec.schedulingGates` is empty."""
 
     name: ClassVar[str] = "SchedulingGates"
     depends_on_node_only: ClassVar[bool] = True

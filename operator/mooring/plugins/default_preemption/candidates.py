@@ -32,8 +32,8 @@ class Candidate:
 
     `violations` is the number of victims whose eviction violates a disruption budget. `evicting`
     are pods of lower priority on the row that this scheduler is evicting already. They cost nothing
-    more, so that the resources they free are used before another pod is evicted. `matches` is how
-    often a disruption budget was looked at to find the victims.
+    more, so the resources they free are used before another pod is evicted. `matches` counts the
+    comparisons of disruption budgets that finding the victims took.
     """
 
     row: int
@@ -44,7 +44,7 @@ class Candidate:
 
     @property
     def pods(self) -> tuple[Pod, ...]:
-        """The pods of the victims, those of groups on other nodes too."""
+        """The victims' pods, including pods of groups on other nodes."""
         return tuple(pod for victim in self.victims for pod in pods_of(victim))
 
     @property
@@ -62,9 +62,9 @@ class Candidate:
 
 
 class SplitVictims(NamedTuple, Generic[_Victim]):
-    """Victims by whether their eviction violates a budget, and how often a budget matched one.
+    """Victims by whether their eviction violates a budget, with two counts.
 
-    Of those that violate one, the number of their pods that do.
+    They count how often a budget matched a victim, and the pods of victims that violate one.
     """
 
     violating: dict[_Victim, int]
@@ -84,8 +84,8 @@ def select_victims(
 ) -> Candidate:
     """Reprieve as many of the row's potential victims as possible; the others are its victims.
 
-    All potential victims have been removed before, groups from all rows. `reprieve` adds one back,
-    and returns False and removes it again if the pod does not fit beside it. Those whose eviction
+    All potential victims have been removed before, groups from all rows. `reprieve` adds one back;
+    if the pod then does not fit, it removes it again and returns False. Victims whose eviction
     violates a disruption budget are reprieved first, then the others, the most important first.
     Pods that are being evicted already are not reprieved. For `members_first` see `by_importance`,
     for `strict` see `split_by_budgets`.

@@ -32,9 +32,9 @@ REMOVALS_PER_CHECK: Final = 8
 
 
 def checks_of(pod: Pod) -> float:
-    """Return how many checks of an ordinary pod take as long as one of this pod.
+    """Return the cost of checking this pod, as a multiple of an ordinary pod's.
 
-    The few volumes, ports, resources and requirements of an ordinary pod count nothing.
+    The few volumes, ports, resources and requirements of an ordinary pod cost nothing extra.
     """
     spec = pod.spec
     required = spec.required_nodes.terms if spec.required_nodes is not None else ()
@@ -71,8 +71,8 @@ class DryRuns:
     ) -> Candidate | tuple[str, ...]:
         """Return the candidate of the row without some of these victims, or why there is none.
 
-        If only requests reject the pod, and it fits without all of these victims, `free` is the
-        rest of the node's resources then, beside the pod.
+        `free` is given if only requests reject the pod and it fits without all of these victims:
+        the node's free resources then, after the pod is placed.
         """
         pause()
         if free is not None:

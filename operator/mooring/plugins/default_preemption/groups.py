@@ -1,8 +1,8 @@
 """Finds the pods whose eviction makes a whole pod group fit (preemption/podgrouppreemption.go).
 
-All pods of lower priority are regarded as gone. If the group fits then, they stay again, the most
-important first, as long as it still fits; those that cannot stay are the victims, on all nodes. A
-group that may only be disrupted as a whole is one victim.
+All pods of lower priority count as gone. If the group fits then, they are added back, the most
+important first, while the group still fits; the others are the victims, on all nodes. A group that
+may only be disrupted as a whole is one victim.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -198,7 +198,7 @@ class _Reprieve:
         self._searches = 0
 
     def fits(self) -> bool:
-        """Return whether the group fits now, beside the units that stay."""
+        """Return whether the group fits now, with the units that stay."""
         self._searches += 1
         gone = [pod for pod, _ in _evicting(self._state)]
         gone += (pod for unit in self._gone for pod, _ in unit.pods)
@@ -208,9 +208,9 @@ class _Reprieve:
         return rows is not None
 
     def victims(self, units: Sequence[_Unit]) -> list[_Unit]:
-        """Return the units that cannot stay, if they are added one after the other.
+        """Return the units that cannot stay when they are added one after the other.
 
-        Whole halves are added at once: where all of a half can stay, each of it can.
+        Halves are added as a whole first: if a half can stay, each of its units can.
         """
         if not units:
             return []

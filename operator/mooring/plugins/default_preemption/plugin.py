@@ -1,10 +1,10 @@
 """Finds the node on which a pod fits if pods of lower priority are evicted.
 
-Candidates are found and ranked for all nodes at once by counting requests (`potential_victims`).
-That is not exact where a disruption budget matches a potential victim, or where other filters of
-the pod depend on other pods. There the victims of the best nodes are selected one node at a time,
-in a dry run where filters need it, as kube-scheduler does for all nodes
-(framework/plugins/defaultpreemption, framework/preemption).
+Counting requests finds and ranks candidates on all nodes at once (`potential_victims`). That is not
+exact if a disruption budget matches a potential victim, or if other filters of the pod depend on
+other pods. Then the victims of the best nodes are selected one node at a time, in a dry run if
+filters need it, as kube-scheduler does for all nodes (framework/plugins/defaultpreemption,
+framework/preemption).
 """
 
 import math

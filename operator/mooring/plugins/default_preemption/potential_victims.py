@@ -1,8 +1,8 @@
-"""Potential victims of all nodes at once, and which of them would be victims.
+"""Finds the potential victims on all nodes at once, and which of them would be victims.
 
-The result is exact where only requests keep the pod from the nodes and no disruption budget matches
-a potential victim. Elsewhere it gives the order in which to look at the nodes. All arrays are int64
-unless the docstring says otherwise.
+The result is exact if only requests reject the pod and no disruption budget matches a potential
+victim. Otherwise it gives the order in which to examine the nodes. All arrays are int64 unless the
+docstring says otherwise.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,13 +30,13 @@ from mooring.state.view import BoolArray
 
 @dataclass(slots=True, eq=False)
 class FreeResources:
-    """The free resources of a node beside the pod: amounts by resource, and pod slots."""
+    """The free resources of a node after the pod is placed: amounts and pod slots."""
 
     amounts: dict[str, int]
     slots: int
 
     def reprieve(self, *pods: Pod) -> bool:
-        """Return whether the pods fit; if they do, subtract their requests from what is free."""
+        """Return whether the pods fit; if so, subtract their requests from the free amounts."""
         demands = [pod.spec.demand.resources for pod in pods]
         left = {
             name: free - sum(demand.get(name, 0) for demand in demands)
@@ -82,12 +82,12 @@ _NO_GROUPS: Final[Mapping[int, Callable[[], WholeGroup]]] = MappingProxyType({})
 
 
 class PotentialVictims:
-    """The pods of lower priority on the nodes at `rows`, and what is free without them.
+    """The pods of lower priority on the nodes at `rows`, and the free amounts without them.
 
     `needs` has the pod's requests by resource. `protected` (bool per pod slot) is True for pods
     that may not be victims although their priority is lower; None if there are none. `groups` has,
-    by their numbers, how to make the victims of groups that are disrupted as a whole and may be
-    victims, whatever the priorities of their members are. For `members_first` see `by_importance`.
+    by number, how to make the victims of groups that are disrupted as a whole and may be victims,
+    whatever the priorities of their members. For `members_first` see `by_importance`.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class PotentialVictims:
         return fits
 
     def insufficient(self) -> list[tuple[str, BoolArray]]:
-        """Return each reason, and True where it rejects the pod even without potential victims."""
+        """Return each reason, and True where it rejects the pod without potential victims."""
         reasons = [("Too many pods", self._free_slots < 0)]
         reasons += [(f"Insufficient {name}", free < 0) for name, free in self._free.items()]
         return reasons
@@ -197,7 +197,7 @@ class PotentialVictims:
         return ends
 
     def free_on(self, row: int) -> FreeResources:
-        """Return the free resources of a row beside the pod, without potential victims."""
+        """Return the row's free resources with the pod and without potential victims."""
         position = int(np.flatnonzero(self.rows == row)[0])
         amounts = {name: int(free[position]) for name, free in self._free.items()}
         return FreeResources(amounts, int(self._free_slots[position]))
@@ -246,7 +246,7 @@ class PotentialVictims:
     def ranked(self, victims: VictimSlots) -> IntArray:
         """Return the positions in `rows` where the pod fits, by `Candidate.cost`, best first.
 
-        The cost of a group is that of all its members, on whatever nodes they are.
+        The cost of a group is that of all its members, on all nodes.
         """
         costs = self._costs(victims)
         count = np.zeros(len(self.rows), np.int64)

@@ -17,13 +17,13 @@ from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray
 
 PRIORITY_OFFSET: Final = 2**31
-"""Makes every priority positive, so that a sum grows with the number of victims."""
+"""Makes every priority positive, so that a sum grows with each victim."""
 
 
 class WholeGroup:
-    """The members on nodes of a group that is disrupted as a whole, on whatever nodes they are.
+    """The placed members of a group that is disrupted as a whole, on all nodes.
 
-    Those that are being evicted already are left out. `members` has each with its row. `cost` is
+    Members that are being evicted already are left out. `members` has each with its row. `cost` is
     the cost of its pods, see `cost_of`.
     """
 
@@ -93,8 +93,8 @@ def by_importance(victims: Iterable[_Victim], *, members_first: bool = False) ->
 class PreemptionCost(NamedTuple):
     """The cost of pods by kube-scheduler's criteria (pickOneNodeForPreemption).
 
-    The highest priority, the sum of all, each made positive, the number of pods, and the earliest
-    start of those of the highest priority.
+    It is the highest priority, the sum of all priorities made positive, the number of pods, and the
+    earliest start among those of the highest priority.
     """
 
     highest: int

@@ -27,10 +27,10 @@ _MOST_BYTES: Final = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedNodes:
-    """The nodes that a constraint counts, all of which have its label.
+    """The nodes that a constraint counts; all have its label.
 
-    `rows` is int64, or None for every node with the label. `inhabited` is True at the codes of the
-    domains that these nodes are in; its last item is for ABSENT.
+    `rows` is int64, or None for every node with the label. `inhabited` is True at the codes of
+    these nodes' domains; its last item is for ABSENT.
     """
 
     domains: LabelColumn

@@ -1,6 +1,6 @@
-"""Reads what expressions need of pods and nodes: as codes for many nodes, as values for one.
+"""Reads the values of pods and nodes for expressions: codes for many nodes, values for one.
 
-A step gets the values that it reads in the order of `Interpreted.reads`.
+A step gets its values in the order of `Interpreted.reads`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

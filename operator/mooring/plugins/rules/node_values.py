@@ -1,8 +1,8 @@
-"""The values of a part of an expression for all nodes, evaluated once per distinct value.
+"""Evaluates a part of an expression for all nodes, once per distinct value.
 
-Only parts that read nothing but the node have such values. They are brought up to date from the
-node table's log of changes. It keeps a number per row and not the values that were read, so that a
-label that changes all the time leaves nothing behind.
+Only parts that read nothing but the node are evaluated so. The node table's log of changes keeps
+them up to date. A row has a number and not the values that were read, so a label that changes all
+the time leaves nothing behind.
 """
 
 from typing import Any, Final
@@ -69,9 +69,9 @@ class NodeValues:
         return self._step.cost * distinct(self._step.of_node, self._cluster) + _UNITS_PER_ROW * rows
 
     def update(self, evaluations: Evaluations, doing: str) -> None:
-        """Evaluate the values that have changed; `doing` says for whom.
+        """Evaluate the values that have changed; messages name `doing`.
 
-        Raises PluginFailed if that is more than one attempt may do; the next call goes on.
+        Raises PluginFailed if the attempt has used up its budget; the next call continues.
         """
         if self.is_current:
             return
@@ -124,7 +124,7 @@ class NodeValues:
             self._errors = np.append(self._errors, np.zeros(more, self._errors.dtype))
 
     def _read(self, rows: IntArray) -> tuple[IntArray, list[tuple[Any, ...]]]:
-        """Return what the nodes of these rows have: a code for each, and the values by code."""
+        """Return the values of these rows' nodes: a code for each, and the values by code."""
         nodes, reads = self._cluster.nodes.take(rows), self._step.of_node
         if len(rows) > _FEW:
             return combined([codes_of(read, nodes, self._cluster).compact() for read in reads])

@@ -1,6 +1,6 @@
 """Runs one rule of a profile: rejects the nodes for which its filter is false, or scores.
 
-The modules that evaluate rules are imported with the first rule, because that takes long
+The modules that evaluate rules are imported with the first rule, because their import takes long
 (`mooring.policy.rules.rule`).
 """
 

@@ -1,8 +1,8 @@
 """The pods that a rule counts: `node.pods(...)` and `domain("label").pods(...)`.
 
-The counts themselves are those that inter-pod affinity and topology spread use: made once, then
-updated by every event of a pod or node, and one for all rules with equal selectors. Making one
-looks at every pod that the selector may include, so it is made in slices.
+Inter-pod affinity and topology spread use the same counts: every event of a pod or node updates
+them, and rules with equal selectors share one. The first count examines every pod that the selector
+may include, so it is made in slices.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -57,7 +57,7 @@ class PodCounts:
         return len(self._all) * (UNITS_PER_COUNT + nodes)
 
     def count(self, pod: Pod, evaluations: Evaluations) -> None:
-        """Count what the rule reads; PluginFailed if that is too much: the next call goes on."""
+        """Count the pods that the rule reads; PluginFailed at the budget's end, to go on later."""
         wanted = ((pods, count.key or EACH_NODE) for count, pods in self._of(pod))
         evaluations.count_pods(self._cluster, wanted)
 
@@ -67,10 +67,10 @@ class PodCounts:
         return pods if isinstance(pods, Failure) else self._counts(count, pods)
 
     def described(self, pod: Pod, nodes: NodeView) -> list[tuple[str, BoolArray]]:
-        """Return in words which pods are there, and for which nodes: `rack r7 has 1 of app=db`.
+        """Return texts about the pods, and the nodes of each: `rack r7 has 1 of app=db`.
 
-        Up to 32 domains are told apart; of more the fullest are named for all nodes. "" stands for
-        no pod.
+        Up to 32 domains have their own text; if there are more, the fullest are named for all
+        nodes. "" stands for no pod.
         """
         counted = [*self._of(pod)]
         if not (counted and len(nodes)):
@@ -94,7 +94,7 @@ class PodCounts:
         return numbers if count.key is None else nodes.domain_codes(counts.domains)
 
     def selecting(self, pod: Pod, other: Pod) -> list[PodCount]:
-        """Return those of the rule's counts that count the other pod for this pod."""
+        """Return the rule's counts that count the other pod for this pod."""
         return [count for count, pods in self._of(pod) if self._cluster.selects(pods, other)]
 
     def reads_namespaces(self) -> bool:
@@ -112,7 +112,7 @@ class PodCounts:
         return shared
 
     def domains_of(self, node: Node) -> list[str | None]:
-        """Return the domain of the node for each count, None where it is in none."""
+        """Return the node's domain for each count, None if it has none."""
         return [node.name if c.key is None else node.labels.get(c.key) for c in self._all]
 
     def _of(self, pod: Pod) -> Iterator[tuple[PodCount, Selection]]:

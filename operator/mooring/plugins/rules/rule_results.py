@@ -68,9 +68,9 @@ class Results:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranks:
-    """Numbers of many nodes of which few are distinct.
+    """Numbers of many nodes, few of them distinct.
 
-    `ranks` (int64[nodes]) is 0 where there is an error, else 1 for the lowest of `numbers`.
+    `ranks` (int64[nodes]) is 0 for an error, else 1 for the lowest of `numbers`.
     """
 
     ranks: IntArray

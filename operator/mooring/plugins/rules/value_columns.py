@@ -45,8 +45,8 @@ class Errors:
 class Codes:
     """A column of texts: `codes` index `table`; -1 is its last item.
 
-    `code_of` is a quick way to the code of a text, -2 for one that no node has; None if there is
-    no quick way.
+    `code_of` quickly returns the code of a text, -2 if no node has it; None if there is no quick
+    way.
     """
 
     codes: AnyCodes
@@ -80,7 +80,7 @@ class Value:
 def coded(value: Value, texts: Callable[[Any], Any], errors: Errors, kind: str) -> Value:
     """Apply a function to a column of texts, once per distinct text.
 
-    The function returns Failure where it fails. `kind` is the type of its results.
+    The function returns Failure if it fails. `kind` is the type of its results.
     """
     column: Codes = value.data.compact()
     return gathered(
