@@ -53,7 +53,7 @@ class ProfileMatcher:
         return tuple(rule.profile for rule in self._rules.get(scheduler_name, ()))
 
     def outranked(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the profiles that take no pod, and for each those that take all of its pods.
+        """Return the profiles that take no pod, each with the profiles that take all of its pods.
 
         Another profile takes them if it ranks before and selects everything or the same.
         """
@@ -125,7 +125,7 @@ def conflict_in_short(name: str, others: Collection[str]) -> str:
 
 
 def conflict_text(name: str, others: Collection[str]) -> str:
-    """Say which other profiles outrank this one for the same pods, and which it outranks."""
+    """Say which other profiles outrank this one for the same pods, or are outranked by it."""
     above = _first(_MOST_NAMED, (other for other in others if other < name))
     below = _first(_MOST_NAMED, (other for other in others if other > name))
     ranks = [f"outranked by {above}"] if above else []

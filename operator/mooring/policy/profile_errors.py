@@ -17,7 +17,7 @@ _STEP: Final = re.compile(r"\[([^\]]*+)\]?|([^.\[\]]+)")
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One mistake: the field, and what would be right.
+    """One mistake: the field, and the correct form.
 
     Attributes:
         path: The field, such as `spec.pluginConfig[0].args.hardPodAffinityWeight`.
@@ -57,11 +57,11 @@ class ProfileInvalid(ValueError):  # noqa: N818 - it is a verdict about the prof
 
 
 class PluginLoadError(Exception):
-    """A plugin cannot be used; the text says which, from where, and why."""
+    """A plugin cannot be used; the text names it, its distribution and the reason."""
 
 
 def join_path(parent: str, child: str) -> str:
-    """Return the path of `child` inside `parent`; an index such as `[1].name` gets no dot."""
+    """Return the path of `child` inside `parent`; an index (`[1].name`) gets no dot."""
     if not parent or not child:
         return parent or child
     return f"{parent}{child}" if child.startswith("[") else f"{parent}.{child}"

@@ -26,7 +26,7 @@ from mooring.policy.profile_errors import FieldError, ProfileInvalid, split_path
 from mooring.policy.validation_errors import BrokenRule, broken_rules
 
 MOST_MISTAKES: Final = 1_000
-"""That are told of a document: each takes as long as a hundred values that are right."""
+"""Limit per document: reporting one takes as long as checking a hundred correct values."""
 _MORE: Final = f"has more mistakes than these {MOST_MISTAKES:,}"
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -166,10 +166,10 @@ def _may_follow_from(
 
 
 def _remove(document: Any, path: tuple[str, ...]) -> tuple[str, ...]:
-    """Remove the field from the document; return what was removed: it, or what it is in.
+    """Remove the field from the document; return the path of what was removed.
 
-    A list loses no single item, because the others would get other indexes. Of a field that is
-    absent, and so is required, the object is removed. An empty path is the whole document.
+    A list loses no single item, because the others would get other indexes: the whole list goes. If
+    a required field is absent, its object is removed. An empty path is the whole document.
     """
     while path:
         *above, last = path

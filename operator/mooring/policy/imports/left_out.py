@@ -38,7 +38,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "TargetLoadPacking": _BY_LOAD,
     "TopologicalSort": _ABSENT,
 }
-"""What a note says of each plugin, those of scheduler-plugins (cmd/scheduler/main.go) included."""
+"""Notes about plugins that are left out, including scheduler-plugins (cmd/scheduler/main.go)."""
 _COSCHEDULING: Final = "Coscheduling"
 _GANGS: Final = "GangScheduling"
 _SORTING: Final = frozenset({_COSCHEDULING, "QOSSort", "TopologicalSort"})
@@ -84,7 +84,7 @@ def without_their_args(spec: SchedulingProfileSpec, catalog: Catalog) -> Schedul
 
 
 def left_out_of(spec: SchedulingProfileSpec, catalog: Catalog, path: str) -> Iterator[FieldError]:
-    """Yield a note for every plugin that is left out of the spec, and for what that changes."""
+    """Yield a note for every plugin that is left out of the spec, and for the consequences."""
     fields = dict[str, list[str]]()
     left_out = _left_out(catalog)
     for field, plugins in spec.plugins:

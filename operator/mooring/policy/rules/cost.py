@@ -1,7 +1,7 @@
-"""Estimates what it costs to interpret an expression once.
+"""Estimates the cost of interpreting an expression once.
 
-A unit is about 0.1 us. An estimate depends on the text of the expression alone,
-so that whether a profile is valid depends on no clock.
+A unit is about 0.1 us. An estimate depends only on the text of the expression, so that the validity
+of a profile depends on no clock.
 """
 
 from typing import Final

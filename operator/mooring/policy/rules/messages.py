@@ -1,4 +1,4 @@
-"""Says in plain words what is wrong with an expression, and what to write instead."""
+"""Explains the mistakes in an expression in plain words, and how to correct them."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

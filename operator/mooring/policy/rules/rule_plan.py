@@ -2,7 +2,7 @@
 
 Operators on numbers, booleans and labels become operations on columns. Conversions of texts,
 regular expressions and macros have no such operation: they are interpreted once per distinct value
-of the columns that they read; parts that read the pod alone are interpreted once per pod. Amounts
+of the columns that they read. Parts that only read the pod are interpreted once per pod. Amounts
 and counts of pods may differ on every node, so parts that read them must consist of operations on
 columns.
 """
@@ -138,7 +138,7 @@ class SelectedLabels:
     read: tuple[tuple[str, "Step"], ...] = ()
 
     def selector(self, values: Iterable[str]) -> LabelSelector:
-        """Return the selector; `values` are those of `read`, in its order."""
+        """Return the selector; `values` are the values of `read`, in its order."""
         keys = (key for key, _ in self.read)
         return self.written.narrowed(
             *(Requirement(k, "In", (v,)) for k, v in zip(keys, values, strict=True))
@@ -161,7 +161,7 @@ class PodCount:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interpreted:
-    """What is interpreted with these reads; `type` is the kind of type of the result.
+    """A part that is interpreted with these reads; `type` is the kind of its result's type.
 
     `of_node` are the reads that differ between nodes, `of_pod` those that are the same for all.
     `cost` is an estimate in units of `mooring.policy.rules.cost`.
@@ -202,10 +202,10 @@ Step = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RulePlan:
-    """How an expression is evaluated, and everything that it reads.
+    """How to evaluate an expression, and everything that it reads.
 
-    `whole` interprets it for one node at a time; None if that cannot be, because a
-    key is computed or pods are counted, or is dear. For a few nodes this is quicker than columns.
+    `whole` interprets it for one node at a time, which is quicker than columns for a few nodes. It
+    is None if that is impossible, because a key is computed or pods are counted, or too expensive.
     """
 
     step: Step
@@ -220,7 +220,7 @@ class RulePlan:
 
     @property
     def reads_pods_on_nodes(self) -> bool:
-        """Whether it changes with the pods on nodes, so that evicting some may help."""
+        """Whether it depends on the pods on nodes, so that evicting some may help."""
         return not self.variables.isdisjoint(_OF_PODS_ON_NODES)
 
 
@@ -270,7 +270,7 @@ def _interpreted(checked: Checked, part: Expression, reads: Iterable[Read]) -> I
 
 
 def kind_of(part: Expression) -> str:
-    """Return the kind of a part's type, such as "bool" or "list"."""
+    """Return the kind of a part's type: "bool" or "list"."""
     return "" if part.type is None else part.type.kind
 
 

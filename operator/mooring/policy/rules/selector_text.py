@@ -17,7 +17,7 @@ _CONDITION: Final = re.compile(
 
 
 def parse_selector(text: str) -> LabelSelector:
-    """Return the selector of a text as `kubectl get --selector` takes it: `app in (a, b), !old`.
+    """Parse a selector as in `kubectl get --selector`: `app in (a, b), !old`.
 
     Raises ValueError if the text is no selector; the message says where and why.
     """
