@@ -57,8 +57,8 @@ class DeviceToleration:
 class ExactRequest:
     """Devices of a class: `count` of them (`mode` ExactCount), or all (`mode` All).
 
-    `name` is that of the request or of the subrequest. `selectors` are CEL expressions, None where
-    an entry has none. `capacity` has the requested amount of each capacity of a device.
+    `name` is the request's or the subrequest's. `selectors` are CEL expressions; an entry without
+    one is None. `capacity` has the requested amount of each capacity of a device.
     """
 
     name: str

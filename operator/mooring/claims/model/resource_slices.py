@@ -36,7 +36,7 @@ class Version:
 
 
 AttributeValue = str | int | bool | Version | None
-"""The value of an attribute; None if it has another type, such as a list."""
+"""The value of an attribute; None if it has another type, for example a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,7 @@ class ResourceSlice:
     """Devices of a driver's pool, or counters that devices of the pool share.
 
     `node_name` is "" if not set. `slice_count` is how many slices of this generation the pool has.
-    `alike` is equal for slices that differ only in the names of devices and in values of
-    attributes, such as UUIDs.
+    `alike` is equal for slices that differ only in names of devices and in values of attributes.
     """
 
     name: str
@@ -216,7 +215,7 @@ _DIGEST_BYTES: Final = 16
 
 
 def _content(spec: Mapping[str, Any]) -> _Content:
-    """Return the contents of a slice; equal slices share it, as those of like nodes are equal."""
+    """Return the contents of a slice; equal slices share it, because equal nodes have them."""
     devices = mappings(spec, "devices", "spec")
     try:
         key = orjson.dumps((devices, spec.get("sharedCounters")))

@@ -30,7 +30,7 @@ _MOST_SLOTS: Final = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Begun:
-    """The claims on a node, of which nothing is allocated yet."""
+    """The claims on a node before any allocation."""
 
     node: NodeDevices
     requests: Requests

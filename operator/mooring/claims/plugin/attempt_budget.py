@@ -12,10 +12,10 @@ _UNITS_PER_STEP: Final = 40
 
 @dataclass(eq=False, repr=False)
 class Budget:
-    """How much work may be spent on searches that do not succeed at once.
+    """The work that may be spent on searches that do not succeed immediately.
 
-    Steps are candidates that are looked at after a device was given back. A node where the search
-    succeeds without that costs nothing.
+    A step is a candidate that is tried after a device was given back. A node where the search
+    succeeds without such steps costs nothing.
 
     Args:
         steps: The steps on all nodes together.

@@ -62,7 +62,7 @@ def attributes_read(expression: str) -> Reads:
 
 
 def _reads(whole: set[str], texts: Mapping[str, Iterable[str]]) -> Reads:
-    """Return the reads of attributes, and of those that are only compared with texts."""
+    """Return the reads of whole attributes, and those of attributes compared with texts."""
     few = (
         ComparedAttribute(name, frozenset(some))
         for name, some in texts.items()

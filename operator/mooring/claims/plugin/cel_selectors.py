@@ -178,7 +178,7 @@ _answers: Final[BoundedCache[_Asked, bool | str]] = BoundedCache(32 * 2**20)
 
 
 class _Remembering:
-    """A CEL expression that is evaluated once for devices in which it reads equal values."""
+    """A CEL expression that is evaluated once per distinct set of values that it reads."""
 
     def __init__(self, expression: str, budget: Budget | None, *, lists: bool) -> None:
         self._expression = expression

@@ -149,7 +149,7 @@ class ClaimWriter:
     def _reservation(
         self, pod: Pod, claim: ResourceClaim, allocation: Allocation
     ) -> dict[str, Any]:
-        """Return the status by which the claim is allocated and reserved for the pod."""
+        """Return the status that allocates the claim and reserves it for the pod."""
         mine = consumer(claim, pod, self._cluster)
         status: dict[str, Any] = {"reservedFor": _consumers([*claim.reserved_for, mine])}
         known = claim.allocation
@@ -237,7 +237,7 @@ class ClaimWriter:
 
 
 def _changed(claim: ResourceClaim, allocation: Allocation, *, is_new: bool) -> str | None:
-    """Return why the claim cannot be reserved with this allocation any more; None if it can."""
+    """Return why the claim can no longer be reserved with this allocation; None if it can."""
     if claim.malformed:
         return f"a claim cannot be read: {claim.malformed}"
     if claim.deleting:

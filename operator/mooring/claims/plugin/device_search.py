@@ -47,7 +47,7 @@ class _Devices(_Frame):
     taken: int
     position: int
     failed: set[int] = field(default_factory=set)
-    """Kinds of candidates with which the rest has failed."""
+    """Kinds of candidates with which the rest of the search has failed."""
 
 
 @dataclass(slots=True)
@@ -171,7 +171,7 @@ class Search:
         }
 
     def _reach(self, claim: int, request: int) -> _Next:
-        """Go on with the next request, or with the next claim if the claim has no more."""
+        """Go to the next request, or to the next claim if the claim has no more."""
         if claim == len(self.claims):
             return None
         requests = self.claims[claim]
@@ -218,7 +218,7 @@ class Search:
         return self._next_candidate(frame)
 
     def _next_candidate(self, frame: _Devices) -> _Next:
-        """Take the next candidate with which the request may succeed."""
+        """Take the next candidate that may let the request succeed."""
         trial, slot, pruning = self.trial, frame.slot, self._pruning
         if self._gave_back:
             self.budget.spend(1 + trial.size - frame.position)
@@ -273,7 +273,7 @@ class Search:
         return self._next_candidate(frame)
 
     def _begin_anew(self) -> _Next:
-        """Begin the search again, in which branches are left out from the first request on."""
+        """Start the search again, and skip branches from the first request on."""
         while self.trial.taken:
             self.trial.give_back()
         self._frames.clear()

@@ -359,7 +359,7 @@ class DeviceTrial:
 def _value(attribute: str, driver: str, device: Device, *, by_text: bool) -> Value:
     """Return the typed value of the attribute; names without a domain have the driver's.
 
-    Unless versions are compared `by_text`, those that differ by build metadata only are equal.
+    If `by_text` is False, versions that differ only in build metadata are equal.
     """
     if attribute not in device.attributes:
         domain, _, name = attribute.partition("/")

@@ -47,7 +47,7 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 128 * 2**20
-"""What is remembered before all begins anew, unless the nodes that there are need half of it."""
+"""Bytes after which everything is forgotten, unless the existing nodes need half of it."""
 _BYTES_PER_COLUMN: Final = 16 * 2**10
 _BYTES_PER_ENTRY: Final = 200
 _BYTES_PER_PART: Final = 60
@@ -58,9 +58,9 @@ _UNITS_PER_POOLS: Final = 200
 _UNITS_PER_SIGNATURE: Final = 100
 _UNITS_PER_CLASS: Final = 40
 _UNITS_PER_VALUE: Final = 2
-"""What a row that is made anew costs an attempt, in the units of `Evaluations`."""
+"""The cost of computing a row again, in the units of `Evaluations`."""
 _ROWS_AT_ONCE: Final = 32
-"""Rows that are made anew before it is charged."""
+"""Rows to compute again before their cost is charged."""
 _LEAST_STEPS: Final = 1_000
 """The steps of the search on a node when those on others have used up the budget."""
 _MOST_SUBREQUESTS: Final = 8
@@ -344,7 +344,7 @@ class EquivalentNodes:
         self._forget()
 
     def _forget(self) -> None:
-        """Begin all numbers anew."""
+        """Forget all numbers, and begin again."""
         self._parts, self._signatures = _Numbers(), _Numbers()
         self._signatures.of(None)
         self._own_parts: list[int | None] = [None]

@@ -93,7 +93,7 @@ _MEMBERS_AT_ONCE: Final = 20
 class DynamicResources(AssignsInTrials, ExplainsClaims):
     """Rejects nodes without the devices that the pod's claims request; allocates the devices.
 
-    It scores nodes by which alternative of a request they can give.
+    It scores nodes by the alternatives of requests that they can give.
     """
 
     name: ClassVar[str] = "DynamicResources"

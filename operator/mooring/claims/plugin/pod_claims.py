@@ -163,7 +163,7 @@ def pod_claims(pod: Pod, cluster: ClusterView) -> PodClaims | Unschedulable:
 
 
 def consumer(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> ConsumerReference:
-    """Return for whom the claim is to be reserved: for the pod, or for its group."""
+    """Return the consumer of the claim: the pod, or its group."""
     return consumer_of(pod, claim, _group(pod, cluster))
 
 

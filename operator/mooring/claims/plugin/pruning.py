@@ -176,9 +176,9 @@ def enough_devices(counts: Sequence[int], devices: Mapping[int, int]) -> bool:
 
 
 def _give_one(request: int, left: dict[int, int], given: list[dict[int, int]]) -> bool:
-    """Give the request a device, if need be one that another request can replace.
+    """Give the request a device, even one that another request can replace.
 
-    It is a shortest augmenting path of a bipartite matching in which equal devices are one node.
+    This is a shortest augmenting path of a bipartite matching in which equal devices are one node.
     """
     came_by: dict[int, tuple[int, int]] = {}
     waiting = deque([request])

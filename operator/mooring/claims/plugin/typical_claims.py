@@ -34,7 +34,7 @@ class TypicalClaims:
         return [(self._samples[kind], number) for kind, number in ordered[:most]]
 
     def _follow(self, cluster: ClusterView) -> None:
-        """Count the claims anew that hold devices which have changed since the last call."""
+        """Count the claims again whose devices have changed since the last call."""
         allocated = cluster.dynamic_resources.claims.allocated
         if self._version == allocated.version:
             return
