@@ -123,7 +123,7 @@ class Reservation(NamedTuple):
     backfill_until: float = -math.inf
 
     def text_for(self, namespace: str) -> str:
-        """Return for whom and until when, in words for a pod of this namespace."""
+        """Return the group and the end of the reservation, for a pod of this namespace."""
         group = self.group.name if self.group.namespace == namespace else str(self.group)
         return f"reserved for podgroup/{group} until {self.clock_time}"
 
@@ -364,9 +364,9 @@ def group_of_members(key: GroupKey, declared: DeclaredByPod, created: float) -> 
 
 
 def consumer_of(pod: Pod, claim: ResourceClaim, group: PodGroup | None) -> ConsumerReference:
-    """Return for whom the pod's claim is reserved: for the pod, or for its group.
+    """Return the consumer of the pod's claim: the pod, or its group.
 
-    It is the group if an entry of the pod that names the claim is one of the group's own, too
+    It is the group if an entry of the pod that names the claim is also one of the group's
     (resourceclaim.go, BindTo).
     """
     if group is not None and group.resource_claims:

@@ -20,7 +20,7 @@ from mooring.scheduling.result_cache import ResultCache
 from mooring.state.view import BoolArray
 
 _MOST_AT_A_TIME: Final = 128
-"""Members that extenders are called about before the attempt begins anew, in case it is over."""
+"""Members to ask extenders about before the attempt checks again whether it is over."""
 
 
 def needed_about(

@@ -311,9 +311,9 @@ class CountingSearch:
             np.add.at(free[index], at, columns.requests(name)[slots])
 
     def _free(self, resources: Sequence[str], at: NodeView | None = None) -> IntArray:
-        """Return the free amounts beside the pods nominated to a node: int64[resources, rows].
+        """Return the free amounts without those of nominated pods: int64[resources, rows].
 
-        On all rows, or without regard to nominated pods on those of a view.
+        For all rows; for the rows of a view, nominated pods are ignored.
         """
         cluster, nodes = self._cluster, at if at is not None else self._cluster.nodes
         if at is None and len(cluster.nominations):
@@ -408,11 +408,7 @@ def _turned(positions: IntArray, seed: int) -> IntArray:
 def _short(
     items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray, ample: IntArray
 ) -> list[int]:
-    """Return the fewest resources found with which all items fit if every node has more of them.
-
-    `ample` is the sum of all items' requests (int64[resources, 1]). Return [] if resources are not
-    why.
-    """
+    """Return the fewest resources found that let all items fit if every node had more of them."""
     short = [*range(len(free))]
     for index in (None, *short):
         others = [each for each in short if each != index]

@@ -287,7 +287,7 @@ def _by_score(item: Item, capacity: IntArray) -> IntArray:
 def _by_fit(
     item: Item, remaining: IntArray, capacity: IntArray, later: Sequence[Item], choice: _Choice
 ) -> IntArray:
-    """Return the rows on which the item fits, in the order in which they are filled."""
+    """Return the rows on which the item fits, in the order of filling."""
     rows = np.flatnonzero(capacity)
     scale = np.maximum(remaining.max(axis=1, initial=1), 1)
     wanted = item.requests > 0

@@ -29,7 +29,7 @@ _MOST_GATES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How many members have ended; only those of coscheduling groups are counted."""
+    """The numbers of ended members; only those of coscheduling groups are counted."""
 
     succeeded: int = 0
     failed: int = 0

@@ -44,11 +44,11 @@ from mooring.scheduling.scheduler_state import SchedulerState
 ROUND_SECONDS: Final = 1.0
 """Between two looks at the groups that changed."""
 _LANES: Final = 2
-"""Status patches in flight, beside those of pods."""
+"""Status patches in flight, in addition to those of pods."""
 _PATIENCE_SECONDS: Final = 10.0
 """The longest time for which a round waits for more important work."""
 _MOST_TRIED: Final = 64
-"""Domains of which a report says why they failed."""
+"""Failed domains that a report explains."""
 _MOST_NODES: Final = 10
 """Reserved nodes that a condition names."""
 _MOST_PODS: Final = 100
@@ -123,7 +123,7 @@ class _Record:
 
 
 class PodGroupStatusReporter:
-    """Writes reports while `run` runs; its other methods return at once and never fail.
+    """Writes reports while `run` runs; its other methods never wait and never fail.
 
     Args:
         served: The resources that are served, by kind.
@@ -292,7 +292,7 @@ class PodGroupStatusReporter:
     def _is_owned(self, group: PodGroupState, record: _Record) -> bool:
         """Return whether this scheduler is responsible for the group.
 
-        It takes the members, or took those that have gone.
+        It schedules the members, or scheduled those that have gone.
         """
         definition = group.definition
         if definition is None or not definition.uid:
