@@ -38,7 +38,7 @@ _KEYS = frozenset((bool, int, UInt, float, str))
 
 
 def go_type(value: Value) -> str:
-    """Return the name of the type in Go, which some messages have."""
+    """Return the name of the type in Go, which some messages use."""
     if isinstance(value, Opaque):
         return value.go_type
     names = {"Joined": "*types.concatList", "Type": "*types.Type"}
@@ -49,8 +49,8 @@ def go_type(value: Value) -> str:
 def step(operand: Evaluate, key: Evaluate, *, optional: bool, tests: bool) -> Evaluate:
     """Return a function that evaluates a field or an element of the operand.
 
-    With `optional` it may be absent; with `tests` the result is whether it is there. A field of an
-    optional value is optional too.
+    If `optional`, the field or element may be absent; if `tests`, the result is whether it exists.
+    A field of an optional value is optional too.
     """
 
     def evaluate(frame: Frame) -> Value:
@@ -75,7 +75,7 @@ def step(operand: Evaluate, key: Evaluate, *, optional: bool, tests: bool) -> Ev
 
 
 def element(value: Value, key: Value, may_be_absent: bool) -> tuple[bool, Value]:
-    """Return whether a field or an element is there, and its value, which may be a Failure."""
+    """Return whether a field or an element exists, and its value, which may be a Failure."""
     if type(value) is MapValue:
         found, inner = value.find(key)
         if found:

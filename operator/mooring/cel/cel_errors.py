@@ -1,4 +1,4 @@
-"""Mistakes in expressions, in the form in which cel-go reports them."""
+"""Mistakes in expressions, in the form of cel-go's reports."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ExpressionMistake:
-    """What is wrong, and its offset in the source in characters; -1 stands for no place."""
+    """A mistake and its offset in the source in characters; -1 stands for no place."""
 
     at: int
     text: str
 
 
 class CompileError(Exception):
-    """An expression cannot be evaluated; the text is that of kube-scheduler."""
+    """An expression cannot be compiled; the text is kube-scheduler's."""
 
     def __init__(self, text: str, mistakes: Sequence[ExpressionMistake] = ()) -> None:
         super().__init__(text)

@@ -1,7 +1,7 @@
-"""Checks the types of an expression, and finds the overloads that its calls may mean.
+"""Checks the types of an expression, and finds the overloads that its calls may run.
 
-The rules and the messages are those of cel-go's `checker`. The overloads that the checker leaves
-decide which implementation a call runs.
+The rules and the messages are those of cel-go's `checker`. The remaining overloads decide which
+implementation a call runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,14 +62,14 @@ _TYPE_NAMES: Final[Mapping[str, Type]] = {
         optional_of(DYN),
     )
 }
-"""Names of types that an expression may write, such as `type(1) == int`."""
+"""Names of types that an expression may use: `type(1) == int`."""
 
 
 class Checker:
     """Checks one expression.
 
-    `variables` are the types of variables, whose names may have dots; `fields` are those of the
-    fields of types that have some.
+    `variables` are the types of variables, whose names may have dots; `fields` are the types of the
+    fields of object types.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Checker:
         self._checked = list[Expression]()
 
     def check(self, root: Expression) -> Type:
-        """Set the types of all nodes, and return that of the whole expression."""
+        """Set the types of all nodes, and return the type of the whole expression."""
         self._check(root)
         for node in self._checked:
             if node.type is not None:
@@ -231,7 +231,7 @@ class Checker:
         return result
 
     def _logical(self, node: FunctionCall, overload: str) -> Type:
-        """Return the type of && and ||, each of whose terms has a message of its own."""
+        """Return the type of && and ||; each term has its own error message."""
         wrong = False
         for arg in node.args:
             if not self._known.assign(arg.type or ERROR, BOOL):
@@ -241,7 +241,7 @@ class Checker:
         return ERROR if wrong else BOOL
 
     def _instance(self, overload: Overload) -> tuple[Sequence[Type], Type]:
-        """Return the types of an overload, with new parameters in place of its own."""
+        """Return the types of an overload, with its type parameters replaced by new ones."""
         if not overload.is_generic:
             return overload.parameters, overload.result
         made = dict[str, Type]()
@@ -319,7 +319,7 @@ class Checker:
 
 
 def _qualified(node: Expression) -> str:
-    """Return the name that names with dots make, such as `google.protobuf`; "" for others."""
+    """Return the name with dots (`google.protobuf`) that the node is; "" for others."""
     match node:
         case Ident():
             return node.name

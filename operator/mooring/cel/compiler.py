@@ -1,4 +1,4 @@
-"""Makes programs of selectors of devices: parses them, checks their types and plans them.
+"""Compiles selectors of devices: parses them, checks their types and plans them.
 
 Source: kube-scheduler's `k8s.io/dynamic-resource-allocation/cel/compile.go`.
 """
@@ -19,7 +19,7 @@ _DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 def compiled(expression: str, *, newer: bool) -> Program:
     """Return the program of the expression.
 
-    `newer` is whether attributes may be lists, as from Kubernetes 1.37 on. Raises CompileError if
+    `newer` says that attributes may be lists, as from Kubernetes 1.37 on. Raises CompileError if
     the expression is no selector. Raises EvaluationCrash if a constant in it takes too much work.
     """
     attribute = DYN if newer else ANY

@@ -1,4 +1,4 @@
-"""The functions that expressions may call: the overloads of each, as the checker needs them.
+"""Declares the functions that expressions may call: the overloads of each, for the checker.
 
 Ids of overloads are cel-go's and kube-apiserver's. Sources: cel-go's `common/stdlib/standard.go`,
 `cel/library.go` and `ext/`; kube-apiserver's `pkg/cel/library`.
@@ -268,7 +268,7 @@ _NAMESPACES: Final = frozenset(("optional", "strings", "lists", "sets", "ip", "f
 def functions(newer: bool = True) -> Mapping[str, tuple[Overload, ...]]:
     """Return all functions with their overloads, in the order in which cel-go tries them.
 
-    Until Kubernetes 1.37 (`newer`) overloads for lists came before those for texts.
+    Before Kubernetes 1.37 (`newer` is False), overloads for lists came before those for texts.
     """
     found = _by_function((*_standard_lines(mixed=True), *_further_lines()))
     if not newer:

@@ -170,10 +170,10 @@ _CHECKS: Final[Mapping[str, tuple[str, Callable[[str], list[str]]]]] = {
 FORMATS: Final[Mapping[str, FormatValue]] = {
     name: FormatValue(shown) for name, (shown, _check) in _CHECKS.items()
 }
-"""By the name that expressions use."""
+"""The formats by the names that expressions use."""
 _BY_NAME: Final = dict(_CHECKS.values())
 
 
 def mistakes_of(format_value: FormatValue, text: str) -> list[str]:
-    """Return what is wrong with a text, nothing if it has the format."""
+    """Return the mistakes in a text; none if it has the format."""
     return _BY_NAME[format_value.name](text)

@@ -48,7 +48,7 @@ _WRONG: Final = {
 
 
 class FormatError(Exception):
-    """A text cannot be formatted; `index` is the argument that is wrong, if one is."""
+    """A text cannot be formatted; `index` is the wrong argument, if one is."""
 
     def __init__(self, text: str, index: int | None = None) -> None:
         super().__init__(text)
@@ -77,7 +77,7 @@ def go_quoted(text: str) -> str:
 
 
 def format_text(text: str, args: Value) -> Value:
-    """Return the text with the arguments in place of its clauses, such as %s."""
+    """Return the text with its clauses (%s) replaced by the arguments."""
     values = tuple(at_once(args))
 
     def clause(verb: str, index: int, precision: int) -> str:
@@ -92,10 +92,10 @@ def format_text(text: str, args: Value) -> Value:
 def formatted(
     text: str, count: int, clause: Callable[[str, int, int], str], checks: bool = False
 ) -> list[str]:
-    """Return the parts of a text with clauses; `clause` gets its letter, index and precision.
+    """Return the parts of a text; `clause` formats a clause from letter, index and precision.
 
-    `count` is the number of arguments; `checks` says that they are only checked, not formatted.
-    Raises FormatError if a clause is wrong, or has no argument, or one of the wrong type.
+    `count` is the number of arguments; `checks` says that they are only checked. Raises FormatError
+    if a clause is wrong, has no argument, or has one of the wrong type.
     """
     made, at, used = list[str](), 0, 0
     while at < len(text):
@@ -129,7 +129,7 @@ _UNPARSED: Final = "could not parse formatting clause: "
 
 
 def _precision(text: str, at: int) -> tuple[int | None, int]:
-    """Return the precision of a clause, and where its letter stands."""
+    """Return the precision of a clause, and the position of its letter."""
     if text[at] != ".":
         return None, at
     end = at + 1
@@ -147,7 +147,7 @@ def _precision(text: str, at: int) -> tuple[int | None, int]:
 
 
 def wrong_type(verb: str, kind: str) -> FormatError:
-    """Return the error of an argument whose type a clause does not take."""
+    """Return the error for an argument of a type that the clause does not accept."""
     return FormatError(f"{_WRONG[verb]}, was given {kind}")
 
 

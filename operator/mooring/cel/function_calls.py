@@ -1,4 +1,4 @@
-"""Which implementation a call runs: by the overload that the checker left, else by its arguments.
+"""Chooses the implementation of a call: by the checker's overload, else by the arguments.
 
 Source: cel-go's `common/decls/decls.go` and `interpreter/planner.go`.
 """
@@ -36,7 +36,7 @@ Implementation = Callable[..., Value]
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a call runs.
+    """The implementation of a call.
 
     `stops_early`: arguments after the first error are not evaluated. `is_strict`: an error among
     the arguments is the result.
@@ -74,17 +74,17 @@ _CONVERSIONS: Final = frozenset(
 
 
 def is_conversion(function: str) -> bool:
-    """Return whether a function converts values, so that it is computed at once for constants."""
+    """Return whether a function converts values, so that it is computed early for constants."""
     return function in _CONVERSIONS
 
 
 def binding_of(
     function: str, overload: str, constants: Sequence[Value], newer: bool, lenient: bool
 ) -> Binding:
-    """Return what a call runs; `constants` are the arguments that are known, None for others.
+    """Return the implementation of a call; `constants` are known arguments, None for others.
 
-    `newer` and `lenient` are those of `interpreter.plan`. Raises EvaluationCrash if a constant
-    pattern is not a regular expression.
+    `newer` and `lenient` are as in `interpreter.plan`. Raises EvaluationCrash if a constant pattern
+    is not a regular expression.
     """
     count = len(constants)
     if function in _PATTERNS and type(constants[1]) is str:
@@ -99,7 +99,7 @@ def binding_of(
 
 
 def _of_pattern(function: str, count: int) -> Implementation:
-    """Return a function for a constant pattern; it looks at the types by itself."""
+    """Return a function for a constant pattern; it checks the types itself."""
     wanted = (str, str, int)[:count]
     implementation = functions_of_text.OF_PATTERNS[function]
 
@@ -153,7 +153,7 @@ def _guarded(function: str, overloads: Sequence[Overload], newer: bool) -> Imple
 
 
 def _fits(wanted: Type, value: Value) -> bool:
-    """Return whether a value is of a type; of a list or a map one element is looked at."""
+    """Return whether a value is of a type; of a list or a map, one element is checked."""
     if wanted.kind in {"dyn", "any", "param"}:
         return True
     if wanted.name != type_name(value):

@@ -43,7 +43,7 @@ def _changed(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
 
 
 def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
-    """Return the sum as Kubernetes 1.36 does, which changes a decimal amount itself."""
+    """Return the sum as in Kubernetes 1.36, which changes a decimal amount in place."""
     made = _changed(sign, value, other)
     if value.is_decimal:
         made.source = value
@@ -163,7 +163,7 @@ def _constant(value: Value) -> Callable[[], Value]:
 
 
 def _charged(function: Callable[..., Value]) -> Callable[..., Value]:
-    """Return the function, whose longest text is taken from the work of the evaluation."""
+    """Return the function; it charges the evaluation for its longest text."""
 
     def compute(*values: Value) -> Value:
         work.spend_on_text(max((len(each) for each in values if isinstance(each, str)), default=0))
@@ -236,4 +236,4 @@ OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
     name: partial(_changed_1_36, -1 if "sub" in name else 1)
     for name in ("quantity_add", "quantity_add_int", "quantity_sub", "quantity_sub_int")
 }
-"""What Kubernetes 1.36 does otherwise."""
+"""Functions that differ in Kubernetes 1.36."""

@@ -34,7 +34,7 @@ from mooring.cel.values import (
 
 Value = Any
 _PER_PAIR: Final = 4
-"""Comparing two elements: so much that lists end where they do in Kubernetes, at 707 elements."""
+"""Cost of comparing two elements; with it lists end at 707 elements, as in Kubernetes."""
 _MOST_RANGE: Final = 1_000_000
 _MADE_AT_ONCE: Final = 50_000
 _MOST_INCLUDED: Final = 48
@@ -86,7 +86,7 @@ def _range_1_36(count: int) -> Value:
 
 
 def _numbers(count: int) -> Value:
-    """Return the numbers from 0 on, made in parts, because a million take some time."""
+    """Return the numbers from 0 on, in parts, because a million take some time."""
     numbers = list[int]()
     for first in range(0, count, _MADE_AT_ONCE):
         end = min(first + _MADE_AT_ONCE, count)
@@ -137,7 +137,7 @@ def _sets_intersects(items: Value, others: Value) -> bool:
 
 
 def _affordable(function: Callable[[Value, Value], bool]) -> Callable[[Value, Value], bool]:
-    """Return the function; it compares each element of a set with each of the other."""
+    """Return the function; it charges for comparing each element of one set with the other's."""
 
     def compute(first: Value, second: Value) -> bool:
         work.spend(size_of(first) * size_of(second))
@@ -170,7 +170,7 @@ def _sum(zero: Value) -> Callable[[Value], Value]:
 
 
 def _extreme(name: str, worse: int) -> Callable[[Value], Value]:
-    """Return max or min; `worse` is how the best so far compares with a better one."""
+    """Return max or min; `worse` is the result of comparing the best so far with a better one."""
 
     def compute(items: Value) -> Value:
         best: Value = None
@@ -247,4 +247,4 @@ OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
     "lists_range": _range_1_36,
     "list_includes_dyn_dyn": _includes_1_36,
 }
-"""What Kubernetes 1.36 does otherwise."""
+"""Functions that differ in Kubernetes 1.36."""

@@ -104,7 +104,7 @@ def _pattern(pattern: str, prefix: str = "") -> Pattern | Failure:
 
 
 def matches(text: Value, pattern: Value) -> Value:
-    """Return whether a part of the text matches the regular expression."""
+    """Return whether the regular expression matches a part of the text."""
     if type(pattern) is not str:
         return NO_OVERLOAD
     compiled = _pattern(pattern)
@@ -159,4 +159,4 @@ OVERLOADS_1_36: Final[Mapping[str, Callable[..., Value]]] = {
     "string_index_of_string_int": _found_from(_index_of),
     "string_last_index_of_string_int": _found_from(_last_index_of),
 }
-"""What Kubernetes 1.36 does otherwise."""
+"""Functions that differ in Kubernetes 1.36."""

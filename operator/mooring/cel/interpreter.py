@@ -1,4 +1,4 @@
-"""Makes a checked tree into functions that evaluate it.
+"""Turns a checked tree into functions that evaluate it.
 
 Source: cel-go's `interpreter/planner.go`, `decorators.go` and `interpretable.go`. cel-go computes
 constants and sets of constants beforehand.
@@ -49,7 +49,7 @@ from mooring.cel.values import (
 
 Value = Any
 _PER_NODE: Final = 1_024
-"""Bytes that a node of the tree takes."""
+"""Bytes of a node of the tree."""
 _NOT_SET: Final = object()
 _MISTAKES: Final = (
     ArithmeticError,
@@ -76,7 +76,7 @@ class Program:
 
     @property
     def memory(self) -> int:
-        """About how many bytes it takes; functions cannot be asked."""
+        """About how many bytes it takes, estimated because functions cannot be measured."""
         return _PER_NODE * self._size
 
     def run(self, variables: Sequence[Value], most_work: int = MOST_WORK) -> Value:
@@ -195,7 +195,7 @@ class _Planner:
         return self._function(node, args)
 
     def _function(self, node: FunctionCall, args: Sequence[_Planned]) -> _Planned:
-        """Return the planned call of a function; operations on constants are done at once."""
+        """Return the planned call of a function; evaluate it now if all operands are constant."""
         overload = node.overloads[0] if len(node.overloads) == 1 else ""
         if (
             overload == "in_list"
@@ -331,7 +331,7 @@ def _conditional(condition: Evaluate, yes: Evaluate, no: Evaluate) -> Evaluate:
 
 
 def _logical(stops_at: bool, first: Evaluate, second: Evaluate) -> Evaluate:
-    """Return `||` if it stops at True, else `&&`; an error counts only if nothing stops it."""
+    """Return `||` if `stops_at` is True, else `&&`; an error counts only if no term decides."""
 
     def evaluate(frame: Frame) -> Value:
         failed: Failure | None = None
@@ -362,9 +362,9 @@ def _equality(function: str, first: Evaluate, second: Evaluate) -> Evaluate:
 
 
 def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> Evaluate:
-    """Return `or` or `orValue`, which evaluate the second only if need be.
+    """Return `or` or `orValue`; they evaluate the second operand only if needed.
 
-    Until Kubernetes 1.37 (`newer`) they return what is not optional.
+    Before Kubernetes 1.37 (`newer` is False) they return operands that are not optional.
     """
 
     def evaluate(frame: Frame) -> Value:
@@ -379,7 +379,7 @@ def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> 
 
 
 def _invocation(binding: Binding, args: Sequence[Evaluate], listed: int | None) -> Evaluate:
-    """Return a call. Where the argument `listed` is no list, cel-go crashes as it counts costs."""
+    """Return a call. If the argument `listed` is no list, cel-go crashes while counting costs."""
 
     def evaluate(frame: Frame) -> Value:
         values = list[Value]()

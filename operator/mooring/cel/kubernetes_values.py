@@ -36,11 +36,11 @@ class QuantityValue(Opaque):
     is_decimal: bool
     is_pointer: bool = False
     source: "QuantityValue | None" = None
-    """The amount that is changed with this one."""
+    """The amount that changes together with this one."""
 
     @classmethod
     def of(cls, amount: Quantity) -> "QuantityValue":
-        """Return the value of an amount of a device."""
+        """Return the value of a device's amount."""
         return cast("QuantityValue", parse_quantity(amount.text))
 
     def equals(self, other: Value) -> bool | Failure:
@@ -79,7 +79,7 @@ class QuantityValue(Opaque):
         return value if _INT64_LOWEST <= value <= _INT64_HIGHEST else None
 
     def as_float(self) -> float:
-        """Return about the amount."""
+        """Return the amount, rounded to a float."""
         try:
             base = float(self.number)
         except OverflowError:
@@ -116,7 +116,7 @@ _MOST_DIGITS: Final = 4_000
 
 
 def parse_quantity(text: str) -> "QuantityValue | Failure":
-    """Return the amount that a text means."""
+    """Parse an amount."""
     found = _QUANTITY.fullmatch(text)
     if not text or found is None:
         return _WRONG_FORM
@@ -212,7 +212,7 @@ _LARGEST: Final = 2**64 - 1
 
 
 def parse_version(text: str) -> "VersionValue | Failure":
-    """Return the semantic version that a text means."""
+    """Parse a semantic version."""
     if not text:
         return Failure("Version string empty")
     parts = text.split(".", 2)
@@ -254,7 +254,7 @@ def _number(text: str, name: str, capitalized: str) -> "int | Failure":
 
 
 def _wrong_tag(tag: str) -> Failure | None:
-    """Return what is wrong with a part of a pre-release."""
+    """Return the mistake in a part of a pre-release."""
     if not tag:
         return Failure("Prerelease is empty")
     if _NUMERIC.fullmatch(tag):
@@ -303,7 +303,7 @@ class Network(Opaque):
 
 
 def parse_address(text: str) -> "Address | Failure":
-    """Return the address that a text means."""
+    """Parse an IP address."""
     shown = go_quoted(text)
     try:
         address = ipaddress.ip_address(text)
@@ -329,7 +329,7 @@ def address_mistake(text: str) -> str:
 
 
 def _why_not_4(text: str) -> str:
-    """Return what is wrong with four numbers with dots between them, "" if nothing is."""
+    """Return the mistake in four numbers separated by dots; "" if there is none."""
     value, digits, fields = 0, 0, 0
     for at, each in enumerate(text):
         if each in "0123456789":
@@ -357,7 +357,7 @@ _GROUP: Final = re.compile(r"[0-9A-Fa-f]*")
 
 
 def _why_not_6(text: str) -> str:
-    """Return what is wrong with groups of digits with colons between them."""
+    """Return the mistake in groups of digits separated by colons."""
     address, percent, zone = text.partition("%")
     if percent and not zone:
         return "zone must be a non-empty string"
@@ -402,7 +402,7 @@ def _wrong_group(rest: str, digits: int) -> str:
 
 
 def parse_network(text: str) -> "Network | Failure":
-    """Return the network that a text means."""
+    """Parse a network."""
     address, slash, length = text.rpartition("/")
     shown = go_quoted(text)
     wrong = f"network address parse error during conversion from string: netip.ParsePrefix({shown})"

@@ -1,4 +1,4 @@
-"""Reads the texts and bytes that an expression writes out."""
+"""Reads the literal texts and bytes of an expression."""
 
 import re
 from typing import Final
