@@ -79,10 +79,10 @@ class Attempts:
         self._reports.unschedulable(queued.pod, message, self._scheduler.nominated_node(queued.pod))
 
     def _spared_seconds(self, attempt: CurrentAttempt, queued: QueuedPod) -> float:
-        """Return how soon preemption may find a victim that a limit of the profile spares now.
+        """Return the seconds until preemption may find a victim that a limit spares now.
 
-        Infinity if there is none. No event tells that a pod has run for long enough, nor that a
-        refusal of the Eviction API or the charge of a budget counts no more.
+        Infinity if there is none. No event comes when a pod has run long enough, nor when a refusal
+        of the Eviction API or a charge to a budget ends.
         """
         spec, limits = queued.pod.spec, attempt.pipeline.preemption
         cluster, least, seconds = self._scheduler.cluster, limits.min_runtime_seconds, inf

@@ -94,9 +94,9 @@ async def bind(
 
 
 async def _bind_once(assumed: AssumedPod, scheduler: SchedulerState, extenders: Extenders) -> None:
-    """Have the extender bind the pod, or run the Bind plugins until one has bound it.
+    """Let the extender bind the pod, or run the Bind plugins until one has bound it.
 
-    The pod is bound, too, if the plugins fail, and a Binding that one of them has sent is accepted.
+    The pod is also bound if the plugins fail after the API server accepted a Binding of one.
     """
     if assumed.attempt.pipeline.extenders and await _bound_by_extender(assumed, extenders):
         return
@@ -244,10 +244,10 @@ async def _checked(
 
 
 async def _in_task(call: Coroutine[Any, Any, object], seconds: float) -> object:
-    """Return the result of the call, which runs in a task of its own.
+    """Run the call in its own task, and return its result.
 
-    When the time is over, or when the waiting task is cancelled, the call is cancelled and gets a
-    moment to end. Then nobody waits for it any more.
+    When the time is over, or the waiting task is cancelled, the call is cancelled and gets a moment
+    to end; after that it is left alone.
 
     Raises:
         TimeoutError: after so many seconds.

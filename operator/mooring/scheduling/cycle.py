@@ -128,7 +128,7 @@ def _feasible(
     start: int,
     answers: PodExtenderResults | None,
 ) -> _Feasible | Needed:
-    """Return the nodes that fit with the nominated pods, and that the extenders pass.
+    """Return the nodes that pass all filters and extenders, with nominated pods counted.
 
     If no node that the extenders passed fits any more, they are called again.
     """

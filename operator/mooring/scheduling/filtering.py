@@ -243,7 +243,7 @@ class NodeSearch:
         return rejected
 
     def _nominated_at(self, row: int) -> Sequence[Pod]:
-        """Return the pods nominated to the row for which this pod must leave room."""
+        """Return the row's nominated pods for which this pod must leave room."""
         pod = self.pod
         return self.cluster.nominations.at(row, pod.spec.priority, pod.uid, self.ends)
 

@@ -27,7 +27,7 @@ class SchedulingLoop:
     """Schedules pods while `run` runs; `SchedulerState.work` wakes it."""
 
     _alarm: asyncio.TimerHandle | None = None
-    """Wakes the loop at the latest when it has to look for work again."""
+    """Wakes the loop when it must look for work again, or earlier."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class SchedulingLoop:
             self._set_alarm(None)
 
     def _work_once(self, now: float, slices: TimeSlices) -> bool:
-        """Make one attempt, or do less urgent work; return whether there was anything to do.
+        """Make one attempt, or do less urgent work; return whether there was any.
 
-        Raises Interrupted in a pause in which the loop was halted.
+        Raises Interrupted if the loop was halted in a pause.
         """
         more_hints = self._run_hints(now)
         if goes_on := self.schedule_one.extender_attempts.ready and self._may_bind():

@@ -296,7 +296,7 @@ class PluginApi:
             self._forget(turns)
 
     def _forget(self, turns: _Turns) -> None:
-        """Drop the writes that are answered, and all that is kept of a key that nobody uses."""
+        """Drop answered writes, and the entries of unused keys."""
         for write in [write for write in turns.unanswered if write.done()]:
             if not write.cancelled():
                 write.exception()  # the next caller reads what has become of it

@@ -132,12 +132,11 @@ class PodEnqueuer:
             self._scheduler.work.set()
 
     def _nominate_by_status(self, pod: Pod) -> None:
-        """Nominate the pod as somebody else has done in its status since, or withdraw that.
+        """Take over a nomination that another program wrote into the status, or its withdrawal.
 
-        A pod that loses its nomination is tried again; one that gets one is not. Nothing is done
-        for a pod that is assumed on a node (updatePodInSchedulingQueue in eventhandlers.go and
-        UpdateNominatedPod in backend/queue/nominator.go), nor for a member of a group for which
-        nodes are reserved.
+        A pod that loses its nomination is retried; one that gets one is not. Assumed pods are
+        ignored (updatePodInSchedulingQueue in eventhandlers.go and UpdateNominatedPod in
+        backend/queue/nominator.go), and so are members of a group with reserved nodes.
         """
         state, node = self._scheduler.state, pod.nominated_node
         if not self._reports.is_nominated_by_status(pod) or state.pods.get(pod.uid) is not None:
@@ -155,9 +154,9 @@ class PodEnqueuer:
     def _nominate_to(self, pod: Pod, node: str) -> None:
         """Nominate the pod to the node that its status names.
 
-        No scheduler nominates more pods to a node than it has pod slots, not counting those of
-        lower priority. A user who may write statuses of pods could name one node in 10,000 of them,
-        and decisions add each to the node.
+        A node gets at most as many nominated pods as it has pod slots, not counting those of lower
+        priority. A user who may write statuses of pods could name one node in 10,000 of them, and
+        every decision adds them to the node.
         """
         state = self._scheduler.state
         row = state.nodes.row_of.get(node)
@@ -193,7 +192,7 @@ class PodEnqueuer:
             self._scheduler.state.delete_unscheduled(uid)
 
     def _not_waiting(self, uid: Uid) -> None:
-        """Take a pod out of the queue, and out of those that no profile takes."""
+        """Remove a pod from the queue, and from the pods without a profile."""
         self._scheduler.without_profile.pop(uid, None)
         self._gated_since.pop(uid, None)
         self._unsettled.pop(uid, None)
@@ -278,9 +277,9 @@ class PodEnqueuer:
     def _admit_group(self, event: ClusterEvent) -> None:
         """Run PreEnqueue again for the gated members of a group that may be complete now.
 
-        Its other members are tried again if the group's object changed. If a member has gone or is
-        in another group now, or another scheduler has bound one, one of the others is, with its
-        group: that may be equal to other groups no more.
+        Its other members are retried if the group's object changed. If a member has gone, joined
+        another group, or was bound by another scheduler, one of the others is retried with its
+        group, which may no longer be equal to other groups.
         """
         before, after = event.before, event.after
         groups = self._scheduler.state.pod_groups
@@ -398,10 +397,10 @@ class PodEnqueuer:
     def _report_pods_without_profile(self) -> None:
         """Report to pods why no profile takes them, and queue those that a profile takes.
 
-        A profile may have come back while a pod was assumed. For a member of a group, perhaps no
-        event said that it was forgotten. A pod is not told at once: when the scheduler starts,
-        profiles come one by one, and one that is deleted may be replaced. A pod that is another
-        scheduler's is told nothing.
+        A profile may have returned while a pod was assumed, and perhaps no event said that a member
+        of a group was forgotten. A pod gets its report after a while: when the scheduler starts,
+        profiles come one by one, and a deleted one may be replaced. Pods of other schedulers get no
+        report.
         """
         scheduler, profiles = self._scheduler, self._scheduler.profiles
         waits_long = self._clock() - _WITHOUT_PROFILE_SECONDS
@@ -430,8 +429,8 @@ class PodEnqueuer:
     def _report_misspelt(self) -> None:
         """Report to pods that wait for no known scheduler that their scheduler name is misspelt.
 
-        A pod that another scheduler has tried has a condition, and one that is another's gets a
-        node soon. If there are many different names, only some are looked at now.
+        A condition shows that another scheduler has tried a pod, and a pod of another scheduler
+        gets a node soon. If there are many different names, only some are examined now.
         """
         before, names = self._clock() - _MISSPELT_SECONDS, set[str]()
         strays = takewhile(lambda each: each[1].since < before, self._strays.items())
@@ -492,7 +491,7 @@ class PodEnqueuer:
             self._forget_claims(pod.uid)
 
     def _find_later(self, uids: Iterable[Uid]) -> None:
-        """Have `run` find the profiles of these pods, and run PreEnqueue for those gated."""
+        """Let `run` find the profiles of these pods, and run PreEnqueue for gated ones."""
         self._unsettled.update(dict.fromkeys(uids))
         if self._unsettled or self._to_admit:
             self._is_unsettled.set()
@@ -556,7 +555,7 @@ class PodEnqueuer:
         )
 
     def _unsettle(self, namespace: str | None) -> None:
-        """Have the profiles of all pods, or of those in a namespace, found anew."""
+        """Mark all pods, or those of a namespace, so that their profiles are found again."""
         without = self._scheduler.without_profile
         if namespace is None:
             uids: Iterable[Uid] = (*without, *self._scheduler.queue.uids())
@@ -577,7 +576,7 @@ class PodEnqueuer:
         self._scheduler.work.set()
 
     def _find_profile(self, uid: Uid) -> None:
-        """Find the profile of a pod anew; one that keeps its pipeline stays where it is.
+        """Find the profile of a pod again; nothing changes if it keeps its pipeline.
 
         PreEnqueue plugins run again for a gated pod.
         """
@@ -601,7 +600,7 @@ class PodEnqueuer:
         return profile.pipeline if profile is not None else None
 
     def _set_aside(self, pod: Pod) -> None:
-        """Have the pod wait for a profile that takes it, and withdraw its nomination.
+        """Let the pod wait for a profile that takes it, and withdraw its nomination.
 
         If it waits at Permit, its binding is called off: no plugin of its profile may ever answer.
         """

@@ -231,7 +231,7 @@ class PodReportBuilder:
         return None
 
     def _remedy(self, group: PodGroupState) -> str | TextAboutPods | None:
-        """Return what a user must do before the group can be decided about; None if it can be."""
+        """Return how a user makes the group ready for a decision; None if it is ready."""
         definition, source = group.definition, group.key.source
         if definition is None and _KINDS[source] in self._unserved():
             return _SERVE[source]
@@ -255,7 +255,7 @@ class PodReportBuilder:
         return TextAboutPods(f"{what} {names}", refs, f"{what} {len(about)} members")
 
     async def _of_group(self, group: PodGroupState) -> list[SuggestedChange]:
-        """Return changes with which the group fits; [] if too few members may be decided about."""
+        """Return changes that make the group fit; [] if too few members are ready."""
         scheduler = self._scheduler
         waiting = _decidable(group, scheduler)
         if group.incomplete is not None or group.short_of([each.pod for each in waiting]):
@@ -341,8 +341,8 @@ class PodReportBuilder:
 def _gate(queued: QueuedPod) -> tuple[str, str | None]:
     """Return the PreEnqueue plugin that holds the pod back, and why.
 
-    The plugin is "" if the pod exceeds a limit or a plugin fails, and the reason is None if the
-    pod is held back no more, which the queue finds out soon.
+    The plugin is "" if the pod exceeds a limit or a plugin fails. The reason is None if the pod may
+    enter now, which the queue notices soon.
     """
     if queued.pod.limit_exceeded is not None:
         return "", queued.pod.limit_exceeded

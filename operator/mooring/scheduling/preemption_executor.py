@@ -119,8 +119,8 @@ class PreemptionExecutor:
     ) -> None:
         """Evict the victims for a pod, or for the members of a group that are nominated together.
 
-        Once an eviction has failed no more are sent, but those that were sent are waited for: the
-        API server may carry them out.
+        After an eviction has failed, no more are sent. Those that were sent are awaited: the API
+        server may carry them out.
         """
         remaining, failures = {victim.uid: victim for victim in victims}, dict[Uid, Exception]()
         began, leader = self._clock(), members[0]
@@ -188,7 +188,7 @@ class PreemptionExecutor:
     async def _preempt(
         self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool], *, strict: bool
     ) -> None:
-        """Evict the victim, or call its binding off where it waits at Permit or PreBind.
+        """Evict the victim, or call off its binding if it waits at Permit or PreBind.
 
         It is marked as a disruption target and deleted; if `strict`, it is evicted instead.
 

@@ -384,7 +384,7 @@ class ScheduleOne:
     def _group_unschedulable(
         self, attempt: CurrentAttempt, group: PodGroupState, decision: GroupDecision
     ) -> None:
-        """End the attempt for the members that get no node; their backoff is that of the group."""
+        """End the attempt for the members without a node; they share the group's backoff."""
         members, pods = attempt.members.values(), attempt.pods
         are_all = group.unscheduled.keys() == attempt.members.keys() and not decision.rows
         are_all = are_all and not any(map(self.scheduler.nominated_node, pods))
@@ -406,7 +406,7 @@ class ScheduleOne:
         message: str | None,
         cause: str = "",
     ) -> None:
-        """Keep the decision about a member of a group, which was not scored by itself."""
+        """Keep the decision about a member of a group, which has no scores of its own."""
         decision = record_of(pod, attempt.pipeline, node=node, message=message)
         self.scheduler.decisions.decided(decision, self._clock(), cause=cause or message or "")
 
@@ -592,9 +592,9 @@ class ScheduleOne:
             self.scheduler.turn.post(called_off)
 
     def _called_off(self, together: GroupBinding, pipeline: Pipeline) -> None:
-        """Say in the group's status why members were called off; a scheduler that stops does not.
+        """Write into the group's status why members were called off, unless the scheduler stops.
 
-        If the bindings of all have ended, the profile may want those that are bound deleted.
+        If all bindings have ended, the profile may require that bound members are deleted.
         """
         group = together.group
         if self.scheduler.state.pod_groups.get(group.key) is not group:
@@ -607,10 +607,10 @@ class ScheduleOne:
     def _delete_half_group(
         self, group: PodGroupState, pipeline: Pipeline, bound: Sequence[Pod] = ()
     ) -> None:
-        """Delete the members that are bound though the group could not be, if the profile says so.
+        """Delete bound members of a group that could not be bound, if the profile says so.
 
-        They are those that were `bound` just now, and if the group was never bound whole, those
-        that were bound before, maybe by a former leader.
+        These are the members that were `bound` just now. If the group was never bound as a whole,
+        members bound before are deleted, too, maybe by a former leader.
         """
         policy, definition = pipeline.group_policy, group.definition
         if policy is None or not policy.delete_bound_members or definition is None:

@@ -299,7 +299,7 @@ class Shadow:
         return _Comparison(profile, result, record, tuple(usages))
 
     def _summary(self, profile: ActiveProfile) -> _Summary:
-        """Return the summary of the profile; a profile that was changed begins anew."""
+        """Return the summary of the profile; a changed profile gets a new one."""
         known = self._summaries.get(profile.profile.name)
         if known is None or known.profile is not profile:
             # A shadow profile evicts nothing.

@@ -204,9 +204,9 @@ class _Suggestions:
         changes: Sequence[Change] = (),
         without: Sequence[Pod] = (),
     ) -> Suggestion | None:
-        """Return that these fit as they are, or None, with changed claims or without some pods.
+        """Return the suggestion if these fit, with changed claims or without some pods, else None.
 
-        Pauses after the decision, and goes on with one that takes longer than an attempt.
+        It pauses after the decision, and continues one that takes longer than an attempt.
         """
         while True:
             try:
@@ -289,7 +289,7 @@ class _Suggestions:
     def _with_largest(
         self, changes: Sequence[Change], resources: Sequence[str], fit: Suggestion
     ) -> tuple[_Limits, Suggestion]:
-        """Return the largest requests with which it fits, and that; `fit` is without any."""
+        """Return the largest requests with which the pod fits, and the suggestion."""
         first, *others = resources
         amounts: Sequence[int] = ()
         if self._group is not None:
@@ -333,9 +333,9 @@ class _Suggestions:
         return found
 
     def _request_text(self, resource: str, limits: _Limits) -> str:
-        """Return a text that completes "if it ..." if a smaller request of a resource helps.
+        """Complete "if it ..." for a smaller request of a resource.
 
-        For a share of a GPU it says whether a card is larger, or only has no more free.
+        For a share of a GPU, it says whether no card is large enough, or only none has enough free.
         """
         limit, before = limits[resource], amount_text(resource, self._requested[resource])
         if not limit:
@@ -351,7 +351,7 @@ class _Suggestions:
         return text
 
     def _with_minimum(self, group: PodGroupState) -> Suggestion | None:
-        """Suggest the largest minimum with which those members get a node that fit."""
+        """Suggest the largest minimum at which the group would be placed."""
         definition, first = group.definition, self._first
         smaller = group.scheduled_pods_count + (first.fits if first is not None else 0)
         if definition is None or group.roles or not 0 < smaller < definition.minimum:
@@ -377,7 +377,7 @@ class _Suggestions:
         return [placement.rows for placement in placements[:_MOST_DOMAINS]]
 
     def _rows_for_endings(self, pod: Pod) -> list[IntArray]:
-        """Return the rows, each alone, where pods that end help the most: those that lack least."""
+        """Return single rows where the end of pods helps most: those that lack least."""
         search = self._what_if.search(pod, self._pipeline)
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):

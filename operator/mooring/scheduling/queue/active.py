@@ -64,7 +64,7 @@ class ActivePods:
     def _first(self) -> tuple[str, PodHeap[tuple[Any, ...]]] | None:
         """Return the namespace and the heap whose first pod is next; forget empty heaps.
 
-        Among pods of the highest priority, those of namespaces that do not rest come first.
+        Among pods of the highest priority, those of namespaces that are not resting come first.
         """
         best: tuple[int, bool, float] | None = None
         chosen: tuple[str, PodHeap[tuple[Any, ...]]] | None = None

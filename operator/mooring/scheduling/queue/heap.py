@@ -54,7 +54,7 @@ class PodHeap(Generic[_Key]):
         """Entries that were dropped together, and are freed a few at a time."""
 
     def __len__(self) -> int:
-        """Return the number of entries, with void ones that are not dropped yet."""
+        """Return the number of entries, including void ones."""
         return len(self._entries) + len(self._searched)
 
     def push(self, key: _Key, queued: QueuedPod) -> None:

@@ -433,7 +433,7 @@ class SchedulingQueue:
         queued.outdated = queued.decided_by_specs = False
 
     def _drop_events(self) -> None:
-        """Drop the events that no pod has to be checked against; hints have run for all."""
+        """Drop the events that concern no pod in flight; hints have run for all others."""
         oldest = self._in_flight.oldest()
         self._events.drop_before(self._events.end if oldest is None else oldest)
 
@@ -493,7 +493,7 @@ class SchedulingQueue:
         event: str,
         since: int | None = None,
     ) -> None:
-        """Move the pod to the queue; `event` is what moves it, as metrics name it.
+        """Move the pod to the queue; `event` is the reason, as in the metrics.
 
         An unschedulable pod missed the cluster events from number `since` on.
         """

@@ -42,12 +42,12 @@ class QueueingHints:
         return (*read, pod.volumes, self._with_devices(pod))
 
     def _with_devices(self, pod: Pod) -> Hashable:
-        """Return a key that differs for pods whose claims have different requests, or devices.
+        """Return a key that separates pods whose claims have different requests or devices.
 
-        Claims of one template may differ: it may have been made anew. Those with devices bind their
-        pods to nodes. Pods that share the same claims wait for the same. But a pod for which such a
-        claim was made or is reserved is alone: it may give up the devices, or has what the others
-        lack.
+        Claims of one template may differ, because a template may be replaced. Claims with devices
+        bind their pods to nodes. Pods that share the same claims wait for the same events. But a
+        pod with its own or a reserved claim is separate: it may give up the devices, or has devices
+        that the others lack.
         """
         devices = self._cluster.dynamic_resources
         if pod.spec.containers and devices.claims.for_extended_resources(pod):
