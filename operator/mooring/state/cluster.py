@@ -705,7 +705,7 @@ class ClusterState:
     def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> Any:
         """Update the values derived from an object that is neither node nor pod; None: deleted.
 
-        Returns what decisions knew of it until now: `before`, or what was assumed.
+        Return the version that decisions have used: `before`, or the assumed one.
         """
         self.storage.object_changed(kind, key, before, after)
         if kind in GROUP_KINDS:
@@ -715,7 +715,7 @@ class ClusterState:
         return self.dynamic_resources.object_changed(kind, key, before, after)
 
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Return a context in which the node may get these labels; counts per label follow."""
+        """Return a context for new labels of the node; counts per label follow at its end."""
         row = self.nodes.row_of.get(node)
         known = self.nodes.nodes[row] if row is not None else None
         if row is None or known is None or known.labels == labels:
@@ -732,8 +732,8 @@ class ClusterState:
     def _move(self, pods: Iterable[PlacedPod], row: int) -> None:
         """Count the pods on another row, because their node has come or gone.
 
-        They were on one row, too. This changes no more than the row, and what they request is moved
-        as one sum. It pauses after each pod; the state must stand still meanwhile.
+        They were all on one row. Nothing but the row changes, and their requests are moved as one
+        sum. It pauses after each pod; the state must not change meanwhile.
         """
         moved = tuple(pods)
         if not moved:
@@ -764,7 +764,7 @@ class ClusterState:
     def _attach(self, placed: PlacedPod, arrival: int | None = None) -> None:
         """Add the pod to every table and count; `_detach` is the exact reverse.
 
-        `arrival` is what `_detach` returned if the pod comes back to where it was.
+        `arrival` is the result of `_detach`, if the pod returns to its former place.
         """
         self.pod_groups.attach(placed)
         self._enter(placed, next(self._arrivals) if arrival is None else arrival)

@@ -284,7 +284,7 @@ class Evictions:
     def _regarded(
         self, budgets: Iterable[PodDisruptionBudget], pod: Pod
     ) -> list[PodDisruptionBudget]:
-        """Return those of the budgets that select the pod which kube-scheduler regards."""
+        """Return the budgets that kube-scheduler regards, among those that select the pod."""
         all_count = self.kubernetes.empty_budget_counts
         return [
             budget

@@ -135,7 +135,7 @@ class PodTable:
         on_row.append(placed)
 
     def _leave_row(self, placed: PlacedPod) -> None:
-        """Remove the pod from its row; the last one takes its place, so that no other moves."""
+        """Remove the pod from its row; the last pod takes its place, so no other pod moves."""
         on_row = self._by_row[placed.row]
         last = on_row.pop()
         if last is not placed:

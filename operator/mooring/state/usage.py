@@ -110,7 +110,7 @@ class UsageColumns:
         return self._whole
 
     def _resize(self, rows: int) -> None:
-        """Begin anew for this number of rows."""
+        """Start again with this number of rows."""
         self._offered, self._requested, self._left_scored, self._scratch = np.zeros((4, 2, rows))
         self._evenness: IntArray = np.zeros(rows, np.int64)
         self._arrays = (self._offered, self._requested, self._left_scored, self._evenness)
@@ -138,7 +138,7 @@ class UsageColumns:
         self._position = self._changes.position
 
     def _put(self, row: int) -> None:
-        """Compute one row, with numbers; the result is that of `_put_many`."""
+        """Compute one row with numbers; the result equals that of `_put_many`."""
         present, exact = self._present.data.item(row), True
         shares: list[float] = []
         for index, (name, scored) in enumerate(self._resources):

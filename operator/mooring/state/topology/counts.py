@@ -238,7 +238,7 @@ class TopologyCounts:
         source: _Source,
         most_rows: int = sys.maxsize,
     ) -> None:
-        """Count those of the pods that the source counts, and end once they are on so many rows."""
+        """Count the source's pods among these, and stop when they are on so many rows."""
         rows, numbers = list[int](), list[int]()
         for equivalent in self._counted(source, pods):
             equivalent.count_in(counts)

@@ -69,7 +69,7 @@ class DomainCounts:
         self._taken = TakenBytes()
 
     def _count_anew(self) -> None:
-        """Count all pods again, if the counts are not kept up to date any more."""
+        """Count all pods again, if the counts are no longer kept up to date."""
         if self._count is not None:
             self._free()
             self.total = 0
