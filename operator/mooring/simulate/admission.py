@@ -311,7 +311,7 @@ def _narrowed(term: Mapping[str, Any], labels: Mapping[str, Any], where: str) ->
 
 
 def _set_tolerations(spec: dict[str, Any]) -> None:
-    """Tolerate nodes that are not ready or unreachable for 300 seconds, unless the pod says how."""
+    """Tolerate not-ready and unreachable nodes for 300 seconds, unless the pod sets this."""
     tolerations = mappings(spec, "tolerations", "spec")
     added = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
@@ -325,10 +325,10 @@ def _set_tolerations(spec: dict[str, Any]) -> None:
 
 
 def _set_pod_level_requests(spec: dict[str, Any]) -> None:
-    """Give a pod with pod-level limits the pod-level requests that it does not set.
+    """Set missing pod-level requests of a pod that has pod-level limits.
 
-    `defaultPodRequests` in pkg/apis/core/v1/defaults.go, which the API server runs before any
-    admission plugin. Where it does that last, decisions find the same amounts by themselves.
+    `defaultPodRequests` in pkg/apis/core/v1/defaults.go: the API server runs it before any
+    admission plugin. In versions where it runs last, decisions compute the same amounts.
     """
     resources = mapping(spec, "resources", "spec")
     if not mapping(resources, "limits", "spec.resources"):

@@ -281,7 +281,7 @@ class _Check:
 def _not_unschedulable(
     expected: UnschedulableExpectation, node: Node | None, decision: Decision | None
 ) -> str | None:
-    """Return what is wrong with a pod that should be unschedulable so; None if nothing is."""
+    """Return the mistake about a pod that should be unschedulable so; None if there is none."""
     if node is not None or decision is None:
         return f"is on {node.name}" if node is not None else "was not decided"
     if expected.plugin is None:

@@ -198,7 +198,7 @@ class _Reader:
             self.state.put(kind, key, value)
 
     def _note(self, kind: Kind, key: str, raw: Mapping[str, Any], *, new: bool) -> None:
-        """Note the work that is left to controllers: default classes, and what budgets allow."""
+        """Note data that controllers would compute: default classes, and allowed disruptions."""
         if kind is Kind.STORAGE_CLASS:
             self._default_class.put(raw)
         if kind is Kind.PERSISTENT_VOLUME_CLAIM:
@@ -258,7 +258,7 @@ class _Reader:
         self._set_storage_class()
 
     def _set_storage_class(self) -> None:
-        """Have the new claims that name no class request the default one, if there is any."""
+        """Set the default class, if there is one, in new claims without a class."""
         default = self._default_class.name
         if default is None:
             return

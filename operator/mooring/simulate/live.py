@@ -89,9 +89,9 @@ async def read_cluster(
 
 
 async def _server(client: ApiClient, source: str, notes: list[str]) -> list[Manifest]:
-    """Return the server's version as an object; a note if the server does not say it.
+    """Return the server's version as an object; add a note if it does not state one.
 
-    A server that cannot be reached is reported when it is asked for objects.
+    A server that cannot be reached is reported by the first request for objects.
     """
     try:
         return [Manifest(source, server_object(await client.server_version()))]

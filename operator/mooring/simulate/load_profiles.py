@@ -196,7 +196,7 @@ def stored_profiles(
 def _in_force(
     manifest: Manifest, loader: ProfileLoader, invalid: InvalidProfile
 ) -> tuple[list[LoadedProfile], str]:
-    """Return the profile with the spec that its status keeps, and a note that says what is used."""
+    """Return the profile with the spec that its status keeps, and a note about that."""
     metadata, status = mapping(manifest.raw, "metadata"), mapping(manifest.raw, "status")
     more = f" and {len(invalid.errors) - 1} more" if len(invalid.errors) > 1 else ""
     why = f"profile {name_of(manifest.raw)} is invalid ({shortened(str(invalid.errors[0]))}{more})"

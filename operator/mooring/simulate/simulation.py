@@ -375,8 +375,8 @@ class Simulation:
 def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
     """Return the latest creation or start time of all pods, in seconds since the epoch.
 
-    It takes the place of a clock, so that the same input gives the same decisions. How long a pod
-    has run (`minRuntimeSeconds` of a profile) is counted up to this time.
+    It replaces a clock, so that the same input gives the same decisions. How long a pod has run
+    (`minRuntimeSeconds` of a profile) is counted up to this time.
     """
     pods = (*(placed.pod for placed in state.pods), *pending)
     return max((max(pod.created, pod.started or 0.0) for pod in pods), default=0.0)
