@@ -184,9 +184,9 @@ class _Rows:
         return found
 
     def _more_without(self, rows: IntArray, table: ScoreTable, at: IntArray) -> IntArray:
-        """Return how much more the rows are worth by node-only scores without the pod.
+        """Return by how much the node-only scores of the rows rise without the pod.
 
-        The table has the scores with the pod, those of the rows `at` these positions.
+        The table has the scores with the pod, those of the rows at the positions `at`.
         """
         search, without = self._search, self._without.take(rows)
         pre_scored = search.results.spec.pre_scored

@@ -278,7 +278,7 @@ def _by_estimates(planning: Planning, found: list[Estimate]) -> list[GainingPod]
 
 
 def _spread(planning: Planning, found: list[Estimate]) -> list[GainingPod]:
-    """Return the pods for which another node may score higher by the least gain or more."""
+    """Return the pods that another node may score higher by at least the minimum gain."""
     least = planning.section.minimum_gain
     errors: dict[tuple[int, ...], int] = {}
     candidates = list[GainingPod]()

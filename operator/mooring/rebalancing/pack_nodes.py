@@ -98,7 +98,7 @@ class _Packing:
         return planning.leaving(pods) if all(map(planning.may_move, pods)) else []
 
     def _places(self, name: str, own: Sequence[Move]) -> list[Move]:
-        """Return where these pods fit, and those that move to the node; none if one does not.
+        """Return moves of these pods, and of pods that move to the node; [] if one fits nowhere.
 
         All other moves are made in the trial.
         """

@@ -211,9 +211,9 @@ def _possible(planning: Planning, steps: Sequence[Step]) -> list[Step]:
 
 
 def _made(planning: Planning, step: Step) -> Step | None:
-    """Make the moves, and give the pods that fit then their places; None if that is impossible.
+    """Make the moves, and put the pods that then fit on their nodes; None if impossible.
 
-    A pod that moves alone for its own good goes where it would be placed now.
+    A pod that moves alone for its own gain goes where it would be placed now.
     """
     if step.goal in (Goal.VIOLATIONS, Goal.SPREAD) and not step.group:
         pod = step.moves[0].pod

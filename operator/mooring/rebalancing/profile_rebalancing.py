@@ -249,7 +249,7 @@ class ProfileRebalancing:
                     expected.moves.remove(each)
 
     def _check_size(self, step: Step, moves: Sequence[Move]) -> None:
-        """Raise PassedOver if no more time would make the limits allow so many moves at once."""
+        """Raise PassedOver if the limits can never allow so many moves together."""
         limits, count = self._limits, len(moves)
         for name, most, wanted in (
             ("movesAtATime", limits.moves_at_a_time, count),
@@ -268,8 +268,8 @@ class ProfileRebalancing:
     async def _until_allowed(self, moves: Sequence[Move]) -> None:
         """Wait until limits and disruption budgets allow these moves.
 
-        A budget is waited for as long as moves are under way, because a replacement may become
-        ready that counts for it, and a moment more.
+        It waits for a budget while moves are under way, and a moment more, because a replacement
+        may become ready and count for the budget.
 
         Raises:
             Stopped: They do not.

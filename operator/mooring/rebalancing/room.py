@@ -262,10 +262,10 @@ class RoomSearch:
     def _if_they_leave(
         self, pod: Pod, node: str, leaving: Sequence[Pod], most: int, depth: int
     ) -> Room | None:
-        """Return the moves by which these pods leave their nodes for the pod, which goes to `node`.
+        """Return the moves that take these pods off their nodes for the pod, which goes to `node`.
 
-        None if the pod fits not even then. Their own moves are where the policy places them, else
-        where they fit best.
+        None if the pod does not fit even then. They go where the policy places them, else where
+        they fit best.
         """
         planning, more = self.planning, most - len(leaving)
         moves = planning.leaving(leaving)

@@ -174,10 +174,10 @@ class RunningStep:
         )
 
     def _why_in_vain(self, trial: PlanTrial, moves: Sequence[Move]) -> Why | None:
-        """Return why the next moves are not possible, or why they miss the purpose of the step.
+        """Return why the next moves are impossible or miss the step's purpose; None if not.
 
-        They must be possible beside those that are under way. In the end these have been made as
-        well, and the ones that follow.
+        They must be possible while other moves are under way. The purpose is checked after these
+        and all later moves.
         """
         step = self.step
         with trial.undone():
@@ -199,9 +199,9 @@ class RunningStep:
             return self._why_missed(trial)
 
     def _why_no_gain(self, trial: PlanTrial) -> Why | None:
-        """Return which pods are moved for their own good and gain nothing; None if there are none.
+        """Return which pods would move for their own gain but gain nothing; None if none.
 
-        If a whole group is moved, one member has to gain.
+        If a whole group is moved, one member must gain.
         """
         moves = self.step.moves
         if self.step.goal is Goal.VIOLATIONS:
@@ -248,7 +248,7 @@ class RunningStep:
 
 
 def _end(trial: PlanTrial, under_way: UnderWay) -> None:
-    """Have a move that is under way end in the trial, with the replacement on its target."""
+    """End a running move in the trial: its replacement is on its target."""
     replacement, place = under_way.replacement, under_way.place
     trial.remove(under_way.move.pod)
     for kept in filter(None, (place, replacement)):
