@@ -39,7 +39,7 @@ _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 class CheckedMistake:
     """A mistake in a file; `line` is counted from 1, and None if it is not known.
 
-    `path` is the field, such as `spec.match.precedence`; "" if the file itself cannot be read.
+    `path` is the field (`spec.match.precedence`); "" if the file itself cannot be read.
     """
 
     file: str
@@ -135,7 +135,7 @@ class Report:
     nodes: NodesInFiles = field(default_factory=NodesInFiles)
 
     def pass_over(self, manifest: Manifest) -> None:
-        """Note an object that is no profile: a node, or one that is skipped."""
+        """Note an object that is no profile: a node, or a skipped object."""
         try:
             if (manifest.group, manifest.kind) == ("", "Node"):
                 self.nodes.add(parse_node(manifest.raw))

@@ -43,7 +43,7 @@ def output_option(*formats: str) -> Callable[[_Command], _Command]:
 
 
 def kubernetes_option(default: str) -> Callable[[_Command], _Command]:
-    """Return the option `--kubernetes`; `default` says what holds without it."""
+    """Return the option `--kubernetes`; `default` describes the default."""
     return click.option(
         "--kubernetes",
         type=click.Choice([*KUBERNETES_RULES]),
@@ -160,7 +160,7 @@ def print_yaml(*documents: Any) -> None:
 
 
 def print_annotation(level: str, file: str, line: int | None, title: str, text: str) -> None:
-    """Print a workflow command of GitHub, which shows the text beside the line of the file."""
+    """Print a workflow command of GitHub that shows the text at the line of the file."""
     place = f"file={_escaped(file, ',:')}" + (f",line={line}" if line is not None else "")
     click.echo(f"::{level} {place},title={_escaped(title, ',:')}::{_escaped(text)}")
 
@@ -173,7 +173,7 @@ def _escaped(text: str, more: str = "") -> str:
 def printable(value: Any) -> Any:
     """Return a JSON value whose texts cannot control a terminal.
 
-    The API server lets people write any character into some fields, such as the name of a claim.
+    Users can write any character into some fields, for example the name of a claim.
     """
     if isinstance(value, str):
         return printable_text(value)
@@ -231,7 +231,7 @@ def _table(
     prose: Container[str],
     width: int | None,
 ) -> Iterator[list[str]]:
-    """Yield the lines of the head and of each row, none of which can control a terminal."""
+    """Yield the lines of the head and of each row; no line can control a terminal."""
     rows = [[printable(cell) for cell in row] for row in rows]
     names = sum(column not in prose for column in head)
     widths = [max(cell_len(row[i]) for row in (head, *rows)) for i in range(names)]

@@ -172,7 +172,7 @@ def _why(group: Sequence[SimulatedAttempt]) -> str:
 
 
 def _preemption(attempt: SimulatedAttempt) -> Iterator[str]:
-    """Yield what must leave the nominated node before the pod can run there."""
+    """Yield the pods that must leave the nominated node before the pod can run there."""
     decision = attempt.decision
     if decision.nominated_node is None:
         return

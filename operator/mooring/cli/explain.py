@@ -51,7 +51,7 @@ _STATES: Final[Mapping[str, str]] = {
     PodState.BACKOFF: "backing off",
     PodState.IN_FLIGHT: "being decided",
 }
-"""What users read for a state whose name in the metric pending_pods says little alone."""
+"""Texts for states whose names in the metric pending_pods say little alone."""
 
 _WATCH_SECONDS: Final = 2.0
 
@@ -116,8 +116,8 @@ def explain(
 class _Question:
     """A question to the leading replica.
 
-    `ask` returns the document, None if there is no such thing; `unknown` says so in one line.
-    `show` prints the document for people.
+    `ask` returns the document, None if there is no such pod or group; `unknown` is the line that
+    says so. `show` prints the document for people.
     """
 
     ask: Callable[[], dict[str, Any] | None]
@@ -166,10 +166,10 @@ def _print(question: _Question, answer: dict[str, Any], output: str) -> None:
 
 
 def _watch(question: _Question, output: str) -> NoReturn:
-    """Print the answer again and again: to a terminal, else only if more than times have changed.
+    """Print the answer repeatedly, to a file only if more than its times have changed.
 
-    Each document of YAML begins with a line of its own. If another replica takes the lead, it is
-    asked from then on. The loop ends with Ctrl-C.
+    Each YAML document begins with its separator. If another replica takes the lead, that one is
+    asked. Ctrl-C ends the loop.
     """
     before: object = ()
     following = Following()
@@ -285,7 +285,7 @@ def _show_pod_groups(answer: dict[str, Any]) -> None:
 def _report(
     pod: str, report: Mapping[str, Any] | None, path: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """Yield where the pod is, what keeps it there, what would make it fit, and how long it took."""
+    """Yield where the pod is, why, what would make it fit, and how long each step took."""
     if report is None:
         yield f"pod {pod}: {(path and path['state']) or 'not known any more'}"
     else:
@@ -297,7 +297,7 @@ def _report(
 
 
 def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what keeps the pod where it is, and what would make it fit."""
+    """Yield why the pod does not fit, and what would make it fit."""
     for plugin, seconds in report.get("waitsFor", {}).items():
         yield f"  waits for plugin {plugin}, at most {duration(seconds)} more"
     if report["state"] == PodState.GATED:
@@ -327,7 +327,7 @@ def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _facts(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the state with its node and duration, the attempts, and what comes next."""
+    """Yield the state with its node and duration, the attempts, and the next step."""
     state = _STATES.get(report["state"], report["state"])
     if report.get("node"):
         state += f" on {report['node']}"

@@ -8,7 +8,7 @@ from mooring.model.wording import listed, plural
 
 _MOST_NODES: Final = 3
 _FIRST_STEPS: Final = 4
-"""Steps of a path before those that may be missing."""
+"""The first steps of a path, after which steps may be missing."""
 _WORDS: Final = {
     "noProfile": "no profile takes it",
     "gated": "gated{by_plugin}",
@@ -136,7 +136,7 @@ def zero_scores(scores: Mapping[str, Any], most: int | None = None) -> Iterator[
 
 
 def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the group waits for, its members by state, and the domains that were tried."""
+    """Yield the group's cause, its members by state, and the domains that were tried."""
     yield f"pod group {group['podGroup']} ({group['source']}): {group['phase']}"
     if group["message"]:
         yield f"  {group['message']}"
@@ -180,7 +180,7 @@ def member_lines(pods: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def remedy_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what keeps a pod or group from its nodes, and the changes with which it would fit."""
+    """Yield the reasons why a pod or group does not fit, and the changes that would help."""
     remedy, suggestions = found.get("remedy"), found.get("suggestions")
     cause = found.get("cause") or "not known"
     if remedy:
@@ -195,7 +195,7 @@ def remedy_lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def nomination_lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield which node is kept for a pod, and which pods are yet to leave it."""
+    """Yield the nominated node of a pod, and the pods that must still leave it."""
     if node := report.get("nominatedNode"):
         victims = report.get("victims") or ()
         have = "has" if len(victims) == 1 else "have"
@@ -214,9 +214,9 @@ def _place(suggestion: Mapping[str, Any]) -> str:
 
 
 def claim_lines(found: Mapping[str, Any], said: str | None) -> Iterator[str]:
-    """Yield the state of each claim of a pod, and what keeps its requests from devices.
+    """Yield the state of each claim of a pod, and why its requests get no devices.
 
-    An error that is `said` already is left out.
+    An error in `said` is left out.
     """
     if found.get("error") and found["error"] != said:
         yield f"  its claims: {found['error']}"

@@ -81,7 +81,7 @@ _REPLICA: Final = (
 
 
 class RefusedError(InputError):
-    """The user may not have what it asks the leading replica for."""
+    """The user lacks the right to get this from the leading replica."""
 
 
 class LeaderUnreachableError(InputError):
@@ -168,10 +168,10 @@ class Leader:
 
 
 def answer_of(leader: Leader, target: str, field: str, absent: str = "") -> dict[str, Any] | None:
-    """Return the JSON object that the leading replica's endpoint at `target` returns.
+    """Return the JSON object from the leading replica's endpoint at `target`.
 
-    The object must have `field`. Returns None if the answer is 404 and contains `absent`. Raises
-    InputError, which says in one line why there is no such answer.
+    The object must have `field`. Return None if the answer is 404 and contains `absent`. Raises
+    InputError if there is no such answer; it says why in one line.
     """
     status, body = _read(leader, target)
     if status == 404 and absent and absent in _one_line(body):
@@ -189,7 +189,7 @@ def answer_of(leader: Leader, target: str, field: str, absent: str = "") -> dict
 
 
 def page_of(leader: Leader, target: str) -> str:
-    """Return the text of the leading replica's endpoint at `target`; InputError says why not."""
+    """Return the text from the leading replica's endpoint at `target`; else InputError."""
     status, body = _read(leader, target)
     if status != 200:
         where = leader.server or "the leading replica"
@@ -233,7 +233,7 @@ async def _answer(leader: Leader, target: str) -> Answer:
 
 
 def _failure(leader: Leader, replica: "LeadingReplica", error: BaseException) -> str:
-    """Return in one line why there is no answer, and what to do."""
+    """Return in one line why there is no answer, and how to get one."""
     if replica.trouble:
         return replica.trouble
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -266,9 +266,8 @@ def _failure(leader: Leader, replica: "LeadingReplica", error: BaseException) ->
 class LeadingReplica:
     """The leading replica's endpoints: their URL, and the name to expect in their certificate.
 
-    `where` is what they are called in messages. `tls` is the context for them, which accepts only
-    the certificate in the Lease if it is `pinned`. `trouble` is why the last connection of a
-    port-forward has failed; "" if it has not.
+    `where` is their name in messages. `tls` is their context; if `pinned`, it accepts only the
+    certificate in the Lease. `trouble` is the error of a port-forward's last connection, or "".
     """
 
     url: str
@@ -283,10 +282,10 @@ class LeadingReplica:
 async def leading_replica(connection: Connection, leader: Leader) -> AsyncIterator[LeadingReplica]:
     """Yield the leading replica's endpoints: at --server, on this machine, or in a pod.
 
-    The Lease says where a leader outside the cluster is; credentials go there only on this machine
-    (docs/adr/0020-a-leader-outside-the-cluster.md). For a leader in a pod the endpoints are a port
-    of this machine. Each connection to that goes to the replica that holds the Lease then, so that
-    another leader is found.
+    The Lease names the address of a leader outside the cluster; credentials are only sent to this
+    machine (docs/adr/0020-a-leader-outside-the-cluster.md). For a leader in a pod, the endpoints
+    are a port of this machine. Each connection to it goes to the current holder of the Lease, so
+    that another leader is found.
     """
     if leader.server is not None:
         url, host = _url_and_host(leader.server)
@@ -394,7 +393,7 @@ async def _forwarded(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> str:
-    """Forward the streams to the holder of the Lease; return in one line what was wrong, or ""."""
+    """Forward the streams to the holder of the Lease; return the error in one line, or ""."""
     namespace = leader.lease_namespace
     try:
         pod = _holder_of(leader, await _lease_of(connection, leader))

@@ -40,7 +40,7 @@ def print_plans(reports: Sequence[PlanReport], output: str) -> None:
 
 
 def print_plans_as_json(reports: Sequence[PlanReport], wanted: WantedPlan | None = None) -> None:
-    """Print `{"plans": [...]}`; with `for`, what was found for the pod or group that was named."""
+    """Print `{"plans": [...]}`; with `for`, also the result for the named pod or group."""
     document: dict[str, Any] = {}
     if wanted is not None:
         of = wanted.wanted
@@ -188,7 +188,7 @@ def _sums(report: PlanReport) -> Iterator[str]:
 
 
 def _left_out(report: PlanReport) -> str:
-    """Say that the plan did not look at all pods, and what to do about that."""
+    """Say that the plan has not examined all pods, and what to do about it."""
     looked_at = ""
     if report.examined is not None and report.examined < report.pods:
         looked_at = f", at {plural(report.examined, 'pod')} only"

@@ -84,7 +84,7 @@ def complete_profiles(context: click.Context, _: click.Parameter, incomplete: st
 
 
 def _namespace(context: click.Context) -> str | None:
-    """Return the namespace that -n gives, else that of the kubeconfig; None without one."""
+    """Return the namespace of -n, else the kubeconfig's; None without one."""
     if found := context.params.get("namespace"):
         return str(found)
     try:

@@ -10,7 +10,7 @@ from mooring.model.wording import plural
 _MOST_ROWS: Final = 15
 """Of one table; the terminal has 24 lines."""
 _MOST_CAUSES: Final = 3
-"""Causes of which one pod is explained."""
+"""Causes for which one pod each is explained."""
 
 
 def pending_lines(found: Mapping[str, Any], namespace: str) -> Iterator[str]:

@@ -69,7 +69,7 @@ def new(name: str, out: str, *, per_node: bool) -> None:
 
 
 def _module_of(name: str, code: Template) -> str:
-    """Return the plugin's module, such as rack_aware; InputError if none of this name can be."""
+    """Return the name of the plugin's module (rack_aware); InputError for an invalid name."""
     if not _NAME.fullmatch(name):
         raise InputError(
             f"{name!r} cannot be the name of a plugin: it must be 2 to 53 letters and digits as in "

@@ -46,10 +46,10 @@ class Reading:
             yield tuple(labels.get(key, "") for key in keys), value
 
     def increases(self, before: "Reading") -> "Reading":
-        """Return by how much the counters have grown since another reading, as Prometheus' rate().
+        """Return how much the counters have grown since another reading, as Prometheus' rate().
 
-        One that is smaller began anew, because another replica leads. One that is not there any
-        more, because its profile has gone, does not count.
+        A counter that is smaller started again, because another replica leads. A missing counter,
+        whose profile has gone, is ignored.
         """
         found: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
         for name, samples in self.values.items():

@@ -59,7 +59,7 @@ def status(output: str, **options: Any) -> None:
 def _found(leader: Leader) -> dict[str, Any]:
     """Return the state of the installation as JSON values; `problems` has a line for each problem.
 
-    Raises InputError, which says in one line why the API server does not say it.
+    Raises InputError if the API server does not answer; it says why in one line.
     """
     try:
         server, profiles, lease = asyncio.run(_read(leader))
@@ -106,7 +106,7 @@ async def _read(
 
 
 def _profile(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a profile's generations and what its conditions say is wrong."""
+    """Return a profile's generations, and the problems in its conditions."""
     name, given = raw["metadata"]["name"], raw.get("status") or {}
     conditions = given.get("conditions") or []
     wrong = [
@@ -126,7 +126,7 @@ def _profile(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leader(leader: Leader, lease: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
-    """Return who holds the Lease and since when, and what is wrong with that ("" if nothing is)."""
+    """Return the holder of the Lease and its time, and the problem with them ("" for none)."""
     name = f"{leader.lease_namespace}/{leader.lease_name}"
     if lease is None:
         return None, (

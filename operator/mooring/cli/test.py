@@ -93,7 +93,7 @@ def _word(case: CaseResult) -> str:
 
 
 def _problems(case: CaseResult) -> Iterator[str]:
-    """Yield what is wrong with the case in lines of text, with the decisions explained."""
+    """Yield the problems of the case as lines, with the decisions explained."""
     if case.error is not None:
         yield from case.error.splitlines()
     for failure in case.failures:
@@ -103,7 +103,7 @@ def _problems(case: CaseResult) -> Iterator[str]:
 
 
 def _explained(decision: Decision) -> Iterator[str]:
-    """Yield what `mooring explain` would show of the decision."""
+    """Yield the decision as `mooring explain` would show it."""
     view = plain(decision)
     where = f"on {decision.node}" if decision.node else "not scheduled"
     yield f"{decision.pod.key}  {where}  (profile {decision.profile})"

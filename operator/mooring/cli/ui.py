@@ -24,7 +24,7 @@ from mooring.simulate.manifests import InputError
 
 _LOOPBACK: Final = "127.0.0.1"
 _MOST_BYTES: Final = 256 * 1024
-"""Of a request's body; the operator takes no more."""
+"""Limit for a request's body; the operator accepts no more."""
 _CONNECT_SECONDS: Final = 15.0
 _TO_THE_OPERATOR: Final = ("Accept", "Content-Type", "If-None-Match")
 _TO_THE_BROWSER: Final = (
