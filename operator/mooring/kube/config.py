@@ -356,10 +356,10 @@ def _token(configuration: Any) -> str | None:
 
 
 class _Followed:
-    """A `TokenSource` with which the TLS context follows its files: those of `source`.
+    """A `TokenSource` around `source` that also updates the TLS context from its files.
 
-    Open connections stay as they are, and a CA that was removed from its file is trusted until the
-    process ends: a context forgets none.
+    Open connections stay as they are. A CA removed from its file is trusted until the process ends,
+    because a context cannot forget one.
     """
 
     def __init__(self, source: _Source) -> None:

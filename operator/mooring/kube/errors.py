@@ -157,7 +157,7 @@ _BY_STATUS: Final[dict[int, type[ApiError]]] = {
 }
 
 _BUDGET_CAUSE: Final = "DisruptionBudget"
-"""The cause's reason by which a disruption budget is told from an overloaded server."""
+"""The reason of the cause that separates a disruption budget from an overloaded server."""
 
 
 def error_from_response(
@@ -207,7 +207,7 @@ _RBAC_REFUSAL = re.compile(r'User "([^"]*)" cannot ')
 
 _QUOTA = re.compile(r"\b(exceeded|failed) quota: ")
 _ADMISSION = re.compile(r"admission webhook \"|(Validating|Mutating)AdmissionPolicy '")
-"""How the API server begins a denial; its status is whatever the policy or webhook chose."""
+"""The beginning of a denial by admission; the policy or webhook chooses the status."""
 
 
 def exceeds_quota(error: KubeError) -> bool:

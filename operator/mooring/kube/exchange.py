@@ -278,10 +278,10 @@ class Exchange:
         return [*dict.fromkeys(str(address[0]) for *_, address in found)]
 
     async def _connected_to_one(self, addresses: list[str]) -> _Wire:
-        """Connect to the first of the addresses at which that succeeds.
+        """Connect to the first of the addresses that accepts.
 
-        One that does not answer takes its share of the time only, as in Go's net.Dialer: others may
-        be those of servers that are alive.
+        An address that does not answer only gets its share of the time, as in Go's net.Dialer:
+        other addresses may be of live servers.
         """
         until = self.loop.time() + CONNECT_SECONDS
         *others, last = addresses

@@ -191,9 +191,9 @@ class LeaderElector:
             held = await self._renew()
 
     async def _renew(self) -> bool:
-        """Return True once renewed, False if another holds the lease or at the renew deadline.
+        """Renew; return False if another holds the lease, or at the renew deadline.
 
-        Where the deadline has passed in a stall of this process, it begins anew.
+        If the deadline has passed in a stall of this process, it starts again.
         """
         deadline = self._renewed_at + self.renew_deadline
         if self.clock() >= deadline:
@@ -287,7 +287,7 @@ class LeaderElector:
         self._leadership.extend(sent_at + self.renew_deadline)
 
     async def _release(self) -> bool:
-        """Let the next replica take over at once instead of after the lease's duration."""
+        """Let the next replica take over immediately, not after the lease's duration."""
         try:
             while not await self._release_as_read():
                 if self.holder != self.identity:
@@ -323,7 +323,7 @@ class LeaderElector:
         return True
 
     async def _within(self, seconds: float, attempt: Coroutine[Any, Any, bool]) -> bool:
-        """Return what `attempt` returns, or False if that takes longer than `seconds`."""
+        """Return the result of `attempt`, or False if it takes longer than `seconds`."""
         task = asyncio.create_task(attempt)
         alarm = asyncio.ensure_future(self.sleep(seconds))
         try:

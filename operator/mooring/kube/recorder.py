@@ -222,7 +222,7 @@ class EventRecorder:
         return self.gives_way()
 
     async def _write(self, series: _Series) -> None:
-        """Create the Event, or patch the series of one that exists."""
+        """Create the Event, or patch the series of an existing one."""
         count = series.count
         if count > 1:
             series.body["series"] = {"count": count, "lastObservedTime": micro_time(series.last)}

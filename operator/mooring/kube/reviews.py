@@ -125,7 +125,7 @@ class Reviews:
     async def _cached(
         self, cache: _Cache[_K, _V], key: _K, review: Callable[[], Awaitable[_V]]
     ) -> _V:
-        """Return the cached answer, else that of a review, which equal requests share."""
+        """Return the cached answer, else that of a review; equal requests share the review."""
         known = cache.get(key)
         if known is not None:
             return known[0]

@@ -182,7 +182,7 @@ class StatusWriter(Generic[_Key]):
             self._more.set()
 
     def _log(self, error: ApiError) -> None:
-        """Log what is wrong, once for all objects."""
+        """Log the error once for all objects."""
         if error.kind != self._trouble:
             logger.warning("the status of %s is not written: %s", self._what, explain(error))
         self._trouble = error.kind

@@ -268,7 +268,7 @@ class Transport:
 
     @contextmanager
     def _transport_errors(self, request: _Request) -> Iterator[None]:
-        """Turn what aiohttp raises into UnreachableError or UnansweredError."""
+        """Turn aiohttp's exceptions into UnreachableError or UnansweredError."""
         try:
             yield
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
