@@ -59,7 +59,7 @@ class DecisionFile:
         return lines
 
     def _write(self, lines: Sequence[bytes]) -> None:
-        """Write whole lines; log once what is wrong, and that lines are lost."""
+        """Write whole lines; log an error once, and that lines are lost."""
         trouble, done = "", 0
         try:
             while done < len(lines):

@@ -51,7 +51,7 @@ def fields_of(document: Any) -> dict[str, Any]:
 
 @cache  # as many entries as there are classes
 def _parsed(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], Sequence[str]]:
-    """Return a reader of all fields, their names in JSON, and those that are None by default."""
+    """Return a reader of all fields, their names in JSON, and the fields with default None."""
     every = fields(kind)
     names = [name_of(each.name) for each in every]
     optional = [name_of(each.name) for each in every if each.default is None]

@@ -44,7 +44,7 @@ class HoldTimer:
 
 
 class _Timed(Coroutine[Any, Any, Any]):
-    """A coroutine whose steps are timed; all else that it is asked for is its coroutine's."""
+    """A coroutine whose steps are timed; all its other methods are the original's."""
 
     __slots__ = ("_clock", "_coro", "_held")
 

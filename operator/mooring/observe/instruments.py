@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricF
 
 _LONGEST_VALUE: Final = 512
 _VALUE: Final = 256
-"""Bytes of a value beside its characters."""
+"""Bytes of a value besides its characters."""
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:

@@ -31,7 +31,7 @@ _MOST_EXTENDERS = 100
 """Values of the label `extender`, which profiles choose."""
 
 _MOST_DRIVERS = 100
-"""Values of the label `driver`, which whoever publishes devices chooses."""
+"""Limit for the values of the label `driver`; any publisher of devices chooses one."""
 
 _MOST_PLUGINS = 500
 """Values of the label `plugin`: each rule of a profile is one."""

@@ -563,7 +563,7 @@ class DecisionLog:
         return self._find(uid) if uid is not None else None
 
     def _begin(self, pod: str, uid: Uid, times: StateTimes | None) -> None:
-        """Begin a path; that of an earlier pod of this name, which has ended, is dropped."""
+        """Begin a path; drop the ended path of an earlier pod of this name."""
         earlier = self._names.latest(pod)
         if earlier is not None and earlier in self._ended:
             self._drop(earlier)

@@ -83,9 +83,9 @@ class _First(local):
 
 
 class _Reasons(logging.Filter):
-    """Keeps the first message of the library about an export, and has none of them logged.
+    """Keeps the library's first message about an export, and keeps all from being logged.
 
-    Each thread has its own: one that was given up at the end may fail while another one exports.
+    Each thread has its own: a thread abandoned at the end may fail while another one exports.
     """
 
     def __init__(self) -> None:
@@ -259,7 +259,7 @@ class Traces:
 
 
 def _session() -> Session:
-    """Return a session for which a redirection is an error; the exporter takes it for success."""
+    """Return a session that raises on redirections; the exporter would count them as success."""
 
     def check(response: Response, *_: Any, **__: Any) -> None:
         if 300 <= response.status_code < 400:
