@@ -34,7 +34,7 @@ STATUS_SECONDS: Final = 30.0
 REPEAT_SECONDS: Final = 5.0
 """How often statuses are written again that were refused."""
 _LANES: Final = 4
-"""Statuses that are written at once."""
+"""Statuses to write in parallel."""
 CONFLICT_SECONDS: Final = 1.0
 """For how long no profile may have changed before statuses say which of them conflict."""
 MOST_CONFLICT_WAITS: Final = 30
@@ -297,7 +297,7 @@ class ProfileHandler:
         self.pod_enqueuer.profiles_changed()
 
     def _restore(self, raw: Mapping[str, Any]) -> None:
-        """Put the spec in force that the status says was in force."""
+        """Put the spec in force that the status keeps."""
         status, metadata = raw.get("status") or {}, raw["metadata"]
         spec, generation = status.get("inForceSpec"), status.get("inForceGeneration")
         if spec is None:
@@ -372,9 +372,9 @@ class ProfileHandler:
             yield condition("Warning", "True", reason, text)
 
     def _ready_message(self, name: str, verdict: _Verdict, before: Mapping[str, Any]) -> str:
-        """Return the message of Ready, which says it if others take all pods of the profile.
+        """Return the message of Ready; it says so if others take all pods of the profile.
 
-        Until conflicts are settled, it says so if it said so before.
+        Until conflicts are settled, that part stays as it was.
         """
         if not verdict.ready:
             return verdict.message

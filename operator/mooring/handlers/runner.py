@@ -34,9 +34,9 @@ _KOPF: Final = Path(kopf.__file__).parent
 _STOP_ROUNDS: Final = 20
 _STOP_SECONDS: Final = 0.25
 _WORKER_SECONDS: Final = 0.5
-"""How long kopf waits for what it is doing with an object when it is stopped.
+"""How long kopf waits for running handlers when it is stopped.
 
-A leader that stops waits a second for all of kopf, and releases the lease then.
+A stopping leader waits a second for all of kopf, and then releases the lease.
 """
 _WATCHER: Final = "watcher for "
 """How the names of kopf's tasks begin that list and watch."""
@@ -300,7 +300,7 @@ _T = TypeVar("_T")
 
 
 async def _finished(ending: Coroutine[Any, Any, _T]) -> _T:
-    """Wait for the end even if the caller is cancelled; return what it returns."""
+    """Wait for the end even if the caller is cancelled; return the result."""
     task = asyncio.create_task(ending)
     try:
         return await asyncio.shield(task)
@@ -320,8 +320,8 @@ async def _end(tasks: Collection[asyncio.Task[Any]], sessions: KopfSessions) -> 
 async def _stop(tasks: Collection[asyncio.Task[Any]]) -> list[str]:
     """End the tasks, and those kopf lost track of; return the messages of those that failed.
 
-    The watchers end first: where one of them has failed, kopf closes its connections while the
-    others still use them.
+    The watchers end first: if one has failed, kopf closes its connections while the others still
+    use them.
     """
     if watchers := [task for task in asyncio.all_tasks() if _is_watcher(task)]:
         for task in watchers:

@@ -57,7 +57,7 @@ BOOKMARK_EVENTS: Final = 100
 """At most so many events are kept from kopf before a bookmark tells it the version."""
 
 _SLOW_BYTES: Final = 2**18
-"""To read the JSON of an object from this size on takes a millisecond and more by itself."""
+"""From this size on, reading the JSON of an object takes a millisecond or more."""
 
 _WATCHED: Final = (POD, SCHEDULING_PROFILE, PRIORITY_CLASS)
 """What kopf lists and watches."""
@@ -205,7 +205,7 @@ class KopfSessions:
     def _checked(
         self, content: Any, read: "_Read", query: Mapping[str, str], *, is_watch: bool
     ) -> "_Content":
-        """Return the body of a list or watch, which breaks off where it is malformed."""
+        """Return the body of a list or watch; it breaks off where it is malformed."""
         if is_watch:
             self._has_watched_pods |= read.resource is POD
             path = read.resource.path()
@@ -284,7 +284,7 @@ class _CutContent(_Content):
 
 @dataclass(slots=True)
 class _Read:
-    """How reading one resource goes; `trouble` says why its last answer was broken off."""
+    """The state of reading one resource; `trouble` says why the last answer was broken off."""
 
     resource: Resource
     backoff: Backoff = field(
@@ -309,9 +309,9 @@ class _Read:
 
 
 class _List(_Content):
-    """The body of a page of a list; one that `goes_on` is not the first.
+    """The body of a page of a list; `goes_on` is False for the first page.
 
-    Where `hands_over`, `on_pods` gets the objects, and kopf gets none.
+    If `hands_over`, `on_pods` gets the objects, and kopf gets none.
     """
 
     def __init__(
@@ -353,11 +353,11 @@ class _List(_Content):
 
 
 class _Garbage:
-    """Has young garbage collected each time that `MOST_GARBAGE_BYTES` of large objects were read.
+    """Collects young garbage after each `MOST_GARBAGE_BYTES` of large objects.
 
-    kopf keeps what it has read of an object in a cycle of references until Python's collector runs.
-    The collector counts containers, and a pod of a megabyte may have as few containers as one of a
-    kilobyte: for hundreds of megabytes of large pods it would not run at all.
+    kopf keeps a read object in a reference cycle until Python's collector runs. The collector
+    counts containers, and a pod of a megabyte may have as few containers as one of a kilobyte: it
+    would not run for hundreds of megabytes of large pods.
     """
 
     def __init__(self) -> None:
@@ -374,9 +374,9 @@ class _Garbage:
 
 
 class _Watch(_Content):
-    """The body of a watch, without what `bursts` takes.
+    """The body of a watch, without the events that `bursts` takes.
 
-    `on_recovery` is called with the first event after a trouble.
+    `on_recovery` is called with the first event after a failure.
     """
 
     def __init__(
