@@ -105,7 +105,7 @@ def _funnel(
 
 
 def _step(name: str, group: RejectedNodes | None, left: Any) -> dict[str, Any]:
-    """Return what one filter does; `left` (bool[rows]) loses the nodes that it rejects."""
+    """Return the effect of one filter; clear the nodes that it rejects in `left` (bool[rows])."""
     reasons: list[dict[str, Any]] = []
     rejected = 0
     if group is not None:

@@ -29,9 +29,9 @@ _MOST_EVENTS: Final = 200
 _EVENTS_PER_PAGE: Final = 10
 """Each may be as large as the API server lets an object be."""
 _MOST_EVENT_BYTES: Final = 2 * 2**20
-"""After so much of them no more events are read."""
+"""After so many bytes no more events are read."""
 _MOST_CHARACTERS: Final = 1024
-"""Of an event's message, which is what the API server allows in new events."""
+"""Limit for an event's message; the API server allows no more in new events."""
 _MOST_OF_FIELD: Final = 253
 """Characters of any other field of an event."""
 _MOST_AT_ONCE: Final = 10

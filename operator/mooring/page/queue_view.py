@@ -50,7 +50,7 @@ _MOST_OF_OWNER: Final = 253
 
 @dataclass(slots=True)
 class _Codes:
-    """Numbers of distinct values, in the order in which they came."""
+    """Numbers of distinct values, in order of their arrival."""
 
     values: dict[Any, int] = field(default_factory=dict)
 
@@ -199,7 +199,7 @@ class PendingPods:
 
 
 class _PendingPod(NamedTuple):
-    """A pod and the seconds for which it has been pending."""
+    """A pod and the seconds since it has been pending."""
 
     pod: Pod
     state: str

@@ -32,9 +32,9 @@ from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.simulate.manifests import InputError
 
 _MOST_DECISIONS: Final = 5_000
-"""Of a plan that somebody asks for."""
+"""Limit for a plan on request."""
 _MOST_PENDING: Final = 200
-"""Pending pods that room is made for in such a plan, those of the highest priority."""
+"""Pending pods for which such a plan makes room, the highest priorities first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ _WRITE_SECONDS: Final = 30.0
 _MOST_PODS: Final = 500
 """Pods in one part of a list."""
 _MOST_CHARACTERS: Final = 512
-"""Of a parameter."""
+"""Limit for a parameter."""
 _API: Final = "/ui/api/"
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -342,7 +342,7 @@ class Page:
     ) -> AsyncIterator[tuple[str, Any]]:
         """Yield the events of the stream, until the page stops or the user loses the right.
 
-        `shown` are the resource and the label by which nodes are shown; without it they are not.
+        `shown` are the resource and the label for the nodes; without it, no nodes are sent.
         """
         right = NonResourceAttributes("get", request.path)
         now = asyncio.get_running_loop().time

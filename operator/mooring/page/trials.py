@@ -62,9 +62,9 @@ from mooring.state.pods import PodTable
 MOST_PODS: Final = 100
 """Pods that one request decides about."""
 _LIMITS: Final = Limits(depth=64, values=50_000, objects=50, aliases=False)
-"""Of a text in a request."""
+"""Limits for a text in a request."""
 _PROFILE_LIMITS: Final = replace(_LIMITS, values=5_000)
-"""Of a profile, which is read in one step: the mistakes in 50,000 values take seconds."""
+"""Limits for a profile, which is read in one step: the mistakes in 50,000 values take seconds."""
 _MOST_MISTAKES: Final = 20
 _SCHEDULING_GATES: Final = "SchedulingGates"
 _NO_RUNTIME_CLASS: Final = (
@@ -288,7 +288,7 @@ class WhatIfRunner:
         return found
 
     def _units(self, objects: _Objects, pipeline: Pipeline | None) -> "list[_Unit]":
-        """Return the pods in the order in which they are decided; members of a group together."""
+        """Return the pods in order of decision, members of a group together."""
         scheduler = self.scheduler
         chosen: dict[str, Pipeline | None] = {}
         for pod in objects.pods.values():
@@ -472,7 +472,7 @@ class _Unit:
 
 
 def _new_objects(text: str) -> list[Manifest]:
-    """Return the objects of a text as if none was stored yet; InputError has the mistakes."""
+    """Return the objects of a text as new ones; InputError has the mistakes."""
     found: list[Manifest] = []
     written = Written(_MOST_MISTAKES)
 
