@@ -34,7 +34,7 @@ _ARGS_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 _TYPE_FIELDS: Final = ("apiVersion", "kind")
 _NOT_BY_NAME: Final = f"{RULES} cannot be named: it runs what is in spec.rules"
 _LONGEST_FAILURE: Final = 1024
-"""Characters of what a plugin raises."""
+"""Characters of a plugin's exception."""
 _UNNAMED: Final = ""
 """The name of an entry whose own name cannot be read."""
 
@@ -151,7 +151,7 @@ def _resolve(
 
 
 def _once_per_plugin(mistakes: Iterable[FieldError]) -> Iterator[FieldError]:
-    """Yield the mistakes; a plugin that cannot be loaded only where it is named first."""
+    """Yield the mistakes, but only the first about a plugin that cannot be loaded."""
     seen = set[str]()
     for mistake in mistakes:
         if mistake.plugin not in seen:
@@ -161,7 +161,7 @@ def _once_per_plugin(mistakes: Iterable[FieldError]) -> Iterator[FieldError]:
 
 
 class _LoadedPlugins:
-    """A catalog in which a plugin that cannot be loaded is unknown; `failed` says why."""
+    """A catalog without the plugins that cannot be loaded; `failed` says why."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -292,7 +292,7 @@ def _args(
 ) -> BaseModel | None:
     """Return the arguments in an entry of pluginConfig; None for a plugin without arguments.
 
-    Appends to `mistakes` what is wrong with the entry.
+    Append the mistakes in the entry to `mistakes`.
     """
     if entry.name == RULES:
         mistakes.append(FieldError(f"{path}.name", _NOT_BY_NAME))

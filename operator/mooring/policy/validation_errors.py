@@ -172,7 +172,7 @@ def _words(expected: str) -> list[str]:
 def _choice(given: object, choices: list[str]) -> str:
     """Return the allowed values instead of `given`, and the one that was probably meant.
 
-    Words that are numbers, such as versions, are not similar to each other, and need quotes.
+    Words that are numbers (versions) are not similar to each other, and need quotes.
     """
     allowed = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
     numbers, hint = choices[0][:1].isdigit(), ""

@@ -262,7 +262,7 @@ def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileS
 
 
 def _with_former_weights(plugins: Plugins) -> Plugins:
-    """Return the plugins with the weights that v1beta2 gives to those that the file leaves out."""
+    """Return the plugins with v1beta2's weights for those that the file leaves out."""
     score = plugins.score
     named = {plugin.name for plugin in score.enabled} | {plugin.name for plugin in score.disabled}
     if "*" in named:

@@ -47,7 +47,7 @@ _INSTEAD: Final = {
     Point.QUEUE_SORT: f"{_SORTER} sorts the queue",
     Point.POST_FILTER: "no plugin is left: pods do not preempt; enable DefaultPreemption for that",
 }
-"""What a note says of a point where only plugins that are left out have replaced the defaults."""
+"""The note about a point where only left-out plugins have replaced the defaults."""
 
 
 class WithLeftOut:

@@ -233,7 +233,7 @@ def _spec(policy: Policy, uses: Iterable[_Use], catalog: Catalog) -> dict[str, A
 
 
 def _collect(args: dict[str, dict[str, Any]], plugin: str, more: Mapping[str, Any]) -> None:
-    """Add arguments to those of the plugin; lists are joined, with each value once."""
+    """Merge arguments into the plugin's; lists are joined, with each value once."""
     for name, value in more.items():
         own = args.setdefault(plugin, {})
         if isinstance(value, list):

@@ -12,10 +12,10 @@ from mooring.cel.tree import Comprehension, Expression, FunctionCall, ListOf, Li
 CALL: Final = 50
 """Handing values over and taking the result."""
 _ITEMS: Final = 16
-"""Items of a list or map whose size the expression does not tell, such as node.taints."""
+"""Assumed items of a list or map whose size is unknown, for example node.taints."""
 _PATTERN: Final = 50
 _PATTERN_SIZE: Final = 5
-"""For each instruction of a regular expression, with texts as long as those of labels."""
+"""Cost per instruction of a regular expression, for texts as long as labels."""
 
 
 def cost(expression: Expression) -> int:

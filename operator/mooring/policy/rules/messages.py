@@ -63,7 +63,7 @@ def _syntax(message: str) -> str:
 
 
 def _misplaced(text: str, expected: str) -> str:
-    """Return what is wrong with a token where another one was expected."""
+    """Return the mistake in a token where another one was expected."""
     if (meant := _WORDS.get(text)) is not None:
         return f'"{text}" is no operator: write {meant}'
     if expected == "<EOF>":
@@ -102,7 +102,7 @@ def _of_two(operator: str, types: Sequence[str]) -> str:
 
 
 def _conversion(types: Sequence[str]) -> str:
-    """Return what to write so that two types fit together."""
+    """Return how to write the expression so that two types fit together."""
     both = {*types}
     if both == {"int", "double"}:
         return ": CEL does not mix these, write double(...) around the int"
@@ -158,7 +158,7 @@ def _named(kind: str) -> str:
 
 
 def _divided(types: str) -> list[str]:
-    """Return the types of a list such as `string, map(string, int)`."""
+    """Return the types in a list: `string, map(string, int)`."""
     parts, depth = [""], 0
     for character in types:
         depth += {"(": 1, ")": -1}.get(character, 0)

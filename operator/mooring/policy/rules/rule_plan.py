@@ -43,7 +43,7 @@ _MOST_COST: Final = 10_000
 _MOST_WORK: Final = 100_000
 """Instructions of all regular expressions together: each is compiled before it is counted."""
 _MOST_OF_WHOLE: Final = 500
-"""Units of a whole expression that is evaluated anew for each node that changes."""
+"""The most units of a whole expression that is evaluated again for each changed node."""
 
 _MOST_COUNTS: Final = 8
 """Counts of pods in one expression."""
@@ -66,7 +66,7 @@ _OF_PODS_ON_NODES: Final = frozenset(("node.requested", _COUNTED_PODS))
 
 _FIELDS: Final = ("node.name", "node.zone", "node.region", "node.unschedulable")
 _SETS: Final = ("node.taints", "node.conditions")
-"""Variables of a node of which there are few distinct values, so that they are read as a whole."""
+"""Variables of a node with few distinct values, which are therefore read as a whole."""
 _NUMBERS: Final = ("int", "double")
 _KNOWN: Final = ("bool", *_NUMBERS, "string")
 _OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -458,7 +458,7 @@ class _Planner:
         return self.counts[-1]
 
     def _selected(self, labels: Expression) -> SelectedLabels:
-        """Return the labels of a text such as "app in (a, b)" or of a map."""
+        """Return the labels that a text ("app in (a, b)") or a map selects."""
         if isinstance(labels, Constant):
             try:
                 return SelectedLabels(parse_selector(str(labels.value)))
