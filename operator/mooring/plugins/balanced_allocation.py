@@ -124,7 +124,7 @@ class NodeResourcesBalancedAllocation:
 
 
 def _fraction(used: _Floats, offered: _Floats) -> _Floats:
-    """Return float64[nodes]: how much of what a node offers (not 0) is used, at most 1."""
+    """Return float64[nodes]: the used share of each node's amount (not 0), at most 1."""
     fraction = used / offered
     return np.minimum(fraction, 1.0, out=fraction)
 

@@ -43,7 +43,7 @@ _MOST_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Terms:
-    """A pod's own terms, as selections of pods and the node label by which they are counted.
+    """A pod's own terms, as selections of pods with the node label of the domains.
 
     `required` selects the pods that match all required terms.
     """

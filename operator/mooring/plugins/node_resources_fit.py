@@ -132,7 +132,7 @@ not whole is farther from the next whole number than it is rounded."""
 _Score = Callable[[Any, Any, _Arithmetic], Any]
 """Requested and allocatable (not 0) to 0-100, one per node."""
 _ScoreOfUsage = Callable[[Usage, FloatArray], FloatArray]
-"""Usage, and what the pod requests of cpu and memory, to 0-100 (float64[2, nodes])."""
+"""Turns usage and the pod's requests of cpu and memory into 0-100 (float64[2, nodes])."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +361,7 @@ class NodeResourcesFit(_AllocationScore):
     def _has_outgrown_nominee(
         self, pod: Pod, event: ClusterEvent, cluster: ClusterView, need: Mapping[str, int]
     ) -> bool:
-        """Return whether the pod's nominated node has shrunk so that it is too small even empty.
+        """Return whether the pod's nominated node has become too small, even when empty.
 
         Only cpu, memory and ephemeral storage count, as in kube-scheduler: the devices of a node
         disappear for a moment while their plugin restarts.

@@ -107,8 +107,8 @@ def preempt_for_group(state: PodGroupPostFilterState) -> GroupPreemption:
 def _awaits_victims(state: PodGroupPostFilterState) -> bool:
     """Return whether victims of the group's last preemption are still on their nodes.
 
-    The members that preempted then need not be those that nodes are searched for now. See
-    isOngoingPreemption in podgrouppreemption.go.
+    The members that preempted then need not be those that need nodes now. See isOngoingPreemption
+    in podgrouppreemption.go.
     """
     pause()  # there may be 50,000 members
     cluster, waiting = state.cluster, state.group.unscheduled
@@ -184,10 +184,10 @@ def _evicting(state: PodGroupPostFilterState) -> Iterator[tuple[Pod, int]]:
 
 
 class _Reprieve:
-    """Lets units stay as long as the group fits, and counts the searches.
+    """Lets units stay while the group fits, and counts the searches.
 
-    All `units` are regarded as gone at first. `rows` has the row of each member by uid, beside all
-    units that stay. `ended_early` says that not all units were tried.
+    All `units` count as gone at first. `rows` has the row of each member by uid, with all units
+    that stay. `ended_early` says that not all units were tried.
     """
 
     def __init__(self, state: PodGroupPostFilterState, units: Sequence[_Unit]) -> None:
@@ -233,7 +233,7 @@ class _Reprieve:
         return needed if self._can_stay(others) else list(units)
 
     def _can_stay(self, units: Sequence[_Unit]) -> bool:
-        """Return whether the group fits beside these units too; then they stay."""
+        """Return whether the group fits with these units too; then they stay."""
         for unit in units:
             del self._gone[unit]
         if self.fits():

@@ -193,7 +193,7 @@ class DefaultPreemption:
         return max(nodes * self._percentage // 100, self._absolute)
 
     def _enough(self, state: PostFilterState, candidates: list[Candidate], nodes: int) -> bool:
-        """Return whether there are as many candidates as wanted, and one violates nothing.
+        """Return whether enough candidates are found, and one violates no budget.
 
         See calculateNumCandidates and DryRunPreemption in framework/preemption/preemption.go.
         """
@@ -244,7 +244,7 @@ class DefaultPreemption:
     ) -> list[Candidate]:
         """Return the candidates that dry runs find, as many as kube-scheduler compares.
 
-        Raises AttemptTooLongError if the attempt can do no dry run any more, or ends in the first
+        Raises AttemptTooLongError if the attempt has no time for a dry run, or ends in the first
         one.
         """
         rejections[_NO_VICTIMS] += int((potential.counts == 0).sum())
@@ -374,11 +374,11 @@ def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int
 
 
 def _looked_at(ranked: IntArray, counts: IntArray, seed: int) -> Iterator[int]:
-    """Yield the positions at which to look for budgets that allow the victims, the best first.
+    """Yield the positions to search for budgets that allow the victims, the best first.
 
-    If there are more than kube-scheduler compares in any cluster, and too many, the second half of
-    those that are looked at begins at another position in each attempt: budgets may allow the
-    victims of none of the best ones.
+    If there are too many, and more than kube-scheduler compares in any cluster, the second half of
+    the examined ones begins at another position in each attempt: budgets may allow the victims of
+    none of the best ones.
     """
     looked, half = np.cumsum(counts[ranked]), _MOST_LOOKED_AT // 2
     if len(ranked) <= _COMPARED_ALWAYS or looked[-1] <= _MOST_LOOKED_AT:
@@ -398,7 +398,7 @@ def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCa
 def _without_victims(state: PostFilterState, rows: IntArray, rejections: Counter[str]) -> list[int]:
     """Return those of the rows that have potential victims; the others are counted.
 
-    Only an extender has filtered these rows out, so that every potential victim can be reprieved.
+    Only an extender has filtered these rows out, so every potential victim can be reprieved.
     """
     found: list[int] = []
     for row in rows.tolist():

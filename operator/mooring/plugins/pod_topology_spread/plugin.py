@@ -282,7 +282,7 @@ def _normalized(raw: IntArray) -> IntArray:
 
 
 def _is_counted(pod: object | None, rule: _Rule, cluster: ClusterView) -> bool:
-    """Return whether a placed or nominated pod is one of those that the rule counts."""
+    """Return whether the rule counts this placed or nominated pod."""
     return (
         isinstance(pod, Pod)
         and rule.pods is not None

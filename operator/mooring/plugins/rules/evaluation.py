@@ -307,7 +307,7 @@ class Evaluator:
         return self._of_nodes[step].at(None if all_rows else nodes.rows, errors)
 
     def _distinct(self, step: Interpreted, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
-        """Interpret the step once per distinct combination of what it reads of the nodes."""
+        """Interpret the step once per distinct combination of the node values that it reads."""
         columns = [codes_of(read, nodes, self._cluster).compact() for read in step.of_node]
         codes, tuples = combined(columns)
         pods = self._read_pod(step, pod)
@@ -320,8 +320,8 @@ class Evaluator:
     def _call(self, step: Interpreted, raws: tuple[Any, ...], pod: Pod) -> Any:
         """Return the step's result for the values of `step.reads`, some of which are the pod's.
 
-        Where a whole map of labels is read, only results for the last pod are kept, because most
-        pods have different ones.
+        If a whole map of labels is read, only results for the last pod are kept, because most pods
+        have different ones.
         """
         if step in self._of_label_maps:
             kept, key = self._kept_for(pod), (step, raws[: len(step.of_node)])

@@ -31,7 +31,7 @@ _MOST_WORK: Final = 100_000
 """Of one evaluation; ordinary ones do not come near."""
 _SETS: Final = frozenset(("node.taints", "node.conditions"))
 _MOST_ITEMS: Final = 100
-"""Of a node's taints, and of its conditions."""
+"""Limit for a node's taints, and for its conditions."""
 
 OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
     "node.name": lambda node, _, __, ___: node.name,

@@ -137,7 +137,7 @@ class Rules:
         return own or self._evaluator.counts.reads_namespaces()
 
     def _changed_nodes(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> NodeView:
-        """Return the nodes for which the rule may be true now and was not before."""
+        """Return the nodes for which the rule may have become true."""
         counts, nodes = self._evaluator.counts, cluster.nodes
         if counts and (domains := [*_changed_domains(counts, pod, event, cluster)]):
             shared = np.logical_or.reduce([counts.in_domains_of(node, nodes) for node in domains])

@@ -29,7 +29,7 @@ _MOST_BYTES: Final = 256 * 1024
 _NAMED: Final = 3
 """Domains that are named together."""
 _TOLD_APART: Final = 32
-"""Domains up to which each is described by itself; an explanation has few reasons."""
+"""Most domains with a reason of their own; an explanation has few reasons."""
 _NODES_PER_UNIT: Final = 16
 """How many nodes get their counts for one unit, in each decision."""
 
