@@ -79,7 +79,7 @@ class CardPlugin(AssignsInTrials):
     )
 
     def __init__(self, args: CardArgs, handle: Handle, *, demand: bool = False) -> None:
-        """Track the cards of this format; with `demand` also what is typically requested."""
+        """Track the cards of this format; if `demand` is true, also typical requests."""
         self._format = args.card_format()
         self._cluster = handle.cluster
         self._api = handle.api

@@ -136,7 +136,7 @@ def _masks(cards: BoolArray) -> IntArray:
 
 
 def _score(sets: Subsets, free: int, all_free: int, request: CardRequest) -> int:
-    """Return 0-100: two thirds are the links, if there are any; the rest is what stays whole."""
+    """Return 0-100: links count two thirds, if there are any; the rest is for unbroken groups."""
     chosen = sets.best(free, request.whole_cards)
     if chosen is None:
         return 0

@@ -21,7 +21,7 @@ MAX_CARDS: Final = 16
 _MOST_SHARES: Final = 8
 _MOST_BYTES: Final = 16_384
 _MOST_MEMORY: Final = 2**40
-"""Amounts are cut off here, so that sums of them fit into int64."""
+"""Larger amounts are cut to this, so that sums of them fit into int64."""
 
 _CHANGING_SUFFIXES: Final = ("_ASSIGNED", "_ASSUME_TIME")
 
@@ -396,7 +396,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 @cached(8 * 2**20)
 def _topology(text: str) -> _Topology:
-    """Parse the node annotation that docs/gpus.md describes; empty where it cannot be read."""
+    """Parse the node annotation that docs/gpus.md describes; empty if it is malformed."""
     if not text or len(text) > _MOST_BYTES:
         return _NO_TOPOLOGY
     try:

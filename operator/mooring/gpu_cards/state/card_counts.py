@@ -298,7 +298,7 @@ class Cards:
             self._refresh(row)
 
     def _count_node(self, row: int, node: Node | None) -> bool:
-        """Return whether the row must be computed anew, because it has other cards now."""
+        """Note the node; return whether the row must be computed again, as its cards changed."""
         cards = node_cards(node, self.format) if node is not None else NO_CARDS
         known = self._rows.get(row)
         if known is None:
@@ -320,7 +320,7 @@ class Cards:
         return changed
 
     def _count_pod(self, row: int, pod: Pod, known: Assignment | None) -> bool:
-        """Return whether the row must be computed anew, because the pod was not counted so."""
+        """Note the pod; return whether the row must be computed again."""
         request = _request(pod, self.format)
         if request is None:
             return self._count_no_more(row, pod.uid)
