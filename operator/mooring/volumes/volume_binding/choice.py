@@ -94,10 +94,10 @@ class _Taken:
         return positions
 
     def _selected(self, positions: IntArray, requirement: Requirement) -> IntArray:
-        """Return those of the positions whose volumes have such a label.
+        """Return the positions whose volumes have such a label.
 
-        Thousands of volumes may have thousands of values, and each of 1,000 claims may ask for
-        others. So only the values that the requirement names are compared.
+        Thousands of volumes may have thousands of values, and each of 1,000 claims may request
+        others. So only the values in the requirement are compared.
         """
         if requirement.key not in self._keys:
             return positions if requirement.matches(None) else positions[:0]
