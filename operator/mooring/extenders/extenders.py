@@ -50,7 +50,7 @@ _SCALE: Final = 10
 _MOST_SCORE: Final = 2**53
 """A weighted score beyond this is an error: sums must fit into 64 bits."""
 _MOST_AT_ONCE: Final = 16
-"""Members of one group about which extenders are called at a time.
+"""Members of one group for which extenders are called at a time.
 
 It is half of the calls that one extender gets at a time, so that other pods get the other half.
 """
@@ -220,7 +220,7 @@ class Extenders:
     ) -> dict[str, IntArray]:
         """Return the weighted scores of the nodes by extender; one that fails gives none.
 
-        Of extenders with the same name, such as two verbs of one service, it is their sum.
+        The scores of extenders with the same name (two verbs of one service) are added.
         """
         scoring = [
             extender

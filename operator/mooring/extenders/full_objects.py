@@ -25,7 +25,7 @@ _LISTED_SECONDS: Final = 30.0
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """Enough for some 10,000 ordinary pods."""
 _ENTRY: Final = 256
-"""What a pod takes beside its JSON."""
+"""Bytes of a pod besides its JSON."""
 
 
 @dataclass(eq=False, repr=False)

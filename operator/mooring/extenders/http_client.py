@@ -109,10 +109,10 @@ class ExtenderClient:
             raise ExtenderError(f"{blamed}: {error}") from None
 
     def _leave(self, result: str) -> None:
-        """Give the place to the next call, as long as the extender answers in time.
+        """Give the place to the next call, if the extender answers in time.
 
-        An extender that serves one call after the other lets each wait for all before it. So a
-        time-out takes a place away, and as many answers as there are places add one.
+        In an extender that serves one call at a time, each call waits for all before it. So a
+        time-out removes a place, and as many answers as there are places add one.
         """
         self._answers += result == "success"
         if result == "timeout" and self._bound > 1:
