@@ -161,7 +161,7 @@ def per_node(plugin: type[_Plugin]) -> type[_Plugin]:
 
 
 class _Defaults:
-    """What an adapted plugin has if its author says nothing; the last base class."""
+    """The defaults of an adapted plugin; the last base class."""
 
     normalize: ClassVar[Normalize] = Normalize.NONE
 
@@ -212,7 +212,7 @@ class _FilterPerNode(_PerNode):
         return Explanation.from_codes([*codes], code, resolvable=resolvable)
 
     def _reasons(self, pod: Pod, nodes: NodeView) -> list[tuple[NodeInfo, _Reason]]:
-        """Return what the filter returns for each node; PluginError unless a reason or None."""
+        """Return the filter's result for each node; PluginError unless a reason or None."""
         method = super().filter  # type: ignore[misc] # of the plugin, which comes later
         found = list(self._answers(method, pod, nodes))
         for info, answer in found:

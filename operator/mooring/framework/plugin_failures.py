@@ -39,13 +39,13 @@ _IMPORTLIB: Final = str(Path(importlib.__file__).parent)
 _MOST_MESSAGES: Final = 32
 """Messages remembered per plugin and extension point; further ones are not logged."""
 _FORGET_SECONDS: Final = 3600.0
-"""So long after the first of its messages, those of a plugin are forgotten and logged again."""
+"""After this time from its first message, a plugin's messages are logged again."""
 _MOST_CHARACTERS: Final = 1024
-"""Of the text of an exception."""
+"""Limit for the text of an exception."""
 _MOST_BYTES: Final = 16 * 2**20
 """Of all messages that are remembered: each rule of a profile is a plugin with a name."""
 _MOST_FRAMES: Final = 20
-"""Of a traceback: the last ones, where the plugin is."""
+"""Limit for a traceback: the last frames, where the plugin is."""
 _MOST_TRACEBACK: Final = 16_384
 """Characters of a traceback."""
 
