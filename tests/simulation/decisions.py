@@ -10,9 +10,11 @@ from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mooring.kube.api_resources import NODE, POD, Resource
+from mooring.state.nominations import Nominee
 from simulation.constraints import Surroundings
 from simulation.storage import Change, Raw, Storage
 
@@ -58,6 +60,8 @@ class Decisions:
         """When each process had its last turns."""
         self._begins: dict[tuple[str, str], float] = {}
         """By identity and uid, the time before the turn after which the pod was assumed."""
+        self._nominated: dict[str, dict[str, tuple[Nominee, float]]] = {}
+        """By identity and uid, the nomination in force, and when it was seen first."""
 
     def look(self, replica: "Replica", now: float) -> None:
         """Note what the replica has assumed; to be called after each turn of it."""
@@ -70,11 +74,17 @@ class Decisions:
         turns.append(now)
         if not is_there or state is None:
             return
+        seen = self._nominated.get(identity, {})
+        self._nominated[identity] = {}
+        for nominee in state.nominations:
+            known = seen.get(nominee.pod.uid)
+            since = known[1] if known is not None and known[0] is nominee else now
+            self._nominated[identity][nominee.pod.uid] = nominee, since
         if not state.pods.assumed:
             return
-        known, before = self._assumed[identity], turns[-2] if len(turns) > 1 else now
+        before = turns[-2] if len(turns) > 1 else now
         for uid, placed in state.pods.assumed.items():
-            node, periods = state.nodes.names[placed.row], known[uid]
+            node, periods = state.nodes.names[placed.row], self._assumed[identity][uid]
             if periods and periods[-1].node == node and periods[-1].until >= before:
                 periods[-1].until = now
             else:
@@ -85,6 +95,14 @@ class Decisions:
         """Return when the process last decided about the pod, or now if it has not."""
         periods = self._assumed[identity].get(uid)
         return periods[-1].since if periods else now
+
+    def nominated_since(self, identity: str, uid: str) -> float:
+        """Return since when the process has nominated the pod as it does now; infinity if not.
+
+        A nomination that is withdrawn and made again in one turn is another one.
+        """
+        known = self._nominated.get(identity, {}).get(uid)
+        return known[1] if known is not None else inf
 
     def about(self, binding: Change) -> Decision | None:
         """Return what led to a Binding; None if the replica has not assumed the pod there."""

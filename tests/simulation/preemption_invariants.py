@@ -57,15 +57,15 @@ def _victim(world: "World", sent: "Sent") -> Raw | None:
 
 
 def no_eviction_is_sent_that_a_budget_forbids(world: "World", sent: "Sent") -> str | None:
-    """Check the budgets of the pod, in all versions that the replica may know."""
+    """Check the budgets of the pod that the replica knows, in all versions that it may know."""
     raw, engine = _victim(world, sent), engine_of(world, sent.identity)
     if raw is None or engine is None or sent.what != "evict":
         return None
     known = engine.scheduler.state.pods.get(Uid(raw["metadata"]["uid"]))
     if known is not None and known.pod.phase == "Pending":
         return None  # the Eviction API needs no budget for it
-    budgets = world.server.budgets_of(raw)
-    if len(budgets) > 1 and all(_is_known(world, sent.identity, each) for each in (raw, *budgets)):
+    budgets = [each for each in world.server.budgets_of(raw) if _is_known(world, sent, each)]
+    if len(budgets) > 1 and _is_known(world, sent, raw):
         names = [budget["metadata"]["name"] for budget in budgets]
         return f"{sent.identity} evicts {raw['metadata']['name']}, which {names} select"
     for budget in budgets:
@@ -77,10 +77,10 @@ def no_eviction_is_sent_that_a_budget_forbids(world: "World", sent: "Sent") -> s
     return None
 
 
-def _is_known(world: "World", identity: str, raw: Raw) -> bool:
+def _is_known(world: "World", sent: "Sent", raw: Raw) -> bool:
     """Return whether the replica has known for a while that the pod or the budget exists."""
     resource = POD if "nodeName" in raw["spec"] else POD_DISRUPTION_BUDGET
-    told = world.server.watches.told(identity, resource, at=world.timeline.now - LATE_SECONDS)
+    told = world.server.watches.told(sent.identity, resource, at=world.timeline.now - LATE_SECONDS)
     uid = raw["metadata"]["uid"]
     made = (change for change in world.server.storage.history if change.verb == "ADDED")
     return any(
@@ -328,7 +328,8 @@ def _was_nominated(world: "World", identity: str, uid: str, node: str, at: float
 
     All that it has written of the pod since says the same.
     """
-    if uid not in world.books.pods:
+    since = world.decisions.nominated_since(identity, uid)
+    if uid not in world.books.pods or since > at - _AGO_SECONDS:
         return False
     said = [
         (change.at, (change.object["status"] or {}).get("nominatedNodeName"))

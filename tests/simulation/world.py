@@ -272,14 +272,25 @@ class World:
         for resource in _EMPTIED:
             for raw in self.server.storage.all(resource):
                 self.server.delete(resource, raw, "end")
+        # Those that hang since before the calm go as late as they were told to.
+        self._run_until(
+            self.timeline.now + _UNANSWERED_SECONDS,
+            lambda: next(self.server.storage.all(POD), None) is None,
+        )
         self._run_until(self.timeline.now + _EMPTY_SECONDS)
         self._run_until(self.timeline.now + _UNANSWERED_SECONDS, self._has_all_answers)
         self._check(invariants.WHEN_EMPTY)
 
     def _has_all_answers(self) -> bool:
-        """Return whether no replica has events to write or a pod that is being bound."""
+        """Return whether no replica has events to write, a pod that is being bound, or charges.
+
+        The charge of a budget ends within two minutes if the budget's status is not written.
+        """
         return not any(
-            engine.recorder.unwritten or engine.scheduler.being_bound for _, engine in engines(self)
+            engine.recorder.unwritten
+            or engine.scheduler.being_bound
+            or engine.scheduler.state.evictions._records.charges
+            for _, engine in engines(self)
         )
 
     def _stop(self) -> None:

@@ -146,8 +146,8 @@ class Claims(Actor):
         found = server.storage.get(PERSISTENT_VOLUME_CLAIM, metadata["name"], NAMESPACE)
         if found is None or found["metadata"]["uid"] != metadata["uid"]:
             return
-        node = _annotations(found).get(SELECTED_NODE)
-        if node is None or "volumeName" in found["spec"]:
+        node, spec = _annotations(found).get(SELECTED_NODE), found["spec"]
+        if node is None or "volumeName" in spec or spec["storageClassName"] != _MADE:
             return
         if self._fails and not world.is_calm:
             self._fails -= 1
