@@ -1,4 +1,4 @@
-"""Which extended resources of pods classes of devices stand for."""
+"""Finds the extended resources of pods for which classes of devices stand."""
 
 from collections.abc import Hashable
 

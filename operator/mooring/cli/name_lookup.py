@@ -29,7 +29,7 @@ from mooring.policy.profile_errors import did_you_mean
 
 _SECONDS: Final = 3.0
 _MOST_NAMES: Final = 5_000
-"""That are looked through; of more, the others are not completed."""
+"""The names to search; any others are not completed."""
 _PAGE: Final = 500
 _KINDS: Final = ("pod/", "podgroup/")
 _POD_WORDS: Final = ("pod", "pods", "po")

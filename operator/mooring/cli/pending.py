@@ -8,7 +8,7 @@ from mooring.cli.explanation_text import duration
 from mooring.model.wording import plural
 
 _MOST_ROWS: Final = 15
-"""Of one table; the terminal has 24 lines."""
+"""Limit for one table; the terminal has 24 lines."""
 _MOST_CAUSES: Final = 3
 """Causes for which one pod each is explained."""
 

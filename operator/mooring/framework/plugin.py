@@ -335,7 +335,7 @@ _OTHER_NAMES: Final = (
 )
 """What else the scheduler reads of a plugin if it is there."""
 _SIMILAR: Final = 0.8
-"""Of difflib's ratio: `filtr` and `scores` have more, `store` has not."""
+"""The least ratio of difflib for a likely misspelling: `filtr` has more, `store` less."""
 
 
 def points_of(plugin: type) -> frozenset[Point]:

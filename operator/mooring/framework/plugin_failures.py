@@ -43,7 +43,7 @@ _FORGET_SECONDS: Final = 3600.0
 _MOST_CHARACTERS: Final = 1024
 """Limit for the text of an exception."""
 _MOST_BYTES: Final = 16 * 2**20
-"""Of all messages that are remembered: each rule of a profile is a plugin with a name."""
+"""Limit for all remembered messages: each rule of a profile is a plugin with a name."""
 _MOST_FRAMES: Final = 20
 """Limit for a traceback: the last frames, where the plugin is."""
 _MOST_TRACEBACK: Final = 16_384

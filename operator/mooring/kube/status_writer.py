@@ -26,7 +26,7 @@ from mooring.kube.writes import ProfileWriter
 from mooring.process.turn import Turn
 
 Look = tuple[float, Callable[[], Iterable[Any]]]
-"""So often, in seconds, a call returns keys of objects whose statuses may have changed."""
+"""How often, in seconds, a call returns keys of objects whose statuses may have changed."""
 
 
 logger = logging.getLogger(__name__)

@@ -34,7 +34,7 @@ Uid = NewType("Uid", str)
 _DEFAULT_GRACE: Final = 30
 _NO_CLAIMS: Final[Mapping[str, str | None]] = MappingProxyType({})
 _MANY_STRINGS: Final = 2000
-"""So many labels or annotations take a millisecond."""
+"""Labels or annotations that take a millisecond together."""
 _START_SECONDS: Final = 60
 """How long the binding and the start of a pod, and the end of its containers, may take."""
 

@@ -20,9 +20,9 @@ from mooring.model.pod import Uid
 from mooring.page.turns import TrialsBusy, Turns
 
 _EVENT: Final = Resource("", "v1", "events", "Event")
-"""Of the core group, where `kubectl describe` reads them, and users have the right to."""
+"""Events of the core group, which `kubectl describe` reads and users may get."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-"""Of an object; what stands in a path or a selector may mean nothing else."""
+"""The name of an object; in a path or a selector, other text may mean something else."""
 _MOST_BYTES: Final = 512 * 1024
 _MOST_EVENTS: Final = 200
 """Events that are read for one answer."""

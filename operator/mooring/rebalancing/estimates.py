@@ -35,7 +35,7 @@ _REJECT_LESS_WITHOUT_A_POD: Final = frozenset(
 )
 """Filters that reject no node once a pod has left it that they did not reject before."""
 _AFFINITY: Final = "InterPodAffinity"
-"""The same holds for it, unless pods must be near others, which may be they themselves."""
+"""A filter like these, unless pods require affinity to other pods or themselves."""
 _NO_GAIN: Final = np.iinfo(np.int64).min // 2
 
 

@@ -21,7 +21,7 @@ class Planning(PlanTrial):
     pending: Sequence[Pod] = field(default=(), kw_only=True)
     """The unschedulable pods of the profile, those with the highest priority first."""
     position: int = field(default=0, kw_only=True)
-    """Where the last plan has ended, and then this one."""
+    """The position where the last plan ended; later, where this one does."""
     steps: list[Step] = field(default_factory=list, init=False)
     moved: set[Uid] = field(default_factory=set, init=False)
     """The pods that are moved, which are moved once only."""

@@ -32,9 +32,9 @@ from mooring.volumes.model.pod_volumes import ClaimVolume
 _MOST_TAINTS: Final = 8
 _MOST_DEVICE_TAINTS: Final = 4
 _MOST_CHARACTERS: Final = 60
-"""Of an expression: it may be as long as 10 KiB."""
+"""Limit for an expression in a text; it may be as long as 10 KiB."""
 _MOST_REQUIREMENTS: Final = 3
-"""Of a selector that a text names."""
+"""Limit for the requirements of a selector in a text."""
 _TOLERATION: Final = 1.0
 """The cost of a toleration; that of a smaller request is below 1, a pod that ends costs 1."""
 _CONSTRAINT: Final = 1.5

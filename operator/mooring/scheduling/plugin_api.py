@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 _FEW_WAITS: Final = 64
 _SECONDS_PER_WAIT: Final = 0.0002
-"""Of more waits each looks again after so long for each of them: that takes 4 % of a core."""
+"""The interval between checks grows by this for each wait, which takes 4 % of a core."""
 _PATCHABLE: Final = {
     r.plural: r for r in (resources.PERSISTENT_VOLUME, resources.PERSISTENT_VOLUME_CLAIM)
 }

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 _CALLED_OFF = "preempted"
 _MOST_NODES = 3
-"""That the event about the preemption of a group names."""
+"""Limit for the nodes that the event about the preemption of a group names."""
 
 
 @dataclass(eq=False, repr=False)

@@ -26,7 +26,7 @@ from mooring.state.cluster_view import ClusterView
 _MOST_NAMED: Final = 3
 """Profiles that a message names."""
 _MOST_BYTES: Final = 2**20
-"""Of the scheduler names of former profiles: enough for more than 1,000."""
+"""Limit for the scheduler names of former profiles: enough for more than 1,000."""
 _MOST_COMPARED: Final = 50
 """Scheduler names that one is compared with, to find the one that is meant."""
 _LONGEST_NAME: Final = 253

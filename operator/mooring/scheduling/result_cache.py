@@ -251,7 +251,7 @@ class _Running:
     filters: Sequence[_Kept]
     scores: Sequence[_Kept]
     reading_devices: Sequence[DeviceReadingPlugin]
-    """Those whose results may also depend on devices, each once."""
+    """The plugins whose results may also depend on devices, each once."""
     evaluations: SpecEvaluations
 
 

@@ -136,7 +136,7 @@ class SchedulerState:
     work: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the loop may have new work: a pod to pop, or a decision of a shadow profile."""
     metrics: Metrics = field(default_factory=Metrics)
-    """Where everything is counted."""
+    """The metrics of this replica."""
     clock: Callable[[], float] = time.monotonic
     """Returns the time of backoffs and other intervals, in seconds."""
     now: Callable[[], float] = time.time

@@ -33,7 +33,7 @@ from mooring.scheduling.what_if import WhatIf, without_preemption
 logger = logging.getLogger(__name__)
 
 _CHOICES: Final = ("bound", "shadow")
-"""By whom a node was chosen: the scheduler that bound the pod, and the profile."""
+"""Who chose a node: the scheduler that bound the pod, or the profile."""
 _MOST_WAITING: Final = 32
 """Bound pods that wait to be compared; when more come, the first ones are not compared.
 

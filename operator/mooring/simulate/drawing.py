@@ -9,7 +9,7 @@ from typing import Final
 from mooring.simulate.manifests import InputError
 
 WIDTH: Final = 960
-"""Of every drawing."""
+"""The width of every drawing."""
 TEXT: Final = "#202020"
 """The colour of texts."""
 

@@ -37,7 +37,7 @@ _POLICY_KEY: Final = "policy.cfg"
 """The key under which a ConfigMap has a Policy; a configuration is under any key."""
 _IS_CONFIGURATION: Final = re.compile(rf"kind\"?:\s?\"?{_CONFIGURATION}").search
 _NESTED: Final = Limits(depth=64, values=5_000, aliases=False)
-"""Of a text in a ConfigMap, which is read in one step."""
+"""Limits for a text in a ConfigMap, which is read in one step."""
 
 
 class InvalidProfile(InputError):  # noqa: N818 - a verdict about the profile, with many errors

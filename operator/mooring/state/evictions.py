@@ -66,7 +66,7 @@ class _Records:
     awaited_by: dict[str, dict[str, Pod]] = field(default_factory=dict)
     """By a victim's uid: the preemptors that wait for it to leave its node, by uid."""
     victims: dict[str, set[str]] = field(default_factory=dict)
-    """The same by a preemptor's uid: the uids of the victims that it waits for."""
+    """The uids of the victims that a preemptor waits for, by its uid."""
     charges: dict[str, dict[str, _Charge]] = field(default_factory=dict)
     """By a budget's namespace/name and a victim's uid."""
     exhausted: dict[str, bool] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class _Records:
     refused: dict[Uid, bool] = field(default_factory=dict)
     """Pods that the Eviction API refused to evict, each with whether `grow_older` has seen it."""
     by_pods: SelectionIndex[str] = field(default_factory=SelectionIndex)
-    """Where to find budgets by the pods that they select: their namespace/name."""
+    """An index from the pods that budgets select to the budgets' namespace/name."""
     selections: dict[str, Selection] = field(default_factory=dict)
     """What each of these budgets selects."""
 

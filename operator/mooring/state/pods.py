@@ -48,7 +48,7 @@ class PlacedPod:
     equivalent: EquivalentPods = field(init=False, repr=False)
     slot: int = field(init=False, repr=False)
     index: int = field(init=False, repr=False)
-    """Where the table has it among the pods of the row."""
+    """The position of the pod in the table's list for its row."""
 
     @property
     def assumed(self) -> bool:

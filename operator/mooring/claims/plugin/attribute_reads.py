@@ -34,7 +34,7 @@ _COMPARED: Final = re.compile(
     r'(?P<before>^|\(|&&|\|\|)\s*device\.attributes\["[\w.-]+"\]'
     r'(?:\.(?P<field>\w+)|\["(?P<index>\w+)"\])\s*==\s*"(?P<text>[^"]*)"\s*(?=$|\)|&&|\|\|)'
 )
-"""Whole operands of `&&` and `||`: of such an attribute nothing counts but whether it is equal."""
+"""Whole operands of `&&` and `||`; of the attribute, only the equality with a text matters."""
 _OTHERS: Final = re.compile(r"\bdevice\.(driver|allowMultipleAllocations|capacity)\b")
 
 

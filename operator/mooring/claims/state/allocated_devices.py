@@ -1,4 +1,4 @@
-"""Which devices are in use, counted by claim (allocateddevices.go of kube-scheduler's plugin).
+"""Counts the uses of devices by claims (allocateddevices.go of kube-scheduler's plugin).
 
 A device that several claims share is free only when the last of them is gone. So every use is
 counted, unlike in kube-scheduler, which keeps sets.

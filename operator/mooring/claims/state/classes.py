@@ -1,4 +1,4 @@
-"""Which class of devices an extended resource stands for (deviceclass/extendedresourcecache).
+"""Maps extended resources to classes of devices (deviceclass/extendedresourcecache).
 
 Unlike kube-scheduler's cache, this one finds the class that is left when another one goes.
 """

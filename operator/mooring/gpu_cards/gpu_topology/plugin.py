@@ -32,7 +32,7 @@ _REASONS: Final = (
     "node(s) had no free GPUs linked as requested",
 )
 _RESOLVABLE: Final = 4
-"""From this reason on other pods are in the way."""
+"""The first of the reasons for which other pods are the cause."""
 _MAX: Final = 100
 
 

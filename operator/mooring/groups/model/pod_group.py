@@ -65,7 +65,7 @@ _CONDITIONS: Final = {
 }
 """The fields of `PodGroupStatus` for the types of conditions."""
 _CONDITIONS_OF_VOLCANO: Final = {"Scheduled": "scheduled", NODES_RESERVED: "reserved"}
-"""The same for Volcano's: in other groups anybody may write a condition of such a plain name."""
+"""The same conditions in Volcano's groups; in others anyone may use such plain names."""
 _MAX_INT32: Final = 2**31 - 1
 _MAX_RESOURCES: Final = 200
 """Entries of minResources, as many as a pod may request."""

@@ -34,7 +34,7 @@ from mooring.volumes.model.pod_volumes import PodVolume
 _COST: Final = 5
 """The cost of placing the members of one class by counting; it takes some milliseconds."""
 _MEMBERS_AT_ONCE: Final = 500
-"""Of so many members the class is found without a pause, which takes about a millisecond."""
+"""Members whose class is found without a pause, which takes about a millisecond."""
 _PODS: Final = "pods"
 _UNITS: Final = {"cpu": (1000, "CPUs"), "memory": (2**30, "GiB of memory"), _PODS: (1, "pod slots")}
 

@@ -95,7 +95,7 @@ class Rules:
     def _refused(
         self, pod: Pod, nodes: NodeView, refused: BoolArray
     ) -> Iterator[tuple[str, BoolArray]]:
-        """Yield which pods are counted where the rule does not fail, and for which nodes."""
+        """Yield texts about the pods counted where the rule does not fail, and their nodes."""
         counts = self._evaluator.counts
         if not counts:
             yield "", refused

@@ -15,7 +15,7 @@ _MANY_VOID: Final = 500
 
 To drop one that is first takes 50 times as long as to look at one."""
 _FREED: Final = 20
-"""So many of these entries are freed at once later: to free takes as long as to look."""
+"""How many of these entries are freed together later: freeing takes as long as examining."""
 
 _Key = TypeVar("_Key")
 

@@ -40,7 +40,7 @@ class _Group:
     """The next event for which its hints run."""
     pods: dict[Uid, QueuedPod] = field(default_factory=dict)
     free: dict[Uid, QueuedPod] = field(default_factory=dict)
-    """Those without a nomination."""
+    """The pods without a nomination."""
     nominated: dict[str, dict[Uid, QueuedPod]] = field(default_factory=dict)
     """The group's nominated pods, by node."""
 

@@ -42,7 +42,7 @@ _SLICE: Final = 128
 """Equivalent pods that are looked at in one slice, by a selector with few requirements."""
 _FEW_REQUIREMENTS: Final = 16
 _SLICE_ROWS: Final = 2048
-"""Their nodes in one slice; equivalent pods of a DaemonSet are on every node."""
+"""Nodes per slice; equivalent pods of a DaemonSet are on every node."""
 
 _FEW_ROWS: Final = 16
 """Owners of a term on so many rows are looked at where the counts of all terms cannot be kept."""

@@ -23,7 +23,7 @@ from mooring.state.topology.pod_selection import (
 )
 
 _MANY: Final = 64
-"""From so many counts on dropped ones are removed, each time that their number has doubled."""
+"""From this number of counts on, dropped ones are removed each time the number has doubled."""
 
 _Key = tuple[str, FrozenDict, bool, PodAffinity]
 

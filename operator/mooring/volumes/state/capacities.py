@@ -1,4 +1,4 @@
-"""Where CSI drivers can provision new volumes, as their CSIStorageCapacity objects say."""
+"""Where CSI drivers can provision volumes, from their CSIStorageCapacity objects."""
 
 from typing import Final
 
