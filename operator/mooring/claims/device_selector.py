@@ -178,7 +178,7 @@ def _not_a_bool(value: Any) -> str | None:
 def compile_selector(
     expression: str, *, attributes_may_be_lists: bool = True
 ) -> DeviceSelector | CompileError:
-    """Return the compiled expression, or what is wrong with it.
+    """Return the compiled expression, or its error.
 
     `attributes_may_be_lists` is False for Kubernetes 1.36 and before: their type checker does not
     know attributes that are lists.

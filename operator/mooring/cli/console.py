@@ -1,4 +1,4 @@
-"""What all commands use: exit codes, the `-o` option, notes, error lines and tables."""
+"""Shared by all commands: exit codes, the `-o` option, notes, error lines and tables."""
 
 import json
 import os

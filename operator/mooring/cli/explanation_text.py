@@ -23,7 +23,7 @@ _WORDS: Final = {
     "gone": "left the queue: deleted, ended, or bound by another scheduler",
     "preempted": "preempted on {node} by {by}",
 }
-"""What users read for the steps of a path; the others are called by their name."""
+"""Texts for the steps of a path; the others are called by their name."""
 
 
 def explanation(decision: Mapping[str, Any]) -> Iterator[str]:

@@ -34,7 +34,7 @@ _FAR: Final = np.int64(2**40)
 
 @dataclass(frozen=True, slots=True)
 class _RequestedCards:
-    """What a pod requests of cards, None for nothing."""
+    """The cards that a pod requests; None for no cards."""
 
     request: CardRequest | None
 

@@ -27,7 +27,7 @@ class MakingRoom:
 
     planning: Planning
     said: str = ""
-    """What the last decision about a group said, if it found no nodes without moves."""
+    """The message of the last decision about a group that found no nodes without moves."""
 
     def for_pod(self, pod: Pod) -> bool:
         """Add the step that makes the pod fit, if it needs one; return whether it fits then.

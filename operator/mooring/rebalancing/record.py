@@ -204,7 +204,7 @@ class Record:
     """The position where the last plan ended, and the next one continues."""
     former: list[FormerMove] = field(default_factory=list)
     found: object = None
-    """What the status said when the profile came, until that is taken over."""
+    """The status that the profile had when it came, until it is taken over."""
     _plan: BoundedCache[str, PlanReport] = field(
         default_factory=lambda: BoundedCache[str, PlanReport](4 * 2**20)
     )

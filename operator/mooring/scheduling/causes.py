@@ -95,7 +95,7 @@ def _reasons(group: RejectedNodes, positions: IntArray) -> str:
 
 
 def no_such_node(requirements: Sequence[Requirement], cluster: ClusterView) -> str:
-    """Return which label that a node must have no node has; "" if there is no such label."""
+    """Return a message about the first required label that no node has; "" if none."""
     nodes = cluster.nodes
     for requirement in requirements[:_MOST_LOOKED_UP]:
         wanted = requirement.operator in ("In", "Exists")

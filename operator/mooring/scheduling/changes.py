@@ -45,7 +45,7 @@ _WITHOUT_FEATURE: Final = {
     USER_NAMESPACES_HOST_NETWORK: "had no hostUsers: false beside hostNetwork",
     VOLUME_BIND_MOUNT_OPTIONS: "had no bindMountOptions",
 }
-"""What completes "if it ..." for each feature of the kubelet that a pod may need."""
+"""Completes "if it ..." for each feature of the kubelet that a pod may need."""
 _Item = TypeVar("_Item")
 
 

@@ -42,7 +42,7 @@ _SERVE: Final = {
         for source in (GroupSource.COSCHEDULING, GroupSource.VOLCANO)
     },
 }
-"""What helps a group whose object cannot be created, because its kind is not served."""
+"""Advice for a group whose object cannot be created, because its kind is not served."""
 _FOR_VOLUMES: Final = (
     Kind.STORAGE_CLASS,
     Kind.CSI_NODE,
@@ -321,9 +321,9 @@ class PodReportBuilder:
         return await smallest_suggestions(members, pipeline, what_if, self._clock, turn, group)
 
     async def _claims(self, queued: QueuedPod) -> ClaimsReport | None:
-        """Return how the pod's claims are; None if it has none, or no plugin allocates devices.
+        """Return the state of the pod's claims; None if none, or no plugin allocates devices.
 
-        It is about a part of the nodes if it takes too long.
+        If it takes too long, it is about a part of the nodes.
         """
         if not queued.pod.spec.resource_claims:
             return None

@@ -50,7 +50,7 @@ from mooring.state.view import BoolArray, NodeView
 _MOST_BYTES: Final = 128 * 1024 * 1024
 """Enough for some 500 specs on 5,000 nodes."""
 _BYTES_PER_SPEC: Final = 8 * 1024
-"""What results take beside their columns and the spec itself."""
+"""Bytes of results besides their columns and the spec itself."""
 _FEW: Final = 4
 """One row of so many is worth gathering its values from all columns."""
 _MANY: Final = 2048
@@ -59,7 +59,7 @@ _KEYED, _BY_NODE, _BY_PODS, _LAST = range(4)
 """How results are kept, in the order in which filters run: for all specs with an equal key; for the
 spec until the node changes; for the spec until the node or its pods change; for the last spec."""
 _BYTES_PER_COLUMN: Final = 2 * 1024
-"""What a column takes beside its array and its key."""
+"""Bytes of a column besides its array and its key."""
 _NOTHING: Final = np.zeros(0, np.bool_)
 
 _Key = tuple[Pipeline, str, str, Hashable]

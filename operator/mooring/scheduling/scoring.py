@@ -29,7 +29,7 @@ class PluginScores(NamedTuple):
     column: IntArray | int
     """Its scores (int64) of each position, or of each row if there are `rows`; one if all equal."""
     weight: int = 1
-    """What they must still be multiplied with."""
+    """The factor still to be applied to them."""
     rows: IntArray | None = None
     """The row (int64) at each position; None if the column has no other rows."""
 

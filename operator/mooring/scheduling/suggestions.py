@@ -46,7 +46,7 @@ from mooring.state.columns import IntArray
 
 EXAMPLES: Final = 3
 _MOST_STEPS: Final = 20_000
-"""What all decisions about one group may cost in all, in decisions about one pod."""
+"""The most steps of all decisions about one group; a pod's decision is a step."""
 _MOST_CHANGES: Final = 32
 """Changes that are tried; each is a search over all nodes."""
 _MOST_PAIRS: Final = 32

@@ -359,7 +359,7 @@ def large_requests(pods: Iterable[Pod]) -> dict[str, int]:
 
 
 def comparison_of(pods: Sequence[Pod], before: Side, after: Side) -> Comparison:
-    """Return how two sides differ that placed the same pods on the same nodes."""
+    """Return the differences of two sides that placed the same pods on the same nodes."""
     alike: dict[Any, list[Pod]] = {}
     for pod in pods:
         owner = (pod.namespace, pod.owner.kind, pod.owner.name) if pod.owner else pod.key

@@ -39,7 +39,7 @@ _DAEMON_TOLERATIONS: Final = (
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 )
-"""What every pod of a DaemonSet tolerates (controller/daemon/util, daemonset_util.go)."""
+"""The tolerations of every pod of a DaemonSet (controller/daemon/util, daemonset_util.go)."""
 _NETWORK_UNAVAILABLE: Final = ("node.kubernetes.io/network-unavailable", "NoSchedule")
 
 

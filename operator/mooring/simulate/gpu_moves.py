@@ -151,7 +151,7 @@ _LEGEND: Final = (
     ("not usable", "#b0b0b0"),
     ("overcommitted", "#f0a0a0"),
 )
-"""What the colours of a card mean; the text on all of them is black."""
+"""The meaning of a card's colours; the text on all of them is black."""
 _IN_USE, _FREE, _NOT_USABLE, _OVERCOMMITTED = (colour for _, colour in _LEGEND)
 
 

@@ -37,7 +37,7 @@ KINDS: Final[tuple[Resource, ...]] = (
     SCHEDULING_PROFILE,
     *MIRRORED_IF_SERVED,
 )
-"""What is read; of several versions of a kind, the first that the cluster serves."""
+"""The kinds to read; of several versions of a kind, the first that the cluster serves."""
 
 _KEPT_OF_CONTAINERS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 _KEPT_OF_STATUSES: Final = ("name", "resources", "allocatedResources")

@@ -14,7 +14,7 @@ from mooring.simulate.manifests import Manifest
 
 _KIND: Final = "APIServer"
 _LONGEST: Final = 40
-"""Characters that are shown of what is no version."""
+"""Characters of a wrong version that an error shows."""
 
 
 def server_object(version: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from mooring.model.kubernetes_rules import KubernetesRules
 
 _UNITS_PER_NODE: Final = 300
 _UNITS_PER_DEVICE: Final = 25
-"""What a search costs an attempt at least, in the units of `Evaluations`."""
+"""The least cost of a search, in the units of `Evaluations`."""
 _MOST_SLOTS: Final = 256
 """Requests with their alternatives: as many as one claim may have, and far more than is real."""
 

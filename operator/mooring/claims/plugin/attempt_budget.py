@@ -7,7 +7,7 @@ from mooring.claims.plugin.allocation_error import AllocationError
 from mooring.framework.evaluations import Evaluations
 
 _UNITS_PER_STEP: Final = 40
-"""What a step costs an attempt, in the units of `Evaluations`."""
+"""The cost of a step, in the units of `Evaluations`."""
 
 
 @dataclass(eq=False, repr=False)

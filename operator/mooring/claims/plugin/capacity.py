@@ -1,4 +1,4 @@
-"""What a request consumes of a device's capacity, and whether it is left (consumable_capacity.go).
+"""Computes the capacity that a request consumes, and whether it is left (consumable_capacity.go).
 
 Amounts are integers, in billionths.
 """
@@ -16,7 +16,7 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity
 
 Requested = Mapping[str, Quantity]
-"""What a request wants of each capacity."""
+"""The requested amount of each capacity."""
 
 _UNIT: Final = 10**9
 _THOUSANDTH: Final = 10**6

@@ -26,7 +26,7 @@ from mooring.model.quantity import Quantity, QuantityFormat
 _UNITS_PER_EVALUATION: Final = 400
 _UNITS_PER_WORK: Final = 3
 _UNITS_IF_KNOWN: Final = 50
-"""What an answer costs an attempt, in the units of `Evaluations`."""
+"""The cost of a known answer, in the units of `Evaluations`."""
 
 
 class Selector(Protocol):

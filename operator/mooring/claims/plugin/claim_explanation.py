@@ -184,9 +184,9 @@ def devices_to_free(
 
 
 def _lacking(asked: Sequence[ExplainedRequest]) -> int | None:
-    """Return how many devices more must be free at least; None if that does not help.
+    """Return how many more devices must be free at least; None if that does not help.
 
-    It may be none: each request might have devices by itself. Of alternatives the best one counts.
+    It may be 0, if each request alone has enough devices. Of alternatives the best one counts.
     """
     least: dict[tuple[str, str], int | None] = {}
     used = 0

@@ -38,7 +38,7 @@ MOST_PLACES: Final = 64
 _MOST_KINDS: Final = 8
 """Kinds of claims that count as typical: the most common ones."""
 _MOST_STEPS: Final = 1_000
-"""Steps of the search for one place; what takes more counts as none."""
+"""Steps of the search for one place; after more it counts as none."""
 _MOST_COUNTS: Final = 300_000
 _COUNTS_PER_NODE: Final = 4 * _MOST_KINDS
 """Numbers of places that are remembered, about 200 bytes each: at least what one pod needs."""
@@ -47,7 +47,7 @@ _MOST_CLASSES: Final = 10_000
 _MAX: Final = 100
 _SCALE: Final = 1_000
 _UNITS_PER_DEVICE: Final = 5
-"""What it costs an attempt to see who has a device, in the units of `Evaluations`."""
+"""The cost of finding who holds a device, in the units of `Evaluations`."""
 
 
 _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]

@@ -188,7 +188,7 @@ class Search:
         return _Slot(alternatives[0], 0, 0)
 
     def _known_to_fail(self, pruning: Pruning, claim: int, request: int) -> _Fail | None:
-        """Return how the rest is bound to fail from here; None if it may succeed."""
+        """Return the known failure of the rest of the search; None if it may succeed."""
         key = (claim, request, pruning.state(claim))
         if (known := self._failed.get(key)) is not None:
             return known

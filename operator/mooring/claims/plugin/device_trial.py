@@ -41,7 +41,7 @@ class Taken:
     slot: Slot
     position: int
     consumed: Mapping[str, Quantity]
-    """What is consumed of its capacity; {} unless it is shared."""
+    """The consumed capacity; {} unless the device is shared."""
     shared: bool
     counters: bool
     first_share: bool
@@ -177,7 +177,7 @@ class DeviceTrial:
         return obstacle
 
     def _obstacle(self, slot: Slot, position: int) -> str:
-        """Return what keeps the request from a device that may be taken otherwise; "": nothing."""
+        """Return why the request cannot take a device that is otherwise available; "" if it can."""
         candidate = self._candidates[position]
         if self._needs_counters(candidate, position) and not self._counters.fit(
             candidate.pool, candidate.device

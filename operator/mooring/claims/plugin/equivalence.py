@@ -51,7 +51,7 @@ _MOST_BYTES: Final = 128 * 2**20
 _BYTES_PER_COLUMN: Final = 16 * 2**10
 _BYTES_PER_ENTRY: Final = 200
 _BYTES_PER_PART: Final = 60
-"""What entries of dicts take, and a place in a tuple with its value."""
+"""Bytes of a dict's entry, or of an item in a tuple."""
 _BYTES_PER_RESULT: Final = 600
 _BYTES_PER_MOVE: Final = 200
 _UNITS_PER_POOLS: Final = 200
@@ -657,7 +657,7 @@ class EquivalentNodes:
         return known[1]
 
     def _state(self, pool: Pool) -> Hashable:
-        """Return what a pool's slices, the use of their devices and their counters are like."""
+        """Return the state of a pool: its slices, the use of its devices, and its counters."""
         slices = tuple(
             [
                 (each.alike, len(each.node_selector.terms) if each.node_selector else 0)

@@ -38,7 +38,7 @@ class ExplainedRequest:
 def explained(
     slot: Slot, claims: Sequence[ResourceClaim], node: NodeDevices, trial: DeviceTrial
 ) -> ExplainedRequest:
-    """Return which devices of the node the request could take, and why not the others."""
+    """Return the node's devices that the request could take, and why it could not take others."""
     reasons = Counter[str]()
     for position in range(trial.size):
         try:

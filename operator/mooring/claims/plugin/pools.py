@@ -250,7 +250,7 @@ def _built(
 
 
 def _unknown_counter(slices: Iterable[ResourceSlice], sets: Mapping[str, CounterSet]) -> str:
-    """Return what is wrong with the counters that devices consume; "" if nothing is."""
+    """Return the mistake in the counters that devices consume; "" if there is none."""
     for device in (device for each in slices for device in each.devices):
         for consumed in device.consumes:
             counters = sets.get(consumed.counter_set)

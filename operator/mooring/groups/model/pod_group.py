@@ -328,7 +328,7 @@ def parse_volcano_pod_group(raw: Mapping[str, Any]) -> PodGroup:
 
 
 class DeclaredByPod(NamedTuple):
-    """What one member of a group without an object declares; members may differ.
+    """The declaration of a group without an object by one member; members may differ.
 
     If they differ, the greatest tuple counts, the one with the highest minimum: so the order in
     which the members are seen does not matter.
@@ -341,7 +341,7 @@ class DeclaredByPod(NamedTuple):
 
     @classmethod
     def by(cls, pod: Pod, form: GroupFormat) -> "DeclaredByPod":
-        """Parse what the pod declares about its group."""
+        """Parse the pod's declaration of its group."""
         written = form.minimum_of(pod)
         try:
             minimum = _number(written, f"{form.minimum_key}") if written else 1

@@ -485,7 +485,7 @@ def _message(
     *,
     impossible: bool,
 ) -> str:
-    """Return why members have no node: what is short, per domain, and what the nodes say."""
+    """Return why members have no node: missing resources, per domain, and the nodes' reasons."""
     wanted = about.assignment.wanted
     if chosen is not None:
         left = wanted - len(about.assignment.rows)

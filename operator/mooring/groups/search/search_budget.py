@@ -6,7 +6,7 @@ from typing import Final
 TURN_SECONDS: Final = 1.0
 """How long a plan or an answer may take, while nothing is decided about pods."""
 _MOST_STEPS: Final = 3_000
-"""What one decision about a group may cost in all its domains, in decisions about one pod."""
+"""The most steps of a decision about a group in all its domains; a pod's decision is a step."""
 
 
 class SearchBudget:

@@ -108,7 +108,7 @@ def _phase(group: PodGroupState, running: int, finished: Finished) -> str:
 
 
 def gates_text(gates: Sequence[str]) -> str:
-    """Return which scheduling gates hold a pod back, the first three by name."""
+    """Return the scheduling gates of a pod, the first three by name."""
     return f"scheduling gates: {listed(gates, _MOST_GATES)}"
 
 

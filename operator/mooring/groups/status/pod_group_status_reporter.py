@@ -274,7 +274,7 @@ class PodGroupStatusReporter:
         return True
 
     def _look(self, group: PodGroupState) -> GroupView:
-        """Return how the group is now; the counts by phase follow."""
+        """Return the current state of the group, and update the counts by phase."""
         record = self._record(group)
         view = record.seen(group, self._reserved(group))
         if record.view is not None:

@@ -25,7 +25,7 @@ _MOST_HINTS: Final = 30_000
 """If more hints than this wait to be run, about a second of them, groups are tried without them."""
 _MISSED: Final = "ScheduleAttemptFailure"
 _TOO_MANY_EVENTS: Final = "ForceActivate"
-"""What moves a pod without the hint of an event, as kube-scheduler's metrics name it."""
+"""The event that moves a pod without a hint, as in kube-scheduler's metrics."""
 _FEWEST_EVENTS: Final = 16
 """A group's hints run for so many events at least, however many groups there are."""
 
