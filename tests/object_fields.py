@@ -78,8 +78,34 @@ _BY_HAND: dict[str, Types] = {
             "subGroupPolicy": "[*]",
         },
     },
+    "scheduling.run.ai/v2alpha2 PodGroup": {
+        "PodGroup": {"spec": "KaiPodGroupSpec", "status": "{*}"},
+        "KaiPodGroupSpec": {
+            "minMember": "int",
+            "minSubGroup": "int",
+            "queue": "str",
+            "priorityClassName": "str",
+            "preemptibility": "str",
+            "topologyConstraint": "KaiTopologyConstraint",
+            "subGroups": "[KaiSubGroup]",
+            "markUnschedulable": "bool",
+            "schedulingBackoff": "int",
+        },
+        "KaiSubGroup": {
+            "name": "str",
+            "minMember": "int",
+            "minSubGroup": "int",
+            "parent": "str",
+            "topologyConstraint": "KaiTopologyConstraint",
+        },
+        "KaiTopologyConstraint": {
+            "topology": "str",
+            "requiredTopologyLevel": "str",
+            "preferredTopologyLevel": "str",
+        },
+    },
 }
-"""The fields of kinds without a model: of Kubernetes 1.37, scheduling.x-k8s.io and Volcano."""
+"""The fields of kinds without a model: of Kubernetes 1.37 and of other schedulers."""
 _LIKE = {
     "scheduling.k8s.io/v1 PodGroup": "scheduling.k8s.io/v1beta1 PodGroup",
     "scheduling.k8s.io/v1alpha3 PodGroup": "scheduling.k8s.io/v1beta1 PodGroup",

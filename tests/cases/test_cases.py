@@ -135,3 +135,9 @@ def test_203_the_pods_that_an_empty_selector_counts_from_1_38_on_are_all_in_one_
 
 def test_204_from_1_38_on_pod_level_requests_are_scored() -> None:
     assert nodes(204, "--kubernetes", "1.38") == {"p": "b"}
+
+
+def test_205_a_group_of_kai_is_not_placed_without_a_member_of_each_subgroup() -> None:
+    assert nodes(205) == dict.fromkeys(("w0", "w1", "w2", "l0", "alone"))
+    assert "3 of 4 members fit" in message(205, "l0")
+    assert "KAI's pod grouper" in message(205, "alone")

@@ -33,9 +33,14 @@ from e2e.replicas import (
     priority_class,
 )
 from mooring.groups.model.pod_group import COSCHEDULING_LABEL
-from mooring.kube.api_resources import POD_GROUP
+from mooring.kube.api_resources import KAI_POD_GROUP, POD_GROUP, VOLCANO_POD_GROUP, Resource
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
-from mooring.testing.builders import coscheduling_pod_group, pod_group, volcano_pod_group
+from mooring.testing.builders import (
+    coscheduling_pod_group,
+    kai_pod_group,
+    pod_group,
+    volcano_pod_group,
+)
 from policies import profile
 
 ROOT: Final = Path(__file__).parents[2]
@@ -356,36 +361,31 @@ def test_an_urgent_pod_preempts_a_group_that_is_disrupted_as_a_whole_on_all_its_
 
 
 VOLCANO: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
-VOLCANO_CRD: Final = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "podgroups.scheduling.volcano.sh"},
-    "spec": {
-        "group": "scheduling.volcano.sh",
-        "names": {"kind": "PodGroup", "plural": "podgroups"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1beta1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
+CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def crd(resource: Resource) -> dict[str, Any]:
+    """Return a definition of the resource that lets every field pass."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": resource.version, "served": True, "storage": True}
+    version |= {"subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {
+            "group": resource.group,
+            "names": {"kind": resource.kind, "plural": resource.plural},
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
 
 
 def test_a_group_of_volcano_is_placed_whole_or_not_at_all_and_says_why(
     client: Client, namespace: str, scheduler: Replica
 ) -> None:
-    client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", VOLCANO_CRD)
+    client.post(CRDS, crd(VOLCANO_POD_GROUP))
     scheduler.wait_until_says("podgroups.scheduling.volcano.sh (v1beta1) is served")
     config = [{"name": "GangScheduling", "args": {"podGroupPresets": ["Volcano"]}}]
     client.post(
@@ -417,3 +417,37 @@ def test_a_group_of_volcano_is_placed_whole_or_not_at_all_and_says_why(
         lambda found: [each["status"] for each in found if each["type"] == "Scheduled"] == ["True"],
         "the group is placed",
     )
+
+
+def test_a_group_of_kai_is_placed_with_a_member_of_each_subgroup_or_not_at_all(
+    client: Client, namespace: str, scheduler: Replica
+) -> None:
+    """The pod grouper names the group of pods that exist; until then they wait."""
+    client.post(CRDS, crd(KAI_POD_GROUP))
+    scheduler.wait_until_says("podgroups.scheduling.run.ai (v2alpha2) is served")
+    config = [{"name": "GangScheduling", "args": {"podGroupPresets": ["KAI"]}}]
+    client.post(PROFILES, profile("kai", match={"schedulerNames": ["kai"]}, pluginConfig=config))
+    members = [pod(f"w{i}", cpu="3", scheduler="kai") for i in range(2)]
+    members += [pod("l0", cpu="5", scheduler="kai")]
+    for member in members:
+        role = "leader" if member["metadata"]["name"] == "l0" else "workers"
+        member["metadata"]["labels"] = {
+            "kai.scheduler/queue": "team-a",
+            "kai.scheduler/subgroup-name": role,
+        }
+    create_pods(client, namespace, *members)
+    said = partial(messages_of, client, namespace)
+    eventually(said, lambda found: any("pod grouper" in text for text in found), "no name yet")
+    parts = [{"name": "leader", "minMember": 1}, {"name": "workers", "minMember": 1}]
+    raw = kai_pod_group("pg-train", 2, queue="team-a", subGroups=parts)
+    raw["metadata"] = {"name": "pg-train"}
+    collection = KAI_POD_GROUP.path(namespace)
+    client.post(collection, raw)
+    for member in members:
+        path = f"/api/v1/namespaces/{namespace}/pods/{member['metadata']['name']}"
+        client.patch(path, {"metadata": {"annotations": {"pod-group-name": "pg-train"}}})
+    eventually(said, lambda found: any("2 of 3 members fit" in text for text in found), "no room")
+    assert bound(client, namespace) == {}
+    client.patch(f"{collection}/pg-train", {"spec": {"subGroups": parts[1:], "minMember": 1}})
+    eventually(lambda: bound(client, namespace), lambda names: {*names} == {"w0", "w1"}, "workers")
+    assert "status" not in client.get(f"{collection}/pg-train")

@@ -43,6 +43,7 @@ from mooring.kube.api_resources import (
     COSCHEDULING_POD_GROUP,
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
+    KAI_POD_GROUP,
     POD_GROUP,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
@@ -455,7 +456,7 @@ def test_every_right_is_used_and_no_other_is_needed(cluster: Cluster) -> None:
     if not cluster.serves(DEVICE_TAINT_RULE):
         needed -= {right for right in needed if right[2] == DEVICE_TAINT_RULE.plural}
     needed -= {right for right in needed if is_for_more_than_requests(right)}
-    not_served = {SIGS_POD_GROUP.group, VOLCANO_POD_GROUP.group}
+    not_served = {each.group for each in (SIGS_POD_GROUP, VOLCANO_POD_GROUP, KAI_POD_GROUP)}
     needed -= {right for right in needed if right[1] in not_served}
     if not RELEASE.backs_resources_by_devices:
         needed -= {(verb, RESOURCE_CLAIM.group, RESOURCE_CLAIM.plural) for verb in CREATES}

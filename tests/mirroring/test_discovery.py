@@ -11,6 +11,7 @@ from mooring.kube.api_resources import (
     COSCHEDULING_POD_GROUP,
     DEVICE_TAINT_RULE,
     DEVICE_TAINT_RULE_V1BETA2,
+    KAI_POD_GROUP,
     POD_DISRUPTION_BUDGET,
     POD_GROUP,
     POD_GROUP_V1,
@@ -30,6 +31,7 @@ BY_FIELD = "pods that name one in spec.schedulingGroup wait (docs/gangs.md)"
 BY_LABEL = "pods that name one by its label wait (docs/gangs.md)"
 
 BY_VOLCANO = "pods that name one by Volcano's annotation wait (docs/gangs.md)"
+BY_KAI = "pods that name one by KAI's annotation wait (docs/gangs.md)"
 BY_SLICE = "taints of devices are those of their slices"
 
 
@@ -106,6 +108,7 @@ async def test_of_the_versions_of_a_kind_the_newest_that_is_served_is_used(
         Kind.POD_GROUP: used,
         Kind.COSCHEDULING_POD_GROUP: None,
         Kind.VOLCANO_POD_GROUP: None,
+        Kind.KAI_POD_GROUP: None,
         Kind.DEVICE_TAINT_RULE: None,
     }
 
@@ -185,6 +188,7 @@ async def test_an_upgrade_is_followed_when_several_looks_have_found_it(
         Kind.POD_GROUP: POD_GROUP,
         Kind.COSCHEDULING_POD_GROUP: COSCHEDULING_POD_GROUP,
         Kind.VOLCANO_POD_GROUP: None,
+        Kind.KAI_POD_GROUP: None,
         Kind.DEVICE_TAINT_RULE: None,
     }
 
@@ -227,6 +231,7 @@ async def test_what_is_not_served_is_said_once_with_what_follows(
         ("INFO", f"podgroups.scheduling.k8s.io ({OF_GROUPS}) is not served: {BY_FIELD}"),
         ("INFO", f"podgroups.scheduling.x-k8s.io (v1alpha1) is not served: {BY_LABEL}"),
         ("INFO", f"podgroups.scheduling.volcano.sh (v1beta1) is not served: {BY_VOLCANO}"),
+        ("INFO", f"podgroups.scheduling.run.ai (v2alpha2) is not served: {BY_KAI}"),
         ("INFO", f"devicetaintrules.resource.k8s.io (v1, v1beta2) is not served: {BY_SLICE}"),
     ]
     assert discovery.unserved() == {
@@ -234,6 +239,7 @@ async def test_what_is_not_served_is_said_once_with_what_follows(
         Kind.POD_GROUP: POD_GROUP_V1,
         Kind.COSCHEDULING_POD_GROUP: COSCHEDULING_POD_GROUP,
         Kind.VOLCANO_POD_GROUP: VOLCANO_POD_GROUP,
+        Kind.KAI_POD_GROUP: KAI_POD_GROUP,
         Kind.DEVICE_TAINT_RULE: DEVICE_TAINT_RULE,
     }
 

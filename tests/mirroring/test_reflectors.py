@@ -12,6 +12,7 @@ from mooring.kube.api_resources import (
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
     DEVICE_TAINT_RULE_V1BETA2,
+    KAI_POD_GROUP,
     NODE,
     POD,
     POD_DISRUPTION_BUDGET,
@@ -347,6 +348,7 @@ async def test_a_kind_that_is_served_is_followed_and_the_newest_version_of_it_on
         POD_GROUP_V1,
         COSCHEDULING_POD_GROUP,
         VOLCANO_POD_GROUP,
+        KAI_POD_GROUP,
         DEVICE_TAINT_RULE,
     }
     assert feeding.seen.names[POD_GROUP_V1] == ["train"]
@@ -354,6 +356,7 @@ async def test_a_kind_that_is_served_is_followed_and_the_newest_version_of_it_on
         Kind.POD_GROUP: POD_GROUP_V1,
         Kind.COSCHEDULING_POD_GROUP: COSCHEDULING_POD_GROUP,
         Kind.VOLCANO_POD_GROUP: VOLCANO_POD_GROUP,
+        Kind.KAI_POD_GROUP: KAI_POD_GROUP,
         Kind.DEVICE_TAINT_RULE: DEVICE_TAINT_RULE,
     }
     assert {"podgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io"} <= set(

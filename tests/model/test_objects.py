@@ -22,6 +22,7 @@ from mooring.model.objects import NAMESPACED, is_older, object_key, parse_object
 from mooring.testing.builders import (
     api_object,
     coscheduling_pod_group,
+    kai_pod_group,
     node,
     pdb,
     pod,
@@ -176,6 +177,12 @@ OBJECTS: dict[Kind, dict[str, Any]] = {
         status={"conditions": [{"type": "PodGroupScheduled", "status": "True"}]},
     ),
     Kind.VOLCANO_POD_GROUP: volcano_pod_group("g", 2),
+    Kind.KAI_POD_GROUP: kai_pod_group(
+        "g",
+        2,
+        topologyConstraint={"requiredTopologyLevel": "rack"},
+        subGroups=[{"name": "a", "minMember": 1, "parent": "b"}, {"name": "b"}],
+    ),
     Kind.COSCHEDULING_POD_GROUP: coscheduling_pod_group(
         "train",
         3,

@@ -13,6 +13,7 @@ import click
 
 from mooring.kube.api_resources import (
     COSCHEDULING_POD_GROUP,
+    KAI_POD_GROUP,
     NAMESPACE,
     POD,
     POD_GROUP,
@@ -55,6 +56,7 @@ def complete_pods(context: click.Context, _: click.Parameter, incomplete: str) -
             COSCHEDULING_POD_GROUP,
             SIGS_POD_GROUP,
             VOLCANO_POD_GROUP,
+            KAI_POD_GROUP,
         )
         found = _names(context, groups, _namespace(context), begun)
     else:

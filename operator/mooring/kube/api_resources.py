@@ -162,6 +162,7 @@ VOLCANO_POD_GROUP: Final = Resource("scheduling.volcano.sh", "v1beta1", "podgrou
 KUEUE_WORKLOAD: Final = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
 KUEUE_WORKLOAD_V1BETA1: Final = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
 """As Kueue before 0.15 serves it."""
+KAI_POD_GROUP: Final = Resource("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup")
 RESOURCE_CLAIM: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 RESOURCE_CLAIM_TEMPLATE: Final = Resource(
     "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"

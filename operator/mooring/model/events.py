@@ -27,6 +27,7 @@ class Kind(StrEnum):
     """PodGroups of scheduling.k8s.io."""
     COSCHEDULING_POD_GROUP = "podgroups.scheduling.x-k8s.io"
     VOLCANO_POD_GROUP = "podgroups.scheduling.volcano.sh"
+    KAI_POD_GROUP = "podgroups.scheduling.run.ai"
     RESOURCE_CLAIM = "ResourceClaim"
     RESOURCE_SLICE = "ResourceSlice"
     DEVICE_CLASS = "DeviceClass"

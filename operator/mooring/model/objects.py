@@ -8,6 +8,7 @@ from mooring.claims.model.resource_claims import parse_resource_claim
 from mooring.claims.model.resource_slices import parse_device_taint_rule, parse_resource_slice
 from mooring.groups.model.pod_group import (
     parse_coscheduling_pod_group,
+    parse_kai_pod_group,
     parse_pod_group,
     parse_volcano_pod_group,
 )
@@ -39,6 +40,7 @@ _PARSERS: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Any]]] = {
     Kind.POD_GROUP: parse_pod_group,
     Kind.COSCHEDULING_POD_GROUP: parse_coscheduling_pod_group,
     Kind.VOLCANO_POD_GROUP: parse_volcano_pod_group,
+    Kind.KAI_POD_GROUP: parse_kai_pod_group,
     Kind.RESOURCE_CLAIM: parse_resource_claim,
     Kind.RESOURCE_SLICE: parse_resource_slice,
     Kind.DEVICE_CLASS: parse_device_class,
@@ -58,6 +60,7 @@ NAMESPACED: Final = frozenset(
         Kind.POD_GROUP,
         Kind.COSCHEDULING_POD_GROUP,
         Kind.VOLCANO_POD_GROUP,
+        Kind.KAI_POD_GROUP,
         Kind.RESOURCE_CLAIM,
     }
 )

@@ -33,13 +33,14 @@ from mooring.scheduling.suggestions import EXAMPLES, Suggestion, suggestions
 from mooring.scheduling.what_if import WhatIf
 
 _KINDS: Final = {source: kind for kind, source in GROUP_KINDS.items()}
-_SERVE: Final = {
+_SERVE: Final[Mapping[GroupSource, str]] = {
     GroupSource.KUBERNETES: "have the API server serve podgroups.scheduling.k8s.io, which it does "
     "not, or use another kind of pod group (docs/gangs.md)",
     **{
         source: f"install the CRD {source.value}, which the API server does not serve "
         "(docs/gangs.md)"
-        for source in (GroupSource.COSCHEDULING, GroupSource.VOLCANO)
+        for source in GROUP_KINDS.values()
+        if source is not GroupSource.KUBERNETES
     },
 }
 """Advice for a group whose object cannot be created, because its kind is not served."""
@@ -236,7 +237,8 @@ class PodReportBuilder:
         if definition is None and _KINDS[source] in self._unserved():
             return _SERVE[source]
         if definition is None:
-            return f"create {source.value}/{group.key.name} in namespace {group.key.namespace}"
+            create = f"create {source.value}/{group.key.name} in namespace {group.key.namespace}"
+            return create if group.key.name else "write the annotation pod-group-name to the pods"
         if definition.invalid is not None:
             return f"correct {source.value}/{group.key.name}"
         if group.missing:

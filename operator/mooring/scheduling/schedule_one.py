@@ -616,7 +616,8 @@ class ScheduleOne:
         if policy is None or not policy.delete_bound_members or definition is None:
             return
         half = {pod.uid: pod for pod in bound}
-        if definition.uid and not definition.initially_scheduled:
+        has_status = group.key.source.has_status  # otherwise nobody knows whether it was
+        if definition.uid and has_status and not definition.initially_scheduled:
             half |= {placed.pod.uid: placed.pod for placed in group.assigned.values()}
         if half and not group.is_enough(half.values()) and self._binding_of(group) is None:
             self.preemptions.delete_members(tuple(half.values()))

@@ -70,6 +70,7 @@ _FIELDS: Final[Mapping[GroupSource, str]] = {
     GroupSource.KUBERNETES: "minCount",
     GroupSource.COSCHEDULING: "minMember",
     GroupSource.VOLCANO: "minMember",
+    GroupSource.KAI: "minMember",
     GroupSource.PODS: "minimum",
 }
 _Item = TypeVar("_Item")

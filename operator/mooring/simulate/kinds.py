@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from mooring.groups.state.pod_groups import GROUP_KINDS
 from mooring.kube.api_resources import (
-    COSCHEDULING_POD_GROUP,
     DEVICE_CLASS,
     LIMIT_RANGE,
     PRIORITY_CLASS,
@@ -16,8 +16,6 @@ from mooring.kube.api_resources import (
     RESOURCE_CLAIM_TEMPLATE,
     RESOURCE_SLICE,
     RUNTIME_CLASS,
-    SIGS_POD_GROUP,
-    VOLCANO_POD_GROUP,
     Resource,
 )
 from mooring.mirroring.mirror import MIRRORED, MIRRORED_IF_SERVED
@@ -47,9 +45,9 @@ READ: Final[tuple[Resource, ...]] = (
 )
 """Every version of every kind that is read from files, the newest first."""
 _OF_KUBERNETES: Final = {"extensions", *(r.group for r in READ)} - {
-    COSCHEDULING_POD_GROUP.group,
-    SIGS_POD_GROUP.group,
-    VOLCANO_POD_GROUP.group,
+    resource.group
+    for resource, kind in MIRRORED_IF_SERVED.items()
+    if kind in GROUP_KINDS and kind is not Kind.POD_GROUP
 }
 """Groups of Kubernetes itself; in extensions there were Deployments until Kubernetes 1.16."""
 _OF_EVERY_REQUEST: Final = ("name", "firstAvailable")

@@ -24,6 +24,7 @@ __all__ = [
     "cluster",
     "coscheduling_pod_group",
     "given",
+    "kai_pod_group",
     "namespace",
     "node",
     "pdb",
@@ -321,6 +322,12 @@ def volcano_pod_group(name: str, minimum: int, **spec: Any) -> Raw:
     return raw | {"apiVersion": "scheduling.volcano.sh/v1beta1"}
 
 
+def kai_pod_group(name: str, minimum: int | None = None, **spec: Any) -> Raw:
+    """Return a PodGroup of KAI, which its members name by an annotation."""
+    raw = volcano_pod_group(name, 1, **{"minMember": minimum, **spec})
+    return raw | {"apiVersion": "scheduling.run.ai/v2alpha2"}
+
+
 def given(**fields: Any) -> Raw:
     """Return the fields that say something: neither None, False nor empty."""
     return {name: value for name, value in fields.items() if value}
@@ -343,13 +350,17 @@ def _containers(
     return containers
 
 
+_GROUP_KINDS: Final = {
+    "scheduling.x-k8s.io": Kind.COSCHEDULING_POD_GROUP,
+    "scheduling.volcano.sh": Kind.VOLCANO_POD_GROUP,
+    "scheduling.run.ai": Kind.KAI_POD_GROUP,
+}
+
+
 def _kind(raw: Mapping[str, Any]) -> Kind:
     """Return the kind, which for a PodGroup depends on the API group."""
-    if raw["apiVersion"].startswith("scheduling.x-k8s.io/"):
-        return Kind.COSCHEDULING_POD_GROUP
-    if raw["apiVersion"].startswith("scheduling.volcano.sh/"):
-        return Kind.VOLCANO_POD_GROUP
-    return Kind(raw["kind"])
+    group, _, _ = raw["apiVersion"].partition("/")
+    return _GROUP_KINDS.get(group) or Kind(raw["kind"])
 
 
 def _taint(text: str) -> dict[str, str]:

@@ -22,11 +22,18 @@ from mooring.groups.model.pod_group import (
     consumer_of,
     group_of_members,
     parse_coscheduling_pod_group,
+    parse_kai_pod_group,
     parse_pod_group,
     parse_volcano_pod_group,
 )
 from mooring.model.pod import parse_pod
-from mooring.testing.builders import coscheduling_pod_group, pod, pod_group, volcano_pod_group
+from mooring.testing.builders import (
+    coscheduling_pod_group,
+    kai_pod_group,
+    pod,
+    pod_group,
+    volcano_pod_group,
+)
 
 KOORDINATOR = GroupFormat(
     "gang.scheduling.koordinator.sh/name", "gang.scheduling.koordinator.sh/min-available"
@@ -101,6 +108,76 @@ def test_a_domain_of_volcanos_group_is_a_wish_or_in_mooring_s_annotation() -> No
     raw["metadata"]["annotations"] = {TOPOLOGY_KEYS: "rack"}
     group = parse_volcano_pod_group(raw)
     assert (group.invalid, group.topology) == (None, GroupTopology(("rack",)))
+
+
+def kai(minimum: int | None = None, **spec: Any) -> PodGroup:
+    return parse_kai_pod_group(kai_pod_group("train", minimum, **spec))
+
+
+def test_the_subgroups_of_kais_group_are_roles() -> None:
+    parts = [
+        {"name": "decode"},
+        {"name": "leader", "parent": "decode", "minMember": 1},
+        {"name": "workers", "parent": "decode", "minMember": 3},
+        {"name": "prefill", "parent": None},
+        {"name": "spare", "minMember": 0},
+    ]
+    group = kai(queue="team-a", subGroups=parts)
+    assert group.key == GroupKey(GroupSource.KAI, "default", "train")
+    assert (group.minimum, group.roles) == (5, {"leader": 1, "workers": 3, "prefill": 1})
+    assert (group.invalid, group.ignored) == (None, ("spec.queue",))
+    assert kai(8, subGroups=parts).minimum == 8
+    assert (kai().minimum, kai(4).minimum, kai(4).roles) == (1, 4, {})
+
+
+@pytest.mark.parametrize(
+    ("constraint", "topology"),
+    [
+        ({"topology": "dc", "requiredTopologyLevel": "rack"}, GroupTopology(("rack",))),
+        ({"preferredTopologyLevel": "rack"}, GroupTopology(("rack",), required=False)),
+        (
+            {"requiredTopologyLevel": "block", "preferredTopologyLevel": "rack"},
+            GroupTopology(("block", "rack")),
+        ),
+        ({"topology": "dc"}, GroupTopology()),
+    ],
+)
+def test_the_topology_constraint_of_kais_group_names_node_labels(
+    constraint: dict[str, str], topology: GroupTopology
+) -> None:
+    assert kai(4, topologyConstraint=constraint).topology == topology
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"minMember": 0}, "spec.minMember: is 0; it must be 1 to"),
+        ({"subGroups": [{}]}, "has a minimum for a role without a name"),
+        ({"subGroups": [{"name": "a"}, {"name": "a"}]}, "[1].name: 'a' is the name of another"),
+        ({"subGroups": [{"name": f"g{i}"} for i in range(201)]}, "has 201 groups; Mooring reads"),
+        (
+            {"subGroups": [{"name": "a", "topologyConstraint": {"requiredTopologyLevel": "r"}}]},
+            "[0].topologyConstraint.requiredTopologyLevel: confines a part of the group",
+        ),
+    ],
+)
+def test_a_group_of_kai_that_cannot_be_placed_as_it_asks_is_invalid(
+    spec: dict[str, Any], why: str
+) -> None:
+    assert why in (kai(**spec).invalid or "")
+
+
+def test_a_part_of_kais_group_may_be_confined_by_confining_all() -> None:
+    part = {"name": "a", "topologyConstraint": {"requiredTopologyLevel": "rack"}}
+    raw = kai_pod_group("train", 2, subGroups=[part])
+    raw["metadata"]["annotations"] = {TOPOLOGY_KEYS: "rack"}
+    group = parse_kai_pod_group(raw)
+    assert (group.invalid, group.topology) == (None, GroupTopology(("rack",)))
+
+
+def test_the_status_of_a_group_is_read_only_if_mooring_writes_it() -> None:
+    raw = kai_pod_group("train", 2) | {"status": {"phase": "Running"}}
+    assert not parse_kai_pod_group(raw).initially_scheduled
 
 
 def test_a_gang_of_kubernetes_has_its_minimum() -> None:

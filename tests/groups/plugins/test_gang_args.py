@@ -69,6 +69,14 @@ def test_a_preset_knows_the_labels_of_another_scheduler(
     assert [(form.name_of(member), form.minimum_of(member)) for form in found] == [("train", "3")]
 
 
+def test_a_pod_that_kais_pod_grouper_has_not_seen_belongs_to_a_group_without_a_name() -> None:
+    (form,) = read(GangSchedulingArgs, {"podGroupPresets": ["KAI"]}, "args").formats
+    grouped = pod(labels={"kai.scheduler/queue": "a"}, annotations={"pod-group-name": "train"})
+    assert form.name_of(parse_pod(grouped)) == "train"
+    assert form.name_of(parse_pod(pod(labels={"kai.scheduler/queue": "a"}))) == ""
+    assert form.name_of(parse_pod(pod())) is None
+
+
 def test_labels_of_the_sites_own_count_before_presets() -> None:
     raw = {"podGroupLabels": [{"name": "example.com/group"}], "podGroupPresets": ["Koordinator"]}
     args = read(GangSchedulingArgs, raw, "args")

@@ -19,6 +19,7 @@ from mooring.groups.state.pod_groups import PodGroupState
 from mooring.groups.status.pod_group_status_reporter import PodGroupStatusReporter
 from mooring.kube.api_resources import (
     COSCHEDULING_POD_GROUP,
+    KAI_POD_GROUP,
     POD,
     POD_GROUP,
     POD_GROUP_V1ALPHA2,
@@ -37,6 +38,7 @@ from mooring.model.pod import parse_pod
 from mooring.observe.documents import plain
 from mooring.testing.builders import (
     coscheduling_pod_group,
+    kai_pod_group,
     node,
     pod,
     pod_group,
@@ -50,10 +52,12 @@ SERVED = {
     Kind.POD_GROUP: POD_GROUP_V1ALPHA2,
     Kind.COSCHEDULING_POD_GROUP: COSCHEDULING_POD_GROUP,
     Kind.VOLCANO_POD_GROUP: VOLCANO_POD_GROUP,
+    Kind.KAI_POD_GROUP: KAI_POD_GROUP,
 }
 CUSTOM = {
     "scheduling.x-k8s.io": Kind.COSCHEDULING_POD_GROUP,
     "scheduling.volcano.sh": Kind.VOLCANO_POD_GROUP,
+    "scheduling.run.ai": Kind.KAI_POD_GROUP,
 }
 WAIT_SECONDS = 60.0
 
@@ -469,6 +473,25 @@ async def test_a_group_of_volcano_is_queued_without_pods_where_a_profile_takes_t
     await groups.round()
     found = groups.server.patched()
     assert [status["phase"] for status in found] == ["Inqueue"] * written
+
+
+async def test_of_a_group_of_kai_only_events_tell(groups: Groups) -> None:
+    config = [{"name": "GangScheduling", "args": {"podGroupPresets": ["KAI"]}}]
+    put_profile(groups.scheduler, pluginConfig=config)
+    groups.state.track_pod_groups(groups.scheduler.profiles.pod_group_formats)
+    await groups.round()
+    groups.server.patched()
+    groups.show(kai_pod_group("kai", 2, queue="team-a", preemptibility="preemptible"))
+    groups.state.put_unscheduled(parse_pod(pod("k", annotations={"pod-group-name": "kai"})))
+    for _ in range(2):
+        await groups.round()
+    assert groups.server.patched() == []
+    await groups.recorder.drain(WAIT_SECONDS)
+    (event,) = (request.body for request in groups.server.events)
+    assert event["reason"] == "FieldsIgnored"
+    fields = "spec.queue, spec.preemptibility"
+    assert event["note"] == f"without effect (docs/gangs.md): {fields}"
+    assert event["regarding"]["apiVersion"] == "scheduling.run.ai/v2alpha2"
 
 
 @pytest.mark.parametrize(("status", "again"), [(500, True), (403, False)])

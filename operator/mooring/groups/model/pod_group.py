@@ -1,12 +1,13 @@
 """Pod groups: their definition by objects, or by the labels of their members.
 
-A group is named by its members in one of four ways, which are its source:
+A group is named by its members in one of these ways, which are its source:
 
 - `spec.schedulingGroup.podGroupName` names a PodGroup of `scheduling.k8s.io`;
 - the label `scheduling.x-k8s.io/pod-group` names a PodGroup of `scheduling.x-k8s.io`, which the
   coscheduling plugin made common, or of its older name `scheduling.sigs.k8s.io`; a `GroupFormat`
   may have another label do so;
-- an annotation of Volcano's (a `GroupFormat` too) names a PodGroup of `scheduling.volcano.sh`;
+- an annotation of Volcano's or KAI's (a `GroupFormat` too) names a PodGroup of
+  `scheduling.volcano.sh` or `scheduling.run.ai`;
 - a label or annotation of the site's own (`GroupFormat`) names a group that has no object.
 
 The same name in two sources means two groups.
@@ -81,10 +82,25 @@ class GroupSource(StrEnum):
     KUBERNETES = "podgroups.scheduling.k8s.io"
     COSCHEDULING = "podgroups.scheduling.x-k8s.io"
     VOLCANO = "podgroups.scheduling.volcano.sh"
+    KAI = "podgroups.scheduling.run.ai"
     PODS = "pods"
 
+    @property
+    def has_object(self) -> bool:
+        """Whether an object defines the group."""
+        return self is not GroupSource.PODS
 
-_ROLE_KEYS: Final = {GroupSource.VOLCANO: "volcano.sh/task-spec"}
+    @property
+    def has_status(self) -> bool:
+        """Whether Mooring writes the status of that object, and reads it again."""
+        return self in _WITH_STATUS
+
+
+_WITH_STATUS: Final = (GroupSource.KUBERNETES, GroupSource.COSCHEDULING, GroupSource.VOLCANO)
+_ROLE_KEYS: Final = {
+    GroupSource.VOLCANO: "volcano.sh/task-spec",
+    GroupSource.KAI: "kai.scheduler/subgroup-name",
+}
 """The label or annotation that names a member's role in its group."""
 
 
@@ -216,6 +232,7 @@ class PodGroup:
         counts.
         invalid: Why the group cannot be scheduled as it is, as a sentence; None if it can.
         resource_claims: Claims for devices that are the group's own (DRAWorkloadResourceClaims).
+        ignored: The fields of the object that are set and have no effect.
     """
 
     key: GroupKey
@@ -234,6 +251,7 @@ class PodGroup:
     invalid: str | None = None
     status: PodGroupStatus = PodGroupStatus()
     resource_claims: tuple[PodClaim, ...] = ()
+    ignored: tuple[str, ...] = ()
 
     @property
     def requirements(self) -> Hashable:
@@ -279,15 +297,18 @@ class GroupFormat(NamedTuple):
     Both keys are looked up in the pod's labels and then in its annotations. A group of the source
     PODS is defined by its members; without `minimum_key`, or on a pod that does not have it, the
     minimum is 1. One of another source is defined by its object, unless the pod has `minimum_key`.
+    A pod with the label `expected_key` belongs to a group that has no name yet if it names none.
     """
 
     name_key: str
     minimum_key: str | None = None
     source: GroupSource = GroupSource.PODS
+    expected_key: str | None = None
 
     def name_of(self, pod: Pod) -> str | None:
-        """Return the name of the pod's group; None if the pod names none."""
-        return pod.labels.get(self.name_key) or pod.annotations.get(self.name_key) or None
+        """Return the name of the pod's group, "" if it has none yet; None if it is in no group."""
+        name = pod.labels.get(self.name_key) or pod.annotations.get(self.name_key)
+        return name or ("" if self.expected_key in pod.labels else None)
 
     def minimum_of(self, pod: Pod) -> str:
         """Return the minimum in the pod's label or annotation, as text; "" without one."""
@@ -325,6 +346,15 @@ def parse_volcano_pod_group(raw: Mapping[str, Any]) -> PodGroup:
     HyperNodes, which Mooring does not read, is `invalid`.
     """
     return _parsed(raw, GroupSource.VOLCANO, _volcano_spec)
+
+
+@naming_the_object("PodGroup")
+def parse_kai_pod_group(raw: Mapping[str, Any]) -> PodGroup:
+    """Parse a PodGroup of `scheduling.run.ai/v2alpha2`; see `parse_pod_group` for errors.
+
+    Its subgroups are roles. One whose subgroups must be in a domain of their own is `invalid`.
+    """
+    return _parsed(raw, GroupSource.KAI, _kai_spec)
 
 
 class DeclaredByPod(NamedTuple):
@@ -395,10 +425,11 @@ def _parsed(raw: Mapping[str, Any], source: GroupSource, parse_spec: _SpecParser
         "version": text(metadata, "resourceVersion", "metadata"),
     }
     annotations = strings(metadata, "annotations", "metadata")
-    with suppress(ManifestError):  # a status that cannot be read is written anew
-        of_volcano = source is GroupSource.VOLCANO
-        conditions = _CONDITIONS_OF_VOLCANO if of_volcano else _CONDITIONS
-        fields["status"] = _status(mapping(raw, "status"), conditions)
+    if source.has_status:
+        with suppress(ManifestError):  # a status that cannot be read is written anew
+            of_volcano = source is GroupSource.VOLCANO
+            conditions = _CONDITIONS_OF_VOLCANO if of_volcano else _CONDITIONS
+            fields["status"] = _status(mapping(raw, "status"), conditions)
     try:
         fields |= parse_spec(mapping(raw, "spec"), annotations)
     except ManifestError as error:
@@ -435,7 +466,60 @@ def _volcano_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> di
             "names a tier of HyperNodes, which Mooring does not read; write the node labels of the "
             f"domains into the annotation {TOPOLOGY_KEYS}",
         )
+    names = ("queue", "priorityClassName", "subGroupPolicy")
+    found["ignored"] = (*_set(spec, *names), *(["spec.networkTopology"] if network else []))
     return found
+
+
+def _kai_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
+    annotated = _annotated(annotations)
+    groups = mappings(spec, "subGroups", "spec")
+    _at_most(len(groups), _MAX_ROLES, "spec.subGroups", "groups")
+    parents = {text(group, "parent", "spec.subGroups") for group in groups} - {""}
+    roles = dict[str, int]()
+    for index, group in enumerate(groups):
+        where = f"spec.subGroups[{index}]"
+        if (name := text(group, "name", where)) in roles:
+            raise ManifestError(f"{where}.name", f"{_shown(name)} is the name of another group too")
+        least = _within(group, "minMember", where, 0)
+        roles[name] = 0 if name in parents else 1 if least is None else least
+        _check_parts(group, where, annotated.topology, "requiredTopologyLevel")
+    least = _within(spec, "minMember", "spec", 1)
+    domain = mapping(spec, "topologyConstraint", "spec")
+    required = text(domain, "requiredTopologyLevel", "spec.topologyConstraint")
+    preferred = text(domain, "preferredTopologyLevel", "spec.topologyConstraint")
+    return _with_roles(least or (0 if roles else 1), roles) | {
+        "topology": _levels(required, preferred) or annotated.topology,
+        "disruption_mode": annotated.disruption_mode,
+        "ignored": _set(spec, "queue", "priorityClassName", "preemptibility", "minSubGroup"),
+    }
+
+
+def _levels(required: str, preferred: str) -> GroupTopology | None:
+    """Return a topology with one domain that must be and a tighter one if possible."""
+    keys = tuple(dict.fromkeys(key for key in (required, preferred) if key))
+    return GroupTopology(keys, required=bool(required)) if keys else None
+
+
+def _check_parts(part: Mapping[str, Any], where: str, annotated: GroupTopology, *path: str) -> None:
+    """Raise ManifestError if a part of the group must be in a domain of its own.
+
+    The annotation that confines the whole group counts instead of that.
+    """
+    found, where = mapping(part, "topologyConstraint", where), f"{where}.topologyConstraint"
+    for name in path[:-1]:
+        found, where = mapping(found, name, where), f"{where}.{name}"
+    if text(found, path[-1], where) and not annotated.keys:
+        raise ManifestError(
+            f"{where}.{path[-1]}",
+            "confines a part of the group to a domain, which Mooring does not do; to confine the "
+            f"whole group, write node labels into the annotation {TOPOLOGY_KEYS}",
+        )
+
+
+def _set(spec: Mapping[str, Any], *names: str) -> tuple[str, ...]:
+    """Return which of these fields are set."""
+    return tuple(f"spec.{name}" for name in names if spec.get(name))
 
 
 def _kubernetes_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from mooring.policy.durations import Duration
 from mooring.policy.name_syntax import QualifiedName
 from mooring.policy.reading import PolicyModel
 
-PodGroupPreset = Literal["Coscheduling", "Koordinator", "Volcano"]
+PodGroupPreset = Literal["Coscheduling", "Koordinator", "Volcano", "KAI"]
 """Another scheduler whose labels and annotations name groups."""
 
 
@@ -35,6 +35,9 @@ _PRESETS: Final[Mapping[PodGroupPreset, tuple[GroupFormat, ...]]] = {
     "Volcano": tuple(
         GroupFormat(name, "scheduling.volcano.sh/group-min-member", GroupSource.VOLCANO)
         for name in ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+    ),
+    "KAI": (
+        GroupFormat("pod-group-name", source=GroupSource.KAI, expected_key="kai.scheduler/queue"),
     ),
 }
 

@@ -39,6 +39,7 @@ GROUP_KINDS: Final[Mapping[Kind, GroupSource]] = MappingProxyType(
         Kind.POD_GROUP: GroupSource.KUBERNETES,
         Kind.COSCHEDULING_POD_GROUP: GroupSource.COSCHEDULING,
         Kind.VOLCANO_POD_GROUP: GroupSource.VOLCANO,
+        Kind.KAI_POD_GROUP: GroupSource.KAI,
     }
 )
 """The kinds of objects that define groups."""
@@ -227,6 +228,8 @@ class PodGroupState:
     @property
     def incomplete(self) -> str | None:
         """Why the group cannot be placed yet, as users read it; None if enough members exist."""
+        if self.definition is None and not self.key.name:
+            return "the name of its PodGroup is not known: KAI's pod grouper writes it to the pod"
         if self.definition is None:
             return f"PodGroup {self.key} does not exist"
         if self.definition.invalid is not None:
@@ -265,7 +268,7 @@ class PodGroupState:
     @property
     def created(self) -> float:
         """When the group was made, or else the first of its members (seconds since the epoch)."""
-        if self.definition is not None and self.key.source is not GroupSource.PODS:
+        if self.definition is not None and self.key.source.has_object:
             return self.definition.created
         return self._first_created
 
@@ -399,7 +402,7 @@ class PodGroups:
             return GroupKey(GroupSource.COSCHEDULING, pod.namespace, name), None
         for form in self._formats:
             if (named := form.name_of(pod)) is not None:
-                if form.source is not GroupSource.PODS and not form.minimum_of(pod):
+                if form.source.has_object and not form.minimum_of(pod):
                     return GroupKey(form.source, pod.namespace, named), None
                 return GroupKey(GroupSource.PODS, pod.namespace, named), form
         return None, None

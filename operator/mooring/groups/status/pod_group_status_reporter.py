@@ -89,6 +89,8 @@ class _Record:
     view: GroupView | None = None
     said: str = ""
     """The last message of an event."""
+    told_ignored: bool = False
+    """Whether an event says which fields of the object have no effect."""
     told_reserved: str = ""
     """The reserved nodes that the last event names."""
 
@@ -354,7 +356,7 @@ class PodGroupStatusReporter:
             kind = "PodGroupInitiallyScheduled"
         tried = rfc3339(record.tried) if record.tried is not None else ""
         status = desired_status(group, view, kind, now=rfc3339(self._now()), tried=tried)
-        if status is not None:
+        if status is not None and group.key.source.has_status:
             key, uid, version = group.key, definition.uid, definition.version
             to = resource, key.namespace, key.name, uid, version, status
             await self._statuses.patch(key, status, lambda: self._writer.patch_status(*to))
@@ -368,8 +370,12 @@ class PodGroupStatusReporter:
         """
         record, known = self._record(group), definition.status.scheduled
         about = ObjectRef(
-            "PodGroup", group.key.name, group.key.namespace, definition.uid, resource.api_version
+            resource.kind, group.key.name, group.key.namespace, definition.uid, resource.api_version
         )
+        if definition.ignored and not record.told_ignored:
+            note = f"without effect (docs/gangs.md): {', '.join(definition.ignored)}"
+            self._recorder.record(about, "Normal", "FieldsIgnored", "Scheduling", note)
+        record.told_ignored = True
         if view.reserved and view.reserved != record.told_reserved:
             self._recorder.record(about, "Normal", "NodesReserved", "Scheduling", view.reserved)
         record.told_reserved = view.reserved
