@@ -141,3 +141,13 @@ def test_205_a_group_of_kai_is_not_placed_without_a_member_of_each_subgroup() ->
     assert nodes(205) == dict.fromkeys(("w0", "w1", "w2", "l0", "alone"))
     assert "3 of 4 members fit" in message(205, "l0")
     assert "KAI's pod grouper" in message(205, "alone")
+
+
+def test_206_an_application_of_yunikorn_is_placed_with_its_minimum_of_each_task_group() -> None:
+    placed = {name for name, node in nodes(206).items() if node is not None}
+    assert placed == {"spark-1"}
+    assert "3 of 4 members fit" in message(206, "l0")
+    assert "minResources of the group needs 41 of cpu" in message(206, "spark-2")
+    assert "metadata.annotations.yunikorn.apache.org/task-groups: is no JSON" in message(
+        206, "broken"
+    )

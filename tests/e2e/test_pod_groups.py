@@ -451,3 +451,32 @@ def test_a_group_of_kai_is_placed_with_a_member_of_each_subgroup_or_not_at_all(
     client.patch(f"{collection}/pg-train", {"spec": {"subGroups": parts[1:], "minMember": 1}})
     eventually(lambda: bound(client, namespace), lambda names: {*names} == {"w0", "w1"}, "workers")
     assert "status" not in client.get(f"{collection}/pg-train")
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_an_application_of_yunikorn_is_placed_with_its_minimum_of_each_task_group(
+    client: Client, namespace: str
+) -> None:
+    config = [{"name": "GangScheduling", "args": {"podGroupPresets": ["YuniKorn"]}}]
+    match = {"schedulerNames": ["yunikorn"]}
+    client.post(PROFILES, profile("yunikorn", match=match, pluginConfig=config))
+    groups = [{"name": name, "minMember": 1} for name in ("launcher", "worker")]
+    members = [pod(name, cpu="3", scheduler="yunikorn") for name in ("w0", "w1", "l0")]
+    for member in members:
+        role = "launcher" if member["metadata"]["name"] == "l0" else "worker"
+        member["metadata"]["labels"] = {"applicationId": "job"}
+        member["metadata"]["annotations"] = {"yunikorn.apache.org/task-group-name": role}
+    declaring = members[0]["metadata"]["annotations"]
+    declaring["yunikorn.apache.org/task-groups"] = "[{"
+    create_pods(client, namespace, *members[:2])
+    said = partial(messages_of, client, namespace)
+    eventually(said, lambda found: any("is no JSON" in text for text in found), "the mistake")
+    path = f"/api/v1/namespaces/{namespace}/pods/w0"
+    declared = {"yunikorn.apache.org/task-groups": json.dumps(groups)}
+    client.patch(path, {"metadata": {"annotations": declared}})
+    missing = "0 of 1 members of role launcher exist"
+    eventually(said, lambda found: any(missing in text for text in found), "no launcher")
+    assert bound(client, namespace) == {}
+    create_pods(client, namespace, members[2])
+    eventually(lambda: bound(client, namespace), lambda names: len(names) == 2, "the minimum")
+    assert "l0" in bound(client, namespace)

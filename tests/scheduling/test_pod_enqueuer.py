@@ -25,6 +25,7 @@ from mooring.groups.model.pod_group import (
     Reservation,
     parse_pod_group,
 )
+from mooring.groups.model.task_groups import TASK_GROUP_NAME, TASK_GROUPS
 from mooring.model.events import Kind
 from mooring.model.node import parse_node
 from mooring.model.objects import parse_object
@@ -688,6 +689,69 @@ BY_TEAM: dict[str, Any] = {
     ]
 }
 """Labels of the members name groups and how many are needed."""
+
+
+BY_TASK_GROUP: dict[str, Any] = {
+    "pluginConfig": [{"name": "GangScheduling", "args": {"podGroupPresets": ["YuniKorn"]}}]
+}
+"""The members are in applications of YuniKorn."""
+
+
+def in_task_group(name: str, groups: str = "") -> dict[str, Any]:
+    """Return the labels and annotations of a pod of the application job."""
+    annotations = {TASK_GROUP_NAME: name} | ({TASK_GROUPS: groups} if groups else {})
+    return {"labels": {"applicationId": "job"}, "annotations": annotations}
+
+
+TWO_ROLES = '[{"name": "a", "minMember": 1}, {"name": "b", "minMember": 1}]'
+
+
+def test_members_wait_for_the_one_that_declares_their_task_groups(open_door: Door) -> None:
+    open_door.gets_profile(**BY_TASK_GROUP)
+    for name in ("b1", "b2"):
+        open_door.comes(name, **in_task_group("b"))
+        assert open_door.queue(name) is SubQueue.GATED
+    open_door.comes("b3", **in_task_group("b", TWO_ROLES))
+    assert open_door.queue("b1") is SubQueue.GATED  # its launcher is missing
+    open_door.comes("a1", **in_task_group("a"))
+    assert [open_door.queue(name) for name in ("a1", "b1", "b3")] == [SubQueue.ACTIVE] * 3
+
+
+def test_the_only_member_that_declares_something_completes_the_group(open_door: Door) -> None:
+    open_door.gets_profile(**BY_TASK_GROUP)
+    for name in ("b1", "b2"):
+        open_door.comes(name, **in_task_group("b"))
+    open_door.comes("b3", **in_task_group("b", '[{"name": "b", "minMember": 1}]'))
+    assert [open_door.queue(name) for name in ("b1", "b2")] == [SubQueue.ACTIVE] * 2
+
+
+@pytest.mark.parametrize(
+    ("role", "groups"), [("b", TWO_ROLES), ("a", "[{")], ids=["role", "annotation"]
+)
+def test_a_member_that_is_corrected_completes_its_group(
+    open_door: Door, role: str, groups: str
+) -> None:
+    open_door.gets_profile(**BY_TASK_GROUP)
+    open_door.comes("b1", **in_task_group("b"))
+    open_door.comes("a1", **in_task_group(role, groups), cpu="100")
+    assert open_door.queue("b1") is SubQueue.GATED
+    open_door.comes("a1", **in_task_group("a", TWO_ROLES), cpu="100")
+    assert open_door.queue("b1") is SubQueue.ACTIVE
+
+
+def test_a_successor_of_the_declaring_member_is_awaited_again(open_door: Door) -> None:
+    """Where the name returns without the annotation, the others wait, and say for what."""
+    open_door.gets_profile(**BY_TASK_GROUP)
+    open_door.comes("a1", **in_task_group("a", TWO_ROLES))
+    open_door.pod_enqueuer.gone(uid_of("a1"))
+    open_door.comes("a1", **in_task_group("a"))
+    open_door.comes("b1", **in_task_group("b"))
+    assert [open_door.queue(name) for name in ("a1", "b1")] == [SubQueue.GATED] * 2
+    group = open_door.state.pod_groups.of(open_door.comes("b1", **in_task_group("b")))
+    assert group is not None
+    assert group.incomplete == (
+        "no pod of application default/job has the annotation yunikorn.apache.org/task-groups"
+    )
 
 
 def test_pods_are_counted_by_other_labels_before_any_of_them_is_tried(open_door: Door) -> None:

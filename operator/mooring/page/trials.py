@@ -21,7 +21,7 @@ from mooring.framework.evaluations import MOST_PER_ATTEMPT, AttemptTooLongError
 from mooring.framework.plugin import by_priority
 from mooring.framework.registry import Registry
 from mooring.framework.verdicts import PluginError
-from mooring.groups.model.pod_group import GroupKey, GroupSource
+from mooring.groups.model.pod_group import GroupKey
 from mooring.groups.search.group_decision import GroupDecision
 from mooring.groups.search.search_budget import SearchBudget
 from mooring.groups.state.pod_groups import GROUP_KINDS, PodGroups, PodGroupState
@@ -323,7 +323,7 @@ class WhatIfRunner:
         found = live.with_members(pods, {*self._replaced(pod.key for pod in pods)})
         if group.definition is not None:
             # Of what members declare, the highest minimum counts.
-            is_higher = group.key.source is GroupSource.PODS and live.minimum > group.minimum
+            is_higher = not group.key.source.has_object and live.minimum > group.minimum
             found.definition = live.definition if is_higher else group.definition
         return found
 

@@ -295,13 +295,14 @@ class PodEnqueuer:
             if left != joined:
                 self._try_again_after(before)
             group = groups.get(left)
-            if group is not None and groups.declared_minimum(before) > group.minimum:
-                self._admit(group)  # without this pod, or with what it declares now, it is enough
-        if joined is not None and joined != left:
-            group = groups.get(joined)
-            # Otherwise it is not complete yet, or was before this member came.
-            if group is not None and isinstance(after, Pod) and group.completed_by(after):
+            # Without this pod, or with what it declares now, it may be enough.
+            declares_less = group is not None and groups.declared_minimum(before) > group.minimum
+            differs = isinstance(after, Pod) and groups.counts_otherwise(before, after)
+            if declares_less or (differs and left == joined):
                 self._admit(group)
+        if joined is not None and joined != left and isinstance(after, Pod):
+            # Otherwise it is not complete yet, or was before this member came.
+            self._admit(groups.completed_by(after))
 
     def _admit(self, group: PodGroupState | None, *, changed: bool = False) -> None:
         """Run PreEnqueue again for the gated members, and try the others again if `changed`.

@@ -13,6 +13,7 @@ from mooring.framework.decision import PodRef, TextAboutPods
 from mooring.framework.plugin import by_priority
 from mooring.framework.plugin_failures import PluginFailed
 from mooring.groups.model.pod_group import GroupKey, GroupSource
+from mooring.groups.model.task_groups import TASK_GROUPS
 from mooring.groups.search.members import group_of
 from mooring.groups.search.search_budget import TURN_SECONDS
 from mooring.groups.state.pod_groups import GROUP_KINDS, PodGroupState
@@ -234,11 +235,13 @@ class PodReportBuilder:
     def _remedy(self, group: PodGroupState) -> str | TextAboutPods | None:
         """Return how a user makes the group ready for a decision; None if it is ready."""
         definition, source = group.definition, group.key.source
-        if definition is None and _KINDS[source] in self._unserved():
+        if definition is None and _KINDS.get(source) in self._unserved():
             return _SERVE[source]
         if definition is None:
             create = f"create {source.value}/{group.key.name} in namespace {group.key.namespace}"
-            return create if group.key.name else "write the annotation pod-group-name to the pods"
+            annotation = TASK_GROUPS if source is GroupSource.YUNIKORN else "pod-group-name"
+            is_named = source.has_object and group.key.name
+            return create if is_named else f"write the annotation {annotation} to its pods"
         if definition.invalid is not None:
             return f"correct {source.value}/{group.key.name}"
         if group.missing:

@@ -26,7 +26,7 @@ from mooring.groups.model.pod_group import (
     parse_pod_group,
     parse_volcano_pod_group,
 )
-from mooring.model.pod import parse_pod
+from mooring.model.pod import Pod, parse_pod
 from mooring.testing.builders import (
     coscheduling_pod_group,
     kai_pod_group,
@@ -38,6 +38,12 @@ from mooring.testing.builders import (
 KOORDINATOR = GroupFormat(
     "gang.scheduling.koordinator.sh/name", "gang.scheduling.koordinator.sh/min-available"
 )
+
+
+def declared(member: Pod, form: GroupFormat) -> DeclaredByPod:
+    found = DeclaredByPod.by(member, form)
+    assert found is not None
+    return found
 
 
 def kubernetes(**spec: Any) -> PodGroup:
@@ -337,24 +343,24 @@ def test_a_site_may_name_groups_by_a_label_or_an_annotation_of_its_own() -> None
     labelled = parse_pod(pod(labels={name: "b", minimum: "4"}, annotations={name: "a"}))
     assert [KOORDINATOR.name_of(p) for p in (annotated, labelled)] == ["a", "b"]
     assert KOORDINATOR.name_of(parse_pod(pod())) is None
-    declared = DeclaredByPod.by(annotated, KOORDINATOR)
-    group = group_of_members(GroupKey(GroupSource.PODS, "default", "a"), declared, 7.0)
+    said = declared(annotated, KOORDINATOR)
+    group = group_of_members(GroupKey(GroupSource.PODS, "default", "a"), said, 7.0)
     assert (group.minimum, group.topology.keys, group.created) == (3, ("rack",), 7.0)
-    assert DeclaredByPod.by(labelled, KOORDINATOR).minimum == 4
+    assert declared(labelled, KOORDINATOR).minimum == 4
 
 
 @pytest.mark.parametrize("written", ["-1", "many", "2147483648", "9" * 5000, "٣", "1.5"])
 def test_a_member_with_a_malformed_minimum_makes_its_group_invalid(written: str) -> None:
     member = parse_pod(pod(annotations={str(KOORDINATOR.minimum_key): written}))
-    declared = DeclaredByPod.by(member, KOORDINATOR)
-    group = group_of_members(GroupKey(GroupSource.PODS, "default", "a"), declared, 0.0)
+    said = declared(member, KOORDINATOR)
+    group = group_of_members(GroupKey(GroupSource.PODS, "default", "a"), said, 0.0)
     assert group.invalid is not None
     assert len(group.invalid) < 200
 
 
 def test_a_member_without_a_minimum_needs_no_other() -> None:
-    assert DeclaredByPod.by(parse_pod(pod()), KOORDINATOR).minimum == 1
-    assert DeclaredByPod.by(parse_pod(pod()), GroupFormat("team")).minimum == 1
+    assert declared(parse_pod(pod()), KOORDINATOR).minimum == 1
+    assert declared(parse_pod(pod()), GroupFormat("team")).minimum == 1
 
 
 def test_a_key_is_shown_as_namespace_and_name_and_told_apart_by_its_source() -> None:

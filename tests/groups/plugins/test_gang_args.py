@@ -69,6 +69,14 @@ def test_a_preset_knows_the_labels_of_another_scheduler(
     assert [(form.name_of(member), form.minimum_of(member)) for form in found] == [("train", "3")]
 
 
+def test_an_application_of_yunikorn_is_named_by_the_first_of_its_labels() -> None:
+    forms = read(GangSchedulingArgs, {"podGroupPresets": ["YuniKorn"]}, "args").formats
+    labels = {"spark-app-selector": "spark", "applicationId": "app"}
+    member = pod(labels=labels, annotations={"yunikorn.apache.org/task-group-name": "worker"})
+    names = [form.name_of(parse_pod(member)) for form in forms]
+    assert names == [None, "app", "spark"]
+
+
 def test_a_pod_that_kais_pod_grouper_has_not_seen_belongs_to_a_group_without_a_name() -> None:
     (form,) = read(GangSchedulingArgs, {"podGroupPresets": ["KAI"]}, "args").formats
     grouped = pod(labels={"kai.scheduler/queue": "a"}, annotations={"pod-group-name": "train"})

@@ -333,8 +333,8 @@ def test_a_group_waits_until_enough_members_of_each_role_exist() -> None:
     launcher = with_role("l", "launcher")
     complete = of_roles(*workers, launcher, launcher=1, worker=2)
     assert (complete.incomplete, complete.missing) == (None, 0)
-    assert complete.completed_by(parse_pod(launcher))
-    assert not complete.completed_by(parse_pod(workers[0]))
+    assert complete.has_no_spare("launcher")
+    assert not complete.has_no_spare("worker")
     assert of_roles(*workers, launcher, minimum=6, launcher=1, worker=2).incomplete == (
         "5 of 6 members exist"
     )

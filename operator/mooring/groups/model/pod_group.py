@@ -8,6 +8,8 @@ A group is named by its members in one of these ways, which are its source:
   may have another label do so;
 - an annotation of Volcano's or KAI's (a `GroupFormat` too) names a PodGroup of
   `scheduling.volcano.sh` or `scheduling.run.ai`;
+- a label or annotation of YuniKorn's (a `GroupFormat` too) names the application of a pod that is
+  in a task group (`groups/model/task_groups.py`); the group has no object;
 - a label or annotation of the site's own (`GroupFormat`) names a group that has no object.
 
 The same name in two sources means two groups.
@@ -28,6 +30,7 @@ from mooring.claims.model.resource_claims import (
     parse_claim_statuses,
     parse_pod_claims,
 )
+from mooring.groups.model.task_groups import TASK_GROUP_NAME, Numbers, in_task_group, task_groups_of
 from mooring.model.fields import (
     integer,
     mapping,
@@ -83,12 +86,13 @@ class GroupSource(StrEnum):
     COSCHEDULING = "podgroups.scheduling.x-k8s.io"
     VOLCANO = "podgroups.scheduling.volcano.sh"
     KAI = "podgroups.scheduling.run.ai"
+    YUNIKORN = "applications.yunikorn.apache.org"
     PODS = "pods"
 
     @property
     def has_object(self) -> bool:
-        """Whether an object defines the group."""
-        return self is not GroupSource.PODS
+        """Whether an object defines the group; its members do otherwise."""
+        return self not in (GroupSource.YUNIKORN, GroupSource.PODS)
 
     @property
     def has_status(self) -> bool:
@@ -100,6 +104,7 @@ _WITH_STATUS: Final = (GroupSource.KUBERNETES, GroupSource.COSCHEDULING, GroupSo
 _ROLE_KEYS: Final = {
     GroupSource.VOLCANO: "volcano.sh/task-spec",
     GroupSource.KAI: "kai.scheduler/subgroup-name",
+    GroupSource.YUNIKORN: TASK_GROUP_NAME,
 }
 """The label or annotation that names a member's role in its group."""
 
@@ -307,6 +312,8 @@ class GroupFormat(NamedTuple):
 
     def name_of(self, pod: Pod) -> str | None:
         """Return the name of the pod's group, "" if it has none yet; None if it is in no group."""
+        if self.source is GroupSource.YUNIKORN and not in_task_group(pod):
+            return None
         name = pod.labels.get(self.name_key) or pod.annotations.get(self.name_key)
         return name or ("" if self.expected_key in pod.labels else None)
 
@@ -368,17 +375,30 @@ class DeclaredByPod(NamedTuple):
     topology: GroupTopology
     disruption_mode: DisruptionMode
     invalid: str
+    roles: Numbers = ()
+    resources: Numbers = ()
 
     @classmethod
-    def by(cls, pod: Pod, form: GroupFormat) -> "DeclaredByPod":
-        """Parse the pod's declaration of its group."""
-        written = form.minimum_of(pod)
+    def by(cls, pod: Pod, form: GroupFormat) -> "DeclaredByPod | None":
+        """Parse what the pod declares about its group; None if it leaves that to other members."""
         try:
-            minimum = _number(written, f"{form.minimum_key}") if written else 1
+            minimum, roles, resources = _declared_minimums(pod, form)
             fields = _annotated(pod.annotations)
         except ManifestError as error:
             return cls(0, _ANYWHERE, DisruptionMode.POD, str(error))
-        return cls(minimum, fields.topology, fields.disruption_mode, "")
+        if minimum is None:
+            return None
+        return cls(minimum, fields.topology, fields.disruption_mode, "", roles, resources)
+
+
+def _declared_minimums(pod: Pod, form: GroupFormat) -> tuple[int | None, Numbers, Numbers]:
+    """Return the minimum, that of each role, and the resources that must be free."""
+    if form.source is GroupSource.YUNIKORN:
+        if (groups := task_groups_of(pod)) is None:
+            return None, (), ()
+        return _with_roles(0, dict(groups.minimums))["minimum"], *groups
+    written = form.minimum_of(pod)
+    return _number(written, f"{form.minimum_key}") if written else 1, (), ()
 
 
 def group_of_members(key: GroupKey, declared: DeclaredByPod, created: float) -> PodGroup:
@@ -387,6 +407,8 @@ def group_of_members(key: GroupKey, declared: DeclaredByPod, created: float) -> 
         key=key,
         created=created,
         minimum=declared.minimum,
+        roles=dict(declared.roles),
+        min_resources=dict(declared.resources),
         topology=declared.topology,
         disruption_mode=declared.disruption_mode,
         invalid=declared.invalid or None,

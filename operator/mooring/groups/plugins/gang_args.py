@@ -7,11 +7,12 @@ from typing import Final, Literal
 from pydantic import Field
 
 from mooring.groups.model.pod_group import SIGS_LABEL, GroupFormat, GroupSource
+from mooring.groups.model.task_groups import APPLICATION_KEYS
 from mooring.policy.durations import Duration
 from mooring.policy.name_syntax import QualifiedName
 from mooring.policy.reading import PolicyModel
 
-PodGroupPreset = Literal["Coscheduling", "Koordinator", "Volcano", "KAI"]
+PodGroupPreset = Literal["Coscheduling", "Koordinator", "Volcano", "KAI", "YuniKorn"]
 """Another scheduler whose labels and annotations name groups."""
 
 
@@ -39,6 +40,7 @@ _PRESETS: Final[Mapping[PodGroupPreset, tuple[GroupFormat, ...]]] = {
     "KAI": (
         GroupFormat("pod-group-name", source=GroupSource.KAI, expected_key="kai.scheduler/queue"),
     ),
+    "YuniKorn": tuple(GroupFormat(key, source=GroupSource.YUNIKORN) for key in APPLICATION_KEYS),
 }
 
 

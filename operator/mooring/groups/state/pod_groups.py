@@ -28,6 +28,7 @@ from mooring.groups.model.pod_group import (
     group_of_members,
     role_of,
 )
+from mooring.groups.model.task_groups import TASK_GROUPS
 from mooring.model.events import Kind
 from mooring.model.indexes import add_count
 from mooring.model.pod import Pod, Uid
@@ -94,6 +95,7 @@ class PodGroupState:
         "_unscheduled_specs",
         "assigned",
         "assumed",
+        "declaring",
         "definition",
         "departed_pods_count",
         "key",
@@ -110,6 +112,8 @@ class PodGroupState:
         """What the pod columns call the group; no other group ever has it."""
         self.definition: PodGroup | None = None
         """What is required of the group; None if its members name an object that is not there."""
+        self.declaring = 0
+        """How many members declare what is required of it."""
         self.departed_pods_count = 0
         """How many bound members have left their node since the group is known."""
         self._unscheduled: dict[Uid, Pod] = {}
@@ -209,11 +213,10 @@ class PodGroupState:
             of_roles[role] >= minimum for role, minimum in self.roles.items()
         )
 
-    def completed_by(self, pod: Pod) -> bool:
-        """Return whether enough members exist, and do not without this one."""
-        role = self.role_of(pod)
+    def has_no_spare(self, role: str) -> bool:
+        """Return whether just as many members exist as are needed, in all or of this role."""
         is_last = self._roles[role] == self.roles.get(role, -1)
-        return not self.missing and (is_last or self.all_pods_count == self.minimum)
+        return is_last or self.all_pods_count == self.minimum
 
     def has_on_node(self, uid: Uid) -> bool:
         """Return whether the pod of this uid is a member on a node, and not terminating."""
@@ -228,10 +231,8 @@ class PodGroupState:
     @property
     def incomplete(self) -> str | None:
         """Why the group cannot be placed yet, as users read it; None if enough members exist."""
-        if self.definition is None and not self.key.name:
-            return "the name of its PodGroup is not known: KAI's pod grouper writes it to the pod"
         if self.definition is None:
-            return f"PodGroup {self.key} does not exist"
+            return self._why_undefined
         if self.definition.invalid is not None:
             return self.definition.invalid
         for role, minimum in self.roles.items():
@@ -240,6 +241,14 @@ class PodGroupState:
         if self.missing:
             return f"{self.all_pods_count} of {self.minimum} members exist"
         return None
+
+    @property
+    def _why_undefined(self) -> str:
+        if not self.key.name:
+            return "the name of its PodGroup is not known: KAI's pod grouper writes it to the pod"
+        if self.key.source is GroupSource.YUNIKORN:
+            return f"no pod of application {self.key} has the annotation {TASK_GROUPS}"
+        return f"PodGroup {self.key} does not exist"
 
     @property
     def surplus(self) -> int:
@@ -303,6 +312,7 @@ class PodGroupState:
         self._first_created = min(self._first_created, pod.created)
         self._priorities.add(pod.spec.priority)
         if declared is not None:
+            self.declaring += 1
             self._declared.add(declared)
             self._define_by_members()
 
@@ -318,6 +328,7 @@ class PodGroupState:
         self._count_role(pod, -1, placed=is_placed)
         self._priorities.remove(pod.spec.priority)
         if declared is not None:
+            self.declaring -= 1
             self._declared.remove(declared)
             self._define_by_members()
 
@@ -404,7 +415,8 @@ class PodGroups:
             if (named := form.name_of(pod)) is not None:
                 if form.source.has_object and not form.minimum_of(pod):
                     return GroupKey(form.source, pod.namespace, named), None
-                return GroupKey(GroupSource.PODS, pod.namespace, named), form
+                source = GroupSource.PODS if form.source.has_object else form.source
+                return GroupKey(source, pod.namespace, named), form
         return None, None
 
     def reservation_of(self, pod: Pod) -> Reservation | None:
@@ -422,8 +434,27 @@ class PodGroups:
 
     def declared_minimum(self, pod: Pod) -> int:
         """Return the minimum that the pod declares of its group; 0 if the group has an object."""
+        declared = self._declared_by(pod)
+        return declared.minimum if declared is not None else 0
+
+    def counts_otherwise(self, before: Pod, after: Pod) -> bool:
+        """Return whether a member has another role now, or declares something else of its group."""
+        key = self.key_of(after)
+        roles = [role_of(pod, key.source) for pod in (before, after) if key is not None]
+        return len({*roles}) > 1 or self._declared_by(before) != self._declared_by(after)
+
+    def completed_by(self, pod: Pod) -> PodGroupState | None:
+        """Return the group that has enough members, but would not without this one."""
+        member = self._members.get(pod.uid)
+        if member is None or (group := member.group).missing:
+            return None
+        is_declared_by_it = member.declared is not None and group.declaring == 1
+        is_last = is_declared_by_it or group.has_no_spare(group.role_of(pod))
+        return group if is_last else None
+
+    def _declared_by(self, pod: Pod) -> DeclaredByPod | None:
         _, form = self.named_by(pod)
-        return DeclaredByPod.by(pod, form).minimum if form is not None else 0
+        return DeclaredByPod.by(pod, form) if form is not None else None
 
     def take_changed(self) -> dict[GroupKey, None]:
         """Return the groups that changed or went since the last call; the first call returns all.
@@ -455,12 +486,10 @@ class PodGroups:
 
     def _counts_as_named(self, pod: Pod) -> bool:
         """Return whether the pod counts in the group that it names, and declares the same."""
-        key, form = self.named_by(pod)
-        member = self._members.get(pod.uid)
+        key, member = self.key_of(pod), self._members.get(pod.uid)
         if member is None or key is None:
             return member is None and key is None
-        declared = DeclaredByPod.by(pod, form) if form is not None else None
-        return member.group.key == key and member.declared == declared
+        return member.group.key == key and member.declared == self._declared_by(pod)
 
     def number_of(self, uid: Uid) -> int | None:
         """Return the number of the pod's group; None without one, or if the pod is terminating."""

@@ -1,0 +1,95 @@
+"""YuniKorn's task groups: the annotations by which the pods of an application form a gang.
+
+Each pod names its application and its task group. One pod, or each, has all groups of the
+application with their minimums, as JSON that a tenant writes.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from mooring.model.bounded_cache import cached
+from mooring.model.fields import integer, mapping, mappings, text
+from mooring.model.manifest_error import ManifestError
+from mooring.model.pod import Pod
+from mooring.model.resources import parse_amounts
+
+TASK_GROUP_NAME: Final = "yunikorn.apache.org/task-group-name"
+"""Annotation of a pod: the name of its task group."""
+TASK_GROUPS: Final = "yunikorn.apache.org/task-groups"
+"""Annotation of a pod: the task groups of its application."""
+APPLICATION_KEYS: Final = ("yunikorn.apache.org/app-id", "applicationId", "spark-app-selector")
+"""Labels or annotations that name a pod's application, in the order in which they count."""
+_SPARK_ROLE: Final = "spark-role"
+_WHERE: Final = f"metadata.annotations.{TASK_GROUPS}"
+_LONGEST: Final = 32 * 1024
+_MOST_GROUPS: Final = 200
+_MOST_RESOURCES: Final = 200
+_MAX_INT32: Final = 2**31 - 1
+
+Numbers = tuple[tuple[str, int], ...]
+
+
+class TaskGroups(NamedTuple):
+    """How many members each task group needs, and what all of these request together."""
+
+    minimums: Numbers
+    resources: Numbers
+
+
+def in_task_group(pod: Pod) -> bool:
+    """Return whether the pod is one of a gang of YuniKorn."""
+    return TASK_GROUP_NAME in pod.annotations or TASK_GROUPS in pod.annotations
+
+
+def task_groups_of(pod: Pod) -> TaskGroups | None:
+    """Return the task groups that the pod declares; None if it declares none.
+
+    Of those that Spark's driver declares, only its own needs members: the driver makes the others
+    once it runs. The resources of all are needed nevertheless. Raises ManifestError if the
+    annotation is malformed.
+    """
+    if not (written := pod.annotations.get(TASK_GROUPS)):
+        return None
+    found = _parsed(written)
+    if pod.labels.get(_SPARK_ROLE) == "driver":
+        own = pod.annotations.get(TASK_GROUP_NAME)
+        return found._replace(minimums=tuple(each for each in found.minimums if each[0] == own))
+    return found
+
+
+@cached(2**20)
+def _parsed(written: str) -> TaskGroups:
+    if len(written) > _LONGEST:
+        what = f"has {len(written)} characters; Mooring reads at most {_LONGEST}"
+        raise ManifestError(_WHERE, what)
+    try:
+        raw = {TASK_GROUPS: orjson.loads(written)}
+    except ValueError as error:
+        raise ManifestError(_WHERE, f"is no JSON: {error}") from None
+    groups = mappings(raw, TASK_GROUPS, "metadata.annotations")
+    if not 0 < len(groups) <= _MOST_GROUPS:
+        raise ManifestError(_WHERE, f"has {len(groups)} groups; it must have 1 to {_MOST_GROUPS}")
+    minimums, resources = dict[str, int](), dict[str, int]()
+    for index, group in enumerate(groups):
+        where = f"{_WHERE}[{index}]"
+        name, least = text(group, "name", where), integer(group, "minMember", where)
+        if not name or name in minimums:
+            what = "is the name of two groups" if name else "is missing"
+            raise ManifestError(f"{where}.name", what)
+        if least is None or not 0 < least <= _MAX_INT32:
+            raise ManifestError(f"{where}.minMember", f"must be 1 to {_MAX_INT32}")
+        minimums[name] = least
+        for resource, amount in _requested(group, where).items():
+            resources[resource] = resources.get(resource, 0) + amount * least
+    return TaskGroups(tuple(sorted(minimums.items())), tuple(sorted(resources.items())))
+
+
+def _requested(group: Any, where: str) -> dict[str, int]:
+    """Return what one member of the group requests."""
+    resources = dict(mapping(group, "minResource", where))
+    if len(resources) > _MOST_RESOURCES:
+        what = f"has {len(resources)} resources; Mooring reads at most {_MOST_RESOURCES}"
+        raise ManifestError(f"{where}.minResource", what)
+    resources.pop("pods", None)  # the members themselves
+    return parse_amounts(resources, f"{where}.minResource")
