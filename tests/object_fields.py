@@ -78,6 +78,29 @@ _BY_HAND: dict[str, Types] = {
             "subGroupPolicy": "[*]",
         },
     },
+    "scheduler.grove.io/v1alpha1 PodGang": {
+        "PodGang": {"spec": "PodGangSpec", "status": "{*}"},
+        "PodGangSpec": {
+            "podgroups": "[GrovePodGroup]",
+            "topologyConstraint": "GroveTopologyConstraint",
+            "topologyConstraintGroupConfigs": "[GroveTopologyConstraintGroupConfig]",
+            "priorityClassName": "str",
+            "reuseReservationRef": "{*}",
+        },
+        "GrovePodGroup": {
+            "name": "str",
+            "podReferences": "[*]",
+            "minReplicas": "int",
+            "topologyConstraint": "GroveTopologyConstraint",
+        },
+        "GroveTopologyConstraintGroupConfig": {
+            "name": "str",
+            "podGroupNames": "[str]",
+            "topologyConstraint": "GroveTopologyConstraint",
+        },
+        "GroveTopologyConstraint": {"packConstraint": "GroveTopologyPackConstraint"},
+        "GroveTopologyPackConstraint": {"required": "str", "preferred": "str"},
+    },
     "scheduling.run.ai/v2alpha2 PodGroup": {
         "PodGroup": {"spec": "KaiPodGroupSpec", "status": "{*}"},
         "KaiPodGroupSpec": {

@@ -151,3 +151,10 @@ def test_206_an_application_of_yunikorn_is_placed_with_its_minimum_of_each_task_
     assert "metadata.annotations.yunikorn.apache.org/task-groups: is no JSON" in message(
         206, "broken"
     )
+
+
+def test_207_a_pod_gang_is_placed_with_the_least_replicas_of_each_clique() -> None:
+    placed = {name for name, node in nodes(207).items() if node is not None}
+    assert placed == {"p0", "p1", "d0"}
+    assert message(207, "s0") == "0 of 1 members of role scaled-0-decode exist"
+    assert message(207, "orphan") == "PodGang default/gone-0 does not exist"

@@ -33,11 +33,18 @@ from e2e.replicas import (
     priority_class,
 )
 from mooring.groups.model.pod_group import COSCHEDULING_LABEL
-from mooring.kube.api_resources import KAI_POD_GROUP, POD_GROUP, VOLCANO_POD_GROUP, Resource
+from mooring.kube.api_resources import (
+    KAI_POD_GROUP,
+    POD_GANG,
+    POD_GROUP,
+    VOLCANO_POD_GROUP,
+    Resource,
+)
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.testing.builders import (
     coscheduling_pod_group,
     kai_pod_group,
+    pod_gang,
     pod_group,
     volcano_pod_group,
 )
@@ -480,3 +487,36 @@ def test_an_application_of_yunikorn_is_placed_with_its_minimum_of_each_task_grou
     create_pods(client, namespace, members[2])
     eventually(lambda: bound(client, namespace), lambda names: len(names) == 2, "the minimum")
     assert "l0" in bound(client, namespace)
+
+
+def test_a_pod_gang_is_placed_with_the_least_replicas_of_each_clique_or_not_at_all(
+    client: Client, namespace: str, scheduler: Replica
+) -> None:
+    """It is deleted and made anew under its name, as Grove does when it is updated."""
+    client.post(CRDS, crd(POD_GANG))
+    scheduler.wait_until_says("podgangs.scheduler.grove.io (v1alpha1) is served")
+    config = [{"name": "GangScheduling", "args": {"podGroupPresets": ["Grove"]}}]
+    client.post(
+        PROFILES, profile("grove", match={"schedulerNames": ["grove"]}, pluginConfig=config)
+    )
+    members = [pod(name, cpu="3", scheduler="grove") for name in ("d0", "d1", "p0")]
+    for member in members:
+        clique = "decode" if member["metadata"]["name"] != "p0" else "prefill"
+        member["metadata"]["labels"] = {"grove.io/podgang": "s-0", "grove.io/podclique": clique}
+    collection = POD_GANG.path(namespace)
+
+    def create(**groups: int) -> None:
+        raw = pod_gang("s-0", groups)
+        client.post(collection, raw | {"metadata": {"name": "s-0"}})
+
+    create(decode=2, prefill=1)
+    create_pods(client, namespace, *members)
+    said = partial(messages_of, client, namespace)
+    eventually(said, lambda found: any("2 of 3 members fit" in text for text in found), "no room")
+    client.delete(f"{collection}/s-0")
+    gone = f"PodGang {namespace}/s-0 does not exist"
+    eventually(said, lambda found: gone in found, "the reason")
+    assert bound(client, namespace) == {}
+    create(decode=1, prefill=1)
+    eventually(lambda: bound(client, namespace), lambda names: len(names) == 2, "the minimum")
+    assert "p0" in bound(client, namespace)

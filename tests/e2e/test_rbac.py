@@ -44,6 +44,7 @@ from mooring.kube.api_resources import (
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
     KAI_POD_GROUP,
+    POD_GANG,
     POD_GROUP,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
@@ -444,6 +445,9 @@ EVERYTHING: Final = (
 )
 
 
+_NOT_SERVED: Final = (SIGS_POD_GROUP, VOLCANO_POD_GROUP, KAI_POD_GROUP, POD_GANG)
+
+
 def test_every_right_is_used_and_no_other_is_needed(cluster: Cluster) -> None:
     with cluster.mooring() as scheduler:
         for work in EVERYTHING:
@@ -456,7 +460,7 @@ def test_every_right_is_used_and_no_other_is_needed(cluster: Cluster) -> None:
     if not cluster.serves(DEVICE_TAINT_RULE):
         needed -= {right for right in needed if right[2] == DEVICE_TAINT_RULE.plural}
     needed -= {right for right in needed if is_for_more_than_requests(right)}
-    not_served = {each.group for each in (SIGS_POD_GROUP, VOLCANO_POD_GROUP, KAI_POD_GROUP)}
+    not_served = {each.group for each in _NOT_SERVED}
     needed -= {right for right in needed if right[1] in not_served}
     if not RELEASE.backs_resources_by_devices:
         needed -= {(verb, RESOURCE_CLAIM.group, RESOURCE_CLAIM.plural) for verb in CREATES}

@@ -16,6 +16,7 @@ from mooring.kube.api_resources import (
     NODE,
     POD,
     POD_DISRUPTION_BUDGET,
+    POD_GANG,
     POD_GROUP,
     POD_GROUP_V1,
     POD_GROUP_V1ALPHA2,
@@ -349,6 +350,7 @@ async def test_a_kind_that_is_served_is_followed_and_the_newest_version_of_it_on
         COSCHEDULING_POD_GROUP,
         VOLCANO_POD_GROUP,
         KAI_POD_GROUP,
+        POD_GANG,
         DEVICE_TAINT_RULE,
     }
     assert feeding.seen.names[POD_GROUP_V1] == ["train"]
@@ -357,6 +359,7 @@ async def test_a_kind_that_is_served_is_followed_and_the_newest_version_of_it_on
         Kind.COSCHEDULING_POD_GROUP: COSCHEDULING_POD_GROUP,
         Kind.VOLCANO_POD_GROUP: VOLCANO_POD_GROUP,
         Kind.KAI_POD_GROUP: KAI_POD_GROUP,
+        Kind.POD_GANG: POD_GANG,
         Kind.DEVICE_TAINT_RULE: DEVICE_TAINT_RULE,
     }
     assert {"podgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io"} <= set(

@@ -26,6 +26,7 @@ from mooring.testing.builders import (
     node,
     pdb,
     pod,
+    pod_gang,
     pod_group,
     priority_class,
     service,
@@ -177,6 +178,12 @@ OBJECTS: dict[Kind, dict[str, Any]] = {
         status={"conditions": [{"type": "PodGroupScheduled", "status": "True"}]},
     ),
     Kind.VOLCANO_POD_GROUP: volcano_pod_group("g", 2),
+    Kind.POD_GANG: pod_gang(
+        "g",
+        {"a": 2},
+        topologyConstraint={"packConstraint": {"required": "zone", "preferred": "rack"}},
+        topologyConstraintGroupConfigs=[{"name": "c", "topologyConstraint": {}}],
+    ),
     Kind.KAI_POD_GROUP: kai_pod_group(
         "g",
         2,

@@ -16,6 +16,7 @@ from mooring.kube.api_resources import (
     KAI_POD_GROUP,
     NAMESPACE,
     POD,
+    POD_GANG,
     POD_GROUP,
     POD_GROUP_V1,
     SCHEDULING_PROFILE,
@@ -57,6 +58,7 @@ def complete_pods(context: click.Context, _: click.Parameter, incomplete: str) -
             SIGS_POD_GROUP,
             VOLCANO_POD_GROUP,
             KAI_POD_GROUP,
+            POD_GANG,
         )
         found = _names(context, groups, _namespace(context), begun)
     else:

@@ -28,6 +28,7 @@ class Kind(StrEnum):
     COSCHEDULING_POD_GROUP = "podgroups.scheduling.x-k8s.io"
     VOLCANO_POD_GROUP = "podgroups.scheduling.volcano.sh"
     KAI_POD_GROUP = "podgroups.scheduling.run.ai"
+    POD_GANG = "PodGang"
     RESOURCE_CLAIM = "ResourceClaim"
     RESOURCE_SLICE = "ResourceSlice"
     DEVICE_CLASS = "DeviceClass"

@@ -9,6 +9,7 @@ from mooring.claims.model.resource_slices import parse_device_taint_rule, parse_
 from mooring.groups.model.pod_group import (
     parse_coscheduling_pod_group,
     parse_kai_pod_group,
+    parse_pod_gang,
     parse_pod_group,
     parse_volcano_pod_group,
 )
@@ -41,6 +42,7 @@ _PARSERS: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Any]]] = {
     Kind.COSCHEDULING_POD_GROUP: parse_coscheduling_pod_group,
     Kind.VOLCANO_POD_GROUP: parse_volcano_pod_group,
     Kind.KAI_POD_GROUP: parse_kai_pod_group,
+    Kind.POD_GANG: parse_pod_gang,
     Kind.RESOURCE_CLAIM: parse_resource_claim,
     Kind.RESOURCE_SLICE: parse_resource_slice,
     Kind.DEVICE_CLASS: parse_device_class,
@@ -61,6 +63,7 @@ NAMESPACED: Final = frozenset(
         Kind.COSCHEDULING_POD_GROUP,
         Kind.VOLCANO_POD_GROUP,
         Kind.KAI_POD_GROUP,
+        Kind.POD_GANG,
         Kind.RESOURCE_CLAIM,
     }
 )

@@ -29,6 +29,7 @@ __all__ = [
     "node",
     "pdb",
     "pod",
+    "pod_gang",
     "pod_group",
     "priority_class",
     "service",
@@ -326,6 +327,16 @@ def kai_pod_group(name: str, minimum: int | None = None, **spec: Any) -> Raw:
     """Return a PodGroup of KAI, which its members name by an annotation."""
     raw = volcano_pod_group(name, 1, **{"minMember": minimum, **spec})
     return raw | {"apiVersion": "scheduling.run.ai/v2alpha2"}
+
+
+def pod_gang(name: str, groups: Mapping[str, int], **spec: Any) -> Raw:
+    """Return a PodGang of Grove with the least replicas of each of its groups of pods."""
+    raw = coscheduling_pod_group(name, 1)
+    parts = [
+        {"name": role, "minReplicas": least, "podReferences": []} for role, least in groups.items()
+    ]
+    raw["spec"] = {"podgroups": parts, **spec}
+    return raw | {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang"}
 
 
 def given(**fields: Any) -> Raw:

@@ -1,5 +1,6 @@
 """What is read of PodGroups of each kind, and of groups that only their members name."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from mooring.groups.model.pod_group import (
     group_of_members,
     parse_coscheduling_pod_group,
     parse_kai_pod_group,
+    parse_pod_gang,
     parse_pod_group,
     parse_volcano_pod_group,
 )
@@ -31,6 +33,7 @@ from mooring.testing.builders import (
     coscheduling_pod_group,
     kai_pod_group,
     pod,
+    pod_gang,
     pod_group,
     volcano_pod_group,
 )
@@ -116,6 +119,9 @@ def test_a_domain_of_volcanos_group_is_a_wish_or_in_mooring_s_annotation() -> No
     assert (group.invalid, group.topology) == (None, GroupTopology(("rack",)))
 
 
+PACKED = {"packConstraint": {"required": "rack"}}
+
+
 def kai(minimum: int | None = None, **spec: Any) -> PodGroup:
     return parse_kai_pod_group(kai_pod_group("train", minimum, **spec))
 
@@ -179,6 +185,52 @@ def test_a_part_of_kais_group_may_be_confined_by_confining_all() -> None:
     raw["metadata"]["annotations"] = {TOPOLOGY_KEYS: "rack"}
     group = parse_kai_pod_group(raw)
     assert (group.invalid, group.topology) == (None, GroupTopology(("rack",)))
+
+
+def grove(groups: Mapping[str, int], **spec: Any) -> PodGroup:
+    return parse_pod_gang(pod_gang("train", groups, **spec))
+
+
+def test_the_groups_of_a_pod_gang_are_roles() -> None:
+    group = grove({"prefill": 2, "decode": 4, "router": 0}, priorityClassName="high")
+    assert group.key == GroupKey(GroupSource.GROVE, "default", "train")
+    assert (group.minimum, group.roles) == (6, {"prefill": 2, "decode": 4})
+    assert (group.invalid, group.ignored) == (None, ("spec.priorityClassName",))
+
+
+def test_the_topology_constraint_of_a_pod_gang_names_node_labels() -> None:
+    both = {"packConstraint": {"required": "zone", "preferred": "rack"}}
+    assert grove({"a": 1}, topologyConstraint=both).topology == GroupTopology(("zone", "rack"))
+    wish = {"packConstraint": {"preferred": "rack"}}
+    topology = grove({"a": 1}, topologyConstraint=wish).topology
+    assert topology == GroupTopology(("rack",), required=False)
+
+
+@pytest.mark.parametrize(
+    ("groups", "spec", "why"),
+    [
+        ({}, {}, "spec.podgroups: has no group with minReplicas of 1 or more"),
+        ({"a": 0}, {}, "spec.podgroups: has no group with minReplicas of 1 or more"),
+        ({"a": -1}, {}, "spec.podgroups[0].minReplicas: is -1; it must be 0 to"),
+        ({"": 1}, {}, "has a minimum for a role without a name"),
+        ({f"g{i}": 1 for i in range(201)}, {}, "has 201 groups; Mooring reads at most 200"),
+        (
+            {"a": 1},
+            {"topologyConstraintGroupConfigs": [{"topologyConstraint": PACKED}]},
+            "[0].topologyConstraint.packConstraint.required: confines a part of the group",
+        ),
+        (
+            {},
+            {"podgroups": [{"name": "a", "minReplicas": 1, "topologyConstraint": PACKED}]},
+            "spec.podgroups[0].topologyConstraint.packConstraint.required: confines a part",
+        ),
+        ({}, {"podgroups": [{"name": "a"}, {"name": "a"}]}, "'a' is the name of another group"),
+    ],
+)
+def test_a_pod_gang_that_cannot_be_placed_as_it_asks_is_invalid(
+    groups: dict[str, int], spec: dict[str, Any], why: str
+) -> None:
+    assert why in (grove(groups, **spec).invalid or "")
 
 
 def test_the_status_of_a_group_is_read_only_if_mooring_writes_it() -> None:

@@ -77,6 +77,12 @@ def test_an_application_of_yunikorn_is_named_by_the_first_of_its_labels() -> Non
     assert names == [None, "app", "spark"]
 
 
+def test_a_pod_names_its_pod_gang_by_a_label() -> None:
+    (form,) = read(GangSchedulingArgs, {"podGroupPresets": ["Grove"]}, "args").formats
+    assert form.name_of(parse_pod(pod(labels={"grove.io/podgang": "simple-0"}))) == "simple-0"
+    assert form.name_of(parse_pod(pod())) is None
+
+
 def test_a_pod_that_kais_pod_grouper_has_not_seen_belongs_to_a_group_without_a_name() -> None:
     (form,) = read(GangSchedulingArgs, {"podGroupPresets": ["KAI"]}, "args").formats
     grouped = pod(labels={"kai.scheduler/queue": "a"}, annotations={"pod-group-name": "train"})

@@ -7,7 +7,7 @@ A group is named by its members in one of these ways, which are its source:
   coscheduling plugin made common, or of its older name `scheduling.sigs.k8s.io`; a `GroupFormat`
   may have another label do so;
 - an annotation of Volcano's or KAI's (a `GroupFormat` too) names a PodGroup of
-  `scheduling.volcano.sh` or `scheduling.run.ai`;
+  `scheduling.volcano.sh` or `scheduling.run.ai`, a label of Grove's a PodGang;
 - a label or annotation of YuniKorn's (a `GroupFormat` too) names the application of a pod that is
   in a task group (`groups/model/task_groups.py`); the group has no object;
 - a label or annotation of the site's own (`GroupFormat`) names a group that has no object.
@@ -86,6 +86,7 @@ class GroupSource(StrEnum):
     COSCHEDULING = "podgroups.scheduling.x-k8s.io"
     VOLCANO = "podgroups.scheduling.volcano.sh"
     KAI = "podgroups.scheduling.run.ai"
+    GROVE = "podgangs.scheduler.grove.io"
     YUNIKORN = "applications.yunikorn.apache.org"
     PODS = "pods"
 
@@ -104,6 +105,7 @@ _WITH_STATUS: Final = (GroupSource.KUBERNETES, GroupSource.COSCHEDULING, GroupSo
 _ROLE_KEYS: Final = {
     GroupSource.VOLCANO: "volcano.sh/task-spec",
     GroupSource.KAI: "kai.scheduler/subgroup-name",
+    GroupSource.GROVE: "grove.io/podclique",
     GroupSource.YUNIKORN: TASK_GROUP_NAME,
 }
 """The label or annotation that names a member's role in its group."""
@@ -364,6 +366,15 @@ def parse_kai_pod_group(raw: Mapping[str, Any]) -> PodGroup:
     return _parsed(raw, GroupSource.KAI, _kai_spec)
 
 
+@naming_the_object("PodGang")
+def parse_pod_gang(raw: Mapping[str, Any]) -> PodGroup:
+    """Parse a PodGang of `scheduler.grove.io/v1alpha1`; see `parse_pod_group` for errors.
+
+    Its groups of pods are roles. One some of whose groups must be in a domain is `invalid`.
+    """
+    return _parsed(raw, GroupSource.GROVE, _grove_spec)
+
+
 class DeclaredByPod(NamedTuple):
     """The declaration of a group without an object by one member; members may differ.
 
@@ -514,6 +525,36 @@ def _kai_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[s
         "topology": _levels(required, preferred) or annotated.topology,
         "disruption_mode": annotated.disruption_mode,
         "ignored": _set(spec, "queue", "priorityClassName", "preemptibility", "minSubGroup"),
+    }
+
+
+def _grove_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
+    annotated = _annotated(annotations)
+    groups = mappings(spec, "podgroups", "spec")
+    parts = mappings(spec, "topologyConstraintGroupConfigs", "spec")
+    _at_most(max(len(groups), len(parts)), _MAX_ROLES, "spec", "groups")
+    path = ("packConstraint", "required")
+    roles = dict[str, int]()
+    for index, group in enumerate(groups):
+        where = f"spec.podgroups[{index}]"
+        if (name := text(group, "name", where)) in roles:
+            raise ManifestError(f"{where}.name", f"{_shown(name)} is the name of another group too")
+        roles[name] = _within(group, "minReplicas", where, 0) or 0
+        _check_parts(group, where, annotated.topology, *path)
+    for index, part in enumerate(parts):
+        where = f"spec.topologyConstraintGroupConfigs[{index}]"
+        _check_parts(part, where, annotated.topology, *path)
+    if not any(roles.values()):
+        raise ManifestError("spec.podgroups", "has no group with minReplicas of 1 or more")
+    pack = mapping(mapping(spec, "topologyConstraint", "spec"), path[0], "spec.topologyConstraint")
+    levels = (
+        text(pack, name, "spec.topologyConstraint.packConstraint")
+        for name in ("required", "preferred")
+    )
+    return _with_roles(0, roles) | {
+        "topology": _levels(*levels) or annotated.topology,
+        "disruption_mode": annotated.disruption_mode,
+        "ignored": _set(spec, "priorityClassName", "reuseReservationRef"),
     }
 
 

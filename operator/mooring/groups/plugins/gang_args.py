@@ -12,7 +12,7 @@ from mooring.policy.durations import Duration
 from mooring.policy.name_syntax import QualifiedName
 from mooring.policy.reading import PolicyModel
 
-PodGroupPreset = Literal["Coscheduling", "Koordinator", "Volcano", "KAI", "YuniKorn"]
+PodGroupPreset = Literal["Coscheduling", "Koordinator", "Volcano", "KAI", "YuniKorn", "Grove"]
 """Another scheduler whose labels and annotations name groups."""
 
 
@@ -41,6 +41,7 @@ _PRESETS: Final[Mapping[PodGroupPreset, tuple[GroupFormat, ...]]] = {
         GroupFormat("pod-group-name", source=GroupSource.KAI, expected_key="kai.scheduler/queue"),
     ),
     "YuniKorn": tuple(GroupFormat(key, source=GroupSource.YUNIKORN) for key in APPLICATION_KEYS),
+    "Grove": (GroupFormat("grove.io/podgang", source=GroupSource.GROVE),),
 }
 
 

@@ -41,6 +41,7 @@ GROUP_KINDS: Final[Mapping[Kind, GroupSource]] = MappingProxyType(
         Kind.COSCHEDULING_POD_GROUP: GroupSource.COSCHEDULING,
         Kind.VOLCANO_POD_GROUP: GroupSource.VOLCANO,
         Kind.KAI_POD_GROUP: GroupSource.KAI,
+        Kind.POD_GANG: GroupSource.GROVE,
     }
 )
 """The kinds of objects that define groups."""
@@ -248,7 +249,8 @@ class PodGroupState:
             return "the name of its PodGroup is not known: KAI's pod grouper writes it to the pod"
         if self.key.source is GroupSource.YUNIKORN:
             return f"no pod of application {self.key} has the annotation {TASK_GROUPS}"
-        return f"PodGroup {self.key} does not exist"
+        kind = "PodGang" if self.key.source is GroupSource.GROVE else "PodGroup"
+        return f"{kind} {self.key} does not exist"
 
     @property
     def surplus(self) -> int:
