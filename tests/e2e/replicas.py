@@ -24,10 +24,12 @@ from controlplane.access import ADMIN
 from controlplane.client import ApiError, Client
 from controlplane.processes import ProcessGroup, Program
 from controlplane.tls import tls_opener
+from mooring.kube.api_resources import Resource
 
 Raw = dict[str, Any]
 T = TypeVar("T")
 
+CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PROFILES: Final = "/apis/scheduling.mooring.dev/v1alpha1/schedulingprofiles"
 QUICK_LEASE: Final = ("--lease-duration=6", "--renew-deadline=5", "--retry-period=0.5")
 """A replica that is killed is followed after six seconds instead of fifteen.
@@ -210,6 +212,24 @@ def priority_class(client: Client, name: str, value: int) -> Iterator[None]:
     eventually(refusal, lambda said: not said, f"PriorityClass {name} in admission")
     yield
     client.delete(f"{path}/{name}")
+
+
+def crd(resource: Resource) -> dict[str, Any]:
+    """Return a definition of the resource that lets every field pass."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": resource.version, "served": True, "storage": True}
+    version |= {"subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {
+            "group": resource.group,
+            "names": {"kind": resource.kind, "plural": resource.plural},
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "versions": [version],
+        },
+    }
 
 
 def delete_now(client: Client, namespace: str, name: str) -> None:

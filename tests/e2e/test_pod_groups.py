@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -21,15 +22,18 @@ from controlplane.namespaces import create_namespace
 from controlplane.nodes import create_nodes
 from controlplane.releases import chosen_release
 from e2e.replicas import (
+    CRDS,
     PROFILES,
     Replica,
     Replicas,
     bound,
+    crd,
     create_pods,
     delete_now,
     eventually,
     messages_of,
     pod,
+    pods,
     priority_class,
 )
 from mooring.groups.model.pod_group import COSCHEDULING_LABEL
@@ -73,8 +77,12 @@ def high(client: Client, namespace: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def namespace(plane: ControlPlane) -> str:
-    return create_namespace(plane.access)
+def namespace(plane: ControlPlane, client: Client) -> Iterator[str]:
+    """Yield a new namespace, and delete its pods then: the nodes are for the next test, too."""
+    name = create_namespace(plane.access)
+    yield name
+    for each in pods(client, name):
+        delete_now(client, name, each)
 
 
 def known_groups(scheduler: Replica) -> int:
@@ -363,37 +371,22 @@ def test_an_urgent_pod_preempts_a_group_that_is_disrupted_as_a_whole_on_all_its_
         said = partial(messages_of, client, namespace)
         eventually(said, lambda m: any("No preemption victims" in text for text in m), "the reason")
         assert {*bound(client, namespace)} == {"m0", "m1"}
-    for name in {"urgent", *bound(client, namespace)}:  # the nodes are for the next test, too
-        delete_now(client, namespace, name)
 
 
 VOLCANO: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
-CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def crd(resource: Resource) -> dict[str, Any]:
-    """Return a definition of the resource that lets every field pass."""
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": resource.version, "served": True, "storage": True}
-    version |= {"subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{resource.plural}.{resource.group}"},
-        "spec": {
-            "group": resource.group,
-            "names": {"kind": resource.kind, "plural": resource.plural},
-            "scope": "Namespaced",
-            "versions": [version],
-        },
-    }
+def serve(client: Client, scheduler: Replica, resource: Resource) -> None:
+    """Have the resource served, and wait until the replica reads it."""
+    with suppress(ApiError):  # another test has had it served
+        client.post(CRDS, crd(resource))
+    scheduler.wait_until_says(f"{resource} ({resource.version}) is served")
 
 
 def test_a_group_of_volcano_is_placed_whole_or_not_at_all_and_says_why(
     client: Client, namespace: str, scheduler: Replica
 ) -> None:
-    client.post(CRDS, crd(VOLCANO_POD_GROUP))
-    scheduler.wait_until_says("podgroups.scheduling.volcano.sh (v1beta1) is served")
+    serve(client, scheduler, VOLCANO_POD_GROUP)
     config = [{"name": "GangScheduling", "args": {"podGroupPresets": ["Volcano"]}}]
     client.post(
         PROFILES, profile("volcano", match={"schedulerNames": ["volcano"]}, pluginConfig=config)
@@ -430,8 +423,7 @@ def test_a_group_of_kai_is_placed_with_a_member_of_each_subgroup_or_not_at_all(
     client: Client, namespace: str, scheduler: Replica
 ) -> None:
     """The pod grouper names the group of pods that exist; until then they wait."""
-    client.post(CRDS, crd(KAI_POD_GROUP))
-    scheduler.wait_until_says("podgroups.scheduling.run.ai (v2alpha2) is served")
+    serve(client, scheduler, KAI_POD_GROUP)
     config = [{"name": "GangScheduling", "args": {"podGroupPresets": ["KAI"]}}]
     client.post(PROFILES, profile("kai", match={"schedulerNames": ["kai"]}, pluginConfig=config))
     members = [pod(f"w{i}", cpu="3", scheduler="kai") for i in range(2)]
@@ -493,8 +485,7 @@ def test_a_pod_gang_is_placed_with_the_least_replicas_of_each_clique_or_not_at_a
     client: Client, namespace: str, scheduler: Replica
 ) -> None:
     """It is deleted and made anew under its name, as Grove does when it is updated."""
-    client.post(CRDS, crd(POD_GANG))
-    scheduler.wait_until_says("podgangs.scheduler.grove.io (v1alpha1) is served")
+    serve(client, scheduler, POD_GANG)
     config = [{"name": "GangScheduling", "args": {"podGroupPresets": ["Grove"]}}]
     client.post(
         PROFILES, profile("grove", match={"schedulerNames": ["grove"]}, pluginConfig=config)

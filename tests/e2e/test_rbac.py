@@ -27,10 +27,12 @@ from controlplane.nodes import create_nodes
 from controlplane.releases import chosen_release
 from device_builders import device_claim, device_class, request, resource_slice
 from e2e.replicas import (
+    CRDS,
     PROFILES,
     Replica,
     Replicas,
     bound,
+    crd,
     create_pods,
     delete_now,
     eventually,
@@ -200,6 +202,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             client.post(classes, {"metadata": {"name": "high"}, "value": 1000})
             client.post(STORAGE_CLASSES, storage_class("disks"))
             client.post(STORAGE_CLASSES, storage_class("made", provisioner="csi.example"))
+            client.post(CRDS, crd(POD_GANG))
             client.post(PROFILES, profile("strict", preemption={"disruptionBudgets": "Strict"}))
             namespace = create_namespace(plane.access)
             yield Cluster(plane.access, client, audit, folder, namespace)
@@ -445,7 +448,7 @@ EVERYTHING: Final = (
 )
 
 
-_NOT_SERVED: Final = (SIGS_POD_GROUP, VOLCANO_POD_GROUP, KAI_POD_GROUP, POD_GANG)
+_NOT_SERVED: Final = (SIGS_POD_GROUP, VOLCANO_POD_GROUP, KAI_POD_GROUP)
 
 
 def test_every_right_is_used_and_no_other_is_needed(cluster: Cluster) -> None:
@@ -473,6 +476,7 @@ FAILS: Final[Sequence[Mapping[str, tuple[Work, str]]]] = (
         "list replicasets": (nothing, "may not watch replicasets.apps"),
         "list poddisruptionbudgets": (nothing, "may not watch poddisruptionbudgets.policy"),
         "list podgroups": (nothing, "may not watch podgroups.scheduling"),
+        "list podgangs": (nothing, "may not watch podgangs.scheduler.grove.io"),
         "list csidrivers": (nothing, "may not watch csidrivers.storage.k8s.io"),
     },
     {"list priorityclasses": (nothing, "may not list priorityclasses.scheduling.k8s.io")},
