@@ -78,6 +78,18 @@ _BY_HAND: dict[str, Types] = {
             "subGroupPolicy": "[*]",
         },
     },
+    "topology.volcano.sh/v1alpha1 HyperNode": {
+        "HyperNode": {"spec": "HyperNodeSpec", "status": "{*}"},
+        "HyperNodeSpec": {"tier": "int", "tierName": "str", "members": "[HyperNodeMember]"},
+        "HyperNodeMember": {"type": "str", "selector": "HyperNodeSelector"},
+        "HyperNodeSelector": {
+            "exactMatch": "HyperNodeExactMatch",
+            "regexMatch": "HyperNodeRegexMatch",
+            "labelMatch": "{*}",
+        },
+        "HyperNodeExactMatch": {"name": "str"},
+        "HyperNodeRegexMatch": {"pattern": "str"},
+    },
     "scheduler.grove.io/v1alpha1 PodGang": {
         "PodGang": {"spec": "PodGangSpec", "status": "{*}"},
         "PodGangSpec": {

@@ -158,3 +158,8 @@ def test_207_a_pod_gang_is_placed_with_the_least_replicas_of_each_clique() -> No
     assert placed == {"p0", "p1", "d0"}
     assert message(207, "s0") == "0 of 1 members of role scaled-0-decode exist"
     assert message(207, "orphan") == "PodGang default/gone-0 does not exist"
+
+
+def test_208_a_group_of_volcano_is_placed_in_one_hyper_node_of_an_allowed_tier() -> None:
+    assert nodes(208) == {"mpi-0": "b", "mpi-1": "b", "wide-0": None, "wide-1": None}
+    assert "members fit in hypernode leaf-1" in message(208, "wide-0")

@@ -38,6 +38,7 @@ from e2e.replicas import (
 )
 from mooring.groups.model.pod_group import COSCHEDULING_LABEL
 from mooring.kube.api_resources import (
+    HYPER_NODE,
     KAI_POD_GROUP,
     POD_GANG,
     POD_GROUP,
@@ -47,6 +48,7 @@ from mooring.kube.api_resources import (
 from mooring.model.kubernetes_rules import KUBERNETES_RULES
 from mooring.testing.builders import (
     coscheduling_pod_group,
+    hyper_node,
     kai_pod_group,
     pod_gang,
     pod_group,
@@ -511,3 +513,34 @@ def test_a_pod_gang_is_placed_with_the_least_replicas_of_each_clique_or_not_at_a
     create(decode=1, prefill=1)
     eventually(lambda: bound(client, namespace), lambda names: len(names) == 2, "the minimum")
     assert "p0" in bound(client, namespace)
+
+
+def test_a_group_of_volcano_is_placed_in_a_hyper_node_of_an_allowed_tier(
+    client: Client, namespace: str, scheduler: Replica
+) -> None:
+    """Each leaf has one of the two nodes, and there is a spine once it is made."""
+    serve(client, scheduler, VOLCANO_POD_GROUP)
+    serve(client, scheduler, HYPER_NODE)
+    names = [each["metadata"]["name"] for each in client.get("/api/v1/nodes")["items"]]
+    for number, name in enumerate(names):
+        member = {"type": "Node", "selector": {"exactMatch": {"name": name}}}
+        leaf = hyper_node(f"leaf-{number}", 1, member)
+        client.post(HYPER_NODE.path(), leaf | {"metadata": {"name": f"leaf-{number}"}})
+    config = [{"name": "GangScheduling", "args": {"podGroupPresets": ["Volcano"]}}]
+    match = {"schedulerNames": ["networked"]}
+    client.post(PROFILES, profile("networked", match=match, pluginConfig=config))
+    path = f"{VOLCANO.format(namespace)}/mpi"
+    raw = volcano_pod_group("mpi", 2, networkTopology={"mode": "hard", "highestTierAllowed": 2})
+    client.post(VOLCANO.format(namespace), raw | {"metadata": {"name": "mpi"}})
+    members = [pod(f"m{i}", cpu="3", scheduler="networked") for i in range(2)]
+    for each in members:
+        each["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "mpi"}
+    create_pods(client, namespace, *members)
+    said = partial(messages_of, client, namespace)
+    text = "1 of 2 members fit in hypernode leaf-"
+    eventually(said, lambda found: any(text in each for each in found), "no leaf is enough")
+    assert bound(client, namespace) == {}
+    leaves = {"type": "HyperNode", "selector": {"regexMatch": {"pattern": "^leaf-"}}}
+    client.post(HYPER_NODE.path(), hyper_node("spine", 2, leaves) | {"metadata": {"name": "spine"}})
+    eventually(lambda: bound(client, namespace), lambda found: len(found) == 2, "in the spine")
+    assert client.get(path)["status"]["phase"] in ("Inqueue", "Running")

@@ -45,6 +45,7 @@ from mooring.kube.api_resources import (
     COSCHEDULING_POD_GROUP,
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
+    HYPER_NODE,
     KAI_POD_GROUP,
     POD_GANG,
     POD_GROUP,
@@ -202,7 +203,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             client.post(classes, {"metadata": {"name": "high"}, "value": 1000})
             client.post(STORAGE_CLASSES, storage_class("disks"))
             client.post(STORAGE_CLASSES, storage_class("made", provisioner="csi.example"))
-            client.post(CRDS, crd(POD_GANG))
+            for resource in (POD_GANG, HYPER_NODE):
+                client.post(CRDS, crd(resource))
             client.post(PROFILES, profile("strict", preemption={"disruptionBudgets": "Strict"}))
             namespace = create_namespace(plane.access)
             yield Cluster(plane.access, client, audit, folder, namespace)
@@ -477,6 +479,7 @@ FAILS: Final[Sequence[Mapping[str, tuple[Work, str]]]] = (
         "list poddisruptionbudgets": (nothing, "may not watch poddisruptionbudgets.policy"),
         "list podgroups": (nothing, "may not watch podgroups.scheduling"),
         "list podgangs": (nothing, "may not watch podgangs.scheduler.grove.io"),
+        "list hypernodes": (nothing, "may not watch hypernodes.topology.volcano.sh"),
         "list csidrivers": (nothing, "may not watch csidrivers.storage.k8s.io"),
     },
     {"list priorityclasses": (nothing, "may not list priorityclasses.scheduling.k8s.io")},

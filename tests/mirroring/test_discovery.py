@@ -11,6 +11,7 @@ from mooring.kube.api_resources import (
     COSCHEDULING_POD_GROUP,
     DEVICE_TAINT_RULE,
     DEVICE_TAINT_RULE_V1BETA2,
+    HYPER_NODE,
     KAI_POD_GROUP,
     POD_DISRUPTION_BUDGET,
     POD_GANG,
@@ -34,6 +35,7 @@ BY_LABEL = "pods that name one by its label wait (docs/gangs.md)"
 BY_VOLCANO = "pods that name one by Volcano's annotation wait (docs/gangs.md)"
 BY_KAI = "pods that name one by KAI's annotation wait (docs/gangs.md)"
 BY_GROVE = "pods that name one by Grove's label wait (docs/gangs.md)"
+IN_HYPER_NODES = "groups that must be placed in one wait (docs/gangs.md)"
 BY_SLICE = "taints of devices are those of their slices"
 
 
@@ -112,6 +114,7 @@ async def test_of_the_versions_of_a_kind_the_newest_that_is_served_is_used(
         Kind.VOLCANO_POD_GROUP: None,
         Kind.KAI_POD_GROUP: None,
         Kind.POD_GANG: None,
+        Kind.HYPER_NODE: None,
         Kind.DEVICE_TAINT_RULE: None,
     }
 
@@ -193,6 +196,7 @@ async def test_an_upgrade_is_followed_when_several_looks_have_found_it(
         Kind.VOLCANO_POD_GROUP: None,
         Kind.KAI_POD_GROUP: None,
         Kind.POD_GANG: None,
+        Kind.HYPER_NODE: None,
         Kind.DEVICE_TAINT_RULE: None,
     }
 
@@ -237,6 +241,7 @@ async def test_what_is_not_served_is_said_once_with_what_follows(
         ("INFO", f"podgroups.scheduling.volcano.sh (v1beta1) is not served: {BY_VOLCANO}"),
         ("INFO", f"podgroups.scheduling.run.ai (v2alpha2) is not served: {BY_KAI}"),
         ("INFO", f"podgangs.scheduler.grove.io (v1alpha1) is not served: {BY_GROVE}"),
+        ("INFO", f"hypernodes.topology.volcano.sh (v1alpha1) is not served: {IN_HYPER_NODES}"),
         ("INFO", f"devicetaintrules.resource.k8s.io (v1, v1beta2) is not served: {BY_SLICE}"),
     ]
     assert discovery.unserved() == {
@@ -246,6 +251,7 @@ async def test_what_is_not_served_is_said_once_with_what_follows(
         Kind.VOLCANO_POD_GROUP: VOLCANO_POD_GROUP,
         Kind.KAI_POD_GROUP: KAI_POD_GROUP,
         Kind.POD_GANG: POD_GANG,
+        Kind.HYPER_NODE: HYPER_NODE,
         Kind.DEVICE_TAINT_RULE: DEVICE_TAINT_RULE,
     }
 

@@ -12,6 +12,7 @@ from mooring.kube.api_resources import (
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
     DEVICE_TAINT_RULE_V1BETA2,
+    HYPER_NODE,
     KAI_POD_GROUP,
     NODE,
     POD,
@@ -351,6 +352,7 @@ async def test_a_kind_that_is_served_is_followed_and_the_newest_version_of_it_on
         VOLCANO_POD_GROUP,
         KAI_POD_GROUP,
         POD_GANG,
+        HYPER_NODE,
         DEVICE_TAINT_RULE,
     }
     assert feeding.seen.names[POD_GROUP_V1] == ["train"]
@@ -360,6 +362,7 @@ async def test_a_kind_that_is_served_is_followed_and_the_newest_version_of_it_on
         Kind.VOLCANO_POD_GROUP: VOLCANO_POD_GROUP,
         Kind.KAI_POD_GROUP: KAI_POD_GROUP,
         Kind.POD_GANG: POD_GANG,
+        Kind.HYPER_NODE: HYPER_NODE,
         Kind.DEVICE_TAINT_RULE: DEVICE_TAINT_RULE,
     }
     assert {"podgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io"} <= set(

@@ -22,6 +22,7 @@ from mooring.model.objects import NAMESPACED, is_older, object_key, parse_object
 from mooring.testing.builders import (
     api_object,
     coscheduling_pod_group,
+    hyper_node,
     kai_pod_group,
     node,
     pdb,
@@ -178,6 +179,15 @@ OBJECTS: dict[Kind, dict[str, Any]] = {
         status={"conditions": [{"type": "PodGroupScheduled", "status": "True"}]},
     ),
     Kind.VOLCANO_POD_GROUP: volcano_pod_group("g", 2),
+    Kind.HYPER_NODE: hyper_node(
+        "s0",
+        1,
+        {"type": "Node", "selector": {"exactMatch": {"name": "n"}}},
+        {"type": "Node", "selector": {"regexMatch": {"pattern": "^n"}}},
+        {"type": "Node", "selector": {"labelMatch": {"matchLabels": {"rack": "r"}}}},
+        {"type": "HyperNode", "selector": {"exactMatch": {"name": "s1"}}},
+        tierName="rack",
+    ),
     Kind.POD_GANG: pod_gang(
         "g",
         {"a": 2},

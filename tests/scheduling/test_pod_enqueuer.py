@@ -39,7 +39,16 @@ from mooring.runtime.queued_pod import QueuedPod, SubQueue
 from mooring.scheduling.pod_enqueuer import PodEnqueuer
 from mooring.scheduling.profiles_in_force import ActiveProfile
 from mooring.scheduling.queue.queue import UNSCHEDULABLE_TIMEOUT
-from mooring.testing.builders import coscheduling_pod_group, namespace, node, pod, pod_group, uid_of
+from mooring.testing.builders import (
+    coscheduling_pod_group,
+    hyper_node,
+    namespace,
+    node,
+    pod,
+    pod_group,
+    uid_of,
+    volcano_pod_group,
+)
 from scheduler_states import HeardReports, put_profile, scheduler_state
 
 BATCH = {
@@ -689,6 +698,25 @@ BY_TEAM: dict[str, Any] = {
     ]
 }
 """Labels of the members name groups and how many are needed."""
+
+
+def test_a_group_that_is_placed_in_hyper_nodes_is_tried_again_when_they_change(
+    open_door: Door,
+) -> None:
+    args = {"podGroupPresets": ["Volcano"]}
+    open_door.gets_profile(pluginConfig=[{"name": "GangScheduling", "args": args}])
+    for name, network in (("g", {"highestTierAllowed": 1}), ("h", {})):
+        kind, raw = Kind.VOLCANO_POD_GROUP, volcano_pod_group(name, 1, networkTopology=network)
+        open_door.state.put(kind, f"default/{name}", parse_object(kind, raw))
+        open_door.comes(name, annotations={"scheduling.k8s.io/group-name": name})
+        queued = open_door.popped()
+        open_door.scheduler_state.queue.add_unschedulable(
+            queued, frozenset({"NodeResourcesFit"}), open_door.now
+        )
+    raw = hyper_node("leaf", 1)
+    open_door.state.put(Kind.HYPER_NODE, "leaf", parse_object(Kind.HYPER_NODE, raw))
+    assert open_door.queue("g") is SubQueue.BACKOFF
+    assert open_door.queue("h") is SubQueue.UNSCHEDULABLE
 
 
 BY_TASK_GROUP: dict[str, Any] = {

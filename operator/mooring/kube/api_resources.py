@@ -163,6 +163,9 @@ KUEUE_WORKLOAD: Final = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Work
 KUEUE_WORKLOAD_V1BETA1: Final = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
 """As Kueue before 0.15 serves it."""
 KAI_POD_GROUP: Final = Resource("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup")
+HYPER_NODE: Final = Resource(
+    "topology.volcano.sh", "v1alpha1", "hypernodes", "HyperNode", namespaced=False
+)
 POD_GANG: Final = Resource("scheduler.grove.io", "v1alpha1", "podgangs", "PodGang")
 RESOURCE_CLAIM: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 RESOURCE_CLAIM_TEMPLATE: Final = Resource(

@@ -29,6 +29,7 @@ class Kind(StrEnum):
     VOLCANO_POD_GROUP = "podgroups.scheduling.volcano.sh"
     KAI_POD_GROUP = "podgroups.scheduling.run.ai"
     POD_GANG = "PodGang"
+    HYPER_NODE = "HyperNode"
     RESOURCE_CLAIM = "ResourceClaim"
     RESOURCE_SLICE = "ResourceSlice"
     DEVICE_CLASS = "DeviceClass"

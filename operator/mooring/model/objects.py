@@ -6,6 +6,7 @@ from typing import Any, Final
 from mooring.claims.model.device_classes import parse_device_class
 from mooring.claims.model.resource_claims import parse_resource_claim
 from mooring.claims.model.resource_slices import parse_device_taint_rule, parse_resource_slice
+from mooring.groups.model.hyper_node import parse_hyper_node
 from mooring.groups.model.pod_group import (
     parse_coscheduling_pod_group,
     parse_kai_pod_group,
@@ -43,6 +44,7 @@ _PARSERS: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Any]]] = {
     Kind.VOLCANO_POD_GROUP: parse_volcano_pod_group,
     Kind.KAI_POD_GROUP: parse_kai_pod_group,
     Kind.POD_GANG: parse_pod_gang,
+    Kind.HYPER_NODE: parse_hyper_node,
     Kind.RESOURCE_CLAIM: parse_resource_claim,
     Kind.RESOURCE_SLICE: parse_resource_slice,
     Kind.DEVICE_CLASS: parse_device_class,

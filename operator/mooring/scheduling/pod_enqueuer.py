@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from mooring.claims.model.resource_claims import ResourceClaim
 from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed
+from mooring.groups.model.hyper_node import HYPER_NODE_KEY
 from mooring.groups.model.pod_group import PodGroup
 from mooring.groups.state.pod_groups import GROUP_KINDS, PodGroupState
 from mooring.model.events import Action, ClusterEvent, Kind
@@ -304,6 +305,13 @@ class PodEnqueuer:
             # Otherwise it is not complete yet, or was before this member came.
             self._admit(groups.completed_by(after))
 
+    def _try_in_hyper_nodes(self) -> None:
+        """Try the groups again that are placed in HyperNodes: these have changed."""
+        for group in tuple(self._scheduler.state.pod_groups):
+            definition = group.definition
+            if definition is not None and HYPER_NODE_KEY in definition.topology.keys:
+                self._admit(group, changed=True)
+
     def _admit(self, group: PodGroupState | None, *, changed: bool = False) -> None:
         """Run PreEnqueue again for the gated members, and try the others again if `changed`.
 
@@ -453,6 +461,8 @@ class PodEnqueuer:
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
         """Pass the events on to the queue: unschedulable pods may fit now."""
         events = tuple(events)
+        if any(event.kind is Kind.HYPER_NODE for event in events):
+            self._try_in_hyper_nodes()
         for event in events:
             if event.kind is Kind.NAMESPACE and (namespace := _relabelled(event)) is not None:
                 self._unsettle(namespace)

@@ -24,6 +24,7 @@ __all__ = [
     "cluster",
     "coscheduling_pod_group",
     "given",
+    "hyper_node",
     "kai_pod_group",
     "namespace",
     "node",
@@ -337,6 +338,12 @@ def pod_gang(name: str, groups: Mapping[str, int], **spec: Any) -> Raw:
     ]
     raw["spec"] = {"podgroups": parts, **spec}
     return raw | {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang"}
+
+
+def hyper_node(name: str, tier: int, *members: Raw, **spec: Any) -> Raw:
+    """Return a HyperNode of Volcano; each member has a type and a selector."""
+    raw = api_object("HyperNode", name, spec={"tier": tier, "members": list(members), **spec})
+    return raw | {"apiVersion": "topology.volcano.sh/v1alpha1"}
 
 
 def given(**fields: Any) -> Raw:

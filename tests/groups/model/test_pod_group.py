@@ -7,6 +7,7 @@ import pytest
 
 from device_builders import device_claim
 from mooring.claims.model.resource_claims import parse_resource_claim
+from mooring.groups.model.hyper_node import HYPER_NODE_KEY
 from mooring.groups.model.pod_group import (
     DISRUPTION_MODE,
     MAX_TOPOLOGY_KEYS,
@@ -101,7 +102,8 @@ def test_the_sum_of_the_minimums_of_roles_is_an_int32() -> None:
             "spec: has a minimum for a role without a name",
         ),
         ({"minTaskMember": {f"r{i}": 1 for i in range(201)}}, "has 201 roles; Mooring reads at"),
-        ({"networkTopology": {"mode": "hard"}}, "spec.networkTopology: names a tier of HyperNodes"),
+        ({"networkTopology": {"mode": "firm"}}, "spec.networkTopology.mode: 'firm' is no mode"),
+        ({"networkTopology": {"highestTierAllowed": -1}}, "spec.networkTopology.highestTierAl"),
         ({"minMember": "three"}, "spec.minMember: "),
     ],
 )
@@ -111,8 +113,27 @@ def test_a_pod_group_of_volcano_that_cannot_be_placed_as_it_asks_is_invalid(
     assert why in (volcano(**spec).invalid or "")
 
 
-def test_a_domain_of_volcanos_group_is_a_wish_or_in_mooring_s_annotation() -> None:
-    assert volcano(networkTopology={"mode": "soft"}).invalid is None
+@pytest.mark.parametrize(
+    ("network", "topology"),
+    [
+        ({"highestTierAllowed": 2}, GroupTopology((HYPER_NODE_KEY,), highest_tier=2)),
+        ({"highestTierName": "rack"}, GroupTopology((HYPER_NODE_KEY,), highest_tier="rack")),
+        ({"mode": "hard"}, GroupTopology((HYPER_NODE_KEY,), required=False)),
+        (
+            {"mode": "soft", "highestTierAllowed": 0},
+            GroupTopology((HYPER_NODE_KEY,), required=False, highest_tier=0),
+        ),
+        ({}, GroupTopology()),
+    ],
+)
+def test_the_network_topology_of_volcanos_group_means_hyper_nodes(
+    network: dict[str, Any], topology: GroupTopology
+) -> None:
+    group = volcano(networkTopology=network)
+    assert (group.invalid, group.topology, group.ignored) == (None, topology, ())
+
+
+def test_mooring_s_annotation_counts_before_the_network_topology() -> None:
     raw = volcano_pod_group("train", 3, networkTopology={"mode": "hard", "highestTierAllowed": 1})
     raw["metadata"]["annotations"] = {TOPOLOGY_KEYS: "rack"}
     group = parse_volcano_pod_group(raw)

@@ -9,10 +9,20 @@ import pytest
 from mooring.framework.placements import Placement
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import Unschedulable
+from mooring.groups.model.pod_group import GroupFormat, GroupSource
 from mooring.groups.plugins.topology_placement import TopologyPlacementGenerator
+from mooring.model.events import Kind
+from mooring.model.objects import parse_object
 from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
-from mooring.testing.builders import cluster, node, pod, pod_group
+from mooring.testing.builders import (
+    cluster,
+    hyper_node,
+    node,
+    pod,
+    pod_group,
+    volcano_pod_group,
+)
 from mooring.testing.fakes import handle
 
 KEYS = "scheduling.mooring.dev/topology-keys"
@@ -144,3 +154,76 @@ def test_the_placements_are_those_of_a_slow_search_of_each_domain(seed: int) -> 
     else:
         got = [(p.tier, p.key, p.value, _names(state, p.rows.tolist())) for p in found]
         assert got == expected
+
+
+def named(kind: str, *names: str) -> list[dict[str, Any]]:
+    """Return members of a HyperNode by their names."""
+    return [{"type": kind, "selector": {"exactMatch": {"name": name}}} for name in names]
+
+
+def hyper_nodes() -> list[dict[str, Any]]:
+    """Return two leaves below a spine; the second leaf selects its node."""
+    of_rack = {"type": "Node", "selector": {"labelMatch": {"matchLabels": {"rack": "3"}}}}
+    leaves = {"type": "HyperNode", "selector": {"regexMatch": {"pattern": "^leaf"}}}
+    circle = named("HyperNode", "spine")
+    return [
+        hyper_node("spine", 2, leaves, *circle, tierName="spines"),
+        hyper_node("leaf-1", 1, *named("Node", "a1", "a2", "gone"), tierName="leaves"),
+        hyper_node("leaf-2", 1, of_rack, *circle),
+        hyper_node("core", 3, *named("HyperNode", "spine"), *named("Node", "elsewhere")),
+    ]
+
+
+def of_volcano(state: ClusterState, **network: Any) -> ClusterState:
+    """Let the state have one group, with this networkTopology."""
+    raw = volcano_pod_group("g", 2, networkTopology=network)
+    kind = Kind.VOLCANO_POD_GROUP
+    state.put(kind, "default/g", parse_object(kind, raw))
+    return state
+
+
+LEAVES = [(1, "leaf-2", ["b3"]), (1, "leaf-1", ["a1", "a2"])]
+SPINE = (2, "spine", ["a1", "a2", "b3"])
+CORE = (3, "core", ["a1", "a2", "b3", "elsewhere"])
+
+
+@pytest.mark.parametrize(
+    ("network", "expected"),
+    [
+        ({"highestTierAllowed": 1}, LEAVES),
+        ({"highestTierName": "leaves"}, LEAVES),
+        ({"highestTierName": "spines"}, [*LEAVES, SPINE]),
+        ({"highestTierAllowed": 9}, [*LEAVES, SPINE, CORE]),
+        ({"mode": "soft", "highestTierAllowed": 1}, [*LEAVES, (2, "", CORE[2])]),
+        ({"mode": "soft"}, [*LEAVES, SPINE, CORE, (4, "", CORE[2])]),
+    ],
+)
+def test_a_group_of_volcano_is_placed_in_hyper_nodes_of_low_tiers_first(
+    network: dict[str, Any], expected: list[tuple[int, str, list[str]]]
+) -> None:
+    state = of_volcano(cluster(*nodes(), *hyper_nodes()), **network)
+    assert [(tier, value, names) for tier, _, value, names in described(state)] == expected
+
+
+def test_a_group_with_members_on_nodes_stays_in_a_hyper_node_of_them_all() -> None:
+    annotations = {"scheduling.k8s.io/group-name": "g"}
+    placed = [pod(name, node=name, annotations=annotations) for name in ("a1", "b3")]
+    state = cluster(*nodes(), *hyper_nodes(), *placed)
+    form = GroupFormat("scheduling.k8s.io/group-name", source=GroupSource.VOLCANO)
+    state.track_pod_groups((form,))
+    assert [value for _, _, value, _ in described(of_volcano(state, highestTierAllowed=2))] == [
+        "spine"
+    ]
+    found = placements(of_volcano(state, highestTierAllowed=1))
+    assert isinstance(found, Unschedulable)
+    assert found.reason == (
+        "no HyperNode of tier 1 or lower has all members that are placed already"
+    )
+
+
+@pytest.mark.parametrize("network", [{"highestTierAllowed": 0}, {"highestTierName": "none"}])
+def test_a_group_that_no_hyper_node_is_for_says_so(network: dict[str, Any]) -> None:
+    found = placements(of_volcano(cluster(*nodes(), *hyper_nodes()), **network))
+    (tier,) = network.values()
+    assert isinstance(found, Unschedulable)
+    assert found.reason == f"no HyperNode of tier {tier} or lower has nodes"

@@ -30,6 +30,7 @@ from mooring.claims.model.resource_claims import (
     parse_claim_statuses,
     parse_pod_claims,
 )
+from mooring.groups.model.hyper_node import HYPER_NODE_KEY
 from mooring.groups.model.task_groups import TASK_GROUP_NAME, Numbers, in_task_group, task_groups_of
 from mooring.model.fields import (
     integer,
@@ -167,11 +168,13 @@ class GroupTopology(NamedTuple):
     """The members belong into one domain of a node label; without keys anywhere.
 
     `keys` has the widest domain first (block, rack, host). If `required` is False, the group may be
-    spread over several domains of every key if it fits into none.
+    spread over several domains of every key if it fits into none. The key HYPER_NODE_KEY means
+    HyperNodes, of lower tiers first, up to `highest_tier`: its number or name, None for any.
     """
 
     keys: tuple[str, ...] = ()
     required: bool = True
+    highest_tier: int | str | None = None
 
 
 _ANYWHERE: Final = GroupTopology()
@@ -351,8 +354,7 @@ def parse_volcano_pod_group(raw: Mapping[str, Any]) -> PodGroup:
     """Parse a PodGroup of `scheduling.volcano.sh/v1beta1`; see `parse_pod_group` for errors.
 
     A `minMember` below the sum of the minimums of roles (`minTaskMember`) counts instead of them,
-    as in Volcano (job_info.go, CheckTaskValid). A group that must be placed in a tier of
-    HyperNodes, which Mooring does not read, is `invalid`.
+    as in Volcano (job_info.go, CheckTaskValid).
     """
     return _parsed(raw, GroupSource.VOLCANO, _volcano_spec)
 
@@ -491,17 +493,24 @@ def _volcano_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> di
     roles = {task: _within(tasks, task, where, 0) or 0 for task in tasks}
     if not 0 < found["minimum"] < sum(roles.values()):
         found |= _with_roles(found["minimum"], roles)
-    network = mapping(spec, "networkTopology", "spec")
-    is_hard = text(network, "mode", "spec.networkTopology") == "hard"
-    if is_hard and not found["topology"].keys:
-        raise ManifestError(
-            "spec.networkTopology",
-            "names a tier of HyperNodes, which Mooring does not read; write the node labels of the "
-            f"domains into the annotation {TOPOLOGY_KEYS}",
-        )
-    names = ("queue", "priorityClassName", "subGroupPolicy")
-    found["ignored"] = (*_set(spec, *names), *(["spec.networkTopology"] if network else []))
+    if not found["topology"].keys:
+        found["topology"] = _network_topology(spec)
+    found["ignored"] = _set(spec, "queue", "priorityClassName", "subGroupPolicy")
     return found
+
+
+def _network_topology(spec: Mapping[str, Any]) -> GroupTopology:
+    """Parse `networkTopology`; without a mode it is hard, without a tier it is a wish."""
+    where = "spec.networkTopology"
+    if not (network := mapping(spec, "networkTopology", "spec")):
+        return _ANYWHERE
+    mode = text(network, "mode", where) or "hard"
+    if mode not in ("hard", "soft"):
+        raise ManifestError(f"{where}.mode", f"{_shown(mode)} is no mode; write hard or soft")
+    tier = _within(network, "highestTierAllowed", where, 0)
+    highest = text(network, "highestTierName", where) or None if tier is None else tier
+    required = mode == "hard" and highest is not None
+    return GroupTopology((HYPER_NODE_KEY,), required, highest)
 
 
 def _kai_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
