@@ -98,6 +98,7 @@ def page(
         search=PodSearch(shared),
         objects=PodObjects(Stored(objects), shared.uid_of),
         leading=lambda: leading,
+        deciding=lambda: leading,
     )
 
 

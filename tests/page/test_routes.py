@@ -1,9 +1,11 @@
 """The page over HTTPS: who gets what, and in which form."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.resources import files
+from io import BytesIO
 from typing import Any
 
 import aiohttp
@@ -12,7 +14,7 @@ import pytest
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
-from mooring.page.routes import MOST_BYTES, MOST_STREAMS, MOST_STREAMS_OF_A_USER, Page
+from mooring.page.routes import MOST_BYTES, MOST_STREAMS, MOST_STREAMS_OF_A_USER, WHAT_IF, Page
 from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.testing.builders import node, pod, pod_group, priority_class, uid_of
 from pages import page, served
@@ -393,8 +395,8 @@ async def test_the_streams_of_one_user_keep_no_other_user_from_the_page() -> Non
 
 
 async def posted(client: aiohttp.ClientSession, path: str, body: Any) -> tuple[int, str]:
-    data = body if isinstance(body, bytes) else json.dumps(body)
-    async with client.post(f"/ui/api/{path}", data=data) as response:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    async with client.post(f"/ui/api/{path}", data=BytesIO(data)) as response:
         return response.status, await response.text()
 
 
@@ -403,8 +405,9 @@ async def test_a_pod_is_tried() -> None:
         status, text = await posted(client, "try", {"manifests": POD})
     assert status == 200
     found = json.loads(text)
-    assert found["results"][0]["node"] is None
-    first = found["suggestions"][0]
+    (decision,) = found["decisions"]
+    assert decision["pods"] == [{"pod": "default/tried", "node": None}]
+    first = decision["suggestions"][0]
     assert (first.keys(), first["nodes"]) == ({"change", "nodes", "examples", "ended"}, 1)
 
 
@@ -427,7 +430,7 @@ async def test_a_victim_of_another_namespace_is_not_named_in_a_trial() -> None:
     async with served(shown, rights=rights, user="ann") as client:
         status, text = await posted(client, "try", {"manifests": high})
     assert status == 200
-    assert json.loads(text)["results"][0]["nominatedNode"] == "a"
+    assert json.loads(text)["decisions"][0]["pods"][0]["nominatedNode"] == "a"
     assert "vault" not in text
     async with served(shown, rights=rights) as client:
         assert "bank/vault" in (await posted(client, "try", {"manifests": high}))[1]
@@ -449,6 +452,76 @@ async def test_what_cannot_be_tried_is_told(body: Any, status: int, mistake: str
         found, text = await posted(client, "try", body)
     assert found == status
     assert mistake in text
+
+
+async def asked(
+    client: aiohttp.ClientSession, body: bytes, query: str = ""
+) -> tuple[int, str, str | None]:
+    async with client.post(f"{WHAT_IF}{query}", data=BytesIO(body)) as response:
+        return response.status, await response.text(), response.headers.get("Retry-After")
+
+
+async def test_a_program_asks_what_the_scheduler_would_do_with_objects_as_they_are() -> None:
+    async with served(page(state())) as client:
+        status, text, _ = await asked(client, POD.encode(), "?profile=default-scheduler")
+        tried = json.loads((await posted(client, "try", {"manifests": POD}))[1])
+    assert status == 200
+    found = json.loads(text)
+    assert "details" not in found
+    del tried["details"]
+    assert found == tried
+    assert found["decisions"][0]["suggestions"]
+
+
+async def test_asking_needs_a_right_and_names_no_pods_that_the_user_may_not_get() -> None:
+    vault = pod("vault", namespace="bank", cpu="1", node="a")
+    shared = scheduler_state(node("a", cpu="1"), vault, priority_class("high", 9))
+    put_profile(shared)
+    body = POD.replace("spec:", "spec:\n  priorityClassName: high").replace('"100"', '"1"').encode()
+    rights = Rights(ann=[f'post path "{WHAT_IF}"', pods_of("default")], bob=may("try", verb="post"))
+    async with served(page(shared), rights=rights, user="ann") as client:
+        status, text, _ = await asked(client, body)
+    (decision,) = json.loads(text)["decisions"]
+    assert decision["victims"] == ["a pod that you may not get"]
+    assert (status, "vault" in text) == (200, False)
+    async with served(page(shared), rights=rights, user="bob") as client:
+        status, text, _ = await asked(client, body)
+    assert (status, text) == (403, f'forbidden: User "bob" cannot post path "{WHAT_IF}"\n')
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "status", "mistake"),
+    [
+        (b"kind: [", "", 422, "the pods: "),
+        (b"\xff", "", 400, "the body: is not UTF-8 text"),
+        (b"x" * (MOST_BYTES + 1), "", 413, "exceeded"),
+        (b"", "?profil=x", 400, "profil: is not known; there is profile"),
+        (b"", "?profile=none", 422, 'there is no profile "none" in force'),
+        (b"", "", 422, "makes no pods"),
+    ],
+)
+async def test_what_cannot_be_asked_is_one_line(
+    body: bytes, query: str, status: int, mistake: str
+) -> None:
+    async with served(page(state())) as client:
+        found, text, _ = await asked(client, body, query)
+    assert found == status
+    assert mistake in text
+    assert len(text.splitlines()) == 1
+
+
+async def test_a_replica_that_does_not_decide_says_so() -> None:
+    async with served(page(state(), leading=False)) as client:
+        status, text, after = await asked(client, POD.encode())
+    assert (status, after) == (503, "5")
+    assert "ask the leading one" in text
+
+
+async def test_a_user_who_asks_too_much_at_once_is_told_to_wait() -> None:
+    async with served(page(state())) as client:
+        answers = await asyncio.gather(*(asked(client, POD.encode()) for _ in range(4)))
+    assert (429, "5") in [(status, after) for status, _, after in answers]
+    assert {status for status, _, _ in answers} == {200, 429}
 
 
 async def test_two_profiles_are_compared() -> None:

@@ -18,7 +18,12 @@ from mooring.model.limits import LIMITS, Counted
 from mooring.model.pod import parse_pod
 from mooring.observe.documents import plain
 from mooring.page import trials
-from mooring.page.trials import MOST_PODS, CompareRequest, TryRequest, WhatIfRunner
+from mooring.page.trials import (
+    CompareRequest,
+    TryAnswer,
+    TryRequest,
+    WhatIfRunner,
+)
 from mooring.page.turns import TrialsBusy
 from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.simulate.inputs import inputs_of
@@ -33,6 +38,7 @@ from mooring.testing.builders import (
     service,
     uid_of,
 )
+from new_manifests import GROUP, deployment, gang, listed, new, text
 from scheduler_states import SHIPPED_ONLY, put_profile, scheduler_state
 from storage_builders import pv, pvc, storage_class
 
@@ -49,35 +55,6 @@ spec:
 """
 
 
-def new(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return the object as a user writes it."""
-    metadata = {k: v for k, v in raw["metadata"].items() if k in ("name", "namespace", "labels")}
-    return {**{k: v for k, v in raw.items() if k != "status"}, "metadata": metadata}
-
-
-class _WithoutAliases(yaml.SafeDumper):
-    """Writes what is there twice two times, as kubectl does."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
-        return True
-
-
-def text(*objects: dict[str, Any]) -> str:
-    return yaml.dump_all((new(each) for each in objects), Dumper=_WithoutAliases)
-
-
-def deployment(name: str, replicas: int, cpu: str) -> dict[str, Any]:
-    labels = {"app": name}
-    template = {
-        "metadata": {"labels": labels},
-        "spec": {
-            "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}]
-        },
-    }
-    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
-
-
 def stage(*objects: dict[str, Any]) -> tuple[SchedulerState, WhatIfRunner]:
     shared = scheduler_state(*(objects or CLUSTER))
     put_profile(shared)
@@ -85,14 +62,19 @@ def stage(*objects: dict[str, Any]) -> tuple[SchedulerState, WhatIfRunner]:
 
 
 async def tried(manifests: str, *objects: dict[str, Any], **fields: str) -> dict[str, Any]:
+    trials = stage(*objects)[1]
     found: dict[str, Any] = plain(
-        await stage(*objects)[1].tried(TryRequest(manifests, **fields), everything)
+        await trials.tried(TryRequest(manifests, **fields), everything, detailed=True)
     )
     return found
 
 
+def places(found: dict[str, Any]) -> list[dict[str, Any]]:
+    return [pod for each in found["decisions"] for pod in each["pods"]]
+
+
 def nodes(found: dict[str, Any]) -> list[str | None]:
-    return [each["node"] for each in found["results"]]
+    return [each["node"] for each in places(found)]
 
 
 def simulated(manifests: str, *objects: dict[str, Any]) -> list[str | None]:
@@ -111,14 +93,16 @@ async def test_a_pod_is_decided_as_the_scheduler_would() -> None:
     found = await tried(text(pod("web", cpu="6")))
     assert nodes(found) == ["b"]
     assert found["details"]["feasible"] == 1
-    assert found["suggestions"] == []
+    (decision,) = found["decisions"]
+    assert (decision["fits"], decision["feasible"]) == (True, 1)
+    assert "suggestions" not in decision
 
 
 async def test_an_unschedulable_pod_is_told_why_and_what_would_help() -> None:
     found = await tried(text(pod("web", cpu="64")))
     assert nodes(found) == [None]
-    assert "2 Insufficient cpu" in found["results"][0]["message"]
-    first = found["suggestions"][0]
+    assert "2 Insufficient cpu" in found["decisions"][0]["message"]
+    first = found["decisions"][0]["suggestions"][0]
     assert first["nodes"] == 1
     assert first["change"] == "if it requested at most 8 of cpu instead of 64"
 
@@ -137,8 +121,8 @@ async def test_what_rules_read_is_evaluated_in_as_many_turns_as_it_takes(
     runner = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
     edited = yaml.safe_dump(profile) if where == "edited" else ""
     wanted = TryRequest(text(new(pod())), profile_text=edited)
-    (found,) = (await runner.tried(wanted, everything))["results"]
-    assert found["node"] is not None
+    (found,) = (await runner.tried(wanted, everything)).decisions
+    assert found.fits
 
 
 async def test_other_work_runs_while_the_rules_of_an_edited_profile_are_planned() -> None:
@@ -170,7 +154,7 @@ async def test_nothing_stays_of_a_trial() -> None:
 async def test_the_pods_of_a_deployment_see_each_other() -> None:
     found = await tried(text(deployment("web", 4, "3")))
     assert sorted(str(name) for name in nodes(found)) == ["None", "a", "b", "b"]
-    assert found["details"]["pod"] == found["results"][0]["pod"]
+    assert found["details"]["pod"] == places(found)[0]["pod"]
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
@@ -215,10 +199,10 @@ async def test_pods_that_preempt_are_nominated_to_the_nodes_that_simulate_has() 
     stored = [Manifest("cluster", raw) for raw in objects]
     inputs = inputs_of([*stored, *manifests_in(wanted, "file")], SHIPPED_ONLY)
     attempts = simulate(inputs, SHIPPED_ONLY, seed=0)
-    assert {each["pod"]: each["nominatedNode"] for each in found["results"]} == {
+    assert {each["pod"]: each["nominatedNode"] for each in places(found)} == {
         attempt.decision.pod.key: attempt.decision.nominated_node for attempt in attempts
     }
-    assert {each["nominatedNode"] for each in found["results"]} == {*"abc"}
+    assert {each["nominatedNode"] for each in places(found)} == {*"abc"}
 
 
 async def test_what_would_help_is_found_in_the_state_that_was_tried() -> None:
@@ -242,8 +226,9 @@ async def test_what_would_help_is_found_in_the_state_that_was_tried() -> None:
     wanted = text(service("web", labels), pod("web-2", cpu="1", labels=labels))
     found = plain(await trials.tried(TryRequest(wanted), everything))
     assert nodes(found) == [None]
-    assert "when default/old on a ends" in [each["change"] for each in found["suggestions"]]
-    assert "as it is" not in [each["change"] for each in found["suggestions"]]
+    changes = [each["change"] for each in found["decisions"][0]["suggestions"]]
+    assert "when default/old on a ends" in changes
+    assert "as it is" not in changes
 
 
 async def test_the_cluster_may_change_between_two_decisions() -> None:
@@ -254,7 +239,7 @@ async def test_the_cluster_may_change_between_two_decisions() -> None:
     while not waiting.done():
         shared.state.put_unscheduled(parse_pod(pod("other")))
         await asyncio.sleep(0)
-    assert None not in nodes(await waiting)
+    assert None not in nodes(plain(await waiting))
 
 
 async def test_a_stored_pod_is_tried_as_if_it_were_new() -> None:
@@ -266,7 +251,7 @@ async def test_a_named_profile_decides_whatever_it_matches() -> None:
     shared, trials = stage()
     put_profile(shared, "other", mode="Active")
     found = plain(await trials.tried(TryRequest(text(pod("web")), profile="other"), everything))
-    assert found["results"][0]["profile"] == "other"
+    assert found["decisions"][0]["profile"] == "other"
     with pytest.raises(InputError, match='no profile "none" in force'):
         plain(await trials.tried(TryRequest(text(pod("web")), profile="none"), everything))
 
@@ -315,11 +300,11 @@ async def test_certificates_that_an_edited_profile_names_are_not_read() -> None:
 
 async def test_a_pod_that_no_profile_takes_says_so() -> None:
     found = await tried(text(pod("web", spec={"schedulerName": "other"})))
-    assert found["results"][0]["message"] == (
+    assert found["decisions"][0]["message"] == (
         'no profile in force takes the pod (schedulerName "other"); choose one'
     )
     found = await tried(text(pod("web", spec={"schedulerName": "default-shceduler"})))
-    assert found["results"][0]["message"] == (
+    assert found["decisions"][0]["message"] == (
         'no profile in force takes the pod (schedulerName "default-shceduler", '
         "did you mean default-scheduler?); choose one"
     )
@@ -328,7 +313,7 @@ async def test_a_pod_that_no_profile_takes_says_so() -> None:
 async def test_a_scheduling_gate_holds_the_pod_back() -> None:
     found = await tried(text(pod("web", gates=["wait"])))
     assert nodes(found) == [None]
-    assert "gate" in found["results"][0]["message"]
+    assert "gate" in found["decisions"][0]["message"]
 
 
 async def test_priorities_come_from_the_clusters_priority_classes() -> None:
@@ -336,28 +321,16 @@ async def test_priorities_come_from_the_clusters_priority_classes() -> None:
     found = await tried(
         text(pod("web", cpu="1", spec={"priorityClassName": "high", "priority": None})), *objects
     )
-    assert found["results"][0]["nominatedNode"] == "a"
-    assert found["results"][0]["victims"] == ["default/low"]
+    assert places(found)[0]["nominatedNode"] == "a"
+    assert found["decisions"][0]["victims"] == ["default/low"]
 
 
 async def test_what_admission_would_reject_is_told() -> None:
     spec = {"priorityClassName": "none", "priority": None}
     found = await tried(text(pod("web", spec=spec)))
-    assert found["results"][0]["message"] == (
+    assert found["decisions"][0]["message"] == (
         'pods "web" is forbidden: no PriorityClass with name none was found'
     )
-
-
-GROUP = "scheduling.x-k8s.io/pod-group"
-
-
-def gang(name: str, minimum: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"minMember": minimum},
-    }
 
 
 async def gang_tried(*objects: dict[str, Any]) -> dict[str, Any]:
@@ -374,8 +347,50 @@ async def test_a_pod_group_gets_nodes_for_all_members_or_for_none() -> None:
     assert None not in nodes(found)
     larger = [pod(f"m{i}", cpu="3", labels={GROUP: "train"}) for i in range(4)]
     found = await gang_tried(gang("train", 4), *larger)
+    (decision,) = found["decisions"]
     assert set(nodes(found)) == {None}
-    assert found["results"][0]["message"]
+    assert (decision["podGroup"], decision["fits"]) == ("default/train", False)
+    assert decision["cause"] == "Insufficient cpu"
+    changes = [each["change"] for each in decision["suggestions"]]
+    assert "if each member requested at most 2660m of cpu instead of 3" in changes
+
+
+async def test_a_pod_group_is_told_whom_it_would_preempt() -> None:
+    low = [pod(f"low-{name}", cpu="1", node=name, priority=1) for name in "ab"]
+    objects = [node("a", cpu="1"), node("b", cpu="1"), *low, priority_class("high", 100)]
+    shared = scheduler_state(*objects)
+    put_profile(shared, plugins={"multiPoint": {"enabled": [{"name": "GangScheduling"}]}})
+    trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
+    spec = {"priorityClassName": "high", "priority": None}
+    members = [pod(f"m{i}", cpu="1", labels={GROUP: "train"}, spec=spec) for i in range(2)]
+    after = pod("after", cpu="1", spec=spec)
+    wanted = TryRequest(text(gang("train", 2), *members, after))
+    group, single = plain(await trials.tried(wanted, everything))["decisions"]
+    assert not group["fits"]
+    assert {each["nominatedNode"] for each in group["pods"]} == {"a", "b"}
+    assert {*group["victims"]} == {"default/low-a", "default/low-b"}
+    assert (single["pods"], single["victims"]) == ([{"pod": "default/after", "node": None}], [])
+
+
+async def test_a_group_of_which_only_a_part_is_decided_about_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trials, "MOST_PODS", 2)
+    members = [pod(f"m{i}", cpu="1", labels={GROUP: "train"}) for i in range(3)]
+    found = await gang_tried(gang("train", 3), *members)
+    assert found["more"]
+    assert "members that are not decided about" in found["decisions"][0]["message"]
+
+
+async def test_equal_pods_get_suggestions_once_and_different_ones_each() -> None:
+    large = [pod(f"p{i}", cpu=str(64 + i % 2)) for i in range(4)]
+    found = await tried(text(*large))
+    assert [bool(each.get("suggestions")) for each in found["decisions"]] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 async def test_a_group_has_the_priority_of_its_class_as_its_members_have() -> None:
@@ -396,13 +411,13 @@ async def test_a_member_beyond_the_limits_keeps_its_group_from_being_decided() -
     members = [large, pod("m1", labels={GROUP: "train"})]
     found = await gang_tried(gang("train", 2), *members)
     assert nodes(found) == [None, None]
-    assert "resources" in found["results"][0]["message"]
+    assert "resources" in found["decisions"][0]["message"]
 
 
 async def test_an_incomplete_group_says_how_many_members_it_lacks() -> None:
     found = await gang_tried(gang("train", 3), pod("m0", labels={GROUP: "train"}))
     assert nodes(found) == [None]
-    assert found["results"][0]["message"]
+    assert found["decisions"][0]["message"]
 
 
 @pytest.mark.parametrize("described", [False, True], ids=["by name alone", "with its PodGroup"])
@@ -418,7 +433,7 @@ async def test_a_pod_that_joins_a_group_counts_beside_the_members_that_it_has(
     async def message(*names: str) -> str | None:
         raws = [pod(name, labels={GROUP: "train"}) for name in names]
         found = await trials.tried(TryRequest(text(*objects, *raws)), everything)
-        said: str | None = plain(found)["results"][0]["message"]
+        said: str | None = plain(found)["decisions"][0]["message"]
         return said
 
     assert await message("m2", "m3") is None
@@ -454,16 +469,17 @@ async def test_a_pod_of_a_namespace_that_the_user_may_not_see_is_not_tried() -> 
     trials = WhatIfRunner(shared, SHIPPED_ONLY, now=lambda: 0.0)
     member = pod("m0", namespace="bank", labels={GROUP: "train"})
     wanted = TryRequest(text(member, pod("vault", namespace="bank"), pod("web")))
-    found = plain(await trials.tried(wanted, only_default))
+    found = plain(await trials.tried(wanted, only_default, detailed=True))
     message = "you may not get the pods of namespace bank; choose another namespace"
-    assert [(each["pod"], each["node"], each["message"]) for each in found["results"]] == [
+    shown = [(pods["pods"][0], pods["message"]) for pods in found["decisions"]]
+    assert [(each["pod"], each["node"], said) for each, said in shown] == [
         ("bank/m0", None, message),
         ("bank/vault", None, message),
         ("default/web", "b", None),
     ]
     assert found["details"]["pod"] == "default/web"
-    [first, *_] = (plain(await trials.tried(wanted, everything)))["results"]
-    assert first["message"] != message
+    [first, *_] = (await trials.tried(wanted, everything)).decisions
+    assert first.message != message
 
 
 async def test_a_runtime_class_is_left_out_with_a_note() -> None:
@@ -501,7 +517,7 @@ async def test_a_runtime_class_is_left_out_with_a_note() -> None:
             text(pod("web"), pod("web")),
             "Pod default/web: is given already in the pods, document 1",
         ),
-        (text(*(pod(f"p{i}") for i in range(51))), "more than 50 objects"),
+        (listed(new(pod(f"p{i}")) for i in range(501)), "more than 500 objects"),
         (text(pod("web", cpu="no number")), "no number"),
     ],
 )
@@ -510,9 +526,10 @@ async def test_mistakes_are_told(manifests: str, mistake: str) -> None:
         await tried(manifests)
 
 
-async def test_a_million_replicas_are_cut() -> None:
+async def test_a_million_replicas_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "MOST_PODS", 20)
     found = await tried(text(deployment("web", 1_000_000, "1m")))
-    assert len(found["results"]) == MOST_PODS
+    assert len(found["decisions"]) == 20
     assert found["more"]
 
 
@@ -524,7 +541,7 @@ async def test_only_a_few_requests_wait() -> None:
     ]
     answers = await asyncio.gather(*waiting, return_exceptions=True)
     assert sum(isinstance(answer, TrialsBusy) for answer in answers) == 2
-    assert sum(isinstance(answer, dict) for answer in answers) == 4
+    assert sum(isinstance(answer, TryAnswer) for answer in answers) == 4
 
 
 class _Labels(dict[str, str]):
@@ -619,15 +636,18 @@ async def test_other_work_runs_while_pods_to_compare_are_looked_for(running: boo
     assert others > 5
 
 
-async def test_pods_to_compare_are_those_first_in_the_queue() -> None:
+async def test_pods_to_compare_are_those_first_in_the_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trials, "MOST_COMPARED", 20)
     comparing = Comparing()
-    for number in range(MOST_PODS + 5):
+    for number in range(25):
         comparing.queue(f"pod-{number}", cpu="1m")
     comparing.queue("urgent", cpu="1m", priority=9)
     found = await comparing.compared()
     assert found["results"][0]["pod"] == "default/urgent"
-    assert len(found["results"]) == MOST_PODS
-    assert found["total"] == MOST_PODS + 6
+    assert len(found["results"]) == 20
+    assert found["total"] == 26
 
 
 async def test_pods_that_the_user_may_not_get_are_not_compared() -> None:

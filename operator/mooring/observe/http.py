@@ -93,7 +93,7 @@ class PendingQueue(Protocol):
 
 
 class PageRoutes(Protocol):
-    """What is served below /ui/; see `mooring.page`."""
+    """What is served below /ui/ and at /api/v1/what-if; see `mooring.page`."""
 
     def is_public(self, path: str) -> bool:
         """Return whether everybody may get the path: a file of the page, which holds no data."""
@@ -114,7 +114,7 @@ class ListenError(Exception):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Endpoints:
-    """Serves /livez, /readyz, /healthz, /metrics, /configz, /debug and /ui once started.
+    """Serves /livez, /readyz, /healthz, /metrics, /configz, /debug, /ui and /api once started.
 
     Args:
         live: Checks by name whose failure means that only a restart helps. /healthz is the same.
@@ -132,7 +132,7 @@ class Endpoints:
         tls: Gives the TLS context to serve with.
         reviews: Says who a user is and what it may do.
         always_allow_paths: Paths that are shown to everybody; `/a/*` stands for all below `/a/`.
-        page: What is served below /ui/; without it nothing is.
+        page: What is served below /ui/ and /api/; without it nothing is.
         turn: Answers are made while no other task has the turn; health is always served.
         dump_seconds: A client that has not read /debug/cache in this time is cut off.
     """

@@ -48,12 +48,14 @@ def decision_in_full(
 ) -> tuple[int | None, DecisionInFull]:
     """Decide about the pod; return the row of the chosen node (None without one), and the decision.
 
-    `scores` has the best nodes, at most `nodes`; it is None if at most one node is feasible,
-    because then nothing is scored. Extenders are not called.
+    With 0 `nodes`, there are neither scores nor results of filters. `scores` has the best nodes, at
+    most `nodes`; it is None if at most one node is feasible, because then nothing is scored.
+    Extenders are not called.
     """
     outcome = what_if.decide(pod, pipeline)
     decision = decision_of(pod, pipeline, outcome, nodes)
-    pre_filter, filters, rejections = _filters(pod, pipeline, what_if)
+    full = _filters(pod, pipeline, what_if) if nodes else (None, [], dict[str, Rejection]())
+    pre_filter, filters, rejections = full
     placed = outcome if isinstance(outcome, ScheduleResult) else None
     return placed.row if placed is not None else None, DecisionInFull(
         pod=decision.pod,

@@ -1,5 +1,7 @@
 """The HTTP side of the page: its files, its JSON API below /ui/api/ and its stream of changes.
 
+Programs ask at /api/v1/what-if what people ask in the view Try it.
+
 A request needs the right to `get` (or `post`) its path, as for /debug; the files of the page hold
 no data and are for everybody. Nothing here writes to the cluster.
 
@@ -41,7 +43,7 @@ from mooring.page.pods_view import Pods
 from mooring.page.policy_view import PolicyView
 from mooring.page.queue_view import Queue, Selected
 from mooring.page.rebalancing_view import PlanRequest, PlansView
-from mooring.page.turns import TrialsBusy
+from mooring.page.turns import TooLongError, TrialsBusy
 from mooring.simulate.manifests import InputError
 
 if TYPE_CHECKING:
@@ -50,8 +52,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MOST_BYTES: Final = 256 * 1024
+WHAT_IF: Final = "/api/v1/what-if"
+MOST_BYTES: Final = 1024 * 1024
 """Limit for the body of a request."""
+_RETRY_SECONDS: Final = "5"
+"""When to ask again, if others are asking."""
 MOST_STREAMS: Final = 32
 """Open streams of changes; further ones get 503."""
 MOST_STREAMS_OF_A_USER: Final = 16
@@ -93,7 +98,8 @@ class Page:
 
     `pod_groups` returns the documents about the pod groups of a namespace and name. `trials`
     returns the one object that decides about pods that do not exist. `leading` says whether this
-    replica leads: only a leader's queue and decisions are current.
+    replica leads: only a leader's queue and decisions are current. `deciding` says whether it leads
+    and knows all profiles and pods.
     """
 
     nodes: Nodes
@@ -106,6 +112,7 @@ class Page:
     search: PodSearch
     objects: PodObjects
     leading: Callable[[], bool]
+    deciding: Callable[[], bool]
 
     def __post_init__(self) -> None:
         self._files = dict(_bundle())
@@ -150,6 +157,7 @@ class Page:
             web.post("/ui/api/try", self._try),
             web.post("/ui/api/plan", self._plan),
             web.post("/ui/api/compare", self._compare),
+            web.post(WHAT_IF, self._what_if),
         )
 
     async def stop(self) -> None:
@@ -283,8 +291,28 @@ class Page:
 
         viewer = await self._viewer(request)
         wanted = await _body(request, TryRequest)
+        user = viewer.user.name
         with _answering():
-            found = await self.trials().tried(wanted, viewer.visible)
+            found = await self.trials().tried(wanted, viewer.visible, user, detailed=True)
+        return json_answer(await viewer.shown(found))
+
+    async def _what_if(self, request: web.Request) -> web.Response:
+        """Decide about the pods of the objects in the body, by ?profile=NAME or those in force."""
+        from mooring.page.trials import TryRequest  # noqa: PLC0415 - slow, see the top
+
+        for name in request.query.keys() - {"profile"}:
+            raise web.HTTPBadRequest(text=f"{name[:40]}: is not known; there is profile\n")
+        profile = _parameter(request, "profile")
+        if not self.deciding():
+            text = "this replica does not decide now: ask the leading one, or try again\n"
+            raise web.HTTPServiceUnavailable(text=text, headers={"Retry-After": _RETRY_SECONDS})
+        viewer = await self._viewer(request)
+        try:
+            wanted = TryRequest((await _read_body(request)).decode(), profile)
+        except UnicodeDecodeError:
+            raise web.HTTPBadRequest(text="the body: is not UTF-8 text\n") from None
+        with _answering():
+            found = await self.trials().tried(wanted, viewer.visible, viewer.user.name)
         return json_answer(await viewer.shown(found))
 
     async def _compare(self, request: web.Request) -> web.Response:
@@ -294,7 +322,7 @@ class Page:
         viewer = await self._viewer(request)
         wanted = await _body(request, CompareRequest)
         with _answering():
-            found = await self.trials().compared(wanted, viewer.visible)
+            found = await self.trials().compared(wanted, viewer.visible, viewer.user.name)
         return json_answer(await viewer.shown(found))
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
@@ -388,6 +416,16 @@ class Page:
 
 async def _body(request: web.Request, fields: type[_Request]) -> _Request:
     """Read the JSON object of the body as this class; HTTPBadRequest if it is another one."""
+    try:
+        return TypeAdapter(fields).validate_json(await _read_body(request))
+    except ValidationError as error:
+        found = error.errors()[0]
+        where = ".".join(map(str, found["loc"]))
+        raise web.HTTPBadRequest(text=f"{where}: {found['msg']}\n") from None
+
+
+async def _read_body(request: web.Request) -> bytes:
+    """Return the body; HTTPRequestEntityTooLarge if it has more than `MOST_BYTES`."""
     if (request.content_length or 0) > MOST_BYTES:
         raise web.HTTPRequestEntityTooLarge(MOST_BYTES, request.content_length or 0)
     body = await request.content.read(MOST_BYTES + 1)
@@ -395,12 +433,7 @@ async def _body(request: web.Request, fields: type[_Request]) -> _Request:
         body += more
     if len(body) > MOST_BYTES:
         raise web.HTTPRequestEntityTooLarge(MOST_BYTES, len(body))
-    try:
-        return TypeAdapter(fields).validate_json(body)
-    except ValidationError as error:
-        found = error.errors()[0]
-        where = ".".join(map(str, found["loc"]))
-        raise web.HTTPBadRequest(text=f"{where}: {found['msg']}\n") from None
+    return body
 
 
 @contextmanager
@@ -412,8 +445,11 @@ def _answering() -> Iterator[None]:
         raise web.HTTPUnprocessableEntity(text=f"{error}\n") from None
     except RecursionError:
         raise web.HTTPUnprocessableEntity(text="the text is nested too deeply\n") from None
+    except TooLongError as error:
+        raise web.HTTPServiceUnavailable(text=f"{error}\n") from None
     except TrialsBusy as busy:
-        raise web.HTTPServiceUnavailable(text=f"{busy}\n") from None
+        headers = {"Retry-After": _RETRY_SECONDS}
+        raise web.HTTPTooManyRequests(text=f"{busy}\n", headers=headers) from None
 
 
 async def _read(document: Awaitable[Any]) -> web.Response:

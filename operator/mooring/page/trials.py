@@ -1,24 +1,25 @@
-"""Try it: decisions about pods that do not exist, or with other profiles, on the live state.
+"""Decisions about pods that do not exist, or with other profiles, on the live state.
 
-Nothing is written: decisions are made in trials (`mooring.scheduling.what_if`), and plugins of an
-edited profile get an API that fails. Each step takes about as long as a decision, and then leaves
-the event loop free for three times as long. Each step adds the pods placed in earlier steps again,
-so that later pods see them.
+The page's Try it and the endpoint what-if both ask here. Nothing is written: decisions are made in
+trials (`mooring.scheduling.what_if`), and plugins of an edited profile get an API that fails. Each
+step takes about as long as a decision, and then leaves the event loop free for three times as long.
+Each step adds the pods placed in earlier steps again, so that later pods see them.
 """
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from operator import itemgetter
 from typing import Any, Final
 
 from mooring.framework.decision import PodRef
 from mooring.framework.evaluations import MOST_PER_ATTEMPT, AttemptTooLongError
 from mooring.framework.plugin import by_priority
+from mooring.framework.post_filter import GroupNomination, GroupPreemption
 from mooring.framework.registry import Registry
 from mooring.framework.verdicts import PluginError
 from mooring.groups.model.pod_group import GroupKey
@@ -30,6 +31,7 @@ from mooring.model.fields import mapping
 from mooring.model.manifest_error import ManifestError
 from mooring.model.objects import object_key, parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
+from mooring.model.pod_spec import PodSpec
 from mooring.observe.documents import fields_of
 from mooring.page.full_decision import DecisionInFull, decision_in_full
 from mooring.page.profile_comparison import compared_nodes
@@ -59,9 +61,15 @@ from mooring.simulate.new_objects import (
 from mooring.simulate.offline import offline_handle
 from mooring.state.pods import PodTable
 
-MOST_PODS: Final = 100
+MOST_PODS: Final = 500
 """Pods that one request decides about."""
-_LIMITS: Final = Limits(depth=64, values=50_000, objects=50, aliases=False)
+MOST_COMPARED: Final = 100
+"""Pods that profiles are compared by."""
+_MOST_SUGGESTED_FOR: Final = 3
+"""Different pods and groups that get suggestions: these take up to a second each."""
+_TRIAL_SECONDS: Final = 0.01
+"""How long pods are decided in one trial, in which all before them are put on nodes again."""
+_LIMITS: Final = Limits(depth=64, values=50_000, objects=MOST_PODS, aliases=False)
 """Limits for a text in a request."""
 _PROFILE_LIMITS: Final = replace(_LIMITS, values=5_000)
 """Limits for a profile, which is read in one step: the mistakes in 50,000 values take seconds."""
@@ -70,6 +78,7 @@ _SCHEDULING_GATES: Final = "SchedulingGates"
 _NO_RUNTIME_CLASS: Final = (
     "RuntimeClasses are not known here: their overhead and node selectors are not added"
 )
+_CUT: Final = f"has members that are not decided about: a request may have at most {MOST_PODS} pods"
 _NO_CLAIMS: Final = "claims of volumeClaimTemplates are not made; such pods wait for them"
 
 
@@ -84,6 +93,50 @@ class TryRequest:
     manifests: str
     profile: str = ""
     profile_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TriedPod:
+    """The node that a pod would get, or the one that it would be nominated to."""
+
+    pod: PodRef
+    node: str | None
+    nominated_node: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """The decision about a pod, or as one about a pod group, "namespace/name".
+
+    It `fits` if the pod, or at least the minimum of the group, gets nodes now. `message` says why
+    pods have none, `cause` in a few words. `feasible` counts the nodes that fit a single pod.
+    `victims` would be evicted first. `suggestions` are what would make it fit; None if none were
+    looked for.
+    """
+
+    pod_group: str | None = None
+    profile: str | None
+    fits: bool
+    message: str | None
+    cause: str | None
+    feasible: int | None = None
+    victims: Sequence[PodRef]
+    suggestions: Sequence[SuggestedChange] | None = None
+    pods: Sequence[TriedPod]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TryAnswer:
+    """The decisions about the pods of a text, in the order in which they were made.
+
+    `details` is the whole decision about the first pod, if it is in no group and was asked for.
+    `more` says that the text makes more pods than are decided about.
+    """
+
+    decisions: Sequence[Tried]
+    notes: Sequence[str]
+    more: bool
+    details: DecisionInFull | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +183,21 @@ class WhatIfRunner:
     _turns: Turns = field(default_factory=Turns, init=False)
 
     async def tried(
-        self, wanted: TryRequest, may_see: Callable[[Iterable[str]], Any]
-    ) -> dict[str, Any]:
-        """Return the decisions about the pods of a text, as JSON values.
+        self,
+        wanted: TryRequest,
+        may_see: Callable[[Iterable[str]], Any],
+        user: str = "",
+        *,
+        detailed: bool = False,
+    ) -> TryAnswer:
+        """Return the decisions about the pods of a text.
 
-        `details` is the whole decision about the first pod, `suggestions` are changes that would
-        make it fit if it has no node. `may_see` returns, in an awaitable, the namespaces that the
-        user may see. Pods of others are not tried, because their groups, claims and namesakes would
-        show. Raises InputError for mistakes in the texts. Raises TrialsBusy if other requests are
-        in work, or if this takes too long.
+        `may_see` returns, in an awaitable, the namespaces that the user may see. Pods of others are
+        not tried, because their groups, claims and namesakes would show. Raises InputError for
+        mistakes in the texts. Raises TrialsBusy if other requests are in work, and TooLongError if
+        this takes too long.
         """
-        async with self._turns.turn("try fewer pods"):
+        async with self._turns.turn("try fewer pods", user):
             pipeline = await self._pipeline(wanted.profile, wanted.profile_text)
             manifests = await asyncio.to_thread(_new_objects, wanted.manifests)
             objects = await self._objects(manifests)
@@ -148,35 +205,37 @@ class WhatIfRunner:
             if not objects.pods and not objects.rejected:
                 raise InputError("the text makes no pods: write a Pod, a Deployment or the like")
             what_if = self._what_if(self._replaced(objects.pods), objects.selecting)
-            results: list[dict[str, Any]] = [
-                {"pod": each.pod, "node": None, "message": each.message, "cause": each.message}
-                for each in objects.rejected
-            ]
+            found = [*map(_rejected, objects.rejected)]
             details: DecisionInFull | None = None
-            found: list[SuggestedChange] = []
+            suggested_for = set[PodSpec]()
             units = self._units(objects, pipeline)
-            async for documents in self._decided(units, what_if, detailed=True):
-                if details is None:  # no other pod of the text is on a node yet
+            async for unit, documents in self._decided(units, what_if, detailed=detailed):
+                if detailed and unit is units[0] and unit.group is None:
                     details = documents[0]
-                    found = await self._suggestions(units[0], details, what_if)
-                results += [_short(document) for document in documents]
-        return {
-            "results": results,
-            "details": details,
-            "suggestions": found,
-            "notes": list(objects.notes),
-            "more": objects.more,
-        }
+                tried = _tried(unit, documents)
+                spec = unit.pods[0].spec
+                is_new = spec not in suggested_for and len(suggested_for) < _MOST_SUGGESTED_FOR
+                if not tried.fits and documents[0].nodes and is_new:
+                    suggested_for.add(spec)
+                    changes = await self._suggestions(unit, what_if)
+                    tried = replace(tried, suggestions=changes)
+                found.append(tried)
+        return TryAnswer(
+            decisions=found, notes=list(objects.notes), more=objects.more, details=details
+        )
 
     async def compared(
-        self, wanted: CompareRequest, may_see: Callable[[Iterable[str]], Any]
+        self,
+        wanted: CompareRequest,
+        may_see: Callable[[Iterable[str]], Any],
+        user: str = "",
     ) -> dict[str, Any]:
         """Return where the pods go with either profile, as JSON values.
 
         `may_see` returns which of the namespaces the user may see, in an awaitable. Raises
-        InputError, TrialsBusy as `tried`.
+        what `tried` raises.
         """
-        async with self._turns.turn("try fewer pods"):
+        async with self._turns.turn("compare a namespace with fewer pods", user):
             if not (wanted.other or wanted.other_text):
                 raise InputError("name the other profile, or write it")
             pipelines = [
@@ -190,7 +249,7 @@ class WhatIfRunner:
                 units = [_Unit([pod], without_preemption(pipeline)) for pod in pods]
                 what_if = self._what_if(removed)
                 side: list[dict[str, Any]] = []
-                async for documents in self._decided(units, what_if, detailed=False):
+                async for _, documents in self._decided(units, what_if, detailed=False):
                     side += [_short(document) for document in documents]
                 sides.append(side)
             nodes = await compared_nodes(
@@ -307,7 +366,8 @@ class WhatIfRunner:
             group = None
             if used is not None and used.group_policy is not None:
                 group = writer.of(pod)
-            unit = units.setdefault(pod.key if group is None else group.key, _Unit([], used, group))
+            unit_key = pod.key if group is None else group.key
+            unit = units.setdefault(unit_key, _Unit([], used, group, cut=objects.more))
             unit.pods.append(pod)
         return list(units.values())
 
@@ -329,33 +389,35 @@ class WhatIfRunner:
 
     async def _decided(
         self, units: "Iterable[_Unit]", what_if: WhatIf, *, detailed: bool
-    ) -> AsyncIterator[list[DecisionInFull]]:
-        """Yield the decisions about each unit; a pod with a node is on it for the next ones."""
-        nodes = 100 if detailed else 0
-        for unit in units:
+    ) -> "AsyncIterator[tuple[_Unit, list[DecisionInFull]]]":
+        """Yield each unit and its decisions; a pod with a node is on it for the next ones."""
+        nodes, left = 100 if detailed else 0, deque(units)
+        while left:
             slices = TimeSlices(0.0, rest=REST, clock=self.clock)
-            try:
-                documents = await self._of_unit(unit, what_if, nodes)
-            except PluginError as error:
-                documents = [_without_node(pod, unit.pipeline, str(error)) for pod in unit.pods]
+            found = await self._of_first(left, what_if, nodes)
             await slices.pause()  # here: whoever works on the documents pauses by itself
-            yield documents
+            for documents in found:
+                yield left.popleft(), documents
             nodes = 0
 
-    async def _of_unit(self, unit: "_Unit", what_if: WhatIf, nodes: int) -> list[DecisionInFull]:
-        """Return the decisions about a unit.
+    async def _of_first(
+        self, units: "deque[_Unit]", what_if: WhatIf, nodes: int
+    ) -> list[list[DecisionInFull]]:
+        """Return the decisions about the first unit, or the first few.
 
-        An edited profile has no results yet, and evaluating it may take more turns than one. Raises
-        PluginError if a plugin fails.
+        An edited profile has no results yet, and evaluating it may take more turns than one.
         """
-        slices = TimeSlices(0.0, rest=REST, clock=self.clock)
+        unit, slices = units[0], TimeSlices(0.0, rest=REST, clock=self.clock)
         while True:
             try:
                 if unit.group is not None and unit.pipeline is not None:
-                    return await self._group(unit, unit.pipeline, unit.group, what_if)
-                return [await self.scheduler.turn.run(partial(self._decide, unit, what_if, nodes))]
+                    return [await self._group(unit, unit.pipeline, unit.group, what_if)]
+                decide = partial(self._decide_first, units, what_if, nodes)
+                return await self.scheduler.turn.run(decide)
             except AttemptTooLongError:
                 await slices.pause()
+            except PluginError as error:
+                return [[_without_node(pod, unit.pipeline, str(error)) for pod in unit.pods]]
 
     def _replaced(self, keys: Iterable[str]) -> Iterator[Uid]:
         for key in keys:
@@ -369,15 +431,37 @@ class WhatIfRunner:
         meant = self.scheduler.profiles.did_you_mean(name)
         return f'no profile in force takes the pod (schedulerName "{name}"{meant}); choose one'
 
+    def _decide_first(
+        self, units: "deque[_Unit]", what_if: WhatIf, nodes: int
+    ) -> list[list[DecisionInFull]]:
+        """Return the decisions about the first single pods, made in one trial.
+
+        It ends with a pod without a node, for which suggestions may be looked for in this state.
+        """
+        found = list[list[DecisionInFull]]()
+        with what_if.trial():
+            until = self.clock() + _TRIAL_SECONDS
+            for unit in takewhile(lambda unit: unit.group is None, units):
+                try:
+                    document = self._decide(unit, what_if, nodes)
+                except (AttemptTooLongError, PluginError):
+                    if not found:
+                        raise
+                    break
+                found.append([document])
+                if document.node is None or self.clock() >= until:
+                    break
+                nodes = 0
+        return found
+
     def _decide(self, unit: "_Unit", what_if: WhatIf, nodes: int) -> DecisionInFull:
-        """Return the decision about the only pod of a unit."""
+        """Return the decision about the only pod of a unit, within a trial."""
         pipeline, (pod,) = unit.pipeline, unit.pods
         if pipeline is None:
             return _without_node(pod, None, self._no_profile(pod))
-        with what_if.trial():
-            if (message := held_back(pod, pipeline)) is not None:
-                return _without_node(pod, pipeline, message)
-            row, document = decision_in_full(pod, pipeline, what_if, nodes=nodes)
+        if (message := held_back(pod, pipeline)) is not None:
+            return _without_node(pod, pipeline, message)
+        row, document = decision_in_full(pod, pipeline, what_if, nodes=nodes)
         if row is not None:
             what_if.add(pod, what_if.cluster.nodes.name(row), pipeline)
         elif document.nominated_node is not None:
@@ -390,29 +474,34 @@ class WhatIfRunner:
         """Return the decision about all pods of a group, with a pause after each slice of it."""
         group = self._beside_members(group)
         obstacles = (held_back(pod, pipeline, only=_SCHEDULING_GATES) for pod in unit.pods)
-        message = next(filter(None, obstacles), None) or group.incomplete
+        incomplete = _CUT if unit.cut and group.incomplete else group.incomplete
+        message = next(filter(None, obstacles), None) or incomplete
         if message is not None:
             return [_without_node(pod, pipeline, message) for pod in unit.pods]
 
         def decide() -> list[DecisionInFull]:
             decision = what_if.decide_group(group, unit.pods, pipeline, SearchBudget())
-            return [_member(pod, pipeline, decision, what_if) for pod in unit.pods]
+            if not decision.tries or decision.rows:
+                return [_member(pod, pipeline, decision, what_if) for pod in unit.pods]
+            answer = what_if.preempt_for_group(group, unit.pods, pipeline)
+            return _nominated(unit.pods, pipeline, decision, answer, what_if)
 
         return await self.scheduler.turn.run(decide)
 
-    async def _suggestions(
-        self, unit: "_Unit", decision: DecisionInFull, what_if: WhatIf
-    ) -> list[SuggestedChange]:
-        """Return what would make the pod fit; [] if it has a node or was decided in a group."""
-        if decision.node is not None or not decision.nodes or unit.pipeline is None:
+    async def _suggestions(self, unit: "_Unit", what_if: WhatIf) -> list[SuggestedChange]:
+        """Return what would make the pod or group fit."""
+        if unit.pipeline is None:
             return []
+        group = self._beside_members(unit.group) if unit.group is not None else None
         turn = self.scheduler.turn
-        return await smallest_suggestions(unit.pods, unit.pipeline, what_if, self.clock, turn)
+        return await smallest_suggestions(
+            unit.pods, unit.pipeline, what_if, self.clock, turn, group
+        )
 
     async def _pods(
         self, wanted: CompareRequest, may_see: Callable[[Iterable[str]], Any]
     ) -> tuple[list[Pod], int]:
-        """Return the pods to compare profiles by, at most `MOST_PODS`, and how many there are."""
+        """Return the pods to compare by, at most `MOST_COMPARED`, and how many there are."""
         if wanted.running and not wanted.namespace:
             raise InputError("say of which namespace the running pods are")
         found: list[tuple[Any, Pod]] = []
@@ -432,14 +521,14 @@ class WhatIfRunner:
 
         def chosen() -> None:
             nonlocal first, total
-            for start in range(0, len(found), MOST_PODS):
+            for start in range(0, len(found), MOST_COMPARED):
                 part = [
                     each
-                    for each in found[start : start + MOST_PODS]
+                    for each in found[start : start + MOST_COMPARED]
                     if each[1].namespace in visible and each[1].limit_exceeded is None
                 ]
                 total += len(part)
-                first = sorted(first + part, key=itemgetter(0))[:MOST_PODS]
+                first = sorted(first + part, key=itemgetter(0))[:MOST_COMPARED]
                 pause()
 
         await TimeSlices(rest=REST, clock=self.clock).run(chosen)
@@ -464,11 +553,15 @@ class WhatIfRunner:
 
 @dataclass(slots=True, eq=False)
 class _Unit:
-    """Pods that are decided together: one, or the members of a group."""
+    """Pods that are decided together: one, or the members of a group.
+
+    The text makes more pods than are decided about if it was `cut`.
+    """
 
     pods: list[Pod]
     pipeline: Pipeline | None
     group: PodGroupState | None = None
+    cut: bool = False
 
 
 def _new_objects(text: str) -> list[Manifest]:
@@ -553,7 +646,8 @@ def _member(
     pod: Pod, pipeline: Pipeline, decision: GroupDecision, what_if: WhatIf
 ) -> DecisionInFull:
     """Return the decision about one pod of a group; with a node it is on it from now on."""
-    document = _without_node(pod, pipeline, decision.message)
+    document = _without_node(pod, pipeline, decision.message, decision.cause)
+    document = replace(document, nodes=what_if.cluster.node_count)
     row = decision.rows.get(pod.uid)
     if row is None:
         return document
@@ -562,8 +656,35 @@ def _member(
     return replace(document, node=name, message=None, cause=None)
 
 
-def _without_node(pod: Pod, pipeline: Pipeline | None, message: str) -> DecisionInFull:
-    """Return the decision about a pod for which no filter ran."""
+def _nominated(
+    pods: Sequence[Pod],
+    pipeline: Pipeline,
+    decision: GroupDecision,
+    answer: GroupPreemption,
+    what_if: WhatIf,
+) -> list[DecisionInFull]:
+    """Return the decisions about a group without nodes, for which others are evicted or not.
+
+    The first member has the victims. Room is kept for all members from now on.
+    """
+    if not isinstance(answer, GroupNomination):
+        why = f"{decision.message} {answer.reason}".rstrip()
+        return [_member(pod, pipeline, replace(decision, message=why), what_if) for pod in pods]
+    found = list[DecisionInFull]()
+    for pod in pods:
+        document = _member(pod, pipeline, decision, what_if)
+        if (node := answer.nodes.get(pod.uid)) is not None:
+            document = replace(document, nominated_node=node)
+            what_if.nominate(pod, node)
+        found.append(document)
+    found[0] = replace(found[0], victims=tuple(map(PodRef.of, answer.victims)))
+    return found
+
+
+def _without_node(
+    pod: Pod, pipeline: Pipeline | None, message: str, cause: str = ""
+) -> DecisionInFull:
+    """Return the decision about a pod for which no filter ran; the cause is the message's."""
     return DecisionInFull(
         pod=PodRef.of(pod),
         profile=pipeline.profile if pipeline is not None else None,
@@ -575,9 +696,32 @@ def _without_node(pod: Pod, pipeline: Pipeline | None, message: str) -> Decision
         message=message,
         nodes=0,
         feasible=0,
-        cause=message,
+        cause=cause or message,
         pre_filter=None,
         filters=[],
+    )
+
+
+def _rejected(each: RejectedPod) -> Tried:
+    pods = [TriedPod(PodRef.of_key(each.pod), None)]
+    return Tried(
+        profile=None, fits=False, message=each.message, cause=each.message, victims=(), pods=pods
+    )
+
+
+def _tried(unit: _Unit, documents: Sequence[DecisionInFull]) -> Tried:
+    """Return the decisions about the pods of a unit as one."""
+    first = next((each for each in documents if each.node is None), documents[0])
+    group = unit.group
+    return Tried(
+        pod_group=f"{group.key.namespace}/{group.key.name}" if group is not None else None,
+        profile=first.profile,
+        fits=any(each.node is not None for each in documents),
+        message=first.message,
+        cause=first.cause,
+        feasible=first.feasible if group is None else None,
+        victims=[victim for each in documents for victim in each.victims],
+        pods=[TriedPod(each.pod, each.node, each.nominated_node) for each in documents],
     )
 
 

@@ -617,6 +617,7 @@ class Scheduler:
             objects=PodObjects(client, scheduler.uid_of),
             queue=queue,
             leading=lambda: self._leading,
+            deciding=lambda: self._leading and engine.loop.has_begun,
         )
 
     def _note_hold(self, seconds: float, task: str) -> None:

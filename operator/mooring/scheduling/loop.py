@@ -46,6 +46,11 @@ class SchedulingLoop:
         """How many pods are on their way from a decision to a bound pod."""
         return self.schedule_one.binding
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether `run` has decided, or would have if there were pods."""
+        return self._turned is not None
+
     def halt(self) -> None:
         """Decide nothing more; bindings that have begun go on."""
         self.schedule_one.attempts.halted = True

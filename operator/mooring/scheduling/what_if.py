@@ -15,8 +15,9 @@ import numpy as np
 
 from mooring.claims.model.resource_claims import Allocation
 from mooring.extenders.verdicts import Needed, PodExtenderResults
+from mooring.framework.post_filter import GroupPreemption
 from mooring.gpu_cards.card_plugin import assign_devices
-from mooring.groups.search.group_decision import GroupDecision, decide_group
+from mooring.groups.search.group_decision import GroupDecision, decide_group, preempt_for_group
 from mooring.groups.search.group_search import SearchedMembers
 from mooring.groups.search.search_budget import SearchBudget
 from mooring.groups.state.pod_groups import PodGroupState
@@ -54,13 +55,15 @@ class WhatIf:
         self._start = 0
         self._changes: list[Callable[[Trial], None]] = []
         """What is changed in all trials, in this order."""
+        self._trial: Trial | None = None
+        """The one that is open, which new changes are made in too."""
 
     def remove(self, uid: Uid) -> None:
         """Leave the pod of this uid, and its nomination, out of all trials from now on."""
         self._changes.append(partial(_take_out, uid))
 
     def add(self, pod: Pod, node: str, pipeline: Pipeline) -> None:
-        """Put the pod on the node of this name in all trials from now on, while the node exists.
+        """Put the pod on the node of this name in this trial and all later ones, while it exists.
 
         The plugins of the pipeline reserve devices, cards and volumes for it there. Devices are
         searched for in the first trial only: there may be hundreds of pods, and a trial has no
@@ -80,21 +83,26 @@ class WhatIf:
             if allocations is None:
                 allocations = self.cluster.dynamic_resources.claims.held(pod.uid)
 
-        self._changes.append(put)
+        self._change(put)
 
     def nominate(self, pod: Pod, node: str) -> None:
-        """Keep room for the pod's requests on the node of this name in all trials from now on."""
+        """Keep room for the pod's requests on the node in this trial and all later ones."""
 
         def keep(trial: Trial) -> None:
             row = self._row_for(pod, node)
             if row is not None and self.cluster.nominations.get(pod.uid) is None:
                 trial.nominate(pod, row)
 
-        self._changes.append(keep)
+        self._change(keep)
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
         """Put this Service or controller of pods into all trials from now on; see `Trial.put`."""
         self._changes.append(lambda trial: trial.put(kind, key, value))
+
+    def _change(self, change: Callable[[Trial], None]) -> None:
+        self._changes.append(change)
+        if self._trial is not None:
+            change(self._trial)
 
     @contextmanager
     def trial(self, without: Iterable[Pod] = ()) -> Iterator[Trial]:
@@ -109,7 +117,11 @@ class WhatIf:
                 _take_out(pod.uid, trial)
             for change in self._changes:
                 change(trial)
-            yield trial
+            self._trial = trial
+            try:
+                yield trial
+            finally:
+                self._trial = None
 
     def _row_for(self, pod: Pod, node: str) -> int | None:
         """Return the row of the node of this name; None if it has gone, or the pod has a node."""
@@ -166,6 +178,21 @@ class WhatIf:
         with self.trial(without):
             pipeline.evaluations.begin_attempt(len(members))
             return decide_group(group, searched)
+
+    def preempt_for_group(
+        self, group: PodGroupState, members: Sequence[Pod], pipeline: Pipeline
+    ) -> GroupPreemption:
+        """Return which pods leave for a group that did not fit; it may pause, with a trial open."""
+        with self.trial():
+            pipeline.evaluations.begin_attempt(len(members))
+            return preempt_for_group(
+                group,
+                members,
+                pipeline,
+                self.cache,
+                seed=self.seed_of(members[0]),
+                now=self.now(),
+            )
 
     def search(self, pod: Pod, pipeline: Pipeline) -> NodeSearch:
         """Return the search for nodes that pass the pod's filters, whenever the pod ends."""

@@ -165,18 +165,21 @@ function written(profile) {
 }
 
 function tried(found) {
-  const placed = found.results.filter((each) => each.node !== null).length;
+  const rows = found.decisions.flatMap((decision) => decision.pods.map((each) => ({ ...each, decision })));
+  const placed = rows.filter((each) => each.node !== null).length;
+  const why = ({ node, decision }) => (node === null ? decision.message ?? "" : "");
   return [
-    h("h2", { id: "verdict" }, placed === found.results.length ? `${plural(placed, "pod")} would get a node` :
-      `${number(placed)} of ${plural(found.results.length, "pod")} would get a node`),
-    found.more ? h("p", { class: "hint" }, "The text makes more pods; the first 100 are decided.") : null,
+    h("h2", { id: "verdict" }, placed === rows.length ? `${plural(placed, "pod")} would get a node` :
+      `${number(placed)} of ${plural(rows.length, "pod")} would get a node`),
+    found.more ? h("p", { class: "hint" }, `The text makes more pods; the first ${number(rows.length)} are decided.`) : null,
     found.notes.map((note) => h("p", { class: "hint" }, note)),
-    found.results.length > 1 ? h("section", { class: "panel" }, table(["pod", "profile", "node", "why"], found.results.map((each) => [
-      each.pod, each.profile ?? "–", each.node === null ? "–" : nodeLink(each.node), each.message ?? "",
-    ]), "Decisions")) : found.results[0].node === null ? h("p", { class: "verdict", id: "why" }, found.results[0].message) : null,
-    found.suggestions.length ? h("section", { class: "panel", id: "cause" }, h("h2", {}, `Cause: ${found.details.cause}`),
-      h("h3", {}, `${found.details.pod} would fit`), suggestionList(found.suggestions)) : null,
-    found.details === null || !found.details.nodes ? null : [h("h2", {}, found.details.pod), decisionSection(found.details)],
+    rows.length > 1 ? h("section", { class: "panel" }, table(["pod", "profile", "node", "why"], rows.map((each) => [
+      each.pod, each.decision.profile ?? "–", each.node === null ? "–" : nodeLink(each.node), why(each),
+    ]), "Decisions")) : rows[0].node === null ? h("p", { class: "verdict", id: "why" }, why(rows[0])) : null,
+    found.decisions.filter((decision) => decision.suggestions?.length).map((decision, index) =>
+      h("section", { class: "panel", id: index ? `cause-${index}` : "cause" }, h("h2", {}, `Cause: ${decision.cause}`),
+        h("h3", {}, `${decision.podGroup ?? decision.pods[0].pod} would fit`), suggestionList(decision.suggestions))),
+    !found.details?.nodes ? null : [h("h2", {}, found.details.pod), decisionSection(found.details)],
   ].flat();
 }
 
