@@ -144,7 +144,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "kube-apiserver": [f"--client-ca-file={folder / 'clients.crt'}"],
         "kwok": [f"--config={forwards}"],
     }
-    users: Mapping[str, list[str]] = {"ann": [], "bob": [], "prometheus": []}
+    users: Mapping[str, list[str]] = {"ann": [], "bob": [], "prometheus": [], "kueue": []}
     with (
         _collector() as (url, traces),
         ControlPlane({"kwok"}, users=users, flags=flags) as plane,
@@ -279,6 +279,45 @@ def test_explain_says_what_would_make_an_unschedulable_pod_fit(cluster: Cluster)
         "a suggestion",
     )
     assert "of cpu instead of 1000" in found.stdout, found.stdout
+
+
+def test_whoever_admits_pods_asks_the_leader_whether_they_would_run(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    file = tmp_path / "gang.yaml"
+    file.write_text(yaml.safe_dump_all(_gang("train", cpu="1000")))
+    words = ("simulate", "--server", f"--filename={file}")
+    with cluster.access.client() as client:
+        _bind(client, "Role", "mooring-explain", "kueue", "mooring-system")
+        _bind(client, "ClusterRole", "pod-reader", "kueue", SHOP)
+        refused = cluster.run(*words, user="kueue")
+        assert 'User "kueue" cannot post path "/api/v1/what-if"' in refused.stderr, refused.stderr
+        _bind(client, "ClusterRole", "mooring-what-if", "kueue")
+        asked = eventually(
+            lambda: cluster.run(*words, "--output=json", user="kueue"),
+            lambda done: done.returncode == 1,
+            "its right, which a denial holds up for ten seconds",
+        )
+        found = client.get(f"/api/v1/namespaces/{SHOP}/pods")["items"]
+    (decision,) = json.loads(asked.stdout)["decisions"]
+    assert (decision["podGroup"], decision["fits"]) == (f"{SHOP}/train", False)
+    assert {each["node"] for each in decision["pods"]} == {None}
+    assert "of cpu instead of 1000" in str(decision["suggestions"])
+    assert [each["metadata"]["name"] for each in found] == ["web"]
+    file.write_text(yaml.safe_dump_all(_gang("train", cpu="1m")))
+    fits = cluster.run(*words, user="kueue")
+    assert fits.returncode == 0, fits.stdout + fits.stderr
+    assert "2 of 2 placed" in fits.stdout
+
+
+def _gang(name: str, cpu: str) -> Iterator[dict[str, Any]]:
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    identity = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup"}
+    yield {**identity, "metadata": {"name": name, "namespace": SHOP}, "spec": spec}
+    for number in range(2):
+        member = pod(f"{name}-{number}", cpu=cpu, schedulingGroup={"podGroupName": name})
+        member["metadata"]["namespace"] = SHOP
+        yield {"apiVersion": "v1", "kind": "Pod", **member}
 
 
 def test_the_page_is_opened_with_the_rights_of_the_kubeconfig(cluster: Cluster) -> None:

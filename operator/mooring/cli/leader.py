@@ -29,6 +29,10 @@ from mooring.run.settings import RunSettings
 from mooring.simulate.manifests import InputError
 
 _SECONDS: Final = 15.0
+_WORK_SECONDS: Final = 60.0
+"""For an answer that the leading replica works on; it ends that after 30 seconds."""
+_REFUSALS: Final = (400, 413, 422, 429)
+"""Statuses of answers that say in lines what to change."""
 _AGAIN_SECONDS: Final = 1.0
 _LOOPBACK: Final = "127.0.0.1"
 _PLAIN_URL: Final = re.compile(r"https://[A-Za-z0-9.:\[\]-]+", re.ASCII)
@@ -36,7 +40,16 @@ _DEFAULTS: Final = RunSettings()
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Found = TypeVar("_Found")
 
-_REPLICA: Final = (
+SERVER_VARIABLE: Final = "MOORING_SERVER"
+_SERVER: Final = click.option(
+    "--server",
+    envvar=SERVER_VARIABLE,
+    show_envvar=True,
+    help="URL of the leading replica's endpoints, https://HOST:PORT. Without it: what the Lease "
+    "says of a replica that runs on this machine, else a port-forward to the pod that holds the "
+    "Lease.",
+)
+_LEASE: Final = (
     click.option(
         "--lease-namespace",
         default=_DEFAULTS.lease_namespace,
@@ -56,14 +69,8 @@ _REPLICA: Final = (
         show_default=True,
         help="Port of its endpoints.",
     ),
-    click.option(
-        "--server",
-        envvar="MOORING_SERVER",
-        show_envvar=True,
-        help="URL of the leading replica's endpoints, https://HOST:PORT. Without it: what the "
-        "Lease says of a replica that runs on this machine, else a port-forward to the pod that "
-        "holds the Lease.",
-    ),
+)
+_TRUST: Final = (
     click.option(
         "--certificate-authority",
         type=click.Path(),
@@ -120,9 +127,14 @@ def leader_options(command: _Command) -> _Command:
     return connection_options(replica_options(command))
 
 
-def replica_options(command: _Command) -> _Command:
+def replica_options(
+    command: _Command, server: Callable[[_Command], _Command] = _SERVER
+) -> _Command:
     """Add these options but --kubeconfig and --context, which the command has already."""
-    for option in reversed(_REPLICA):
+    for option in reversed(_TRUST):
+        command = option(command)
+    command = server(command)
+    for option in reversed(_LEASE):
         command = option(command)
     return command
 
@@ -167,17 +179,22 @@ class Leader:
         return context
 
 
-def answer_of(leader: Leader, target: str, field: str, absent: str = "") -> dict[str, Any] | None:
-    """Return the JSON object from the leading replica's endpoint at `target`.
+def answer_of(
+    leader: Leader, target: str, field: str, absent: str = "", body: bytes | None = None
+) -> dict[str, Any] | None:
+    """Return the JSON object that the leading replica's endpoint at `target` returns.
 
-    The object must have `field`. Return None if the answer is 404 and contains `absent`. Raises
-    InputError if there is no such answer; it says why in one line.
+    It is asked by POST if there is a `body`. The object must have `field`. Returns None if the
+    answer is 404 and contains `absent`. Raises InputError, which says in one line why there is no
+    such answer, or has the mistakes in the body, one per line.
     """
-    status, body = _read(leader, target)
-    if status == 404 and absent and absent in _one_line(body):
+    status, answer = _read(leader, target, body)
+    if status == 404 and absent and absent in _one_line(answer):
         return None
+    if body is not None and status in _REFUSALS:
+        raise InputError(answer.decode(errors="replace").strip())
     try:
-        found = json.loads(body) if status == 200 else None
+        found = json.loads(answer) if status == 200 else None
     except ValueError:
         found = None
     if not isinstance(found, dict) or field not in found:
@@ -197,10 +214,10 @@ def page_of(leader: Leader, target: str) -> str:
     return body.decode(errors="replace")
 
 
-def _read(leader: Leader, target: str) -> tuple[int, bytes]:
+def _read(leader: Leader, target: str, body: bytes | None = None) -> tuple[int, bytes]:
     """Return status and body of an answer that is no refusal and no error of the connection."""
     try:
-        answer = asyncio.run(_answer(leader, target))
+        answer = asyncio.run(_answer(leader, target, body))
     except KubeError as error:
         raise LeaderUnreachableError(explain_error(error)) from None
     if answer.status in {401, 403, 503}:
@@ -213,7 +230,7 @@ def _one_line(body: bytes) -> str:
     return " ".join(body.decode(errors="replace").split())
 
 
-async def _answer(leader: Leader, target: str) -> Answer:
+async def _answer(leader: Leader, target: str, body: bytes | None) -> Answer:
     connection = await load_connection(
         leader.kubeconfig, leader.context, user_agent=f"mooring/{__version__}"
     )
@@ -222,7 +239,8 @@ async def _answer(leader: Leader, target: str) -> Answer:
     async with leading_replica(connection, leader) as replica:
         exchange = Exchange(replica.url, fixed, tls=replica.tls, server_name=replica.name)
         try:
-            return await exchange.ask("GET", target, headers, None, seconds=_SECONDS)
+            method, seconds = ("GET", _SECONDS) if body is None else ("POST", _WORK_SECONDS)
+            return await exchange.ask(method, target, headers, body, seconds=seconds)
         except (NoConnectionError, BrokenExchangeError, ValueError) as error:
             # ValueError: a host that IDNA cannot encode
             raise LeaderUnreachableError(

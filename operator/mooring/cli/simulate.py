@@ -1,14 +1,17 @@
 """`mooring simulate`."""
 
 import gc
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import urlencode
 
 import click
+from click.core import ParameterSource
 
 from mooring.cli.comparison_table import print_comparison
 from mooring.cli.console import (
@@ -24,9 +27,10 @@ from mooring.cli.console import (
 )
 from mooring.cli.decision_tables import Summary, print_attempts, write_json
 from mooring.cli.inputs import files_and_cluster
-from mooring.cli.leader import Leader, answer_of, replica_options
+from mooring.cli.leader import SERVER_VARIABLE, Leader, answer_of, replica_options
 from mooring.cli.name_lookup import complete_namespaces, complete_profiles
 from mooring.cli.progress import Progress
+from mooring.cli.what_if import ask_what_if
 from mooring.framework.registry import Registry
 from mooring.observe.records import MOST_SUMMARIES
 from mooring.plugins import SHIPPED
@@ -34,7 +38,7 @@ from mooring.simulate.chosen_pods import ChosenPods, TypeAndName, take_off, type
 from mooring.simulate.compare import arrival_order, compare, recorded_order
 from mooring.simulate.inputs import Inputs, inputs_of
 from mooring.simulate.live import save
-from mooring.simulate.load_profiles import load_profiles, profile_objects
+from mooring.simulate.load_profiles import LoadedProfile, load_profiles, profile_objects
 from mooring.simulate.manifests import STDIN, InputError, Manifest
 from mooring.simulate.simulation import Simulation
 
@@ -42,6 +46,17 @@ _WIDE_NODES: Final = 3
 _LIVE: Final = "(live)"
 """What --replay is without a file."""
 _USUALLY_REPLAYED: Final = 1_000
+_WITH_SERVER: Final = frozenset(
+    {
+        "words",
+        "filenames",
+        "as_profile",
+        "output",
+        *("kubeconfig", "context", "lease_namespace", "lease_name", "secure_port", "server"),
+        *("certificate_authority", "tls_server_name", "insecure_skip_tls_verify"),
+    }
+)
+"""Parameters of a question to the running scheduler."""
 
 
 @click.command(
@@ -50,6 +65,7 @@ Examples:
   mooring simulate
   mooring simulate deployment/web -n shop --profile packed.yaml
   mooring simulate -f web.yaml --cluster
+  mooring simulate -f web.yaml --server
   mooring simulate -n shop --all-pods --profile packed.yaml --as packed
   mooring simulate --save cluster.jsonl
   mooring simulate cluster.jsonl --kubernetes 1.37
@@ -144,7 +160,19 @@ Examples:
 )
 @click.option("--pool-label", metavar="KEY", help="With --compare: the label of a node's pool.")
 @kubernetes_option("that of the cluster that is read or was saved, else the newest")
-@replica_options
+@partial(
+    replica_options,
+    server=click.option(
+        "--server",
+        is_flag=False,
+        flag_value="",
+        metavar="[URL]",
+        envvar=SERVER_VARIABLE,
+        show_envvar=True,
+        help="Have the running scheduler decide about the pods of the FILEs, on its present state. "
+        "URL: the leading replica's endpoints, https://HOST:PORT. Without it: what the Lease says.",
+    ),
+)
 @output_option("table", "wide", "json", "yaml")
 def simulate(
     words: tuple[str, ...],
@@ -179,6 +207,10 @@ def simulate(
     cluster has stored, the pods are made first. SchedulingProfiles among the objects apply; without
     any, kube-scheduler's defaults do.
 
+    With --server, the leading replica of the running scheduler decides about the pods of the FILEs,
+    each pod group as one, and says what would make those fit that do not. The user must be allowed
+    to post to /api/v1/what-if, and to get the pods of their namespaces.
+
     With --compare, shows which pods would move or lose their place, and what is used of each pool
     of nodes, with the profiles of OLD and of NEW. With --replay and no RECORDS it finds the leading
     replica of the running scheduler by its Lease, as mooring explain does; the user must be allowed
@@ -191,9 +223,12 @@ def simulate(
         raise click.UsageError("--replay, --last, --plot and --pool-label need --compare")
     if policies is not None and (profile or extenders):
         raise click.UsageError("--compare goes without --profile and --extenders")
+    leader = _leader(kubeconfig=kubeconfig, context=context, **replica)
     registry = Registry(SHIPPED)
     with mistakes_reported(), _collecting_rarely(), Progress() as progress:
         files, targets = _files_and_targets(words, filenames)
+        if policies is None and _is_given("server"):
+            _ask(leader, files, targets, as_profile, output)
         manifests = files_and_cluster(
             files, kubeconfig, context, progress, cluster=cluster, asked_elsewhere=replay == _LIVE
         )
@@ -203,7 +238,6 @@ def simulate(
         note_ignored(inputs.ignored, notes=inputs.notes)
         selection = ChosenPods(namespace, targets).checked(inputs)
         if policies is not None:
-            leader = Leader(kubeconfig=kubeconfig, context=context, **replica)
             comparison = compare(
                 inputs,
                 registry,
@@ -221,12 +255,40 @@ def simulate(
         chosen = selection.applied(inputs)
         if all_pods:
             chosen = take_off(chosen, lambda p: selection.takes(p, inputs) and simulation.takes(p))
-        print_notes(profile or "", (said for loaded in profiles for said in loaded.notes))
-        _note_extenders(inputs, called=extenders)
+        _print_notes(profile or "", profiles, inputs, extenders=extenders)
         if not chosen.pending and not chosen.rejected:
             _nothing_to_schedule(chosen, selection)
-        summary = _printed(simulation, chosen, output, progress, extenders=extenders)
+        _exit(_printed(simulation, chosen, output, progress, extenders=extenders))
+
+
+def _exit(summary: Summary) -> NoReturn:
     sys.exit(DONE if summary.placed == summary.pods else NO)
+
+
+def _leader(*, server: str | None, **options: Any) -> Leader:
+    """Return where the leading replica is; --server without a URL leaves that to the variable."""
+    return Leader(server=server or os.environ.get(SERVER_VARIABLE), **options)
+
+
+def _is_given(parameter: str) -> bool:
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is ParameterSource.COMMANDLINE
+
+
+def _ask(
+    leader: Leader,
+    files: Sequence[str],
+    targets: Sequence[TypeAndName],
+    profile: str | None,
+    output: str,
+) -> NoReturn:
+    """Print what the running scheduler would do, and exit; UsageError for other parameters."""
+    for parameter in click.get_current_context().command.params:
+        if _is_given(str(parameter.name)) and parameter.name not in _WITH_SERVER:
+            raise click.UsageError(f"{parameter.opts[-1]} goes without --server")
+    if targets or not files:
+        raise click.UsageError("--server needs FILEs, and only these")
+    _exit(ask_what_if(leader, files, profile, output))
 
 
 def _printed(
@@ -309,7 +371,11 @@ def _nothing_to_schedule(inputs: Inputs, selection: ChosenPods) -> NoReturn:
     raise InputError(f"there is no pod without a node to schedule{where}{hint}")
 
 
-def _note_extenders(inputs: Inputs, *, called: bool) -> None:
+def _print_notes(
+    file: str, profiles: Iterable[LoadedProfile], inputs: Inputs, *, extenders: bool
+) -> None:
+    """Print the notes about the profiles of a file, and which extenders are not called."""
+    print_notes(file, (said for loaded in profiles for said in loaded.notes))
     uncalled = ", ".join(p.profile.name for p in inputs.profiles if p.profile.spec.extenders)
-    if uncalled and not called:
+    if uncalled and not extenders:
         note(f"extenders were not called (--extenders calls them): those of {uncalled}")

@@ -38,7 +38,7 @@ from mooring.state.cluster_view import ClusterView
 
 _REST: Final = re.compile(r"(: |\. ).*", re.DOTALL)
 """What a message says beyond its first clause."""
-_WITH_GROUP: Final = "placed together with its pod group"
+WITH_GROUP: Final = "placed together with its pod group"
 _NOMINATED: Final = "its nominated node"
 _MOST_CACHE_BYTES: Final = 512 * 1024 * 1024
 """More than in the operator: a whole cluster is placed at once, and the process ends soon."""
@@ -317,7 +317,7 @@ class Simulation:
             message=decision.message if node is None else None,
         )
         reason = decision.cause or _REST.sub("", record.message or "")
-        return SimulatedAttempt(record, 0, owner_of(pod), reason if node is None else _WITH_GROUP)
+        return SimulatedAttempt(record, 0, owner_of(pod), reason if node is None else WITH_GROUP)
 
     def attempt(self, pod: Pod, profile: ActiveProfile) -> SimulatedAttempt:
         """Decide about the pod with this profile, and assume it on the chosen node."""
