@@ -43,10 +43,10 @@ class Deciding:
         self.pipeline: Pipeline = in_force.pipeline
         self.shared = ResultCache(self.cluster)
 
-    def outcome(self, raw: Raw, *, seed: int = 0, start: int = 0, now: float = 0.0) -> Outcome:
-        """Return how the attempt ends."""
+    def outcome(self, raw: Raw, *, seed: int = 0, **arguments: Any) -> Outcome:
+        """Return how the attempt ends; `arguments` are those of `decide`."""
         pod = parse_pod(raw)
-        found = decide(pod, self.pipeline, self.shared, seed=seed, start=start, now=now)
+        found = decide(pod, self.pipeline, self.shared, seed=seed, **arguments)
         assert not isinstance(found, Needed)
         return found
 

@@ -108,7 +108,12 @@ RICH = {
             "managedResources": [{"name": "example.com/gpu", "ignoredByScheduler": True}],
         }
     ],
-    "preemption": {"disruptionBudgets": "Strict", "maxVictims": 3, "minRuntimeSeconds": 60},
+    "preemption": {
+        "disruptionBudgets": "Strict",
+        "maxVictims": 3,
+        "minRuntimeSeconds": 60,
+        "delaySeconds": 30,
+    },
     "rules": [
         {"name": "ssd", "filter": "node.labels.disk == 'ssd'", "message": "no ssd"},
         {"name": "cheap", "score": "node.allocatable.cpu", "normalize": "Reversed", "weight": 3},

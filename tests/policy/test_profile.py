@@ -33,7 +33,7 @@ def test_a_profile_is_written_as_it_was_read(manifest: Manifest) -> None:
         "plugins": {"preBind": {"disabled": [{"name": "*"}]}, "score": {}},
         "pluginConfig": [{"name": "NodeResourcesFit", "args": {"x": {"y": [1, 2]}}}],
         "extenders": [{"urlPrefix": "http://a", "httpTimeout": "1m30s"}],
-        "preemption": {"minRuntimeSeconds": 5},
+        "preemption": {"minRuntimeSeconds": 5, "delaySeconds": 60},
     }
     assert read_profile(manifest("a", **spec)).manifest() == {
         "apiVersion": "scheduling.mooring.dev/v1alpha1",

@@ -17,7 +17,7 @@ from mooring.model.pod import parse_pod
 from mooring.observe.metrics import Metrics
 from mooring.pausing import pause
 from mooring.run.build import Engine as WholeEngine
-from mooring.run.build import Options, build_scheduler_state
+from mooring.run.build import Options, build_scheduler_state, unschedulable
 from mooring.runtime.queued_pod import SubQueue
 from mooring.scheduling.outcome import FitError
 from mooring.scheduling.result_cache import ResultCache
@@ -49,6 +49,21 @@ async def test_a_new_node_reaches_the_queue_and_the_waits_of_plugins(client: Api
     while queue.run_hints(engine.clock()):
         pass
     assert queued.queue is not SubQueue.UNSCHEDULABLE
+
+
+async def test_no_room_is_made_for_a_pod_that_waits_for_an_autoscaler(client: ApiClient) -> None:
+    now = 0.0
+    engine = Engine(client, clock=lambda: now, preemption={"delaySeconds": 60})
+    queue, scheduler = engine.scheduler_state.queue, engine.scheduler_state
+    engine.pending(pod("web"))
+    queued = queue.pop(now)
+    assert queued is not None
+    queue.add_unschedulable(queued, frozenset({"NodeResourcesFit"}), now)
+    (profile,) = scheduler.profiles.in_force.values()
+    now = 59.0
+    assert not unschedulable(scheduler, profile)
+    now = 60.0
+    assert unschedulable(scheduler, profile) == [queued.pod]
 
 
 async def test_nothing_is_written_for_a_pod_that_is_only_tried(server: ApiServer) -> None:

@@ -156,6 +156,24 @@ async def test_a_pod_is_tried_again_when_a_lesser_one_has_run_for_long_enough(
     assert stage.queued.flushed is (retried > 300)
 
 
+async def test_a_pod_is_tried_again_when_its_delay_is_over(stage: Stage) -> None:
+    rejected_beside(stage, pod("low", node="a", priority=-1), delaySeconds=60)
+    stage.unschedulable()
+    assert stage.queued.is_delayed
+    assert flushed(stage, 60.9) == 0
+    assert flushed(stage, 61.0) == 1
+
+
+async def test_a_pod_that_has_waited_for_a_part_of_its_delay_waits_for_the_rest(
+    stage: Stage,
+) -> None:
+    rejected_beside(stage, pod("low", node="a", priority=-1), delaySeconds=60)
+    stage.attempt.unschedulable_seconds = 50.0
+    stage.unschedulable()
+    assert flushed(stage, 10.9) == 0
+    assert flushed(stage, 11.0) == 1
+
+
 async def test_a_young_pod_that_is_no_lesser_one_has_no_pod_tried_again(stage: Stage) -> None:
     young = pod("young", node="a", started="1970-01-01T00:01:40Z")
     rejected_beside(stage, young, minRuntimeSeconds=60)

@@ -647,6 +647,41 @@ async def test_a_group_whose_minimum_is_lowered_is_tried_again(
     assert not bindings.deleted
 
 
+@pytest.mark.parametrize(
+    "waiting",
+    [[pod("p", cpu="2", priority=9)], members("g", 2, cpu="1", priority=9)],
+    ids=["a pod", "a group"],
+)
+async def test_somebody_is_evicted_once_the_delay_since_the_first_attempt_is_over(
+    client: ApiClient, bindings: Bindings, waiting: list[Raw]
+) -> None:
+    """An attempt in between does not make it longer, and no event is needed."""
+    now = 0.0
+    objects = node("a", cpu="2"), pod("low", node="a", cpu="2"), pod_group("g", 2, priority=9)
+    limits = {"delaySeconds": 60}
+    engine = Engine(client, *objects, clock=lambda: now, preemption=limits)
+    engine.pending(*waiting)
+    scheduler = engine.scheduler_state
+
+    def have_had(attempts: int) -> bool:
+        unschedulable = queue_counts(engine)[SubQueue.UNSCHEDULABLE] == len(waiting)
+        return unschedulable and {each.attempts for each in scheduler.queue} == {attempts}
+
+    with engine.running():
+        await until(lambda: have_had(1))
+        now = 40.0
+        for raw in waiting:
+            scheduler.queue.try_again(uid_of(raw["metadata"]["name"]), now)
+        scheduler.work.set()
+        await until(lambda: have_had(2))
+        assert not bindings.deleted
+        now = 60.0
+        scheduler.turn.post(engine.pod_enqueuer.flush)
+        await until(lambda: bindings.deleted == ["low"])
+    said = [condition["message"] for each in bindings.statuses for condition in each["conditions"]]
+    assert any(text.endswith("not eligible yet due to delaySeconds=60.") for text in said)
+
+
 async def test_of_equal_groups_one_is_tried_after_an_event_and_the_next_if_that_is_placed(
     client: ApiClient, bindings: Bindings
 ) -> None:

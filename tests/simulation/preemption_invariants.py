@@ -14,6 +14,7 @@ from faults.books import Amount, PodSeen
 from mooring.kube.api_resources import POD, POD_DISRUPTION_BUDGET, SCHEDULING_PROFILE
 from mooring.kube.timestamps import rfc3339
 from mooring.model.events import Kind
+from mooring.model.fields import timestamp
 from mooring.model.pod import Uid
 from simulation.actors.faults import Faults
 from simulation.actors.groups import Groups, group_of
@@ -265,6 +266,28 @@ def no_victim_has_run_for_less_than_its_profile_demands(
     return f"{victim.key} has run since {started}, and leaves before {latest}"
 
 
+def nobody_leaves_before_the_delay_of_the_preemption_is_over(
+    world: "World", sent: "Sent"
+) -> str | None:
+    """Check that one of those for whom a pod is evicted has been there for long enough."""
+    raw, engine = _victim(world, sent), engine_of(world, sent.identity)
+    if raw is None or engine is None or raw["spec"].get("schedulerName") == MOVED:
+        return None
+    awaited_by = engine.scheduler.state.evictions._records.awaited_by
+    preemptors = awaited_by.get(raw["metadata"]["uid"], {}).values()
+    late = [_delay_left(world, each.spec.scheduler_name, each.created) for each in preemptors]
+    if not late or min(late) <= 0:
+        return None
+    keys = [each.key for each in preemptors]
+    return f"{raw['metadata']['name']} leaves for {keys}, {min(late)} s before they may preempt"
+
+
+def _delay_left(world: "World", scheduler: str, created: float) -> float:
+    """Return how long a pod may not preempt yet even if it did not fit when it was created."""
+    delay = _preemption(world, scheduler).get("delaySeconds", 0)
+    return created + delay - (EPOCH + world.timeline.now) if delay else 0.0
+
+
 def nobody_takes_the_room_of_a_nominated_pod(world: "World", change: Change) -> str | None:
     """Check that a pod leaves room for those of its priority or a higher one that are nominated.
 
@@ -390,6 +413,9 @@ def _may_preempt(world: "World", pod: PodSeen) -> bool:
         return False
     profile = world.server.storage.get(SCHEDULING_PROFILE, pod.scheduler)
     if profile is None or profile["spec"].get("extenders"):
+        return False
+    created = timestamp(world.books.raw[pod.uid]["metadata"], "creationTimestamp", "metadata")
+    if _delay_left(world, pod.scheduler, created or 0.0) > -LATE_SECONDS - _FLUSH_SECONDS:
         return False
     return "DefaultPreemption" not in str(profile["spec"].get("plugins"))
 

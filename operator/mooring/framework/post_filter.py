@@ -52,8 +52,9 @@ class PostFilterState:
     """A pod that no node fits, with the reasons.
 
     `limits` are the profile's settings for preemption. `now` is in seconds since the epoch. `seed`
-    differs between the attempts of a pod, so that a search of some nodes can begin elsewhere each
-    time.
+    differs between the attempts of a pod: a search that does not look at all nodes can begin
+    elsewhere each time. `unschedulable_seconds` is how long ago the pod's first attempt without a
+    node ended.
 
     If `preempt_extenders` is true, extenders take part in the preemption: a plugin that supports it
     first returns Candidates, and runs again with `processed`, the extenders' answer.
@@ -68,6 +69,7 @@ class PostFilterState:
     seed: int = 0
     preempt_extenders: bool = False
     processed: "ProcessedCandidates | None" = None
+    unschedulable_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,9 +155,11 @@ GroupPreemption: TypeAlias = GroupNomination | Unschedulable | NotEligible
 class PodGroupPostFilterState:
     """A pod group that fits nowhere; the argument of `pod_group_post_filter`.
 
-    `members` are those that the group needs to have its minimum. `place` returns the row of each by
-    uid, as if the given pods had left their nodes, or None if not all fit. The total cost of these
-    searches is bounded; `is_last` says that only one more is guaranteed.
+    `members` are those that the group needs to have its minimum. `unschedulable_seconds` is how
+    long ago the first attempt of a member without a node ended. `place` returns the row of each by
+    uid, as if the given pods had left their nodes, or None if they do not all fit then. How much
+    these searches may cost in all is bounded; `is_last` says whether only one more is sure to be
+    made.
     """
 
     group: PodGroupState
@@ -165,3 +169,4 @@ class PodGroupPostFilterState:
     is_last: Callable[[], bool]
     limits: Preemption
     now: float
+    unschedulable_seconds: float = 0.0

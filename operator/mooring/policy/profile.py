@@ -154,6 +154,9 @@ class Preemption(PolicyModel):
     """The most victims of one preemption; absent: no limit."""
     min_runtime_seconds: int = Field(0, ge=0, le=_INT32)
     """Pods that have run for less than this are never victims."""
+    delay_seconds: int = Field(0, ge=0, le=_INT32)
+    """How long a pod or pod group waits after its first attempt that found no node, before others
+    are evicted for it: a cluster autoscaler may add a node meanwhile."""
 
     @property
     def strict(self) -> bool:

@@ -363,19 +363,25 @@ def _make_plan(
         takes_of(scheduler.profiles, entry, scheduler.cluster),
         now=scheduler.now,
         budget=SearchBudget(_MOST_DECISIONS, lambda: scheduler.clock() >= until),
-        pending=_unschedulable(scheduler, entry) if Goal.MAKE_ROOM in section.goals else (),
+        pending=unschedulable(scheduler, entry) if Goal.MAKE_ROOM in section.goals else (),
         position=position,
         resting=resting,
     )
     return make_plan(planning)
 
 
-def _unschedulable(scheduler: SchedulerState, entry: ActiveProfile) -> list[Pod]:
-    """Return the profile's pods that fit nowhere, those of the highest priority first."""
+def unschedulable(scheduler: SchedulerState, entry: ActiveProfile) -> list[Pod]:
+    """Return the profile's pods that fit nowhere, those of the highest priority first.
+
+    Those that may not preempt yet wait for a cluster autoscaler.
+    """
+    now, delay = scheduler.clock(), entry.pipeline.preemption.delay_seconds
     waiting = (
         queued
         for queued in scheduler.queue
-        if queued.queue is SubQueue.UNSCHEDULABLE and queued.pipeline is entry.pipeline
+        if queued.queue is SubQueue.UNSCHEDULABLE
+        and queued.pipeline is entry.pipeline
+        and queued.unschedulable_seconds(now) >= delay
     )
     first = nsmallest(_MOST_PENDING, waiting, key=lambda q: (-q.pod.spec.priority, q.pod.created))
     return [queued.pod for queued in first]

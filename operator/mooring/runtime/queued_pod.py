@@ -94,6 +94,10 @@ class QueuedPod:
     backoff_expiration: float = 0.0
     queue: SubQueue | None = None
     """Where the pod is, None while an attempt runs."""
+    unschedulable_since: float = inf
+    """When its first attempt that ended unschedulable did so; infinite without one."""
+    is_delayed: bool = False
+    """Whether the last attempt was too early to preempt (`delaySeconds` of the profile)."""
     unschedulable_plugins: frozenset[str] = frozenset()
     """Names of the plugins that rejected the pod in the last attempt that ended unschedulable."""
     decided_by_specs: bool = False
@@ -120,3 +124,7 @@ class QueuedPod:
     """Changes with every move; entries of heaps with an older ticket are void."""
     times: StateTimes = field(repr=False, kw_only=True)
     """How long the pod was in each state."""
+
+    def unschedulable_seconds(self, now: float) -> float:
+        """Return how long ago its first attempt ended unschedulable; 0 if none has."""
+        return max(now - self.unschedulable_since, 0.0)

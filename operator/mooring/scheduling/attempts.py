@@ -73,8 +73,9 @@ class Attempts:
     ) -> None:
         """Put the pod among the unschedulable ones, which these plugins rejected, and report it."""
         self.count(attempt, "unschedulable")
-        now = self._clock()
-        retry_at = now + self._spared_seconds(attempt, queued)
+        now, delayed = self._clock(), _delayed_seconds(attempt, queued)
+        queued.is_delayed = delayed > 0.0
+        retry_at = now + (delayed or self._spared_seconds(attempt, queued))
         self._scheduler.queue.add_unschedulable(queued, plugins, now, retry_at)
         self._reports.unschedulable(queued.pod, message, self._scheduler.nominated_node(queued.pod))
 
@@ -109,3 +110,10 @@ class Attempts:
             queue.done(queued, self._clock())
             return True
         return False
+
+
+def _delayed_seconds(attempt: CurrentAttempt, queued: QueuedPod) -> float:
+    """Return how soon the pod may preempt others; 0 if it may now, or never may."""
+    if not queued.pod.spec.preempts:
+        return 0.0
+    return max(attempt.pipeline.preemption.delay_seconds - attempt.unschedulable_seconds, 0.0)

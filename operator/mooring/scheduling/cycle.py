@@ -51,21 +51,24 @@ def decide(
     start: int = 0,
     now: float = 0.0,
     answers: PodExtenderResults | None = None,
+    unschedulable_seconds: float = 0.0,
 ) -> Outcome | Needed:
     """Return the node with the highest score, or the diagnosis of why no node fits.
 
     `seed` chooses among nodes with the same total score. `start` is the position in the node order
     where a search that samples nodes begins. `now` is in seconds since the epoch. `answers` are
     those of the extenders interested in the pod; if one is missing, the result is the `Needed` that
-    names it. A decision may pause; the cluster must not change meanwhile. Raises ExtenderError if
-    nodes that the extenders passed were taken too often.
+    names it. `unschedulable_seconds` is how long ago the pod's first attempt without a node ended.
+    A decision may pause; the cluster must not change meanwhile. Raises ExtenderError if nodes that
+    the extenders passed were taken too often.
     """
     pipeline.evaluations.begin_attempt()
     cluster, results = cache.cluster, cache.of(pod, pipeline)
     search = NodeSearch(pod, pipeline, cluster, results, pod.ends_by(now))
+    fit_error = partial(_fit_error, search, now, seed, answers, unschedulable_seconds)
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis()
     if isinstance(pre_filtered, Diagnosis):
-        return _fit_error(search, pre_filtered, None, now, seed, answers)
+        return fit_error(pre_filtered, None)
     fits = search.feasible(pre_filtered)
     on_nominated = _nominated_node(search, pre_filtered, fits, answers)
     if on_nominated is not None:
@@ -74,7 +77,7 @@ def decide(
     if isinstance(found, Needed):
         return found
     if not len(found.rows):
-        return _fit_error(search, found.diagnosis(), pre_filtered, now, seed, answers)
+        return fit_error(found.diagnosis(), pre_filtered)
     return _highest(search, found, seed)
 
 
@@ -185,11 +188,12 @@ def _with_extenders(
 
 def _fit_error(
     search: NodeSearch,
-    diagnosis: Diagnosis,
-    pre_filtered: PreFiltered | None,
     now: float,
     seed: int,
     answers: PodExtenderResults | None,
+    unschedulable_seconds: float,
+    diagnosis: Diagnosis,
+    pre_filtered: PreFiltered | None,
 ) -> FitError | Needed:
     """Run the post_filter plugins when no node fits (RunPostFilterPlugins); return the outcome.
 
@@ -209,6 +213,7 @@ def _fit_error(
         seed,
         preempt_extenders=answers is not None and answers.preempts,
         processed=answers.processed if answers is not None else None,
+        unschedulable_seconds=unschedulable_seconds,
     )
     metrics = search.pipeline.metrics
     with metrics.all_at(ExtensionPoint.POST_FILTER):

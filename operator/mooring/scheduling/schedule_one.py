@@ -201,6 +201,9 @@ class ScheduleOne:
         namespace, began = attempt.first.pod.namespace, self._clock()
         outer = metrics.begin_attempt()
         attempt.sampled = metrics.sampled
+        if attempt.pipeline.preemption.delay_seconds:
+            members = attempt.members.values()
+            attempt.unschedulable_seconds = max(m.unschedulable_seconds(began) for m in members)
         try:
             if attempt.answers is not None and attempt.answers.failure:
                 self._fail(attempt, attempt.answers.failure)
@@ -258,6 +261,7 @@ class ScheduleOne:
                 start=self._start,
                 now=self._now(),
                 answers=answers,
+                unschedulable_seconds=attempt.unschedulable_seconds,
             )
         finally:
             pipeline.metrics.end_decision(pipeline.profile)
@@ -351,6 +355,7 @@ class ScheduleOne:
             seed=_seed(attempt),
             now=self._now(),
             answers=attempt.answers,
+            unschedulable_seconds=attempt.unschedulable_seconds,
         )
         if isinstance(answer, GroupNomination):
             victims, now = [*map(PodRef.of, answer.victims)], self._clock()

@@ -61,6 +61,8 @@ class CurrentAttempt:
 
     `members` are in flight: this attempt must end for each, and no task binds them yet. `answers`
     are those of extenders, if any is called. `definition` is the group's at the beginning.
+    `unschedulable_seconds` is how long ago the first attempt of one of them ended without a node; 0
+    if none has, and in a profile without a delay of preemption.
     """
 
     pipeline: Pipeline
@@ -71,6 +73,7 @@ class CurrentAttempt:
     answers: ExtenderResults | None = None
     took: float = 0.0
     sampled: bool = False
+    unschedulable_seconds: float = 0.0
 
     @property
     def first(self) -> QueuedPod:

@@ -29,7 +29,7 @@ def gang(count: int, priority: int = 100, **fields: Any) -> list[Raw]:
     return [pod(f"m{i}", group="g", cpu="1", priority=priority, **fields) for i in range(count)]
 
 
-def preempted(deciding: Deciding, members: list[Raw]) -> GroupPreemption:
+def preempted(deciding: Deciding, members: list[Raw], seconds: float = 0.0) -> GroupPreemption:
     pods = [parse_pod(raw) for raw in members]
     deciding.state.track_pod_groups(deciding.pipeline.pod_group_formats)
     for one in pods:
@@ -43,6 +43,7 @@ def preempted(deciding: Deciding, members: list[Raw]) -> GroupPreemption:
         deciding.shared,
         seed=0,
         now=0.0,
+        unschedulable_seconds=seconds,
     )
 
 
@@ -161,6 +162,16 @@ def test_a_group_of_which_a_member_has_not_run_long_enough_is_not_evicted() -> N
     assert reason(deciding, gang(1)) == (
         "preemption: No preemption victims found for incoming pod group."
     )
+
+
+def test_a_group_waits_for_an_autoscaler_as_one_before_it_preempts() -> None:
+    low = running("low", "a", cpu="2", priority=1)
+    deciding = Deciding(node("a", cpu="2"), pod_group("g", 2), low, preemption={"delaySeconds": 60})
+    answer = preempted(deciding, gang(2), 59.9)
+    assert answer == NotEligible("preemption: not eligible yet due to delaySeconds=60.")
+    assert isinstance(preempted(deciding, gang(2), 60.0), GroupNomination)
+    deciding.nominate(gang(2)[0], "a")  # by another leader, after the delay
+    assert isinstance(preempted(deciding, gang(2)), GroupNomination)
 
 
 def test_a_group_above_its_minimum_gives_up_its_surplus_first() -> None:

@@ -280,6 +280,25 @@ def test_pods_that_have_not_run_long_enough_for_the_profile_are_no_victims() -> 
     assert deciding.decision(raw, now=161.0).nominated_node == "a"
 
 
+def test_a_pod_waits_for_an_autoscaler_before_it_preempts() -> None:
+    deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), preemption={"delaySeconds": 60})
+    raw = pod("new", cpu="1", priority=HIGH)
+    first = deciding.decision(raw)
+    assert first.nominated_node is None
+    assert first.message is not None
+    assert first.message.endswith("preemption: not eligible yet due to delaySeconds=60.")
+    assert deciding.decision(raw, unschedulable_seconds=59.9).nominated_node is None
+    assert deciding.decision(raw, unschedulable_seconds=60.0).nominated_node == "a"
+
+
+def test_a_nominated_pod_has_waited_already_under_another_leader() -> None:
+    """Its victims are gone, and a pod of lower priority has taken the room."""
+    deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), preemption={"delaySeconds": 60})
+    raw = pod("new", cpu="1", priority=HIGH)
+    deciding.state.nominate(parse_pod(raw), "a")
+    assert deciding.decision(raw).nominated_node == "a"
+
+
 def preempting() -> tuple[Deciding, dict[str, object]]:
     """Return a pod that is nominated to node a, whose victim there is being evicted."""
     deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), *full("b", MIDDLE, MIDDLE, MIDDLE, MIDDLE))

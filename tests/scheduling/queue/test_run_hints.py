@@ -132,6 +132,15 @@ def test_a_pod_that_an_extender_has_rejected_has_another_signature_once_it_is_re
     assert queueing_hint.signature(before) != queueing_hint.signature(after)
 
 
+def test_a_pod_that_may_not_preempt_yet_is_not_tried_for_one_that_may(
+    queueing_hint: QueueingHints,
+) -> None:
+    early, late = (rejected("NodeResourcesFit", name=name) for name in ("early", "late"))
+    assert queueing_hint.signature(early) == queueing_hint.signature(late)
+    late.is_delayed = True
+    assert queueing_hint.signature(early) != queueing_hint.signature(late)
+
+
 GANGS = pipeline()
 """A profile with a plugin for groups."""
 FIT = frozenset({"NodeResourcesFit"})

@@ -59,6 +59,7 @@ class Preemption(Actor):
             "disruptionBudgets": random.choice(("Default", "Strict", "Strict")),
             "maxVictims": random.choice((None, None, 1, 2)),
             "minRuntimeSeconds": random.choice((0, 0, 15)),
+            "delaySeconds": random.choice((0, 0, 5)),
         }
         plan.step(0.0, self.name, "profile", **limits)
         for number, selector in enumerate(random.sample(_SELECTORS, random.choice((0, 1, 1, 2)))):

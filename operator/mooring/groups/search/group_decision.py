@@ -235,10 +235,12 @@ def preempt_for_group(
     seed: int,
     now: float,
     answers: ExtenderResults | None = None,
+    unschedulable_seconds: float = 0.0,
 ) -> GroupPreemption:
     """Run the PostFilter plugins that know groups: nodes for the minimum, and who must leave.
 
-    `now` is in seconds since the epoch. If several plugins reject the group, the last one's reason
+    `now` is in seconds since the epoch, `unschedulable_seconds` how long ago the first attempt of a
+    member without a node ended. If several plugins reject the group, the last one's reason
     is returned (RunPodGroupPostFilterPlugins in schedule_one_podgroup.go).
 
     The members are not nominated to nodes that extenders have filtered out, as `answers` say. If an
@@ -258,7 +260,8 @@ def preempt_for_group(
         others=others,
         extended=answers.on(cache.cluster, not_sent=True) if answers is not None else {},
     )
-    state, metrics = _GroupDryRun(group, searched).state(now), pipeline.metrics
+    state = _GroupDryRun(group, searched).state(now, unschedulable_seconds)
+    metrics = pipeline.metrics
     answer: GroupPreemption = Unschedulable("")
     for plugin in pipeline.post_filter:
         if not isinstance(plugin, PodGroupPostFilterPlugin):
@@ -285,11 +288,17 @@ class _GroupDryRun:
         self._dearest = 0
         """The most steps that one search has taken."""
 
-    def state(self, now: float) -> PodGroupPostFilterState:
+    def state(self, now: float, unschedulable_seconds: float) -> PodGroupPostFilterState:
         """Return the argument of the plugins."""
-        limits = self._pipeline.preemption
         return PodGroupPostFilterState(
-            self._group, self._members, self._cluster, self.place, self.is_last, limits, now
+            self._group,
+            self._members,
+            self._cluster,
+            self.place,
+            self.is_last,
+            self._pipeline.preemption,
+            now,
+            unschedulable_seconds,
         )
 
     def is_last(self) -> bool:

@@ -23,6 +23,7 @@ from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
 from mooring.plugins.default_preemption.candidates import split_by_budgets
 from mooring.plugins.default_preemption.victims import (
+    DELAYED,
     leaves_for,
     may_be_victims,
     protected,
@@ -65,12 +66,8 @@ class _Unit:
 def preempt_for_group(state: PodGroupPostFilterState) -> GroupPreemption:
     """Return the victims without which the group fits, and its nodes; or why there are none."""
     cluster, limits = state.cluster, state.limits
-    definition = state.group.definition
-    never = definition is not None and definition.preempts is False
-    if never or not all(pod.spec.preempts for pod in state.members):
-        return NotEligible(_NEVER)
-    if _awaits_victims(state):
-        return NotEligible(_TERMINATING)
+    if (why := _why_not_eligible(state)) is not None:
+        return NotEligible(why)
     units = sorted(_potential(state), key=lambda unit: unit.importance)[-_MOST_UNITS:]
     evictions, strict = cluster.evictions, limits.strict
     split = split_by_budgets(
@@ -102,6 +99,21 @@ def preempt_for_group(state: PodGroupPostFilterState) -> GroupPreemption:
     also = (pod for pod in freeing if pod.uid not in known)
     violations = sum(split.violating.get(unit, 0) for unit in chosen)
     return GroupNomination(nodes, (*victims, *also), strict, violations)
+
+
+def _why_not_eligible(state: PodGroupPostFilterState) -> str | None:
+    """Return why the group may not preempt, or not yet; None if it may."""
+    definition = state.group.definition
+    never = definition is not None and definition.preempts is False
+    if never or not all(pod.spec.preempts for pod in state.members):
+        return _NEVER
+    if _awaits_victims(state):
+        return _TERMINATING
+    nominated = map(state.cluster.nominations.get, (pod.uid for pod in state.members))
+    delay = state.limits.delay_seconds
+    if state.unschedulable_seconds < delay and not any(nominated):
+        return f"preemption: {DELAYED.format(delay)}"
+    return None
 
 
 def _awaits_victims(state: PodGroupPostFilterState) -> bool:

@@ -41,6 +41,7 @@ from mooring.plugins.default_preemption.dry_runs import (
 from mooring.plugins.default_preemption.groups import preempt_for_group
 from mooring.plugins.default_preemption.potential_victims import PotentialVictims
 from mooring.plugins.default_preemption.victims import (
+    DELAYED,
     Victim,
     WholeGroup,
     by_importance,
@@ -421,17 +422,19 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
     """Return why the pod may not preempt, or not yet; None if it may.
 
     A pod waits for the victims of its last preemption, unless its nominated node does not exist any
-    more or has become unresolvable. See PodEligibleToPreemptOthers in
+    more or has become unresolvable. One that has a nominated node has waited for its profile's
+    `delaySeconds` already, perhaps under another leader. See PodEligibleToPreemptOthers in
     framework/plugins/defaultpreemption/default_preemption.go.
     """
     pod, cluster = state.pod, state.cluster
     if not pod.spec.preempts:
         return "not eligible due to preemptionPolicy=Never."
     nominee, diagnosis = cluster.nominations.get(pod.uid), state.diagnosis
-    if nominee is None or diagnosis.pre_filter is not None:
+    if nominee is None:
+        delay = state.limits.delay_seconds
+        return DELAYED.format(delay) if state.unschedulable_seconds < delay else None
+    if diagnosis.pre_filter is not None or nominee.row in diagnosis.unresolvable_rows:
         return None  # a rejection at PreFilter makes every node unresolvable
-    if nominee.row in diagnosis.unresolvable_rows:
-        return None
     if cluster.evictions.awaits_victims(pod):
         return _TERMINATING
     there = (placed.pod for placed in cluster.pods_on(nominee.row))

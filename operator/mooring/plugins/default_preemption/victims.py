@@ -16,6 +16,7 @@ from mooring.policy.profile import Preemption
 from mooring.state.cluster_view import ClusterView
 from mooring.state.view import BoolArray
 
+DELAYED: Final = "not eligible yet due to delaySeconds={}."
 PRIORITY_OFFSET: Final = 2**31
 """Makes every priority positive, so that a sum grows with each victim."""
 

@@ -27,13 +27,14 @@ class QueueingHints:
         """Return a value that is equal for pods that the same events may make schedulable.
 
         The answers of node-only plugins depend on the spec alone; others may read the rest. How
-        long a pod runs decides whether it fits on a reserved node. The members of a pod group are
-        tried together, for all groups that are equal.
+        long a pod runs decides whether it fits on a reserved node. One that may not preempt yet is
+        not tried for those that may. The members of a pod group are tried together, for all groups
+        that are equal.
         """
         pod, pipeline, plugins = queued.pod, queued.pipeline, queued.unschedulable_plugins
         by_specs = queued.decided_by_specs and plugins <= pipeline.plugins_of_node_only
         group = self._group(pod, by_specs=by_specs) if pipeline.group_policy else None
-        rejected = (pod.spec, pipeline, plugins, group, pod.longest_run)
+        rejected = (pod.spec, pipeline, plugins, group, pod.longest_run, queued.is_delayed)
         if plugins <= pipeline.plugins_of_node_only:
             return rejected
         read = (*rejected, frozenset(pod.labels.items()), pod.owner)
