@@ -226,6 +226,11 @@ def event(kind: Kind, before: Raw | None, after: Raw | None) -> ClusterEvent:
         (event(Kind.PERSISTENT_VOLUME_CLAIM, None, pvc("other")), False),
         (event(Kind.PERSISTENT_VOLUME_CLAIM, pvc("data"), pvc("data", volume="v")), True),
         (event(Kind.VOLUME_ATTACHMENT, volume_attachment("va", "x", "n1", "v"), None), True),
+        (event(Kind.STORAGE_CLASS, storage_class("s"), storage_class("s")), False),
+        (
+            event(Kind.STORAGE_CLASS, storage_class("s", provisioner=DRIVER), storage_class("s")),
+            True,
+        ),
     ],
 )
 def test_events_that_free_volumes_raise_limits_or_add_the_claim_queue(

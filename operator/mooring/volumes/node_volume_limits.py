@@ -18,7 +18,11 @@ from mooring.state.view import BoolArray, NodeView
 from mooring.volumes.model.csi import CSIDriver, CSINode, VolumeAttachment
 from mooring.volumes.model.migration import csi_source
 from mooring.volumes.model.pod_volumes import CSI_DRIVERS, ClaimVolume, Disk, PodVolume
-from mooring.volumes.model.storage_objects import CSISource, PersistentVolumeClaim
+from mooring.volumes.model.storage_objects import (
+    CSISource,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from mooring.volumes.state.storage import Storage
 
 _FULL: Final = "node(s) exceed max volume count"
@@ -55,6 +59,7 @@ class NodeVolumeLimits:
             (Kind.PERSISTENT_VOLUME_CLAIM, Action.ADD),
             (Kind.PERSISTENT_VOLUME_CLAIM, Action.UPDATE),
             (Kind.VOLUME_ATTACHMENT, Action.DELETE),
+            (Kind.STORAGE_CLASS, Action.UPDATE),
             (Kind.STORAGE_CLASS, Action.DELETE),
         }
     )
@@ -130,36 +135,36 @@ class NodeVolumeLimits:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node came or can attach more, or a volume or claim changed.
 
-        Unlike kube-scheduler, it also queues the pod in three cases: a driver without a limit came
+        Unlike kube-scheduler, it also queues the pod in four cases: a driver without a limit came
         to a node, or is no longer required; another pod on a node now uses one of the pod's
-        volumes; or a volume was detached and the pod has ephemeral volumes.
+        volumes; a volume was detached and the pod has ephemeral volumes; or a StorageClass came
+        back under its name with another provisioner.
         """
         match event.before, event.after:
             case CSINode() as before, CSINode() as after:
                 came = self._may_require_drivers and after.limits.keys() - before.limits.keys()
-                return queue_if(
-                    came
-                    or any(
-                        limit is not None and _rose(limit, after.limits.get(driver))
-                        for driver, limit in before.limits.items()
-                    )
+                helps = bool(came) or any(
+                    limit is not None and _rose(limit, after.limits.get(driver))
+                    for driver, limit in before.limits.items()
                 )
             case CSIDriver() as before, after:
                 needed = isinstance(after, CSIDriver) and after.required_on_node
-                return queue_if(self._may_require_drivers and before.required_on_node > needed)
+                helps = self._may_require_drivers and before.required_on_node > needed
             case (Pod() as other, None) | (None, Pod() as other):
                 gone = event.action is Action.DELETE
-                return queue_if(
-                    any(map(_counts, other.volumes))
-                    and (gone or _have_one_in_common(pod, other, cluster.storage))
+                helps = any(map(_counts, other.volumes)) and (
+                    gone or _have_one_in_common(pod, other, cluster.storage)
                 )
             case _, PersistentVolumeClaim() as claim:
                 named = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume)}
-                return queue_if(claim.namespace == pod.namespace and claim.name in named)
+                helps = claim.namespace == pod.namespace and claim.name in named
             case VolumeAttachment() as detached, None:
-                return queue_if(any(_detached(volume, detached) for volume in pod.volumes))
+                helps = any(_detached(volume, detached) for volume in pod.volumes)
+            case StorageClass() as before, StorageClass() as after:
+                helps = before.provisioner != after.provisioner
             case _:
-                return QueueingHint.QUEUE
+                helps = True
+        return queue_if(helps)
 
 
 def _sources(pod: Pod, storage: Storage) -> set[CSISource]:
