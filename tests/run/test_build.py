@@ -58,6 +58,7 @@ async def test_no_room_is_made_for_a_pod_that_waits_for_an_autoscaler(client: Ap
     engine.pending(pod("web"))
     queued = queue.pop(now)
     assert queued is not None
+    queued.unschedulable_since = now
     queue.add_unschedulable(queued, frozenset({"NodeResourcesFit"}), now)
     (profile,) = scheduler.profiles.in_force.values()
     now = 59.0

@@ -50,7 +50,7 @@ class Stage:
     def unschedulable(self) -> None:
         """End the attempt without a node."""
         self.attempts.unschedulable(
-            self.attempt, self.queued, frozenset({"NodeResourcesFit"}), "no"
+            self.attempt, self.queued, frozenset({"NodeResourcesFit"}), "no", searched=True
         )
 
     def counted(self) -> dict[str, float]:

@@ -35,6 +35,7 @@ from mooring.state.cluster_view import ClusterView
 from mooring.testing.builders import node, pod, pod_group, uid_of
 from pod_terms import apart, near, to_pods
 from scheduler_states import put_profile
+from storage_builders import pv, pvc
 
 Raw = dict[str, Any]
 
@@ -680,6 +681,34 @@ async def test_somebody_is_evicted_once_the_delay_since_the_first_attempt_is_ove
         await until(lambda: bindings.deleted == ["low"])
     said = [condition["message"] for each in bindings.statuses for condition in each["conditions"]]
     assert any(text.endswith("not eligible yet due to delaySeconds=60.") for text in said)
+
+
+async def test_the_delay_begins_with_the_first_attempt_that_searches_nodes(
+    client: ApiClient, bindings: Bindings
+) -> None:
+    """Before that, a claim or a member was missing, and no autoscaler could help."""
+    now = 0.0
+    objects = node("a", cpu="3"), pod("low", node="a", cpu="3"), pod_group("g", 2, priority=9)
+    engine = Engine(client, *objects, clock=lambda: now, preemption={"delaySeconds": 60})
+    first, second = members("g", 2, cpu="1", priority=9)
+    gated = pod("g-1", group="g", cpu="1", priority=9, gates=["wait"])
+    engine.pending(pod("p", cpu="3", priority=9, claims=["data"]), first, gated)
+    state, queue = engine.scheduler_state.state, engine.scheduler_state.queue
+    volume, claim = pv("v", claim="default/data"), pvc("data", volume="v")
+    with engine.running():
+        await until(lambda: sum(each.unschedulable_count for each in queue) == 2)
+        now = 3600.0
+        for kind, key, raw in (
+            (Kind.PERSISTENT_VOLUME, "v", volume),
+            (Kind.PERSISTENT_VOLUME_CLAIM, "default/data", claim),
+        ):
+            state.put(kind, key, parse_object(kind, raw))
+        engine.pending(second)
+        await until(lambda: all(each.is_delayed for each in queue))
+        assert not bindings.deleted
+        now = 3660.0
+        engine.scheduler_state.turn.post(engine.pod_enqueuer.flush)
+        await until(lambda: bindings.deleted == ["low"])
 
 
 async def test_of_equal_groups_one_is_tried_after_an_event_and_the_next_if_that_is_placed(

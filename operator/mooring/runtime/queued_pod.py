@@ -95,7 +95,7 @@ class QueuedPod:
     queue: SubQueue | None = None
     """Where the pod is, None while an attempt runs."""
     unschedulable_since: float = inf
-    """When its first attempt that ended unschedulable did so; infinite without one."""
+    """When its first attempt ended that searched nodes and found none; infinite without one."""
     is_delayed: bool = False
     """Whether the last attempt was too early to preempt (`delaySeconds` of the profile)."""
     unschedulable_plugins: frozenset[str] = frozenset()
@@ -126,5 +126,5 @@ class QueuedPod:
     """How long the pod was in each state."""
 
     def unschedulable_seconds(self, now: float) -> float:
-        """Return how long ago its first attempt ended unschedulable; 0 if none has."""
+        """Return how long ago its first attempt ended that found no node; 0 if none has."""
         return max(now - self.unschedulable_since, 0.0)

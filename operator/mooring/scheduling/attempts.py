@@ -69,11 +69,23 @@ class Attempts:
             self._reports.unschedulable(queued.pod, rejection.message)
 
     def unschedulable(
-        self, attempt: CurrentAttempt, queued: QueuedPod, plugins: frozenset[str], message: str
+        self,
+        attempt: CurrentAttempt,
+        queued: QueuedPod,
+        plugins: frozenset[str],
+        message: str,
+        *,
+        searched: bool,
     ) -> None:
-        """Put the pod among the unschedulable ones, which these plugins rejected, and report it."""
+        """Put the pod among the unschedulable ones, which these plugins rejected, and report it.
+
+        The delay of its preemption begins with the first attempt that has searched the nodes.
+        """
         self.count(attempt, "unschedulable")
-        now, delayed = self._clock(), _delayed_seconds(attempt, queued)
+        now, delayed = self._clock(), 0.0
+        if searched:
+            queued.unschedulable_since = min(queued.unschedulable_since, now)
+            delayed = _delayed_seconds(attempt, queued)
         queued.is_delayed = delayed > 0.0
         retry_at = now + (delayed or self._spared_seconds(attempt, queued))
         self._scheduler.queue.add_unschedulable(queued, plugins, now, retry_at)

@@ -240,7 +240,9 @@ class ScheduleOne:
             self._metrics.preempted(victims, outcome.nomination.violations)
         elif not outcome.keeps_nomination:
             self.scheduler.state.withdraw(queued.pod.uid)
-        self.attempts.unschedulable(attempt, queued, outcome.diagnosis.plugins, outcome.message)
+        why, message = outcome.diagnosis, outcome.message
+        searched = why.pre_filter is None
+        self.attempts.unschedulable(attempt, queued, why.plugins, message, searched=searched)
         return ()
 
     def _decide_pod(self, attempt: CurrentAttempt) -> Outcome | Needed:
@@ -400,7 +402,10 @@ class ScheduleOne:
                 queued.decided_by_specs = decision.by_specs and are_all
                 # Before the pod is in a queue again: its state says when the attempt began.
                 self._record_member(attempt, queued.pod, None, decision.message, decision.cause)
-                self.attempts.unschedulable(attempt, queued, decision.plugins, decision.message)
+                message, searched = decision.message, decision.tries > 0
+                self.attempts.unschedulable(
+                    attempt, queued, decision.plugins, message, searched=searched
+                )
             pause()
 
     def _record_member(

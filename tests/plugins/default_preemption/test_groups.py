@@ -9,6 +9,7 @@ import pytest
 from deciding import Deciding
 from driving import driven
 from mooring.framework.post_filter import GroupNomination, GroupPreemption, NotEligible
+from mooring.groups.model.pod_group import Reservation
 from mooring.groups.search.group_decision import preempt_for_group
 from mooring.groups.search.group_search import Assignment
 from mooring.groups.search.member_counts import CountingSearch
@@ -170,6 +171,12 @@ def test_a_group_waits_for_an_autoscaler_as_one_before_it_preempts() -> None:
     answer = preempted(deciding, gang(2), 59.9)
     assert answer == NotEligible("preemption: not eligible yet due to delaySeconds=60.")
     assert isinstance(preempted(deciding, gang(2), 60.0), GroupNomination)
+    member = parse_pod(gang(2)[0])
+    group = deciding.cluster.pod_groups.of(member)
+    assert group is not None
+    kept = Reservation(group.key, until=60.0, priority=100)
+    deciding.state.nominate(member, "a", reservation=kept)  # by reserveAfter
+    assert preempted(deciding, gang(2), 59.9) == answer
     deciding.nominate(gang(2)[0], "a")  # by another leader, after the delay
     assert isinstance(preempted(deciding, gang(2)), GroupNomination)
 

@@ -109,11 +109,16 @@ def _why_not_eligible(state: PodGroupPostFilterState) -> str | None:
         return _NEVER
     if _awaits_victims(state):
         return _TERMINATING
-    nominated = map(state.cluster.nominations.get, (pod.uid for pod in state.members))
     delay = state.limits.delay_seconds
-    if state.unschedulable_seconds < delay and not any(nominated):
+    if state.unschedulable_seconds < delay and not _has_preempted(state):
         return f"preemption: {DELAYED.format(delay)}"
     return None
+
+
+def _has_preempted(state: PodGroupPostFilterState) -> bool:
+    """Return whether a member is nominated otherwise than by a reservation."""
+    nominees = (state.cluster.nominations.get(pod.uid) for pod in state.members)
+    return any(nominee is not None and nominee.reservation is None for nominee in nominees)
 
 
 def _awaits_victims(state: PodGroupPostFilterState) -> bool:

@@ -301,7 +301,6 @@ class SchedulingQueue:
         since = self._in_flight.leave(queued.pod.uid)
         queued.unschedulable_count += 1
         queued.consecutive_errors_count = 0
-        queued.unschedulable_since = min(queued.unschedulable_since, now)
         queued.unschedulable_plugins = plugins
         queued.flushed, queued.retry_at = False, retry_at
         self._back_off(queued, queued.unschedulable_count, now)
