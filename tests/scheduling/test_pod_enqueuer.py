@@ -715,6 +715,8 @@ def test_a_group_that_is_placed_in_hyper_nodes_is_tried_again_when_they_change(
         )
     raw = hyper_node("leaf", 1)
     open_door.state.put(Kind.HYPER_NODE, "leaf", parse_object(Kind.HYPER_NODE, raw))
+    assert open_door.queue("g") is SubQueue.UNSCHEDULABLE  # there may be many
+    assert open_door.find_profiles() > 0
     assert open_door.queue("g") is SubQueue.BACKOFF
     assert open_door.queue("h") is SubQueue.UNSCHEDULABLE
 

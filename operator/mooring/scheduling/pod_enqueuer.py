@@ -306,26 +306,28 @@ class PodEnqueuer:
             self._admit(groups.completed_by(after))
 
     def _try_in_hyper_nodes(self) -> None:
-        """Try the groups again that are placed in HyperNodes: these have changed."""
+        """Let `run` try the groups again that are placed in HyperNodes: these have changed."""
         for group in tuple(self._scheduler.state.pod_groups):
             definition = group.definition
             if definition is not None and HYPER_NODE_KEY in definition.topology.keys:
-                self._admit(group, changed=True)
+                self._admit(group, changed=True, at_once=0)
 
-    def _admit(self, group: PodGroupState | None, *, changed: bool = False) -> None:
+    def _admit(
+        self, group: PodGroupState | None, *, changed: bool = False, at_once: int = _FOUND_AT_ONCE
+    ) -> None:
         """Run PreEnqueue again for the gated members, and try the others again if `changed`.
 
-        Most members of a large group are left to `run`. However often the group changes meanwhile,
+        Members beyond `at_once` are left to `run`. However often the group changes meanwhile,
         they are gone through to the end, and then once more.
         """
         if group is None:
             return
-        for uid in tuple(islice(group.unscheduled, _FOUND_AT_ONCE)):
+        for uid in tuple(islice(group.unscheduled, at_once)):
             self._admit_member(uid, changed=changed)
-        if len(group.unscheduled) > _FOUND_AT_ONCE:
+        if len(group.unscheduled) > at_once:
             members = self._to_admit.get(group.number)
             if members is None:
-                left = iter(tuple(group.unscheduled)[_FOUND_AT_ONCE:])
+                left = iter(tuple(group.unscheduled)[at_once:])
                 self._to_admit[group.number] = _Members(group, left, changed)
             else:
                 members.once_more = True

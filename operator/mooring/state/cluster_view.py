@@ -188,6 +188,10 @@ class ClusterView:
         """Return the mirrored objects of a kind by name, or by namespace/name."""
         return self._state.objects.of(kind)
 
+    def object_changes(self, kind: Kind) -> int:
+        """Return a number that grows when an object of the kind comes, changes or goes."""
+        return self._state.objects.changes[kind]
+
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         """Return the labels of a namespace; {} if it is unknown."""
         return self._state.objects.namespace_labels(name)

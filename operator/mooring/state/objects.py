@@ -1,6 +1,6 @@
 """Every mirrored object that is neither node nor pod, by kind and key."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +14,8 @@ class Objects:
 
     def __init__(self) -> None:
         self._by_kind: dict[Kind, dict[str, Any]] = {kind: {} for kind in Kind}
+        self.changes = Counter[Kind]()
+        """How often an object of each kind has come, changed or gone."""
         self._services: defaultdict[str, dict[str, Service]] = defaultdict(dict)
         self._service_tuples: dict[str, tuple[Service, ...]] = {}
         self._service_changes = 0
@@ -28,6 +30,7 @@ class Objects:
         objects = self._by_kind[kind]
         before = objects.get(key)
         objects[key] = value
+        self.changes[kind] += 1
         if kind is Kind.SERVICE and value != before:
             self._services[value.namespace][value.name] = value
             self._services_changed(value.namespace)
@@ -36,6 +39,7 @@ class Objects:
     def pop(self, kind: Kind, key: str) -> Any | None:
         """Remove the object and return it, if there was one."""
         before = self._by_kind[kind].pop(key, None)
+        self.changes[kind] += 1
         if kind is Kind.SERVICE and before is not None:
             del self._services[before.namespace][before.name]
             self._services_changed(before.namespace)

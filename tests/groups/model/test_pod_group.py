@@ -104,6 +104,10 @@ def test_the_sum_of_the_minimums_of_roles_is_an_int32() -> None:
         ({"minTaskMember": {f"r{i}": 1 for i in range(201)}}, "has 201 roles; Mooring reads at"),
         ({"networkTopology": {"mode": "firm"}}, "spec.networkTopology.mode: 'firm' is no mode"),
         ({"networkTopology": {"highestTierAllowed": -1}}, "spec.networkTopology.highestTierAl"),
+        (
+            {"networkTopology": {"highestTierName": "x" * 254}},
+            "highestTierName: has 254 characters; Mooring reads at most 253",
+        ),
         ({"minMember": "three"}, "spec.minMember: "),
     ],
 )
@@ -186,6 +190,16 @@ def test_the_topology_constraint_of_kais_group_names_node_labels(
     [
         ({"minMember": 0}, "spec.minMember: is 0; it must be 1 to"),
         ({"subGroups": [{}]}, "has a minimum for a role without a name"),
+        ({"subGroups": [{"name": "a", "parent": "a"}]}, "[0].parent: 'a' leads to no group"),
+        (
+            {"subGroups": [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]},
+            "[0].parent: 'b' leads to no group without a parent",
+        ),
+        (
+            {"subGroups": [{"name": "a"}, {"name": "b", "parent": "c"}]},
+            "[1].parent: 'c' leads to no group without a parent",
+        ),
+        ({"subGroups": [{"name": "a", "minMember": 0}]}, "has no group with minMember of 1"),
         ({"subGroups": [{"name": "a"}, {"name": "a"}]}, "[1].name: 'a' is the name of another"),
         ({"subGroups": [{"name": f"g{i}"} for i in range(201)]}, "has 201 groups; Mooring reads"),
         (

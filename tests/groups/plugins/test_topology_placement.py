@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from driving import driven
 from mooring.framework.placements import Placement
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import Unschedulable
@@ -227,3 +228,40 @@ def test_a_group_that_no_hyper_node_is_for_says_so(network: dict[str, Any]) -> N
     (tier,) = network.values()
     assert isinstance(found, Unschedulable)
     assert found.reason == f"no HyperNode of tier {tier} or lower has nodes"
+
+
+def test_tiers_of_hyper_nodes_are_below_those_of_a_wider_label() -> None:
+    annotations = {KEYS: "block,topology.volcano.sh/hypernode"}
+    group = pod_group("g", 2, annotations=annotations)
+    found = described(cluster(*nodes(), *hyper_nodes(), group))
+    assert [(tier, value) for tier, _, value, _ in found] == [
+        (1, "leaf-2"),
+        (1, "leaf-1"),
+        (2, "spine"),
+        (3, "core"),
+        (4, "b"),
+        (4, "a"),
+    ]
+
+
+def test_the_nodes_of_hyper_nodes_are_found_with_pauses_and_once_until_something_changes() -> None:
+    raws = [hyper_node(f"h{i}", 1, *named("Node", f"n{i}")) for i in range(20)]
+    state = of_volcano(cluster(*(node(f"n{i}") for i in range(21)), *raws), highestTierAllowed=1)
+    (group,), view = state.pod_groups, ClusterView(state)
+    generator = TopologyPlacementGenerator(NoArgs(), handle(state))
+    last = hyper_node("h20", 1, *named("Node", "n20"))
+
+    def found() -> tuple[int, int]:
+        """Return how many HyperNodes there are for the group, and how many pauses it took."""
+        parent = Placement(view.nodes_in_order)
+        placements, pauses = driven(lambda: generator.generate_placements(group, parent, view))
+        assert not isinstance(placements, Unschedulable)
+        return len(placements), pauses
+
+    number, first = found()
+    assert (number, found()) == (20, (20, 20))
+    assert first >= 40
+    state.put(Kind.HYPER_NODE, "h20", parse_object(Kind.HYPER_NODE, last))
+    assert found()[0] == 21
+    state.delete(Kind.NODE, "n20")
+    assert found()[0] == 20

@@ -1,6 +1,5 @@
 """Volcano's HyperNodes: sets of nodes that are near each other in the network."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,23 +18,28 @@ from mooring.model.selectors import LabelSelector, parse_label_selector
 
 HYPER_NODE_KEY: Final = "topology.volcano.sh/hypernode"
 """Stands for HyperNodes where the topology of a group names node labels."""
+_MOST_MEMBERS: Final = 10_000
+_MOST_PATTERNS: Final = 100
+_LONGEST_PATTERN: Final = 1000
+_MOST_MEMORY: Final = 64 * 1024
+"""Bytes that a compiled pattern may take: a search with a larger one takes over 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class HyperNode:
     """Nodes and HyperNodes of lower tiers, by name, by a pattern of names, or by labels.
 
-    The nodes of a HyperNode of a lower `tier` are nearer to each other.
+    The nodes of a HyperNode of a lower `tier` are nearer to each other. Patterns are of `re2`.
     """
 
     name: str
     tier: int
     tier_name: str
     nodes: frozenset[str]
-    node_patterns: tuple[re.Pattern[str], ...]
+    node_patterns: tuple[Any, ...]
     node_selectors: tuple[LabelSelector, ...]
     hyper_nodes: frozenset[str]
-    hyper_node_patterns: tuple[re.Pattern[str], ...]
+    hyper_node_patterns: tuple[Any, ...]
 
 
 @naming_the_object("HyperNode")
@@ -43,9 +47,12 @@ def parse_hyper_node(raw: Mapping[str, Any]) -> HyperNode:
     """Parse a HyperNode of `topology.volcano.sh/v1alpha1`; ManifestError if it is malformed."""
     spec = mapping(raw, "spec")
     names: dict[str, set[str]] = {"Node": set(), "HyperNode": set()}
-    patterns: dict[str, list[re.Pattern[str]]] = {"Node": [], "HyperNode": []}
+    patterns: dict[str, list[Any]] = {"Node": [], "HyperNode": []}
     selectors = list[LabelSelector]()
-    for index, member in enumerate(mappings(spec, "members", "spec")):
+    if len(members := mappings(spec, "members", "spec")) > _MOST_MEMBERS:
+        what = f"has {len(members)} members; Mooring reads at most {_MOST_MEMBERS}"
+        raise ManifestError("spec.members", what)
+    for index, member in enumerate(members):
         where = f"spec.members[{index}]"
         if (kind := text(member, "type", where)) not in names:
             raise ManifestError(f"{where}.type", "must be Node or HyperNode")
@@ -54,12 +61,17 @@ def parse_hyper_node(raw: Mapping[str, Any]) -> HyperNode:
             names[kind].add(name)
         if pattern := text(mapping(chosen, "regexMatch", where), "pattern", f"{where}.regexMatch"):
             patterns[kind].append(_pattern(pattern, f"{where}.regexMatch.pattern"))
+            if sum(map(len, patterns.values())) > _MOST_PATTERNS:
+                what = f"is one of more than {_MOST_PATTERNS} patterns, which Mooring does not read"
+                raise ManifestError(f"{where}.regexMatch.pattern", what)
         labels = optional_mapping(chosen, "labelMatch", where) if kind == "Node" else None
         if (selector := parse_label_selector(labels, f"{where}.labelMatch")) is not None:
             selectors.append(selector)
+    if (tier := integer(spec, "tier", "spec") or 0) < 0:
+        raise ManifestError("spec.tier", "must not be negative")
     return HyperNode(
         name=name_of(raw),
-        tier=integer(spec, "tier", "spec") or 0,
+        tier=tier,
         tier_name=text(spec, "tierName", "spec"),
         nodes=frozenset(names["Node"]),
         node_patterns=tuple(patterns["Node"]),
@@ -69,8 +81,17 @@ def parse_hyper_node(raw: Mapping[str, Any]) -> HyperNode:
     )
 
 
-def _pattern(written: str, where: str) -> re.Pattern[str]:
+def _pattern(written: str, where: str) -> Any:
+    import re2  # type: ignore[import-untyped] # noqa: PLC0415 - most clusters have no HyperNodes
+
+    if len(written.encode(errors="replace")) > _LONGEST_PATTERN:
+        raise ManifestError(where, f"is longer than {_LONGEST_PATTERN} bytes")
+    options = re2.Options()
+    options.log_errors, options.never_capture, options.max_mem = False, True, _MOST_MEMORY
     try:
-        return re.compile(written)
-    except re.error as error:
-        raise ManifestError(where, f"is no regular expression: {error}") from None
+        return re2.compile(written, options)
+    except UnicodeEncodeError:
+        raise ManifestError(where, "is no Unicode") from None
+    except re2.error as error:
+        why, *_ = error.args[0].decode(errors="replace").partition(": ")
+        raise ManifestError(where, f"is no regular expression: {why}") from None

@@ -76,6 +76,7 @@ _MAX_RESOURCES: Final = 200
 """Entries of minResources, as many as a pod may request."""
 _MAX_ROLES: Final = 200
 _LONGEST_ANNOTATION: Final = 8 * 320
+_LONGEST_NAME: Final = 253
 _LONGEST_NUMBER: Final = 12
 """Characters of a number in a label or annotation; longer ones are out of range."""
 
@@ -507,8 +508,9 @@ def _network_topology(spec: Mapping[str, Any]) -> GroupTopology:
     mode = text(network, "mode", where) or "hard"
     if mode not in ("hard", "soft"):
         raise ManifestError(f"{where}.mode", f"{_shown(mode)} is no mode; write hard or soft")
-    tier = _within(network, "highestTierAllowed", where, 0)
+    tier, name = _within(network, "highestTierAllowed", where, 0), f"{where}.highestTierName"
     highest = text(network, "highestTierName", where) or None if tier is None else tier
+    _at_most(len(highest) if isinstance(highest, str) else 0, _LONGEST_NAME, name, "characters")
     required = mode == "hard" and highest is not None
     return GroupTopology((HYPER_NODE_KEY,), required, highest)
 
@@ -517,16 +519,26 @@ def _kai_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[s
     annotated = _annotated(annotations)
     groups = mappings(spec, "subGroups", "spec")
     _at_most(len(groups), _MAX_ROLES, "spec.subGroups", "groups")
-    parents = {text(group, "parent", "spec.subGroups") for group in groups} - {""}
-    roles = dict[str, int]()
+    parent_of = {
+        text(group, "name", "spec.subGroups"): text(group, "parent", "spec.subGroups")
+        for group in groups
+    }
+    rooted, parents, roles = {""}, {*parent_of.values()} - {""}, dict[str, int]()
+    while more := {name for name, parent in parent_of.items() if parent in rooted} - rooted:
+        rooted |= more
     for index, group in enumerate(groups):
         where = f"spec.subGroups[{index}]"
         if (name := text(group, "name", where)) in roles:
             raise ManifestError(f"{where}.name", f"{_shown(name)} is the name of another group too")
         least = _within(group, "minMember", where, 0)
+        if name not in rooted:
+            what = f"{_shown(parent_of[name])} leads to no group without a parent"
+            raise ManifestError(f"{where}.parent", what)
         roles[name] = 0 if name in parents else 1 if least is None else least
         _check_parts(group, where, annotated.topology, "requiredTopologyLevel")
     least = _within(spec, "minMember", "spec", 1)
+    if groups and not any(roles.values()) and least is None:
+        raise ManifestError("spec.subGroups", "has no group with minMember of 1 or more")
     domain = mapping(spec, "topologyConstraint", "spec")
     required = text(domain, "requiredTopologyLevel", "spec.topologyConstraint")
     preferred = text(domain, "preferredTopologyLevel", "spec.topologyConstraint")

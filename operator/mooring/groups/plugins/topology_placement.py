@@ -8,7 +8,7 @@ labels, a group of Volcano may name HyperNodes, those of lower tiers first.
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -18,11 +18,14 @@ from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import Unschedulable
 from mooring.groups.model.hyper_node import HYPER_NODE_KEY, HyperNode
 from mooring.groups.state.pod_groups import PodGroupState
+from mooring.model.bounded_cache import BoundedCache
 from mooring.model.events import Kind
 from mooring.pausing import pause
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.labels import ABSENT
+
+_MOST_BYTES: Final = 64 * 2**20
 
 
 class TopologyPlacementGenerator:
@@ -31,7 +34,10 @@ class TopologyPlacementGenerator:
     name: ClassVar[str] = "TopologyPlacementGenerator"
     depends_on_node_only: ClassVar[bool] = False
 
-    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+    def __init__(self, args: NoArgs, handle: Handle) -> None:
+        self._kept: BoundedCache[tuple[int, int], Mapping[str, IntArray]]
+        self._kept = BoundedCache(_MOST_BYTES)
+        """The rows of all HyperNodes, by the versions of the nodes and of the HyperNodes."""
 
     def generate_placements(
         self, group: PodGroupState, parent: Placement, cluster: ClusterView
@@ -42,15 +48,15 @@ class TopologyPlacementGenerator:
             return (parent,)
         placed = (*group.assumed.values(), *group.assigned.values())
         rows = np.array(sorted({state.row for state in placed}), np.int64)
-        found = list[Placement]()
-        for tier, key in enumerate(reversed(topology.keys), parent.tier):
+        found, tier = list[Placement](), parent.tier
+        for key in reversed(topology.keys):
             if key == HYPER_NODE_KEY:
-                found += _hyper_nodes(topology.highest_tier, parent, tier, rows, cluster)
+                found += self._hyper_nodes(topology.highest_tier, parent, tier, rows, cluster)
             else:
                 found += _domains(key, parent, tier, rows, cluster)
+            tier = max((tier, *(p.tier for p in found))) + 1
         if not topology.required:
-            nowhere = max((p.tier for p in found), default=parent.tier) + 1
-            found.append(Placement(parent.rows, parent.key, parent.value, nowhere))
+            found.append(Placement(parent.rows, parent.key, parent.value, tier))
         if not found and topology.highest_tier is not None:
             where = "has all members that are placed already" if placed else "has nodes"
             why = f"no HyperNode of tier {topology.highest_tier} or lower {where}"
@@ -61,49 +67,79 @@ class TopologyPlacementGenerator:
             return Unschedulable(f"no topology domain {where}: {keys}", resolvable=False)
         return tuple(found)
 
+    def _hyper_nodes(
+        self,
+        highest: int | str | None,
+        parent: Placement,
+        tier: int,
+        placed: IntArray,
+        cluster: ClusterView,
+    ) -> list[Placement]:
+        """Return the parent's nodes by HyperNode: of lower tiers first, then with the least free.
 
-def _hyper_nodes(
-    highest: int | str | None, parent: Placement, tier: int, placed: IntArray, cluster: ClusterView
-) -> list[Placement]:
-    """Return the parent's nodes by HyperNode: of lower tiers first, then with the least free.
+        See `_domains`.
+        """
+        objects: Mapping[str, HyperNode] = cluster.objects(Kind.HYPER_NODE)
+        if isinstance(highest, str):
+            of_name = (each.tier for each in objects.values() if each.tier_name == highest)
+            highest = max(of_name, default=-1)
+        free, found = _free(cluster.nodes.rows, cluster), list[tuple[float, Placement]]()
+        is_parents = np.zeros(len(free), np.bool_)
+        is_parents[parent.rows] = True
+        for name, its in self._rows_of_all(cluster).items():
+            pause()
+            if highest is not None and objects[name].tier > highest:
+                break
+            is_in = np.zeros(len(free), np.bool_)
+            is_in[its] = is_parents[its]
+            rows = parent.rows[is_in[parent.rows]]
+            if len(rows) and is_in[placed].all():
+                placement = Placement(rows, HYPER_NODE_KEY, name, tier + objects[name].tier)
+                found.append((float(free[rows].sum()), placement))
+        found.sort(key=lambda each: (each[1].tier, each[0]))
+        return [placement for _, placement in found]
 
-    A HyperNode has members of lower tiers only, so that none is in itself. See `_domains`.
-    """
-    objects: Mapping[str, HyperNode] = cluster.objects(Kind.HYPER_NODE)
-    known = sorted(objects.values(), key=lambda each: each.tier)
-    if isinstance(highest, str):
-        highest = max((each.tier for each in known if each.tier_name == highest), default=-1)
-    rows_of, found = dict[str, IntArray](), list[tuple[float, Placement]]()
-    for _, of_tier in groupby(known, key=attrgetter("tier")):
-        resolved = {each.name: _rows_of(each, rows_of, cluster) for each in of_tier}
-        rows_of |= resolved
-        for name, its in resolved.items():
-            rows, its_tier = parent.rows[np.isin(parent.rows, its)], objects[name].tier
-            is_allowed = highest is None or its_tier <= highest
-            if is_allowed and len(rows) and np.isin(placed, rows).all():
-                placement = Placement(rows, HYPER_NODE_KEY, name, tier + its_tier)
-                found.append((float(_free(rows, cluster).sum()), placement))
-    found.sort(key=lambda each: (each[1].tier, each[0]))
-    return [placement for _, placement in found]
+    def _rows_of_all(self, cluster: ClusterView) -> Mapping[str, IntArray]:
+        """Return the rows of each HyperNode, those of lower tiers first.
+
+        A HyperNode has members of lower tiers only, so that none is in itself.
+        """
+        version = cluster.nodes.topology_version, cluster.object_changes(Kind.HYPER_NODE)
+        if (kept := self._kept.get(version)) is not None:
+            return kept
+        known = sorted(cluster.objects(Kind.HYPER_NODE).values(), key=attrgetter("tier"))
+        rows_of = dict[str, IntArray]()
+        for _, of_tier in groupby(known, key=attrgetter("tier")):
+            rows_of |= {each.name: _rows_of(each, rows_of, cluster) for each in of_tier}
+        self._kept.clear()
+        self._kept.put(version, rows_of)
+        return rows_of
 
 
 def _rows_of(each: HyperNode, lower: Mapping[str, IntArray], cluster: ClusterView) -> IntArray:
     """Return the rows of the nodes in the HyperNode; `lower` has those of lower tiers."""
-    rows, names = set[int](cluster.rows(each.nodes).tolist()), cluster.node_names
+    is_in, named = np.zeros(len(cluster.nodes.rows), np.bool_), cluster.rows(each.nodes)
+    is_in[named[named >= 0]] = True
     for name, its in lower.items():
-        if name in each.hyper_nodes or any(p.search(name) for p in each.hyper_node_patterns):
-            rows.update(its.tolist())
-    for pattern in each.node_patterns:
-        rows.update(row for row in cluster.nodes_in_order.tolist() if pattern.search(names[row]))
         pause()
-    for selector in each.node_selectors:
-        for row in cluster.nodes_in_order.tolist():
-            node = cluster.node(row)
-            if node is not None and selector.matches(node.labels):
-                rows.add(row)
+        if name in each.hyper_nodes or _match(each.hyper_node_patterns, name):
+            is_in[its] = True
+    chooses = each.node_patterns or each.node_selectors
+    for row in cluster.nodes_in_order.tolist() if chooses else ():
         pause()
+        if (node := cluster.node(row)) is not None:
+            selected = any(selector.matches(node.labels) for selector in each.node_selectors)
+            is_in[row] |= selected or _match(each.node_patterns, node.name)
     pause()
-    return np.array(sorted(rows - {-1}), np.int64)
+    return np.flatnonzero(is_in)
+
+
+def _match(patterns: tuple[Any, ...], name: str) -> bool:
+    for pattern in patterns:
+        pause()
+        if pattern.search(name):
+            return True
+    return False
 
 
 def _domains(
