@@ -42,6 +42,7 @@ from new_manifests import GROUP, deployment, gang, listed, new, text
 from scheduler_states import SHIPPED_ONLY, put_profile, scheduler_state
 from storage_builders import pv, pvc, storage_class
 
+MEMBER = {GROUP: "train"}
 ZONE = "topology.kubernetes.io/zone"
 CLUSTER = (node("a", cpu="4"), node("b", cpu="8"), pod("runs", cpu="1", node="a"))
 PACKED = """
@@ -537,11 +538,33 @@ async def test_only_a_few_requests_wait() -> None:
     trials = stage()[1]
     waiting = [
         asyncio.create_task(trials.tried(TryRequest(text(deployment("web", 2, "1"))), everything))
-        for _ in range(6)
+        for _ in range(10)
     ]
     answers = await asyncio.gather(*waiting, return_exceptions=True)
     assert sum(isinstance(answer, TrialsBusy) for answer in answers) == 2
-    assert sum(isinstance(answer, TryAnswer) for answer in answers) == 4
+    assert sum(isinstance(answer, TryAnswer) for answer in answers) == 8
+
+
+async def test_the_rest_after_a_decision_does_not_count_the_turns_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler, runner = stage()
+    now, rests = 0.0, list[float]()
+    runner.clock, sleep = lambda: now, asyncio.sleep
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", rest)
+    manifests = text(pod("web", cpu="64"), gang("train", 1), pod("m", cpu="64", labels=MEMBER))
+    asked = asyncio.create_task(runner.tried(TryRequest(manifests), everything))
+    while not asked.done():
+        async with scheduler.turn:
+            await sleep(0)
+            now += 100.0
+    assert len((await asked).decisions) == 2
+    assert not any(rests)
 
 
 class _Labels(dict[str, str]):

@@ -8,7 +8,7 @@ from mooring.page.turns import TooLongError, TrialsBusy, Turns
 
 
 async def test_of_four_requests_one_is_worked_on_and_a_fifth_is_refused() -> None:
-    turns, going_on, inside = Turns(), asyncio.Event(), list[int]()
+    turns, going_on, inside = Turns(most=4), asyncio.Event(), list[int]()
 
     async def request(number: int) -> None:
         async with turns.turn("ask for less"):
@@ -27,24 +27,50 @@ async def test_of_four_requests_one_is_worked_on_and_a_fifth_is_refused() -> Non
     assert inside == [0, 1, 2, 3]
 
 
-async def test_one_user_does_not_keep_others_from_asking() -> None:
-    turns, going_on = Turns(), asyncio.Event()
+async def test_users_take_turns_whoever_asks_most() -> None:
+    turns, going_on, inside = Turns(), asyncio.Event(), list[str]()
 
     async def request(user: str) -> None:
         async with turns.turn("ask for less", user):
+            inside.append(user)
             await going_on.wait()
 
     async with asyncio.TaskGroup() as tasks:
-        for _ in range(2):
-            tasks.create_task(request("eve"))
+        for user in ("eve", "eve", "bob"):
+            tasks.create_task(request(user))
         await asyncio.sleep(0)
-        with pytest.raises(TrialsBusy, match="2 requests of this user are worked on"):
-            async with turns.turn("ask for less", "eve"):
-                raise AssertionError
+        for user in ("eve", "bob"):
+            with pytest.raises(TrialsBusy, match="a request of this user waits already"):
+                async with turns.turn("ask for less", user):
+                    raise AssertionError
         tasks.create_task(request("ann"))
         going_on.set()
-    async with turns.turn("ask for less", "eve"):
-        pass
+    assert inside == ["eve", "eve", "bob", "ann"]
+
+
+async def test_the_time_of_others_is_not_the_requests_own() -> None:
+    turns, began = Turns(seconds=0.1), asyncio.Event()
+
+    async def request() -> None:
+        async with turns.turn("ask for less"):
+            began.set()
+            await asyncio.Event().wait()
+
+    slow = asyncio.create_task(request())
+    await began.wait()
+    async with turns.turn("ask for less"):
+        await asyncio.sleep(0)
+    with pytest.raises(TooLongError):
+        await slow
+
+
+async def test_who_waits_for_too_long_is_told_that_others_are_in_work() -> None:
+    turns = Turns(seconds=0.0)
+    await turns._one_at_a_time.acquire()
+    with pytest.raises(TrialsBusy, match="other requests are worked on") as busy:
+        async with turns.turn("ask for less"):
+            raise AssertionError
+    assert not isinstance(busy.value, TooLongError)
 
 
 async def test_what_takes_too_long_ends_and_says_what_to_do() -> None:

@@ -289,3 +289,31 @@ async def test_a_task_is_named_after_its_work() -> None:
     coroutine = Turn().between(Notes().in_steps, "a", 1)
     assert coroutine.__qualname__ == "Notes.in_steps"  # type: ignore[attr-defined] # of coroutines
     coroutine.close()
+
+
+async def test_the_rest_after_a_call_is_for_the_time_of_the_turn_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, rests = 0.0, list[float]()
+    turn, rest = Turn(), TimeSlices(0.0, rest=3.0, clock=lambda: now)
+
+    def work(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def decide() -> None:
+        work(2.0)
+        asyncio.get_running_loop().call_soon(turn.post, partial(work, 10.0))
+        pause_now()
+
+    async def note(seconds: float) -> None:
+        rests.append(seconds)
+
+    async with turn:
+        task = asyncio.create_task(turn.run(decide, rest))
+        await settle()
+        work(100.0)
+    await task
+    monkeypatch.setattr(asyncio, "sleep", note)
+    await rest.pause()
+    assert (now, rests) == (112.0, [6.0])

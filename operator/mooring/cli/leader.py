@@ -29,8 +29,8 @@ from mooring.run.settings import RunSettings
 from mooring.simulate.manifests import InputError
 
 _SECONDS: Final = 15.0
-_WORK_SECONDS: Final = 60.0
-"""For an answer that the leading replica works on; it ends that after 30 seconds."""
+_WORK_SECONDS: Final = 130.0
+"""For an answer that the leading replica works on: it lets it wait for 90 s and work for 30 s."""
 _REFUSALS: Final = (400, 413, 422, 429)
 """Statuses of answers that say in lines what to change."""
 _AGAIN_SECONDS: Final = 1.0

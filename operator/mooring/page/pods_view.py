@@ -57,7 +57,7 @@ class Pods:
     async def _decided_in_turn(self, key: str) -> DecisionInFull | None:
         async with self._one_at_a_time:
             slices = TimeSlices(0.0, rest=REST, clock=self.clock)
-            decision = await self.scheduler.turn.run(partial(self._decided_now, key))
+            decision = await self.scheduler.turn.run(partial(self._decided_now, key), slices)
             await slices.pause()
         return decision
 

@@ -107,7 +107,8 @@ class PlansView:
             section = _section(entry, wanted.goals)
             rest = TimeSlices(0.0, rest=REST, clock=self.clock)
             try:
-                report = await self.scheduler.turn.run(partial(self._report, entry, section))
+                made = partial(self._report, entry, section)
+                report = await self.scheduler.turn.run(made, rest)
             except PluginError as error:
                 raise InputError(str(error)) from None
             await rest.pause()

@@ -394,26 +394,26 @@ class WhatIfRunner:
         nodes, left = 100 if detailed else 0, deque(units)
         while left:
             slices = TimeSlices(0.0, rest=REST, clock=self.clock)
-            found = await self._of_first(left, what_if, nodes)
+            found = await self._of_first(left, what_if, nodes, slices)
             await slices.pause()  # here: whoever works on the documents pauses by itself
             for documents in found:
                 yield left.popleft(), documents
             nodes = 0
 
     async def _of_first(
-        self, units: "deque[_Unit]", what_if: WhatIf, nodes: int
+        self, units: "deque[_Unit]", what_if: WhatIf, nodes: int, slices: TimeSlices
     ) -> list[list[DecisionInFull]]:
-        """Return the decisions about the first unit, or the first few.
+        """Return the decisions about the first unit, or the first few, made in the last slice.
 
         An edited profile has no results yet, and evaluating it may take more turns than one.
         """
-        unit, slices = units[0], TimeSlices(0.0, rest=REST, clock=self.clock)
+        unit = units[0]
         while True:
             try:
                 if unit.group is not None and unit.pipeline is not None:
-                    return [await self._group(unit, unit.pipeline, unit.group, what_if)]
+                    return [await self._group(unit, unit.pipeline, unit.group, what_if, slices)]
                 decide = partial(self._decide_first, units, what_if, nodes)
-                return await self.scheduler.turn.run(decide)
+                return await self.scheduler.turn.run(decide, slices)
             except AttemptTooLongError:
                 await slices.pause()
             except PluginError as error:
@@ -469,7 +469,12 @@ class WhatIfRunner:
         return document
 
     async def _group(
-        self, unit: "_Unit", pipeline: Pipeline, group: PodGroupState, what_if: WhatIf
+        self,
+        unit: "_Unit",
+        pipeline: Pipeline,
+        group: PodGroupState,
+        what_if: WhatIf,
+        slices: TimeSlices,
     ) -> list[DecisionInFull]:
         """Return the decision about all pods of a group, with a pause after each slice of it."""
         group = self._beside_members(group)
@@ -486,7 +491,7 @@ class WhatIfRunner:
             answer = what_if.preempt_for_group(group, unit.pods, pipeline)
             return _nominated(unit.pods, pipeline, decision, answer, what_if)
 
-        return await self.scheduler.turn.run(decide)
+        return await self.scheduler.turn.run(decide, slices)
 
     async def _suggestions(self, unit: "_Unit", what_if: WhatIf) -> list[SuggestedChange]:
         """Return what would make the pod or group fit."""

@@ -8,12 +8,12 @@ from typing import Final
 
 from mooring.model.indexes import add_count
 
-_MOST_WAITING: Final = 4
+_MOST_WAITING: Final = 8
 """Requests at a time; one of them is worked on."""
-_MOST_OF_A_USER: Final = 2
-"""Of these, so that nobody keeps others from asking."""
 _SECONDS: Final = 30.0
 """How long one request may usually take."""
+_TURNS_WAITED: Final = 3
+"""A request waits for as long as so many others may take."""
 
 
 class TrialsBusy(Exception):  # noqa: N818 - an answer, and no error of ours
@@ -27,16 +27,12 @@ class TooLongError(TrialsBusy):
 class Turns:
     """The turns of the requests of one kind, each within a limit of seconds.
 
-    `most` is the number of requests that may wait or be worked on, `most_of_a_user` of one user.
+    `most` is the number of requests that may wait or be worked on. One request of a user may wait,
+    so that users take turns.
     """
 
-    def __init__(
-        self,
-        seconds: float = _SECONDS,
-        most: int = _MOST_WAITING,
-        most_of_a_user: int = _MOST_OF_A_USER,
-    ) -> None:
-        self._seconds, self._most, self._most_of_a_user = seconds, most, most_of_a_user
+    def __init__(self, seconds: float = _SECONDS, most: int = _MOST_WAITING) -> None:
+        self._seconds, self._most = seconds, most
         self._one_at_a_time = asyncio.Lock()
         self._waiting = Counter[str]()
 
@@ -45,18 +41,26 @@ class Turns:
         """Wait until no other request is in work; limit the time of this one.
 
         `hint` tells the user how to make it quicker. Requests without a `user` are limited together
-        only. Raises TrialsBusy if others wait already, and TooLongError if it takes too long.
+        only. Raises TrialsBusy if others wait already or are worked on for too long, and
+        TooLongError if this one takes too long.
         """
-        if self._waiting.total() >= self._most:
-            raise TrialsBusy("other requests are worked on; try again in some seconds")
-        if user and self._waiting[user] >= self._most_of_a_user:
-            text = f"{self._most_of_a_user} requests of this user are worked on; wait for an answer"
-            raise TrialsBusy(text)
+        busy = "other requests are worked on; try again in some seconds"
+        if self._waiting.total() + self._one_at_a_time.locked() >= self._most:
+            raise TrialsBusy(busy)
+        if user and self._waiting[user]:
+            raise TrialsBusy("a request of this user waits already; wait for its answer")
         self._waiting[user] += 1
         try:
-            async with asyncio.timeout(self._seconds), self._one_at_a_time:
+            async with asyncio.timeout(_TURNS_WAITED * self._seconds):
+                await self._one_at_a_time.acquire()
+        except TimeoutError:
+            raise TrialsBusy(busy) from None
+        finally:
+            add_count(self._waiting, user, -1)
+        try:
+            async with asyncio.timeout(self._seconds):
                 yield
         except TimeoutError:
             raise TooLongError(f"this takes longer than {self._seconds:g} s; {hint}") from None
         finally:
-            add_count(self._waiting, user, -1)
+            self._one_at_a_time.release()

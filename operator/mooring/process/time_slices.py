@@ -40,7 +40,7 @@ class TimeSlices:
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        self._began = self.clock()
+        self.begin()
 
     @property
     def end(self) -> float:
@@ -49,7 +49,11 @@ class TimeSlices:
 
     def begin(self) -> None:
         """Begin a slice now, because the task has just waited and other tasks have run."""
-        self._began = self.clock()
+        self._began, self._stopped = self.clock(), float("inf")
+
+    def stop(self) -> None:
+        """End the slice now: the time until the next pause is not the task's."""
+        self._stopped = self.clock()
 
     @property
     def is_over(self) -> bool:
@@ -77,7 +81,7 @@ class TimeSlices:
 
     async def _let_others_run(self) -> None:
         _collect_at_times()
-        await asyncio.sleep(self.rest * (self.clock() - self._began))
+        await asyncio.sleep(self.rest * (min(self.clock(), self._stopped) - self._began))
         self.begin()
 
 

@@ -127,10 +127,18 @@ class Turn:
             self._is_emptied.clear()
             await self._is_emptied.wait()
 
-    async def run(self, call: Callable[[], _Result]) -> _Result:
-        """Return the result of a call that may pause, made in a turn of this task."""
+    async def run(self, call: Callable[[], _Result], rest: TimeSlices | None = None) -> _Result:
+        """Return the result of a call that may pause, made in a turn of this task.
+
+        The slice of `rest` is the turn: the task pauses with it afterwards.
+        """
+        rest = rest or TimeSlices(clock=self._clock)
         async with self:
-            return await TimeSlices(clock=self._clock).run(call)
+            rest.begin()
+            try:
+                return await TimeSlices(clock=self._clock).run(call)
+            finally:
+                rest.stop()
 
     def between(
         self,

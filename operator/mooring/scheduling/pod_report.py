@@ -337,7 +337,7 @@ class PodReportBuilder:
             for plugin in queued.pipeline.filters:
                 if isinstance(plugin, ExplainsClaims):
                     explain = partial(plugin.explain_claims, queued.pod)
-                    found = await self._scheduler.turn.run(explain)
+                    found = await self._scheduler.turn.run(explain, slices)
                     await slices.pause()
                     return found
         return None
@@ -371,7 +371,7 @@ async def smallest_suggestions(
     They are fewer if a plugin fails meanwhile, or if it takes too long. They are found in one
     `turn`; `clock` is in seconds.
     """
-    found, first = list[Suggestion](), clock()
+    found = list[Suggestion]()
 
     def find() -> None:
         with suppress(PluginFailed):  # it is logged where it failed; other suggestions are true
@@ -380,8 +380,11 @@ async def smallest_suggestions(
 
     rest = TimeSlices(0.0, rest=REST, clock=clock)
     async with turn:
+        rest.begin()
         with suppress(Interrupted):
-            await TimeSlices(clock=clock).run(find, lambda: clock() - first < TURN_SECONDS)
+            until = clock() + TURN_SECONDS
+            await TimeSlices(clock=clock).run(find, lambda: clock() < until)
+        rest.stop()
     await rest.pause()
     found.sort(key=lambda suggestion: suggestion.cost)
     return [
