@@ -1,12 +1,16 @@
 """Decisions in the state without some pods and with others, which leave the state as it was."""
 
+from dataclasses import replace
+
 import pytest
 
 from deciding import Deciding
+from mooring.framework.verdicts import PluginError
+from mooring.gpu_cards.card_plugin import AssignsInTrials
 from mooring.groups.search.search_budget import SearchBudget
 from mooring.model.events import Kind
 from mooring.model.limits import LIMITS, Counted
-from mooring.model.pod import parse_pod
+from mooring.model.pod import Pod, parse_pod
 from mooring.model.workloads import parse_service
 from mooring.scheduling.cycle import tie_break_seed
 from mooring.scheduling.outcome import FitError, ScheduleResult
@@ -176,3 +180,18 @@ def test_pods_of_daemon_sets_and_static_ones_come_back_to_their_node(
         reference = {"kind": owner, "name": "x", "uid": "x", "controller": True}
         raw["metadata"]["ownerReferences"] = [reference]
     assert stays_on_its_node(parse_pod(raw)) is stays
+
+
+def test_a_change_that_fails_is_made_in_no_later_trial() -> None:
+    deciding = Deciding(node("a", cpu="4"))
+    tried = what_if(deciding)
+
+    class Fails(AssignsInTrials):
+        def assign(self, pod: Pod, row: int) -> None:
+            raise PluginError(f"{pod.name} on {row}")
+
+    pipeline = replace(deciding.pipeline, reserve=(Fails(),))
+    with tried.trial(), pytest.raises(PluginError):
+        tried.add(parse_pod(pod("web", cpu="1")), "a", pipeline)
+    with tried.trial():
+        assert deciding.cluster.pod(uid_of("web")) is None

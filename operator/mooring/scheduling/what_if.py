@@ -100,9 +100,9 @@ class WhatIf:
         self._changes.append(lambda trial: trial.put(kind, key, value))
 
     def _change(self, change: Callable[[Trial], None]) -> None:
-        self._changes.append(change)
         if self._trial is not None:
             change(self._trial)
+        self._changes.append(change)
 
     @contextmanager
     def trial(self, without: Iterable[Pod] = ()) -> Iterator[Trial]:
