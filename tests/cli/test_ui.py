@@ -1,8 +1,10 @@
 """`mooring ui`: the page on this machine, with the credentials of the kubeconfig."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import aiohttp
@@ -15,6 +17,7 @@ from mooring.cli.leader import LeadingReplica
 from mooring.cli.ui import Proxy, ui
 from mooring.kube.config import Connection
 from mooring.kube.credentials import Credentials, NoToken
+from mooring.page import MOST_BYTES
 from mooring.simulate.manifests import InputError
 from mooring.testing.builders import node
 from pages import page, page_endpoints
@@ -94,6 +97,15 @@ async def test_data_needs_the_sessions_token() -> None:
         async with at.browser.post(f"{at.base}/ui/api/try", data="{}") as answer:
             assert answer.status == 401
         assert (await at.get("/ui/api/queue", token))[0] == 200
+
+
+async def test_a_body_may_be_as_large_as_for_the_operator() -> None:
+    async with opened() as at:
+        headers = {"Authorization": f"Bearer {await at.token()}"}
+        for size, status in ((MOST_BYTES - 100, 422), (MOST_BYTES + 1, 413)):
+            url, body = f"{at.base}/ui/api/try", json.dumps({"manifests": "#" * size})
+            async with at.browser.post(url, data=BytesIO(body.encode()), headers=headers) as answer:
+                assert answer.status == status
 
 
 async def test_the_address_is_good_for_one_use() -> None:

@@ -14,7 +14,8 @@ import pytest
 from mooring.model.events import Kind
 from mooring.model.objects import parse_object
 from mooring.model.pod import parse_pod
-from mooring.page.routes import MOST_BYTES, MOST_STREAMS, MOST_STREAMS_OF_A_USER, WHAT_IF, Page
+from mooring.page import MOST_BYTES
+from mooring.page.routes import MOST_STREAMS, MOST_STREAMS_OF_A_USER, WHAT_IF, Page
 from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.testing.builders import node, pod, pod_group, priority_class, uid_of
 from pages import page, served
@@ -508,6 +509,20 @@ async def test_what_cannot_be_asked_is_one_line(
     assert found == status
     assert mistake in text
     assert len(text.splitlines()) == 1
+
+
+async def test_the_answers_to_programs_are_for_no_browser() -> None:
+    async with served(page(state())) as client:
+        site = {"Sec-Fetch-Site": "cross-site"}
+        async with client.post(WHAT_IF, data=POD.encode(), headers=site) as refused:
+            assert (refused.status, await refused.text()) == (
+                403,
+                "forbidden: another site's page asks\n",
+            )
+        async with client.post(WHAT_IF, data=POD.encode()) as answer:
+            assert answer.status == 200
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert answer.headers["Cache-Control"] == "no-store"
 
 
 async def test_a_replica_that_does_not_decide_says_so() -> None:

@@ -20,11 +20,10 @@ from mooring.cli.leader import Leader, LeadingReplica, leader_options, leading_r
 from mooring.kube.config import Connection, load_connection
 from mooring.kube.errors import KubeError
 from mooring.kube.errors import explain as explain_error
+from mooring.page import MOST_BYTES
 from mooring.simulate.manifests import InputError
 
 _LOOPBACK: Final = "127.0.0.1"
-_MOST_BYTES: Final = 256 * 1024
-"""Limit for a request's body; the operator accepts no more."""
 _CONNECT_SECONDS: Final = 15.0
 _TO_THE_OPERATOR: Final = ("Accept", "Content-Type", "If-None-Match")
 _TO_THE_BROWSER: Final = (
@@ -120,7 +119,7 @@ class Proxy:
     @asynccontextmanager
     async def served(self, port: int) -> AsyncIterator[str]:
         """Serve the page, and yield the address to open once; InputError if the port is in use."""
-        app = web.Application(client_max_size=_MOST_BYTES)
+        app = web.Application(client_max_size=MOST_BYTES)
         app.router.add_post("/ui/session", self._exchange)
         # Only plain paths, so that what is forwarded is the path whose token was checked.
         app.router.add_get("/ui/{file:[a-z_]*[.]?[a-z]*}", self._forward)

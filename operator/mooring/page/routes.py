@@ -36,6 +36,7 @@ from mooring.model.access import NonResourceAttributes, events_list, pod_read
 from mooring.model.indexes import add_count
 from mooring.observe.http import json_answer, namespace_and_name
 from mooring.observe.viewer import Access, Viewer
+from mooring.page import MOST_BYTES
 from mooring.page.nodes_view import Nodes, ResourceOfNodes
 from mooring.page.pod_objects import NotReadError, PodObjects
 from mooring.page.pod_search import PodSearch
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 WHAT_IF: Final = "/api/v1/what-if"
-MOST_BYTES: Final = 1024 * 1024
-"""Limit for the body of a request."""
 _RETRY_SECONDS: Final = "5"
 """When to ask again, if others are asking."""
 MOST_STREAMS: Final = 32
@@ -128,9 +127,9 @@ class Page:
 
     def headers(self, path: str) -> Mapping[str, str]:
         """Return security headers, among them the content security policy; {} for other paths."""
-        if path != "/ui" and not path.startswith("/ui/"):
+        if path not in ("/ui", WHAT_IF) and not path.startswith("/ui/"):
             return {}
-        caching = "no-store" if path.startswith(_API) else "no-cache"
+        caching = "no-cache" if self.is_public(path) else "no-store"
         return {**_HEADERS, "Cache-Control": caching}
 
     def start(self, access: Access) -> Iterable[web.RouteDef]:
@@ -300,6 +299,8 @@ class Page:
         """Decide about the pods of the objects in the body, by ?profile=NAME or those in force."""
         from mooring.page.trials import TryRequest  # noqa: PLC0415 - slow, see the top
 
+        if request.headers.get("Sec-Fetch-Site") == "cross-site":
+            raise web.HTTPForbidden(text="forbidden: another site's page asks\n")
         for name in request.query.keys() - {"profile"}:
             raise web.HTTPBadRequest(text=f"{name[:40]}: is not known; there is profile\n")
         profile = _parameter(request, "profile")
