@@ -77,6 +77,18 @@ async def test_json_is_the_endpoints_answer(running: Running, tmp_path: Path) ->
     }
 
 
+async def test_objects_that_no_decision_reads_are_not_sent(
+    running: Running, tmp_path: Path
+) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}}
+    result = await running.answer(simulate, written(tmp_path, text(secret, pod("web", cpu="1"))))
+    assert "ignored objects of kinds that no decision reads: Secret (1)" in result.stderr
+    assert "1 of 1 placed" in result.stdout
+    alone = await running.answer(simulate, written(tmp_path, text(secret)))
+    assert alone.exit_code == 2
+    assert "there is no object that makes pods in " in alone.stderr
+
+
 async def test_mistakes_in_a_file_are_told_one_per_line(running: Running, tmp_path: Path) -> None:
     manifests = text(pod("web"), pod("db")).replace("containers", "container")
     result = await running.answer(simulate, written(tmp_path, manifests))

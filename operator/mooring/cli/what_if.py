@@ -1,20 +1,27 @@
 """`mooring simulate --server`: the running scheduler decides about the pods of files."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from mooring.cli.console import note, print_json, print_prose, print_yaml, printable
+from mooring.cli.console import note, note_ignored, print_json, print_prose, print_yaml, printable
 from mooring.cli.decision_tables import Summary, print_attempts
 from mooring.cli.explanation_text import remedy_lines
 from mooring.cli.leader import Leader, answer_of
 from mooring.framework.decision import Decision, PodRef
+from mooring.groups.state.pod_groups import GROUP_KINDS
+from mooring.model.events import Kind
 from mooring.model.wording import plural
+from mooring.simulate.kinds import KINDS
 from mooring.simulate.manifests import InputError, read_manifests
+from mooring.simulate.new_objects import makes_pods
 from mooring.simulate.simulation import WITH_GROUP, SimulatedAttempt
 
 _WHAT_IF: Final = "/api/v1/what-if"
+_BESIDE_PODS: Final = {*GROUP_KINDS, Kind.SERVICE}
+"""Kinds that are sent beside those that make pods: no others, such as Secrets, are read there."""
 
 
 def ask_what_if(leader: Leader, files: Sequence[str], profile: str | None, output: str) -> Summary:
@@ -22,9 +29,15 @@ def ask_what_if(leader: Leader, files: Sequence[str], profile: str | None, outpu
 
     Raises InputError for its refusal, in its words.
     """
-    objects = [manifest.raw for manifest in read_manifests(files)]
+    objects, ignored = list[dict[str, Any]](), Counter[str]()
+    for each in read_manifests(files):
+        if makes_pods(each) or KINDS.get((each.group, each.kind)) in _BESIDE_PODS:
+            objects.append(each.raw)
+        else:
+            ignored[each.kind] += 1
+    note_ignored(ignored)
     if not objects:
-        raise InputError(f"there is no object in {', '.join(files)}")
+        raise InputError(f"there is no object that makes pods in {', '.join(files)}")
     query = f"?{urlencode({'profile': profile})}" if profile is not None else ""
     body = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()
     answer = answer_of(leader, f"{_WHAT_IF}{query}", "decisions", body=body) or {}
