@@ -1,6 +1,7 @@
 """Decisions in the state without some pods and with others, which leave the state as it was."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
@@ -187,6 +188,13 @@ def test_a_change_that_fails_is_made_in_no_later_trial() -> None:
     tried = what_if(deciding)
 
     class Fails(AssignsInTrials):
+        name: ClassVar[str] = "Fails"
+        depends_on_node_only: ClassVar[bool] = False
+
+        def reserve(self, pod: Pod, node: str) -> None: ...
+
+        def unreserve(self, pod: Pod, node: str) -> None: ...
+
         def assign(self, pod: Pod, row: int) -> None:
             raise PluginError(f"{pod.name} on {row}")
 

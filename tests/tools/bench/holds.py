@@ -476,6 +476,7 @@ def many_gangs(r: FullReplica) -> Iterator[Work]:
 
 
 def scrape(r: FullReplica) -> Iterator[Work]:
+    """Scrape the metrics."""
     yield _call(lambda: r.metrics.exposition(""))
 
 
