@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from mooring.model.fields import (
+    at_most,
     boolean,
     integer,
     mapping,
@@ -154,3 +155,10 @@ def test_the_decorated_parser_returns_the_parsed_value() -> None:
 def test_an_object_whose_metadata_is_not_an_object_raises_an_error() -> None:
     with pytest.raises(ManifestError):
         parse_widget({"metadata": "x", "colour": 1})
+
+
+def test_more_than_mooring_reads_is_a_mistake() -> None:
+    at_most(3, 3, "spec.keys", "keys")
+    with pytest.raises(ManifestError) as caught:
+        at_most(4, 3, "spec.keys", "keys")
+    assert str(caught.value) == "spec.keys: has 4 keys; Mooring reads at most 3"

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-import re2  # type: ignore[import-untyped] # the package has no types
-
 from mooring.cel.values import work
 from mooring.model.bounded_cache import cached
+from mooring.model.linear_patterns import LinearPatternError, compile_linear
 
 _PER_ITEM: Final = 8
 """Characters, times instructions, that are as much work as a node of a tree."""
@@ -81,22 +80,14 @@ class Pattern:
         work.spend(len(text) * self.size // _PER_ITEM)
 
 
-def _options() -> Any:
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True
-    options.max_mem = _MOST_MEMORY
-    return options
-
-
 @cached(_MOST_KEPT * _MOST_MEMORY)
 def _compiled(pattern: str) -> Pattern | str:
     if any(escape[1] for escape in _ESCAPE.finditer(pattern)):
         return "invalid escape sequence: `\\C`"  # one byte, which Go does not take
     try:
-        return Pattern(re2.compile(pattern, _options()))
-    except re2.error as error:
-        what, _, where = error.args[0].decode(errors="replace").partition(": ")
+        return Pattern(compile_linear(pattern, _MOST_MEMORY))
+    except LinearPatternError as error:
+        what, where = error.what, error.where
     if what.startswith("pattern too large"):
         return "expression too large"
     if what.startswith("trailing"):

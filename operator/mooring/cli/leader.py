@@ -25,12 +25,13 @@ from mooring.kube.errors import explain as explain_error
 from mooring.kube.exchange import Answer, BrokenExchangeError, Exchange, NoConnectionError
 from mooring.kube.lease import CERTIFICATE, SERVER
 from mooring.kube.port_forward import port_forward
+from mooring.page.turns import MOST_SECONDS
 from mooring.run.settings import RunSettings
 from mooring.simulate.manifests import InputError
 
 _SECONDS: Final = 15.0
-_WORK_SECONDS: Final = 130.0
-"""For an answer that the leading replica works on: it lets it wait for 90 s and work for 30 s."""
+_WORK_SECONDS: Final = MOST_SECONDS + 10.0
+"""For an answer that the leading replica works on."""
 _REFUSALS: Final = (400, 413, 422, 429)
 """Statuses of answers that say in lines what to change."""
 _AGAIN_SECONDS: Final = 1.0

@@ -1,7 +1,7 @@
 """Read typed fields of raw API objects; a wrong type is a ManifestError that names the field.
 
-An absent field and a null field give the empty value of the type. Only the type is checked, because
-the API server has checked everything else.
+An absent field and a null field give the empty value of the type. Only the type and our own limits
+(`at_most`) are checked, because the API server has checked everything else.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,6 +17,7 @@ _Parser = Callable[[Mapping[str, Any]], _Value]
 
 _OBJECT: Final = (dict, Mapping)
 """dict is a Mapping too, but checking for dict first is eight times as fast."""
+MAX_INT32: Final = 2**31 - 1
 
 
 def naming_the_object(kind: str) -> Callable[[_Parser[_Value]], _Parser[_Value]]:
@@ -174,6 +175,12 @@ def called(raw: Mapping[str, Any]) -> str:
         return "(no name)"
     parts = (metadata.get("namespace"), metadata.get("name"))
     return "/".join(str(part) for part in parts if part) or "(no name)"
+
+
+def at_most(number: int, most: int, where: str, what: str) -> None:
+    """Raise ManifestError if an object has more of something than Mooring reads."""
+    if number > most:
+        raise ManifestError(where, f"has {number} {what}; Mooring reads at most {most}")
 
 
 def _items(raw: Mapping[str, Any], field: str, where: str) -> list[Any]:

@@ -14,6 +14,8 @@ _SECONDS: Final = 30.0
 """How long one request may usually take."""
 _TURNS_WAITED: Final = 3
 """A request waits for as long as so many others may take."""
+MOST_SECONDS: Final = (_TURNS_WAITED + 1) * _SECONDS
+"""How long the answer to a request may usually take, with the wait."""
 
 
 class TrialsBusy(Exception):  # noqa: N818 - an answer, and no error of ours

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mooring.model.fields import (
+    at_most,
     integer,
     mapping,
     mappings,
@@ -13,6 +14,7 @@ from mooring.model.fields import (
     optional_mapping,
     text,
 )
+from mooring.model.linear_patterns import LinearPatternError, compile_linear
 from mooring.model.manifest_error import ManifestError
 from mooring.model.selectors import LabelSelector, parse_label_selector
 
@@ -49,9 +51,8 @@ def parse_hyper_node(raw: Mapping[str, Any]) -> HyperNode:
     names: dict[str, set[str]] = {"Node": set(), "HyperNode": set()}
     patterns: dict[str, list[Any]] = {"Node": [], "HyperNode": []}
     selectors = list[LabelSelector]()
-    if len(members := mappings(spec, "members", "spec")) > _MOST_MEMBERS:
-        what = f"has {len(members)} members; Mooring reads at most {_MOST_MEMBERS}"
-        raise ManifestError("spec.members", what)
+    members = mappings(spec, "members", "spec")
+    at_most(len(members), _MOST_MEMBERS, "spec.members", "members")
     for index, member in enumerate(members):
         where = f"spec.members[{index}]"
         if (kind := text(member, "type", where)) not in names:
@@ -82,16 +83,11 @@ def parse_hyper_node(raw: Mapping[str, Any]) -> HyperNode:
 
 
 def _pattern(written: str, where: str) -> Any:
-    import re2  # type: ignore[import-untyped] # noqa: PLC0415 - most clusters have no HyperNodes
-
     if len(written.encode(errors="replace")) > _LONGEST_PATTERN:
         raise ManifestError(where, f"is longer than {_LONGEST_PATTERN} bytes")
-    options = re2.Options()
-    options.log_errors, options.never_capture, options.max_mem = False, True, _MOST_MEMORY
     try:
-        return re2.compile(written, options)
+        return compile_linear(written, _MOST_MEMORY)
     except UnicodeEncodeError:
         raise ManifestError(where, "is no Unicode") from None
-    except re2.error as error:
-        why, *_ = error.args[0].decode(errors="replace").partition(": ")
-        raise ManifestError(where, f"is no regular expression: {why}") from None
+    except LinearPatternError as error:
+        raise ManifestError(where, f"is no regular expression: {error.what}") from None

@@ -31,8 +31,17 @@ from mooring.claims.model.resource_claims import (
     parse_pod_claims,
 )
 from mooring.groups.model.hyper_node import HYPER_NODE_KEY
-from mooring.groups.model.task_groups import TASK_GROUP_NAME, Numbers, in_task_group, task_groups_of
+from mooring.groups.model.task_groups import (
+    MOST_RESOURCES,
+    MOST_ROLES,
+    TASK_GROUP_NAME,
+    Numbers,
+    in_task_group,
+    task_groups_of,
+)
 from mooring.model.fields import (
+    MAX_INT32,
+    at_most,
     integer,
     mapping,
     mappings,
@@ -71,10 +80,6 @@ _CONDITIONS: Final = {
 """The fields of `PodGroupStatus` for the types of conditions."""
 _CONDITIONS_OF_VOLCANO: Final = {"Scheduled": "scheduled", NODES_RESERVED: "reserved"}
 """The same conditions in Volcano's groups; in others anyone may use such plain names."""
-_MAX_INT32: Final = 2**31 - 1
-_MAX_RESOURCES: Final = 200
-"""Entries of minResources, as many as a pod may request."""
-_MAX_ROLES: Final = 200
 _LONGEST_ANNOTATION: Final = 8 * 320
 _LONGEST_NAME: Final = 253
 _LONGEST_NUMBER: Final = 12
@@ -476,7 +481,7 @@ def _parsed(raw: Mapping[str, Any], source: GroupSource, parse_spec: _SpecParser
 def _coscheduling_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
     resources = dict(mapping(spec, "minResources", "spec"))
     resources.pop("pods", None)  # the members themselves
-    _at_most(len(resources), _MAX_RESOURCES, "spec.minResources", "resources")
+    at_most(len(resources), MOST_RESOURCES, "spec.minResources", "resources")
     annotated = _annotated(annotations)
     return {
         "minimum": _within(spec, "minMember", "spec", 0) or 0,
@@ -490,7 +495,7 @@ def _volcano_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> di
     found = _coscheduling_spec(spec, annotations)
     where = "spec.minTaskMember"
     tasks = mapping(spec, "minTaskMember", "spec")
-    _at_most(len(tasks), _MAX_ROLES, where, "roles")
+    at_most(len(tasks), MOST_ROLES, where, "roles")
     roles = {task: _within(tasks, task, where, 0) or 0 for task in tasks}
     if not 0 < found["minimum"] < sum(roles.values()):
         found |= _with_roles(found["minimum"], roles)
@@ -510,7 +515,7 @@ def _network_topology(spec: Mapping[str, Any]) -> GroupTopology:
         raise ManifestError(f"{where}.mode", f"{_shown(mode)} is no mode; write hard or soft")
     tier, name = _within(network, "highestTierAllowed", where, 0), f"{where}.highestTierName"
     highest = text(network, "highestTierName", where) or None if tier is None else tier
-    _at_most(len(highest) if isinstance(highest, str) else 0, _LONGEST_NAME, name, "characters")
+    at_most(len(highest) if isinstance(highest, str) else 0, _LONGEST_NAME, name, "characters")
     required = mode == "hard" and highest is not None
     return GroupTopology((HYPER_NODE_KEY,), required, highest)
 
@@ -518,7 +523,7 @@ def _network_topology(spec: Mapping[str, Any]) -> GroupTopology:
 def _kai_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
     annotated = _annotated(annotations)
     groups = mappings(spec, "subGroups", "spec")
-    _at_most(len(groups), _MAX_ROLES, "spec.subGroups", "groups")
+    at_most(len(groups), MOST_ROLES, "spec.subGroups", "groups")
     parent_of = {
         text(group, "name", "spec.subGroups"): text(group, "parent", "spec.subGroups")
         for group in groups
@@ -553,7 +558,7 @@ def _grove_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict
     annotated = _annotated(annotations)
     groups = mappings(spec, "podgroups", "spec")
     parts = mappings(spec, "topologyConstraintGroupConfigs", "spec")
-    _at_most(max(len(groups), len(parts)), _MAX_ROLES, "spec", "groups")
+    at_most(max(len(groups), len(parts)), MOST_ROLES, "spec", "groups")
     path = ("packConstraint", "required")
     roles = dict[str, int]()
     for index, group in enumerate(groups):
@@ -622,7 +627,7 @@ def _kubernetes_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) ->
     annotated = _annotated(annotations)
     constraints = mapping(spec, "schedulingConstraints", "spec")
     topology = mappings(constraints, "topology", "spec.schedulingConstraints")
-    _at_most(len(topology), MAX_TOPOLOGY_KEYS, "spec.schedulingConstraints.topology", "keys")
+    at_most(len(topology), MAX_TOPOLOGY_KEYS, "spec.schedulingConstraints.topology", "keys")
     keys = tuple(
         text(constraint, "key", f"spec.schedulingConstraints.topology[{index}]")
         for index, constraint in enumerate(topology)
@@ -682,9 +687,9 @@ def _annotated(annotations: Mapping[str, str]) -> _Annotated:
 
 def _topology_keys(value: str) -> tuple[str, ...]:
     where = f"metadata.annotations.{TOPOLOGY_KEYS}"
-    _at_most(len(value), _LONGEST_ANNOTATION, where, "characters")
+    at_most(len(value), _LONGEST_ANNOTATION, where, "characters")
     keys = tuple(key for part in value.split(",") if (key := part.strip()))
-    _at_most(len(keys), MAX_TOPOLOGY_KEYS, where, "keys")
+    at_most(len(keys), MAX_TOPOLOGY_KEYS, where, "keys")
     if len(set(keys)) < len(keys):
         raise ManifestError(where, "names a node label twice")
     return keys
@@ -704,28 +709,23 @@ def _with_roles(minimum: int, roles: Mapping[str, int]) -> dict[str, Any]:
     of_roles = {role: least for role, least in roles.items() if least}
     if "" in of_roles:
         raise ManifestError("spec", "has a minimum for a role without a name")
-    return {"minimum": min(max(minimum, sum(of_roles.values())), _MAX_INT32), "roles": of_roles}
+    return {"minimum": min(max(minimum, sum(of_roles.values())), MAX_INT32), "roles": of_roles}
 
 
 def _within(raw: Mapping[str, Any], field: str, where: str, least: int) -> int | None:
     """Return the integer in `field`, from `least` to the largest int32; None if it is absent."""
     value = integer(raw, field, where)
-    if value is not None and not least <= value <= _MAX_INT32:
+    if value is not None and not least <= value <= MAX_INT32:
         shown = str(value) if abs(value) < 10**18 else "out of range"
-        raise ManifestError(f"{where}.{field}", f"is {shown}; it must be {least} to {_MAX_INT32}")
+        raise ManifestError(f"{where}.{field}", f"is {shown}; it must be {least} to {MAX_INT32}")
     return value
 
 
 def _number(written: str, where: str) -> int:
     short = written if len(written) <= _LONGEST_NUMBER else ""
-    if not (short.isascii() and short.isdigit() and int(short) <= _MAX_INT32):
-        raise ManifestError(where, f"is {_shown(written)}; it must be 0 to {_MAX_INT32}")
+    if not (short.isascii() and short.isdigit() and int(short) <= MAX_INT32):
+        raise ManifestError(where, f"is {_shown(written)}; it must be 0 to {MAX_INT32}")
     return int(short)
-
-
-def _at_most(number: int, most: int, where: str, what: str) -> None:
-    if number > most:
-        raise ManifestError(where, f"has {number} {what}; Mooring reads at most {most}")
 
 
 def _shown(value: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from mooring.model.bounded_cache import cached
-from mooring.model.fields import integer, mapping, mappings, text
+from mooring.model.fields import MAX_INT32, at_most, integer, mapping, mappings, text
 from mooring.model.manifest_error import ManifestError
 from mooring.model.pod import Pod
 from mooring.model.resources import parse_amounts
@@ -23,9 +23,9 @@ APPLICATION_KEYS: Final = ("yunikorn.apache.org/app-id", "applicationId", "spark
 _SPARK_ROLE: Final = "spark-role"
 _WHERE: Final = f"metadata.annotations.{TASK_GROUPS}"
 _LONGEST: Final = 32 * 1024
-_MOST_GROUPS: Final = 200
-_MOST_RESOURCES: Final = 200
-_MAX_INT32: Final = 2**31 - 1
+MOST_ROLES: Final = 200
+MOST_RESOURCES: Final = 200
+"""Entries of resources that a group asks for, as many as a pod may request."""
 
 Numbers = tuple[tuple[str, int], ...]
 
@@ -60,16 +60,14 @@ def task_groups_of(pod: Pod) -> TaskGroups | None:
 
 @cached(2**20)
 def _parsed(written: str) -> TaskGroups:
-    if len(written) > _LONGEST:
-        what = f"has {len(written)} characters; Mooring reads at most {_LONGEST}"
-        raise ManifestError(_WHERE, what)
+    at_most(len(written), _LONGEST, _WHERE, "characters")
     try:
         raw = {TASK_GROUPS: orjson.loads(written)}
     except ValueError as error:
         raise ManifestError(_WHERE, f"is no JSON: {error}") from None
     groups = mappings(raw, TASK_GROUPS, "metadata.annotations")
-    if not 0 < len(groups) <= _MOST_GROUPS:
-        raise ManifestError(_WHERE, f"has {len(groups)} groups; it must have 1 to {_MOST_GROUPS}")
+    if not 0 < len(groups) <= MOST_ROLES:
+        raise ManifestError(_WHERE, f"has {len(groups)} groups; it must have 1 to {MOST_ROLES}")
     minimums, resources = dict[str, int](), dict[str, int]()
     for index, group in enumerate(groups):
         where = f"{_WHERE}[{index}]"
@@ -77,8 +75,8 @@ def _parsed(written: str) -> TaskGroups:
         if not name or name in minimums:
             what = "is the name of two groups" if name else "is missing"
             raise ManifestError(f"{where}.name", what)
-        if least is None or not 0 < least <= _MAX_INT32:
-            raise ManifestError(f"{where}.minMember", f"must be 1 to {_MAX_INT32}")
+        if least is None or not 0 < least <= MAX_INT32:
+            raise ManifestError(f"{where}.minMember", f"must be 1 to {MAX_INT32}")
         minimums[name] = least
         for resource, amount in _requested(group, where).items():
             resources[resource] = resources.get(resource, 0) + amount * least
@@ -88,8 +86,6 @@ def _parsed(written: str) -> TaskGroups:
 def _requested(group: Any, where: str) -> dict[str, int]:
     """Return what one member of the group requests."""
     resources = dict(mapping(group, "minResource", where))
-    if len(resources) > _MOST_RESOURCES:
-        what = f"has {len(resources)} resources; Mooring reads at most {_MOST_RESOURCES}"
-        raise ManifestError(f"{where}.minResource", what)
+    at_most(len(resources), MOST_RESOURCES, f"{where}.minResource", "resources")
     resources.pop("pods", None)  # the members themselves
     return parse_amounts(resources, f"{where}.minResource")
