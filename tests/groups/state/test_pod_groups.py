@@ -411,3 +411,11 @@ def test_a_group_with_more_members_leaves_the_group_as_it_is() -> None:
     assert (more.all_pods_count, more.scheduled_pods_count) == (2, 0)
     assert {*more.unscheduled} == {uid_of("c"), uid_of("d")}
     assert (more.minimum, more.number, group.all_pods_count) == (2, group.number, 3)
+
+
+def test_a_group_with_roles_loses_members_without_one() -> None:
+    on_nodes = [with_role("l", "launcher", node="n")]
+    on_nodes += [with_role(f"x{i}", "", node="n") for i in range(2)]
+    mpi, pods = of_roles(*on_nodes, launcher=1), [parse_pod(raw) for raw in on_nodes]
+    for found in (mpi, mpi.with_members((), set())):
+        assert (found.surplus, [pod.name for pod in found.surplus_of(pods)]) == (2, ["x0", "x1"])

@@ -335,10 +335,10 @@ class PodGroupState:
             self._define_by_members()
 
     def _count_role(self, pod: Pod, number: int, *, placed: bool) -> None:
-        if role := self.role_of(pod):
-            add_count(self._roles, role, number)
-            if placed:
-                add_count(self._roles_on_nodes, role, number)
+        role = self.role_of(pod)
+        add_count(self._roles, role, number)
+        if placed:
+            add_count(self._roles_on_nodes, role, number)
 
     def _define_by_members(self) -> None:
         declared = self._declared.get()
