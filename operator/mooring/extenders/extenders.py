@@ -46,16 +46,14 @@ from mooring.state.columns import IntArray
 logger = logging.getLogger(__name__)
 
 _SCALE: Final = 10
-"""100, the highest score of a plugin, over 10, the highest of an extender (MaxExtenderPriority)."""
+"""The factor from an extender's scores (at most 10, MaxExtenderPriority) to a plugin's (at most
+100)."""
 _MOST_SCORE: Final = 2**53
 """A weighted score beyond this is an error: sums must fit into 64 bits."""
 _MOST_AT_ONCE: Final = 16
-"""Members of one group for which extenders are called at a time.
-
-It is half of the calls that one extender gets at a time, so that other pods get the other half.
-"""
+"""The most group members asked about at a time: half of MOST_CALLS leaves half to other pods."""
 _MOST_CLIENTS: Final = 64
-"""Extenders, and versions of their certificates, with kept connections; these end when unused."""
+"""The most clients that are kept: one for each extender and version of its certificate files."""
 _GONE: Final = NodeFailure("the pod does not exist any more", resolvable=False)
 
 
@@ -66,15 +64,15 @@ class ExtenderObjects(Protocol):
         """Return the pod; None if it is gone. Raise ExtenderError if it cannot be read."""
 
     async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
-        """Return the known nodes among these, by name."""
+        """Return the nodes with these names, by name; unknown nodes are left out."""
 
 
 class Extenders:
     """Calls extenders with the objects that `objects` reads, over connections that are kept.
 
     `observe` is called after each call with the extender, the verb, the result and the seconds.
-    `may_write` tells whether this replica leads: without that no pod may be bound. `bound_node`
-    reads the node of a pod from the API server; it waits until the server answers.
+    `may_write` tells whether this replica leads; if not, no extender is asked to bind. `bound_node`
+    reads from the API server where a pod is bound, and waits until the server answers.
     """
 
     def __init__(
@@ -102,11 +100,11 @@ class Extenders:
         answers: ExtenderResults,
         cluster: ClusterView,
     ) -> None:
-        """Add the missing answers, about several pods at a time.
+        """Call the extenders, for several pods at a time, and add their answers to `answers`.
 
         Raises:
-            ExtenderError: an extender fails and may not be ignored, or they answer about members
-                of a group in too many different ways.
+            ExtenderError: if an extender that may not be ignored fails, or if the answers about the
+                members of a group differ in too many ways.
         """
         remaining = deque(needed)
 
@@ -122,10 +120,10 @@ class Extenders:
             raise failures.exceptions[0] from None
 
     async def bind(self, extenders: Iterable[Extender], pod: Pod, node: str) -> bool:
-        """Let the first extender with a bind verb bind the pod; return whether there is one.
+        """Let the first extender with a bind verb bind the pod; return whether one has bound it.
 
-        An ignorable extender that fails is skipped, as in kube-scheduler. The pod may be bound even
-        if the extender fails: the API server knows.
+        An ignorable extender that fails is skipped, as in kube-scheduler. An extender may bind the
+        pod and fail after that. Therefore each failure is followed by a look at the pod's node.
 
         Raises:
             ExtenderError: if the extender fails, and the pod is not bound to the node.
@@ -184,12 +182,10 @@ class Extenders:
     async def _filter(
         self, asked: Needed, extenders: Iterable[Extender], raw: Json, answers: ExtenderResults
     ) -> tuple[tuple[str, ...], dict[str, NodeFailure]]:
-        """Return the nodes that all extenders pass, and why each other node does not.
+        """Return the nodes that all extenders pass, and why each other node was rejected.
 
-        Each extender gets the nodes that the one before passed (findNodesThatPassExtenders).
-
-        Raises:
-            ExtenderError: if an extender that may not be ignored fails.
+        Each extender gets the nodes that the one before passed (findNodesThatPassExtenders). Raises
+        ExtenderError if an extender that may not be ignored fails.
         """
         passed, failed = asked.nodes, dict[str, NodeFailure]()
         for extender in extenders:
@@ -218,7 +214,7 @@ class Extenders:
         raw: Json,
         answers: ExtenderResults,
     ) -> dict[str, IntArray]:
-        """Return the weighted scores of the nodes by extender; one that fails gives none.
+        """Return the weighted scores of the nodes by extender; extenders that fail are left out.
 
         The scores of extenders with the same name (two verbs of one service) are added.
         """
@@ -250,9 +246,10 @@ class Extenders:
     async def _preempt(
         self, asked: Needed, extenders: Iterable[Extender], raw: Json, cluster: ClusterView
     ) -> ProcessedCandidates:
-        """Give each extender the candidates that the one before it left (callExtenders).
+        """Return the candidates that remain after all extenders were asked (callExtenders).
 
-        An empty answer ends the preemption. In the end, candidates without victims are left out.
+        Each extender gets the candidates that the one before it kept. Once none is left, no further
+        extender is asked. The result leaves out candidates without victims.
         """
         candidates = asked.candidates or ()
         for extender in extenders:
@@ -288,7 +285,7 @@ class Extenders:
         return nodes_request(pod, names, [nodes[name] for name in names if name in nodes])
 
     def _client(self, extender: Extender) -> ExtenderClient:
-        """Return the client of the extender with the certificates that its files have now."""
+        """Return the client for the extender; changed certificate files lead to a new client."""
         key = extender, changed_at(extender)
         if key not in self._clients:
             if len(self._clients) >= _MOST_CLIENTS:
@@ -313,10 +310,9 @@ def tls_problem(extender: Extender, *, files: bool = True) -> str | None:
 
 
 def _weighted(answer: bytes, *, nodes: tuple[str, ...], weight: int) -> IntArray | None:
-    """Return the scores (int64) on the scale of plugins, times the weight; None without any.
+    """Return the scores of `nodes` (int64), scaled as a plugin's and weighted; None for no scores.
 
-    Raises:
-        AnswerError: for a wrong answer, or if a score is too large to be added to others.
+    Raises AnswerError for a wrong answer, or if a score is too large to be added to others.
     """
     scores = decode_priorities(answer, nodes)
     if scores is None:
@@ -337,10 +333,9 @@ def _left(
 ) -> tuple[PreemptionCandidate, ...]:
     """Return the candidates that an extender keeps (ProcessPreemption).
 
-    Candidates that it got without victims may stay without for the next extender.
-
-    Raises:
-        AnswerError: for a wrong answer, or one that names a pod that may not be a victim.
+    Each must have victims, unless the extender got its node without victims (`without_victims`). If
+    the extender is ignorable, a candidate that breaks this rule is dropped. Else it raises
+    AnswerError, like a wrong answer and a pod that may not be a victim.
     """
     victims = decode_preemption(answer).items()
     left = [_chosen(node, uids, number, preemptor, cluster) for node, (uids, number) in victims]
@@ -357,9 +352,9 @@ def _chosen(
 ) -> PreemptionCandidate:
     """Return the candidate that an extender answered with (convertToVictims).
 
-    Raises:
-        AnswerError: if there is no such node, or a victim is neither on it nor a member of a group
-            that is disrupted with a pod on it, or has too high a priority.
+    Raises AnswerError if the node does not exist, or a victim's priority is not lower than the
+    preemptor's, or a victim is not on the node. If a group is disrupted as a whole, all its members
+    count as being on the node of one.
     """
     row = cluster.row(node)
     if row is None or cluster.node(row) is None:

@@ -1,9 +1,9 @@
-"""Reads the objects that extenders get from the API server.
+"""Reads from the API server the objects that extenders get.
 
 The mirror keeps only the fields that decisions read, but extenders get whole objects. So pods
-without a node are kept as JSON if their profile has extenders, up to a number of bytes. All other
-pods are read when an extender is called. Nodes are only sent to extenders without a cache of their
-own; they are watched from the first such call on.
+without a node are kept as JSON if their profile has extenders, up to `most_bytes`. All other pods
+are read when an extender is called. Nodes are sent only to extenders without a cache of their own.
+The first such call begins a watch of all nodes.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ _LISTED_SECONDS: Final = 30.0
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """Enough for some 10,000 ordinary pods."""
 _ENTRY: Final = 256
-"""Bytes of a pod besides its JSON."""
+"""Estimated memory of a kept pod in addition to its JSON, in bytes."""
 
 
 @dataclass(eq=False, repr=False)
 class ApiObjects:
     """Implements `ExtenderObjects` over an API server.
 
-    `wanted` tells whether the profile of a pod has extenders. At most `most_bytes` are kept. Then
-    no more pods are kept, because the first ones are tried first.
+    `wanted` tells whether the profile of a pod has extenders. When the kept pods take `most_bytes`,
+    further pods are not kept, because the first ones are tried first.
     """
 
     client: ApiClient
@@ -42,14 +42,14 @@ class ApiObjects:
 
     def __post_init__(self) -> None:
         self.bytes = 0
-        """What the pods that are kept take."""
+        """Estimated memory of the kept pods."""
         self._pods: dict[str, Json] = {}
         self._nodes = _Nodes()
         self._reflector: Reflector | None = None
         self._watch: asyncio.Task[None] | None = None
 
     def seen(self, pod: Pod, raw: Mapping[str, Any]) -> None:
-        """Keep the pod, which the API server shows without a node, if it is wanted."""
+        """Keep the JSON of a pod without a node, if the pod is wanted and there is space."""
         self.forget(pod.uid)  # it may have changed since it was kept
         if not self.wanted(pod):
             return
@@ -59,13 +59,13 @@ class ApiObjects:
             self.bytes += len(json) + _ENTRY
 
     def forget(self, uid: str) -> None:
-        """Drop the pod: it has a node, or is gone."""
+        """Drop the JSON of a pod that now has a node, or is gone."""
         json = self._pods.pop(uid, None)
         if json is not None:
             self.bytes -= len(json) + _ENTRY
 
     async def pod(self, pod: Pod) -> Json | None:
-        """Return the pod as it was seen last, or as the API server has it now; None if it is gone.
+        """Return the kept JSON of the pod, or else the API server's; None if the pod is gone.
 
         Raises ExtenderError if the API server cannot be asked.
         """
@@ -81,9 +81,9 @@ class ApiObjects:
         return as_json(raw) if raw["metadata"]["uid"] == pod.uid else None
 
     async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
-        """Return these nodes by name; the first call waits until all nodes have been listed.
+        """Return the nodes with these names, by name; nodes that do not exist are left out.
 
-        Raises ExtenderError if they have not been within 30 seconds.
+        The first call begins the watch. Raises ExtenderError if there is no list within 30 seconds.
         """
         if self._reflector is None:
             self._reflector = Reflector(self.client, NODE, self._nodes)
@@ -104,13 +104,12 @@ class ApiObjects:
 
 
 class _Nodes:
-    """Every node as JSON by name (`mooring.kube.reflector.Sink`)."""
+    """Keeps every node as JSON, by name (`mooring.kube.reflector.Sink`)."""
 
     def __init__(self) -> None:
         self.json: dict[str, Json] = {}
 
     def relist(self, _resource: Resource) -> "_NodeList":
-        """Begin a list of all nodes."""
         return _NodeList(self)
 
     def apply(self, _resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
@@ -130,7 +129,6 @@ class _NodeList:
         self._json: dict[str, Json] = {}
 
     def add(self, obj: dict[str, Any]) -> None:
-        """Add a node of the list."""
         self._json[obj["metadata"]["name"]] = as_json(obj)
 
     def remove(self, obj: dict[str, Any]) -> None:
@@ -143,7 +141,7 @@ class _NodeList:
 
 
 def as_json(raw: Mapping[str, Any]) -> Json:
-    """Return the object without managedFields, as the cache of kube-scheduler has it."""
+    """Return the object as JSON without managedFields; kube-scheduler's cache drops them too."""
     metadata = {name: value for name, value in raw["metadata"].items() if name != "managedFields"}
     # A copy, because what orjson returns occupies up to 4 KiB more than it is long.
     return memoryview(orjson.dumps({**raw, "metadata": metadata})).tobytes()

@@ -1,4 +1,4 @@
-"""One extender over HTTP(S): kept connections, bounded answers, and a bound on calls in flight."""
+"""Calls one extender over HTTP(S), with bounds for answers and for calls in flight."""
 
 import asyncio
 import logging
@@ -28,9 +28,9 @@ from mooring.policy.extender import Extender, TLSConfig
 logger = logging.getLogger(__name__)
 
 MOST_CALLS: Final = 32
-"""Calls in flight to one extender; fewer after time-outs, because it may not serve so many."""
+"""The most calls in flight to one extender; there are fewer after time-outs (`_leave`)."""
 MOST_ANSWER: Final = 4 * 1024**2
-"""Maximum bytes of an answer, plus twice the request's: an answer repeats its names."""
+"""An answer may have this many bytes and twice the request's, because it repeats node names."""
 _HEADERS: Final = {
     "Content-Type": "application/json",
     "Accept-Encoding": "identity",
@@ -59,7 +59,7 @@ class ExtenderClient:
         self._places = asyncio.Semaphore(MOST_CALLS)
         self._bound = MOST_CALLS
         self._answers = 0
-        """Since the bound was changed last."""
+        """Successful answers since `_bound` was changed."""
         self._ignored = ""
 
     async def call(
@@ -70,12 +70,13 @@ class ExtenderClient:
         decode: Callable[[bytes], _Result],
         may_send: Callable[[], bool] | None = None,
     ) -> _Result:
-        """POST the body and return the decoded answer; `what` is the verb's purpose (filter).
+        """POST the body and return the decoded answer; errors and metrics name the purpose `what`.
 
-        There is one attempt, as in kube-scheduler. The time limit counts from the sending, and
-        `may_send` is called immediately before that. `decode` may raise AnswerError. Raises
-        ExtenderError if no answer comes in time, or it is too large, wrong or has another status
-        than 200. Raises NotLeading if `may_send` returned False, so that nothing was sent.
+        There is one attempt, as in kube-scheduler. `may_send` is called immediately before the
+        request is sent, and the time limit begins then. `decode` may raise AnswerError. Raises
+        ExtenderError if no answer comes in time, or if the answer is too large, wrong or has
+        another status than 200. Raises NotLeading if `may_send` returned False, so that nothing was
+        sent.
         """
         result, blamed = "error", f'extender "{self.extender.name}" failed to {what}'
         await self._places.acquire()
@@ -109,10 +110,11 @@ class ExtenderClient:
             raise ExtenderError(f"{blamed}: {error}") from None
 
     def _leave(self, result: str) -> None:
-        """Give the place to the next call, if the extender answers in time.
+        """Release the slot of a finished call, and adapt the number of slots (calls in flight).
 
-        In an extender that serves one call at a time, each call waits for all before it. So a
-        time-out removes a place, and as many answers as there are places add one.
+        After a time-out the slot is not released, so that one call fewer runs; one slot always
+        stays. An extender may serve one call at a time, and then each call waits for all before it.
+        After as many successful answers as there are slots, one slot is added, up to MOST_CALLS.
         """
         self._answers += result == "success"
         if result == "timeout" and self._bound > 1:
@@ -124,7 +126,7 @@ class ExtenderClient:
             self._places.release()
 
     def ignored(self, error: ExtenderError) -> None:
-        """Log an error that does not end the attempt; the same one again is not logged."""
+        """Log an error that does not end the attempt, unless the last error was the same."""
         if str(error) != self._ignored:
             logger.warning("%s; pods are scheduled without it", error)
         self._ignored = str(error)
@@ -173,7 +175,7 @@ def _authorization(url: URL) -> dict[str, str]:
 
 
 def changed_at(extender: Extender) -> tuple[int, ...]:
-    """Return when each file of the certificates was changed, in nanoseconds; 0 if it is absent."""
+    """Return the time at which each certificate file changed, in nanoseconds; 0 if it is absent."""
     tls = extender.tls_config
     if tls is None:
         return ()
@@ -187,7 +189,7 @@ def changed_at(extender: Extender) -> tuple[int, ...]:
 
 
 def tls_context(extender: Extender) -> ssl.SSLContext | bool:
-    """Return the TLS context of an https URL; True means Python's defaults.
+    """Return the TLS context for the extender's URL; True stands for Python's defaults.
 
     Without trusted certificates, `enableHTTPS` turns verification off, as in kube-scheduler
     (makeTransport in extender.go). Raises ValueError if a certificate or key cannot be read or
@@ -218,7 +220,7 @@ def tls_context(extender: Extender) -> ssl.SSLContext | bool:
 
 
 def _load_client_certificate(tls: TLSConfig, context: ssl.SSLContext) -> None:
-    """Load the client certificate; data goes through a file, as Python reads files only."""
+    """Load the client certificate; inline data goes through a file: Python can read only files."""
     with ExitStack() as files:
 
         def path(data: bytes, given: str) -> str:

@@ -1,4 +1,4 @@
-"""The extender protocol's JSON (kube-scheduler/extender/v1/types.go, pkg/scheduler/extender.go).
+"""Writes and reads the JSON of extenders (kube-scheduler/extender/v1/types.go, extender.go).
 
 Go sends the names of struct fields, which are capitalised, and reads keys in any case. Some
 extenders answer with the lower-case keys of older versions, so every key is read in any case here
@@ -17,7 +17,7 @@ from mooring.model.pod import Pod
 from mooring.policy.extender import Extender
 
 _MOST_REASON: Final = 1024
-"""Characters of an extender's text that are kept."""
+"""The most characters of an extender's text that are kept."""
 _INT64: Final = 2**63
 _KINDS: Final[Mapping[type, str]] = MappingProxyType(
     {dict: "an object", list: "a list", str: "a text", int: "an integer", bool: "a boolean"}
@@ -25,7 +25,7 @@ _KINDS: Final[Mapping[type, str]] = MappingProxyType(
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any], str, int)
 
 Json = bytes
-"""A value that is JSON already: bytes as the API server sent them."""
+"""An object that is serialised already."""
 
 
 class AnswerError(Exception):
@@ -33,7 +33,7 @@ class AnswerError(Exception):
 
 
 def nodes_request(pod: Json, names: Iterable[str], nodes: Iterable[Json] | None) -> bytes:
-    """Return the ExtenderArgs of filter and prioritize; without node objects, names are sent."""
+    """Return the ExtenderArgs for filter and prioritize; only names are sent if `nodes` is None."""
     items = None if nodes is None else [orjson.Fragment(node) for node in nodes]
     return orjson.dumps(
         {
@@ -47,7 +47,7 @@ def nodes_request(pod: Json, names: Iterable[str], nodes: Iterable[Json] | None)
 def preemption_request(
     pod: Json, candidates: Iterable[PreemptionCandidate], pods: Mapping[str, Json] | None
 ) -> bytes:
-    """Return the ExtenderPreemptionArgs; `pods` are all victims by uid, None to send uids."""
+    """Return the ExtenderPreemptionArgs; `pods` has the victims by uid, None sends only uids."""
     victims = {
         candidate.node: {
             "Pods": [
@@ -69,7 +69,7 @@ def preemption_request(
 
 
 def binding_request(pod: Pod, node: str) -> bytes:
-    """Return the ExtenderBindingArgs."""
+    """Return the ExtenderBindingArgs, which ask an extender to bind the pod to the node."""
     return orjson.dumps(
         {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node}
     )
@@ -78,7 +78,7 @@ def binding_request(pod: Pod, node: str) -> bytes:
 def decode_filter(
     body: bytes, sent: tuple[str, ...], extender: Extender
 ) -> tuple[tuple[str, ...], dict[str, NodeFailure]]:
-    """Return the nodes of an ExtenderFilterResult that passed, and why the others did not.
+    """Return the nodes of an ExtenderFilterResult that passed, and why each other node did not.
 
     Raises AnswerError for an answer of the wrong form, with an `Error`, or with an unknown node.
     """
@@ -114,8 +114,8 @@ def _name(node: object) -> Any:
 def decode_priorities(body: bytes, nodes: tuple[str, ...]) -> list[int] | None:
     """Return the scores of the nodes in a HostPriorityList, in the order of `nodes`.
 
-    A node that is listed twice gets the sum, a missing one 0. Other nodes are ignored. Return None
-    for an empty list. Raises AnswerError for an answer of the wrong form.
+    A node that is listed twice gets the sum of its scores, a missing node 0. Other hosts are
+    ignored. Returns None for an empty list. Raises AnswerError for an answer of the wrong form.
     """
     scores: dict[str, int] = {}
     for item in _read(_loaded(body), list, "the answer"):
@@ -129,11 +129,7 @@ def decode_priorities(body: bytes, nodes: tuple[str, ...]) -> list[int] | None:
 
 
 def decode_preemption(body: bytes) -> dict[str, tuple[list[str], int]]:
-    """Return an ExtenderPreemptionResult: by node the uids of the victims, and the violations.
-
-    These count the victims whose eviction violates a disruption budget. Raises AnswerError for an
-    answer of the wrong form.
-    """
+    """Return uids of victims and number of budget violations by node; AnswerError if malformed."""
     key, found = "NodeNameToMetaVictims", dict[str, tuple[list[str], int]]()
     by_node = _read(_get(_read(_loaded(body), dict, "the answer"), key), dict, key)
     for node, given in by_node.items():
@@ -146,10 +142,7 @@ def decode_preemption(body: bytes) -> dict[str, tuple[list[str], int]]:
 
 
 def decode_binding(body: bytes) -> None:
-    """Return if the ExtenderBindingResult reports success.
-
-    Raises AnswerError for an answer of the wrong form, or with an `Error`.
-    """
+    """Check that the ExtenderBindingResult reports success; raise AnswerError if not."""
     _raise_reported(_read(_loaded(body), dict, "the answer"))
 
 
@@ -167,7 +160,7 @@ def _raise_reported(result: Mapping[str, Any]) -> None:
 
 
 def _get(value: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a key in any case, as Go reads JSON; the exact key comes first."""
+    """Return the value of a key, or None. Case is ignored as in Go, which prefers the exact key."""
     if name in value:
         return value[name]
     lower = name.lower()
@@ -175,7 +168,7 @@ def _get(value: Mapping[str, Any], name: str) -> Any:
 
 
 def _read(value: object, kind: type[_Kind], where: str) -> _Kind:
-    """Return the value, which must be of this kind; null counts as an empty one, as in Go."""
+    """Return a value of type `kind`, or raise AnswerError. Null counts as empty, as in Go."""
     if value is None:
         return kind()
     if type(value) is kind and (kind is not int or -_INT64 <= value < _INT64):

@@ -1,8 +1,8 @@
 """The answers that a decision needs from extenders, and those received so far.
 
-A decision about a pod or a group ends with the answers it still needs. The extenders are called
-beside other attempts. Then the attempt begins again with their answers, in the cluster's state of
-that moment.
+A decision about a pod or a group ends early if it lacks answers, and returns what it needs. Other
+attempts go on while the extenders are called. Then the attempt begins again with the answers, and
+decides on the cluster's state of that moment.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,33 +24,34 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 MOST_ROUNDS: Final = 5
-"""How often extenders filter nodes in one attempt, because passed nodes may be taken meanwhile."""
+"""How often one attempt asks extenders to filter; other pods may take the passed nodes meanwhile.
+"""
 _MOST_DIFFERENT: Final = 500
-"""Different answers about members of one group that are kept with scores, and without."""
+"""How many different answers about one group are kept with scores; as many more without scores."""
 _MOST_REASONS: Final = 1_000
-"""Different reasons that are kept in one attempt."""
+"""The most different reasons that are kept in one attempt."""
 ALWAYS_TAKEN: Final = (
     "the nodes that extenders passed were taken by other pods each time they were called"
 )
 _DID_NOT_FIT: Final = "node(s) did not fit when the extenders were called"
-"""Why a node is rejected that fits by now and that the extenders were not asked about."""
+"""The reason against a node that fits now, but did not when the extenders were called."""
 _PASSED: Final = 0
 _NOT_SENT: Final = -1
 _Codes: TypeAlias = npt.NDArray[np.int16]
 
 
 class ExtenderError(Exception):
-    """An attempt ends because extenders fail; the text says which, and how it failed."""
+    """The call of an extender failed; the text names the extender and the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The extenders' answers about one pod that a decision needs.
+    """What a decision needs from extenders about one pod.
 
-    With `candidates`, they are asked about a preemption. Otherwise they filter and score the
-    `nodes`, whose rows (int64) are valid for this version of the node set. If `nominated`, the only
-    node is the pod's nominated one. `evaluated_nodes` counts the nodes that the search examined;
-    `is_sample` says that more nodes fit than these.
+    If `candidates` is set, they are asked about a preemption. Otherwise they filter and score
+    `nodes`. `rows` has the rows (int64) of these nodes in version `node_set_version` of the node
+    set. If `nominated`, the only node is the pod's nominated one. `evaluated_nodes` counts the
+    nodes that the search examined; `is_sample` says that nodes outside `nodes` fit, too.
     """
 
     pod: Pod = field(compare=False)
@@ -76,7 +77,7 @@ class NodeFailure:
     reason: str
     resolvable: bool
     extender: str = ""
-    """The extender's name."""
+    """The extender's name; "" if the pod is gone."""
 
     @property
     def named_reason(self) -> str:
@@ -87,11 +88,11 @@ class NodeFailure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnRows:
-    """The answers of extenders about each row; members with equal answers have the same object.
+    """The answers of extenders about each node row; pods with equal answers share one object.
 
     `passed` is bool[rows], `scores` has the weighted scores by extender (int64[rows]). `codes`
-    (int16[rows]) is 0 for a node that passed, -1 for one that was not sent, else 1 and the position
-    of its failure in `failures`.
+    (int16[rows]) is 0 for a node that passed and -1 for one that was not sent. For a rejected node
+    it is the position of the reason in `failures`, plus 1.
     """
 
     passed: BoolArray
@@ -100,10 +101,10 @@ class OnRows:
     failures: Sequence[NodeFailure]
 
     def rejected(self, rows: IntArray, *, named: bool = False) -> tuple[RejectedNodes, ...]:
-        """Return the rows (int64) that did not pass, and why; `named`: also name the extender.
+        """Return which rows (int64) did not pass, and why; `named`: reasons name the extender.
 
-        Rows that were not sent count as rejected, too. No plugin rejects them any more: the event
-        that gave them room has the pod retried.
+        Nodes that were not sent count as rejected, too. They fit by now, and the event that made
+        them fit has the pod tried again.
         """
         rows = rows[~self.passed[rows]]
         if not len(rows):
@@ -124,10 +125,7 @@ def _reason(failure: NodeFailure | None, *, named: bool) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodesAnswer:
-    """The answers of all extenders about the nodes that were sent to them.
-
-    `codes` and `scores` are as in `OnRows`, one item per node.
-    """
+    """The answers about the nodes of `asked`: `codes` and `scores` as in `OnRows`, but by node."""
 
     asked: Needed
     codes: _Codes
@@ -135,7 +133,7 @@ class NodesAnswer:
     failures: Sequence[NodeFailure]
 
     def on(self, cluster: ClusterView, *, not_sent: bool = False) -> OnRows:
-        """Return the answers about each row; with `not_sent`, nodes that were not sent passed."""
+        """Return the answers by row; with `not_sent`, nodes that were not sent count as passed."""
         rows, length = self.asked.rows_in(cluster), len(cluster.nodes)
         known = rows >= 0
         codes = np.full(length, _NOT_SENT, np.int16)
@@ -151,10 +149,10 @@ class NodesAnswer:
 class PodExtenderResults:
     """The answers of extenders about one pod in one attempt.
 
-    `preempts`: an extender with a preempt verb cares for the pod. `nominee` is the nominated node
-    that the filter extenders were asked about alone, and `passes_nominee` their answer. `processed`
-    are the candidates as the preempt extenders returned them. `rounds` counts how often all nodes
-    that fit were filtered.
+    `preempts`: an extender with a preempt verb cares for the pod. `nominee` is the nominated node,
+    once the filter extenders were asked about it alone; `passes_nominee` is their answer.
+    `processed` has the candidates that the preempt extenders kept. `rounds` counts the calls that
+    filtered all nodes that fit.
     """
 
     pod: Pod
@@ -175,7 +173,7 @@ class ExtenderResults:
 
     def __init__(self) -> None:
         self.failure = ""
-        """Why the extenders could not be called; the attempt ends with it."""
+        """Why a call of extenders failed and the attempt must end; "" if none failed."""
         self.ignored = set[tuple[Extender, str]]()
         """The extenders and verbs that failed and are ignored; they are not called again."""
         self._pods: dict[Uid, PodExtenderResults] = {}
@@ -184,7 +182,7 @@ class ExtenderResults:
         self._failures: list[NodeFailure] = []
 
     def about(self, pod: Pod, *, preempts: bool = False) -> PodExtenderResults:
-        """Return the answers about the pod."""
+        """Return the answers about the pod; the first call adds an entry without answers."""
         return self._pods.setdefault(pod.uid, PodExtenderResults(pod, preempts))
 
     def lack(self, pod: Pod) -> bool:
@@ -201,7 +199,7 @@ class ExtenderResults:
         failed: Mapping[str, NodeFailure],
         scores: Mapping[str, IntArray],
     ) -> None:
-        """Keep which nodes passed, with their scores (int64, in the same order), or why not.
+        """Keep the nodes that passed, their scores (int64), and why the other nodes failed.
 
         Raises ExtenderError if the answers differ in too many ways to place the members of a group.
         """
@@ -219,17 +217,17 @@ class ExtenderResults:
         known.pod, known.rounds = asked.pod, known.rounds + 1
 
     def on(self, cluster: ClusterView, *, not_sent: bool = False) -> Mapping[Uid, OnRows]:
-        """Return the answers about each row of the cluster, by the uids of members.
+        """Return the answers about each row of the cluster, by the uid of the pod.
 
-        With `not_sent`, nodes that were not sent count as passed: preemption may make the members
-        fit there, and the extenders are called before anything is bound.
+        With `not_sent`, nodes that were not sent count as passed: preemption may make the pods fit
+        there, and the extenders are asked about these nodes before anything is bound.
         """
         answers = {uid: pod.nodes for uid, pod in self._pods.items() if pod.nodes is not None}
         found = {answer: answer.on(cluster, not_sent=not_sent) for answer in {*answers.values()}}
         return {uid: found[answer] for uid, answer in answers.items()}
 
     def _code(self, failure: NodeFailure) -> int:
-        """Return the number of the failure, from 1 on."""
+        """Return the code of the failure: its position in `_failures`, plus 1."""
         if failure not in self._codes:
             if len(self._failures) >= _MOST_REASONS:
                 other = f"other reasons of extender {failure.extender}"
@@ -240,10 +238,10 @@ class ExtenderResults:
         return self._codes[failure]
 
     def _shared(self, answer: NodesAnswer) -> NodesAnswer:
-        """Return an equal answer about another member, if there is one.
+        """Return the kept answer that is equal to this one; keep this one if there is none.
 
-        Which nodes passed makes the difference, and their scores; reasons do not, because they may
-        name the pod.
+        Answers are equal if the same nodes passed with the same scores. Reasons may differ, because
+        they may name the pod. An answer beyond _MOST_DIFFERENT loses its scores.
         """
         if len(self._kept) >= _MOST_DIFFERENT:
             answer = NodesAnswer(answer.asked, answer.codes, {}, answer.failures)
@@ -258,7 +256,6 @@ class ExtenderResults:
 
 
 def _spread(column: IntArray, at: IntArray, length: int) -> IntArray:
-    """Return int64[length] with these numbers at these positions, and 0 elsewhere."""
     spread = np.zeros(length, np.int64)
     spread[at] = column
     return spread
@@ -267,8 +264,9 @@ def _spread(column: IntArray, at: IntArray, length: int) -> IntArray:
 def interested(pipeline: Pipeline, pod: Pod) -> tuple[Extender, ...]:
     """Return the profile's extenders that care for the pod, in their order (IsInterested).
 
-    An extender without managed resources cares for every pod; the others for pods that request one
-    of theirs. kube-scheduler looks at limits too, but the API server sets requests from limits.
+    An extender without managed resources cares for every pod, any other for pods that request one
+    of its resources. kube-scheduler looks at limits too, but the API server sets requests from
+    limits.
     """
     if not pipeline.extenders:
         return ()
