@@ -1,4 +1,4 @@
-"""Fields and elements of values (cel-go's `interpreter/attributes.go`)."""
+"""Reads fields and elements of values (cel-go's `interpreter/attributes.go`)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ from mooring.cel.values import (
 
 Value = Any
 Frame = list[Value]
-"""One evaluation: the values of variables by number."""
+"""The values of all variables in one evaluation, by the number of the variable."""
 Evaluate = Callable[[Frame], Value]
 _GO_TYPES = {
     bool: "types.Bool",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ExpressionMistake:
-    """A mistake and its offset in the source in characters; -1 stands for no place."""
+    """A mistake and its offset in the source in characters; -1 if it has no position."""
 
     at: int
     text: str
@@ -21,7 +21,7 @@ class CompileError(Exception):
 
 
 def compile_error(source: str, mistakes: Iterable[ExpressionMistake]) -> CompileError:
-    """Return the error with all mistakes in their order; each shows its line of the source."""
+    """Return one error with the first 100 mistakes in the source, each with its line."""
     ordered = sorted(mistakes, key=lambda mistake: mistake.at)[:100]
     return CompileError(
         "compilation failed: " + "\n".join(_shown(source, mistake) for mistake in ordered), ordered

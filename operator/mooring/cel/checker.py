@@ -231,7 +231,7 @@ class Checker:
         return result
 
     def _logical(self, node: FunctionCall, overload: str) -> Type:
-        """Return the type of && and ||; each term has its own error message."""
+        """Return the type of && or ||; report each term that is not a bool."""
         wrong = False
         for arg in node.args:
             if not self._known.assign(arg.type or ERROR, BOOL):
@@ -262,7 +262,7 @@ class Checker:
         return list_of(joined or self._known.new_parameter())
 
     def _element(self, node: Expression, optional: bool) -> Type:
-        """Return the type of an element; one with a question mark may be absent."""
+        """Return the type of an element; with a question mark it must be an optional value."""
         found = self._check(node)
         if optional:
             found, is_optional = unwrapped(found)
@@ -279,7 +279,7 @@ class Checker:
         return map_of(keys or self._known.new_parameter(), values or self._known.new_parameter())
 
     def _joined(self, before: Type | None, found: Type) -> Type:
-        """Return the more general type, or DYN if they differ; `validators` reject mixed types."""
+        """Return the more general of two types, else DYN; `validators` reject mixed types."""
         if before is None:
             return found
         if self._known.assign(before, found):
@@ -319,7 +319,7 @@ class Checker:
 
 
 def _qualified(node: Expression) -> str:
-    """Return the name with dots (`google.protobuf`) that the node is; "" for others."""
+    """Return the dotted name (`google.protobuf`) that the node stands for; "" if it is no name."""
     match node:
         case Ident():
             return node.name

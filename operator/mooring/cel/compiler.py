@@ -20,7 +20,8 @@ def compiled(expression: str, *, newer: bool) -> Program:
     """Return the program of the expression.
 
     `newer` says that attributes may be lists, as from Kubernetes 1.37 on. Raises CompileError if
-    the expression is no selector. Raises EvaluationCrash if a constant in it takes too much work.
+    the expression is no selector. Raises EvaluationCrash if computing a constant takes too much
+    work.
     """
     attribute = DYN if newer else ANY
     fields = {

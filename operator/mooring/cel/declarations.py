@@ -268,7 +268,7 @@ _NAMESPACES: Final = frozenset(("optional", "strings", "lists", "sets", "ip", "f
 def functions(newer: bool = True) -> Mapping[str, tuple[Overload, ...]]:
     """Return all functions with their overloads, in the order in which cel-go tries them.
 
-    Before Kubernetes 1.37 (`newer` is False), overloads for lists came before those for texts.
+    Before Kubernetes 1.37 (`newer` is False), indexOf of lists came before indexOf of texts.
     """
     found = _by_function((*_standard_lines(mixed=True), *_further_lines()))
     if not newer:
@@ -293,7 +293,7 @@ def _by_function(lines: Iterable[str]) -> dict[str, list[Overload]]:
 
 
 def _standard_lines(*, mixed: bool) -> Iterator[str]:
-    """Yield each overload as its id and its signature; `mixed` compares an int with a double."""
+    """Yield the id and the signature of each overload; if `mixed`, unequal number types compare."""
     for block in (_OPERATORS, _CONVERSIONS):
         yield from block.strip().split("\n")
     for operator, word in (
@@ -349,7 +349,6 @@ def _parsed(name: str, signature: str) -> tuple[str, Overload]:
 
 
 def _split_result(signature: str) -> tuple[str, str]:
-    """Return the call and the type of the result, which follow each other."""
     depth = 0
     for at in range(len(signature) - 1, -1, -1):
         depth += {")": 1, "(": -1}.get(signature[at], 0)
@@ -359,7 +358,7 @@ def _split_result(signature: str) -> tuple[str, str]:
 
 
 def _matching(call: str) -> int:
-    """Return where the bracket opens that closes at the end of a call."""
+    """Return the position of the bracket that the last character of the call closes."""
     depth = 0
     for at in range(len(call) - 1, -1, -1):
         depth += {")": 1, "(": -1}.get(call[at], 0)
@@ -369,7 +368,7 @@ def _matching(call: str) -> int:
 
 
 def _split(inner: str) -> Iterator[str]:
-    """Yield the types of a list with commas."""
+    """Yield the types in a list with commas; commas inside brackets do not separate."""
     depth, start = 0, 0
     for at, each in enumerate(inner):
         depth += {"(": 1, ")": -1}.get(each, 0)

@@ -48,7 +48,7 @@ _WRONG: Final = {
 
 
 class FormatError(Exception):
-    """A text cannot be formatted; `index` is the wrong argument, if one is."""
+    """A text cannot be formatted; `index` is the position of the wrong argument, if one is."""
 
     def __init__(self, text: str, index: int | None = None) -> None:
         super().__init__(text)
@@ -92,10 +92,10 @@ def format_text(text: str, args: Value) -> Value:
 def formatted(
     text: str, count: int, clause: Callable[[str, int, int], str], checks: bool = False
 ) -> list[str]:
-    """Return the parts of a text; `clause` formats a clause from letter, index and precision.
+    """Return the parts of the text; `clause` formats one argument from letter, index and precision.
 
-    `count` is the number of arguments; `checks` says that they are only checked. Raises FormatError
-    if a clause is wrong, has no argument, or has one of the wrong type.
+    `count` is the number of arguments; with `checks` it must be the number of clauses. Raises
+    FormatError if a clause is wrong, has no argument, or has an argument of the wrong type.
     """
     made, at, used = list[str](), 0, 0
     while at < len(text):
@@ -226,7 +226,7 @@ def _as_text(value: Value) -> str:
 
 
 def _inner(value: Value, key: bool = False) -> str:
-    """Return an element of a list or a map."""
+    """Return the text of an element of a list or a map; `key` says that it is a map's key."""
     kind = type(value)
     if key and kind not in {str, bool, int, UInt}:
         raise FormatError(f"no formatting function for map key of type {type_name(value)}")

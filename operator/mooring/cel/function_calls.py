@@ -74,14 +74,14 @@ _CONVERSIONS: Final = frozenset(
 
 
 def is_conversion(function: str) -> bool:
-    """Return whether a function converts values, so that it is computed early for constants."""
+    """Return whether a function converts values; conversions of constants are computed once."""
     return function in _CONVERSIONS
 
 
 def binding_of(
     function: str, overload: str, constants: Sequence[Value], newer: bool, lenient: bool
 ) -> Binding:
-    """Return the implementation of a call; `constants` are known arguments, None for others.
+    """Return a call's implementation; `constants` has None for arguments that are not constant.
 
     `newer` and `lenient` are as in `interpreter.plan`. Raises EvaluationCrash if a constant pattern
     is not a regular expression.
@@ -99,7 +99,7 @@ def binding_of(
 
 
 def _of_pattern(function: str, count: int) -> Implementation:
-    """Return a function for a constant pattern; it checks the types itself."""
+    """Return the implementation for a constant pattern; it also checks the types of the values."""
     wanted = (str, str, int)[:count]
     implementation = functions_of_text.OF_PATTERNS[function]
 
@@ -153,7 +153,7 @@ def _guarded(function: str, overloads: Sequence[Overload], newer: bool) -> Imple
 
 
 def _fits(wanted: Type, value: Value) -> bool:
-    """Return whether a value is of a type; of a list or a map, one element is checked."""
+    """Return whether a value has a type; in a list or a map only the first element is checked."""
     if wanted.kind in {"dyn", "any", "param"}:
         return True
     if wanted.name != type_name(value):

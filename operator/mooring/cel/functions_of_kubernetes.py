@@ -36,14 +36,14 @@ def _as_integer(value: QuantityValue) -> Value:
 
 
 def _changed(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
-    """Return the sum with an amount or a number, or the difference if `sign` is -1."""
+    """Return the sum of a quantity and a quantity or number; the difference if `sign` is -1."""
     if isinstance(other, QuantityValue):
         return value.plus(sign * other.number, other.power, other.is_decimal)
     return value.plus(sign * other, 0, False)
 
 
 def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValue:
-    """Return the sum as in Kubernetes 1.36, which changes a decimal amount in place."""
+    """Return the sum; if `value` is decimal, change it in place, as Kubernetes 1.36 does."""
     made = _changed(sign, value, other)
     if value.is_decimal:
         made.source = value
@@ -58,7 +58,7 @@ def _changed_1_36(sign: int, value: QuantityValue, other: Value) -> QuantityValu
 
 
 def _normalized(text: str) -> VersionValue | Failure:
-    """Return the version of a text such as `v1.2`, which has fewer parts or leading zeros."""
+    """Parse a version that may begin with `v`, lack parts or have leading zeros, such as `v1.2`."""
     parts = text.removeprefix("v").split(".", 2)
     for index, part in enumerate(parts):
         if len(part) > 1:
@@ -163,7 +163,7 @@ def _constant(value: Value) -> Callable[[], Value]:
 
 
 def _charged(function: Callable[..., Value]) -> Callable[..., Value]:
-    """Return the function; it charges the evaluation for its longest text."""
+    """Wrap the function so that each call spends work for its longest text."""
 
     def compute(*values: Value) -> Value:
         work.spend_on_text(max((len(each) for each in values if isinstance(each, str)), default=0))

@@ -34,7 +34,7 @@ from mooring.cel.values import (
 
 Value = Any
 _PER_PAIR: Final = 4
-"""Cost of comparing two elements; with it lists end at 707 elements, as in Kubernetes."""
+"""Cost of comparing two elements; it limits lists to 707 elements, as in Kubernetes."""
 _MOST_RANGE: Final = 1_000_000
 _MADE_AT_ONCE: Final = 50_000
 _MOST_INCLUDED: Final = 48
@@ -86,7 +86,7 @@ def _range_1_36(count: int) -> Value:
 
 
 def _numbers(count: int) -> Value:
-    """Return the numbers from 0 on, in parts, because a million take some time."""
+    """Return the numbers below `count`, made in parts, because a million take some time."""
     numbers = list[int]()
     for first in range(0, count, _MADE_AT_ONCE):
         end = min(first + _MADE_AT_ONCE, count)
@@ -96,7 +96,7 @@ def _numbers(count: int) -> Value:
 
 
 def _compared_each(items: Value) -> tuple[Value, ...]:
-    """Return the elements; spend the budget of comparing each with each."""
+    """Return the elements, after spending the cost of comparing every pair of them."""
     work.spend(_PER_PAIR * size_of(items) ** 2)
     return tuple(iterate(items))
 
@@ -137,7 +137,7 @@ def _sets_intersects(items: Value, others: Value) -> bool:
 
 
 def _affordable(function: Callable[[Value, Value], bool]) -> Callable[[Value, Value], bool]:
-    """Return the function; it charges for comparing each element of one set with the other's."""
+    """Wrap the function so that each call spends the cost of comparing all pairs of elements."""
 
     def compute(first: Value, second: Value) -> bool:
         work.spend(size_of(first) * size_of(second))
@@ -170,7 +170,7 @@ def _sum(zero: Value) -> Callable[[Value], Value]:
 
 
 def _extreme(name: str, worse: int) -> Callable[[Value], Value]:
-    """Return max or min; `worse` is the result of comparing the best so far with a better one."""
+    """Return max or min; an item is better if comparing the best so far with it gives `worse`."""
 
     def compute(items: Value) -> Value:
         best: Value = None

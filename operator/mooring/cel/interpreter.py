@@ -1,7 +1,7 @@
 """Turns a checked tree into functions that evaluate it.
 
-Source: cel-go's `interpreter/planner.go`, `decorators.go` and `interpretable.go`. cel-go computes
-constants and sets of constants beforehand.
+Source: cel-go's `interpreter/planner.go`, `decorators.go` and `interpretable.go`. As in cel-go,
+constants and sets of constants are computed beforehand.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +49,7 @@ from mooring.cel.values import (
 
 Value = Any
 _PER_NODE: Final = 1_024
-"""Bytes of a node of the tree."""
+"""Estimated memory of a node of the tree, in bytes."""
 _NOT_SET: Final = object()
 _MISTAKES: Final = (
     ArithmeticError,
@@ -71,12 +71,12 @@ class Program:
 
     _evaluate: Evaluate
     _loops: int
-    """Places for the variables of loops."""
+    """How many slots the variables of loops take."""
     _size: int
 
     @property
     def memory(self) -> int:
-        """About how many bytes it takes, estimated because functions cannot be measured."""
+        """Estimated bytes, from the number of nodes, because functions cannot be measured."""
         return _PER_NODE * self._size
 
     def run(self, variables: Sequence[Value], most_work: int = MOST_WORK) -> Value:
@@ -94,7 +94,7 @@ class Program:
 
 @dataclass(slots=True, eq=False)
 class _Planned:
-    """A part of the tree."""
+    """The function that evaluates one node, and the node's value if it is constant."""
 
     evaluate: Evaluate
     is_constant: bool = False
@@ -106,10 +106,10 @@ def plan(
 ) -> Program:
     """Return the program of a checked tree that reads these variables.
 
-    `newer` stands for Kubernetes 1.37, where some functions changed. With `lenient` a constant that
-    cannot be converted fails when it is evaluated, and no order with a number that is not a number
-    holds, as in CEL's own implementation; in Kubernetes both are errors. Raises CompileError if an
-    operation on constants fails.
+    `newer` selects the functions as in Kubernetes 1.37, where some changed. `lenient` does what
+    CEL's own implementation does: a constant that cannot be converted fails only when it is
+    evaluated, and `<` and the like are false for NaN; Kubernetes makes errors of these. Raises
+    CompileError if an operation on constants fails.
     """
     planner = _Planner(variables, newer, lenient)
     try:
@@ -124,7 +124,7 @@ def _constant(value: Value) -> _Planned:
 
 
 class _Planner:
-    """Plans a tree; variables get numbers, and loops are the only scopes."""
+    """Plans a tree. Each variable gets a slot of the frame, and only loops open scopes."""
 
     def __init__(self, variables: Sequence[str], newer: bool, lenient: bool) -> None:
         self.slots = len(variables)
@@ -271,7 +271,7 @@ def _read(slot: int) -> Evaluate:
 
 
 def _growing(value: Value) -> Value:
-    """Return a loop's accumulator: a new one that can grow instead of an empty list or map."""
+    """Return a loop's accumulator; instead of an empty list or map, a new one that can grow."""
     if is_list(value) and not size_of(value):
         return []
     if type(value) is MapValue and not len(value):
@@ -297,7 +297,7 @@ def _not_iterable(value: Value, variables: int) -> Failure:
 def _run_loop(
     slot: int, variables: int, condition: Evaluate, step: Evaluate, size: int
 ) -> Callable[[Frame, Value], None]:
-    """Return a function that runs a loop; the slots of its `variables` follow its own.
+    """Return a function that runs a loop; `slot` has the accumulator, the next slots its variables.
 
     `size` is the work of each round.
     """
@@ -364,7 +364,7 @@ def _equality(function: str, first: Evaluate, second: Evaluate) -> Evaluate:
 def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> Evaluate:
     """Return `or` or `orValue`; they evaluate the second operand only if needed.
 
-    Before Kubernetes 1.37 (`newer` is False) they return operands that are not optional.
+    Before Kubernetes 1.37 (`newer` is False) they return a first operand that is not optional.
     """
 
     def evaluate(frame: Frame) -> Value:
@@ -379,7 +379,7 @@ def _or_other(unwraps: bool, newer: bool, first: Evaluate, second: Evaluate) -> 
 
 
 def _invocation(binding: Binding, args: Sequence[Evaluate], listed: int | None) -> Evaluate:
-    """Return a call. If the argument `listed` is no list, cel-go crashes while counting costs."""
+    """Return the call; it crashes, as cel-go does, if the argument `listed` is no list."""
 
     def evaluate(frame: Frame) -> Value:
         values = list[Value]()

@@ -25,7 +25,7 @@ class QuantityValue(Opaque):
 
     Kubernetes keeps small amounts as an int64 and others as a decimal of any size; only the former
     have an integer value. Comparing with a decimal turns an amount into one, so this is mutable. A
-    sum is a pointer in Go, and so not equal to an amount that is not a pointer.
+    sum is a pointer in Go; therefore `amount == sum` fails, but `sum == amount` does not.
     """
 
     cel_type: ClassVar[Type] = NAMED["Quantity"]
@@ -36,21 +36,21 @@ class QuantityValue(Opaque):
     is_decimal: bool
     is_pointer: bool = False
     source: "QuantityValue | None" = None
-    """The amount that changes together with this one."""
+    """The amount from which Kubernetes 1.36 made this sum; a change of the sum changes it, too."""
 
     @classmethod
     def of(cls, amount: Quantity) -> "QuantityValue":
-        """Return the value of a device's amount."""
+        """Return a device's amount as a value of expressions."""
         return cast("QuantityValue", parse_quantity(amount.text))
 
     def equals(self, other: Value) -> bool | Failure:
-        """Return whether the amounts are equal."""
+        """Return whether the amounts are equal; NO_OVERLOAD for a sum or another type."""
         if not isinstance(other, QuantityValue) or other.is_pointer:
             return NO_OVERLOAD
         return self.compared(other) == 0
 
     def compared(self, other: "QuantityValue") -> int:
-        """Return -1, 0 or 1."""
+        """Return -1, 0 or 1 if this amount is less, equal or greater."""
         self.is_decimal = self.is_decimal or other.is_decimal
         lowest = min(self.power, other.power)
         mine = self.number * 10 ** (self.power - lowest)
@@ -58,7 +58,7 @@ class QuantityValue(Opaque):
         return int(mine > others) - int(mine < others)
 
     def plus(self, number: int, power: int, is_decimal: bool) -> "QuantityValue":
-        """Return the sum with another amount."""
+        """Return the sum with the amount `number` times ten to `power`."""
         lowest = min(self.power, power)
         total = self.number * 10 ** (self.power - lowest) + number * 10 ** (power - lowest)
         if self.is_decimal or is_decimal:
@@ -116,7 +116,7 @@ _MOST_DIGITS: Final = 4_000
 
 
 def parse_quantity(text: str) -> "QuantityValue | Failure":
-    """Parse an amount."""
+    """Parse an amount; return a Failure with Kubernetes' message if it is malformed."""
     found = _QUANTITY.fullmatch(text)
     if not text or found is None:
         return _WRONG_FORM
@@ -191,11 +191,11 @@ class VersionValue(Opaque):
         return (self.major, self.minor, self.patch, not self.before, parts)
 
     def compared(self, other: "VersionValue") -> int:
-        """Return -1, 0 or 1."""
+        """Return -1, 0 or 1 if this version is lower, equal or higher."""
         return int(self.order > other.order) - int(self.order < other.order)
 
     def equals(self, other: Value) -> bool | Failure:
-        """Return whether the versions are equal."""
+        """Return whether the versions are equal; NO_OVERLOAD for another type."""
         if not isinstance(other, VersionValue):
             return NO_OVERLOAD
         return self.order == other.order
@@ -212,7 +212,7 @@ _LARGEST: Final = 2**64 - 1
 
 
 def parse_version(text: str) -> "VersionValue | Failure":
-    """Parse a semantic version."""
+    """Parse a semantic version; return a Failure with Kubernetes' message if it is malformed."""
     if not text:
         return Failure("Version string empty")
     parts = text.split(".", 2)
@@ -254,7 +254,7 @@ def _number(text: str, name: str, capitalized: str) -> "int | Failure":
 
 
 def _wrong_tag(tag: str) -> Failure | None:
-    """Return the mistake in a part of a pre-release."""
+    """Return the mistake in one part of a pre-release, None if there is none."""
     if not tag:
         return Failure("Prerelease is empty")
     if _NUMERIC.fullmatch(tag):
@@ -279,13 +279,13 @@ class Address(Opaque):
     address: ipaddress.IPv4Address | ipaddress.IPv6Address
 
     def equals(self, other: Value) -> bool | Failure:
-        """Return whether the addresses are equal."""
+        """Return whether the addresses are equal; NO_OVERLOAD for another type."""
         return self.address == other.address if isinstance(other, Address) else NO_OVERLOAD
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network(Opaque):
-    """An address with the length of a prefix; it may have bits behind the prefix."""
+    """An IP address with the length of its prefix; bits after the prefix may be set."""
 
     cel_type: ClassVar[Type] = NAMED["CIDR"]
     go_type: ClassVar[str] = "cel.CIDR"
@@ -294,16 +294,16 @@ class Network(Opaque):
 
     @property
     def prefix(self) -> int:
-        """The length of its prefix."""
+        """The length of the prefix in bits."""
         return self.interface.network.prefixlen
 
     def equals(self, other: Value) -> bool | Failure:
-        """Return whether addresses and prefixes are equal."""
+        """Return whether addresses and prefixes are equal; NO_OVERLOAD for another type."""
         return self.interface == other.interface if isinstance(other, Network) else NO_OVERLOAD
 
 
 def parse_address(text: str) -> "Address | Failure":
-    """Parse an IP address."""
+    """Parse an IP address; return a Failure if it is malformed, has a zone or is IPv4-mapped."""
     shown = go_quoted(text)
     try:
         address = ipaddress.ip_address(text)
@@ -386,7 +386,7 @@ def _why_not_6(text: str) -> str:
 
 
 def _wrong_group(rest: str, digits: int) -> str:
-    """Return the mistake in the first group, which has this number of digits, or behind it."""
+    """Return the mistake in or after the first group of `digits` digits; "" if there is none."""
     why, at = "", rest
     if digits > 4:
         why = "each group must have 4 or less digits"
@@ -402,7 +402,7 @@ def _wrong_group(rest: str, digits: int) -> str:
 
 
 def parse_network(text: str) -> "Network | Failure":
-    """Parse a network."""
+    """Parse an address with the length of its prefix; return a Failure if it is malformed."""
     address, slash, length = text.rpartition("/")
     shown = go_quoted(text)
     wrong = f"network address parse error during conversion from string: netip.ParsePrefix({shown})"
@@ -433,5 +433,5 @@ class FormatValue(Opaque):
     name: str
 
     def equals(self, other: Value) -> bool | Failure:
-        """Return whether the formats have one name."""
+        """Return whether the formats have the same name; NO_OVERLOAD for another type."""
         return self.name == other.name if isinstance(other, FormatValue) else NO_OVERLOAD

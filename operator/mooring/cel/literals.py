@@ -24,11 +24,11 @@ _ESCAPE: Final = re.compile(
 
 
 class LiteralError(ValueError):
-    """A text has an escape that does not exist."""
+    """A literal has an escape that does not exist, or that stands for no character."""
 
 
 def unquoted(token: str, is_bytes: bool) -> str | bytes:
-    """Return the value of a literal with its quotes and prefixes b and r; LiteralError if wrong."""
+    """Return the value of a literal with quotes and prefix; LiteralError if an escape is wrong."""
     text = token.replace("\r\n", "\n").replace("\r", "\n")
     text = text[1:] if is_bytes else text
     raw = text[0] in "rR"

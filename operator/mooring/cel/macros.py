@@ -30,12 +30,10 @@ from mooring.cel.tree import (
 )
 
 Macro = Callable[[int, Expression, Sequence[Expression]], Expression | None]
-"""Gets the offset, the target and the arguments of a call; returns None for an ordinary call.
-
-The target of what is no method has no meaning.
-"""
+"""Gets offset, target (without meaning if the call is no method) and arguments of a call; returns
+None for an ordinary call."""
 Macros = Mapping[tuple[str, int, bool], Macro]
-"""By function, number of arguments, and whether it is a method."""
+"""Macros by function name, number of arguments, and whether the call is one of a method."""
 
 _UNUSED: Final = "#unused"
 _SORTED: Final = "@__sortBy_input__"
@@ -63,7 +61,7 @@ def _variable(node: Expression, message: str) -> str:
 
 
 def _variables(args: Sequence[Expression], count: int, message: str) -> tuple[str, ...]:
-    """Return the names that a loop binds, the first `count` arguments."""
+    """Return the names of a loop's variables: the first `count` arguments."""
     names = tuple(_variable(each, message) for each in args[:count])
     if len(set(names)) < count:
         raise MacroError(args[1].at, f"duplicate variable name: {names[0]}")
@@ -137,7 +135,7 @@ def _collected(
     step: Expression,
     predicate: Expression | None,
 ) -> Expression:
-    """Return a loop whose step runs where the predicate holds."""
+    """Return a loop whose step runs only for items that fulfil the predicate."""
     if predicate is not None:
         step = FunctionCall(at, CONDITIONAL, [predicate, step, Ident(at, RESULT)])
     return _loop(at, target, names, start, Literal(at, True), step)
@@ -164,7 +162,7 @@ def _transform_list(at: int, target: Expression, args: Sequence[Expression]) -> 
 def _transform_map(
     entry: bool, at: int, target: Expression, args: Sequence[Expression]
 ) -> Expression:
-    """Return the loop of transformMap, or of transformMapEntry, which gives whole entries."""
+    """Return the loop of transformMap, or with `entry` the one of transformMapEntry."""
     names = _variables(args, 2, "argument must be a simple name")
     inserted = [args[-1]] if entry else [Ident(at, names[0]), args[-1]]
     step = FunctionCall(at, MAP_INSERT, [Ident(at, RESULT), *inserted])
@@ -172,7 +170,7 @@ def _transform_map(
 
 
 def _bound(at: int, name: str, value: Expression, result: Expression) -> Comprehension:
-    """Return `result` with a variable; a loop without items, so that the value is lazy."""
+    """Return `result` with the variable `name`, as a loop without items; so the value is lazy."""
     return Comprehension(
         at,
         items=ListOf(at, []),
@@ -221,7 +219,7 @@ STANDARD_MACROS: Final[Macros] = {
     ("map", 3, True): _map,
     ("filter", 2, True): _filter,
 }
-"""Those of CEL's standard library."""
+"""The macros of CEL's standard library."""
 MACROS: Final[Macros] = {
     **STANDARD_MACROS,
     **{
@@ -239,4 +237,4 @@ MACROS: Final[Macros] = {
     ("optFlatMap", 2, True): partial(_opt_map, True),
     ("sortBy", 2, True): _sort_by,
 }
-"""Those that selectors of devices have too."""
+"""The macros of selectors of devices, the standard ones included."""

@@ -1,7 +1,7 @@
 """The operators of CEL and its conversions between types.
 
-Source: cel-go's `common/stdlib/standard.go` and `common/types`. What is wrong with the types of
-operands is found here, because the attributes of devices have no type before the evaluation.
+Source: cel-go's `common/stdlib/standard.go` and `common/types`. Operators check the types of their
+operands, because the attributes of devices have no type before the evaluation.
 """
 
 import math
@@ -53,7 +53,7 @@ _UINT_OVERFLOW: Final = Failure("unsigned integer overflow")
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A function with one implementation; `kinds` are the first operand's types, None all."""
+    """A function with one implementation; the first operand's type must be in `kinds`, if set."""
 
     implementation: Callable[..., Value]
     kinds: frozenset[type] | None = None
@@ -150,7 +150,7 @@ def _ordered(accepted: frozenset[int]) -> Callable[[Value, Value], Value]:
 
 
 def _lenient(base: Operator) -> Operator:
-    """Return the operator that finds no order where one operand is not a number."""
+    """Return the comparison, but with the result False instead of an error for NaN."""
 
     def compute(first: Value, second: Value) -> Value:
         found = base.implementation(first, second)
@@ -168,7 +168,7 @@ def _contains(value: Value, items: Value) -> Value:
 
 
 def insert(target: Value, *entry: Value) -> Value:
-    """Return a map with a further entry; `entry` is a key and its value, or a map."""
+    """Return the map with further entries; `entry` is a key and its value, or a map."""
     added = [entry] if len(entry) == 2 else [*entry[0].items()]
     for key, value in added:
         if target.find(key)[0]:

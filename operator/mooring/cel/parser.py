@@ -1,4 +1,4 @@
-"""Parses CEL expressions; macros become loops while it does.
+"""Parses CEL expressions, and replaces macros by loops.
 
 The grammar and the limits are those of cel-go (`parser/gen/CEL.g4`). Two limits are this package's
 own, because the tree is walked recursively: MOST_LEVELS and MOST_NODES.
@@ -31,9 +31,9 @@ from mooring.cel.tree import (
 )
 
 MOST_LEVELS: Final = 80
-"""Levels of brackets and of the tree. cel-go takes 250, which no selector for devices needs."""
+"""The most levels of brackets, and of the tree; cel-go takes 250, more than selectors need."""
 MOST_NODES: Final = 20_000
-"""Nodes of the tree, with what macros add; optMap writes its target twice."""
+"""The most nodes of the tree with expanded macros; optMap, for example, copies its target."""
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>[\t \r\n\f]+|//[^\n]*)
@@ -85,12 +85,12 @@ _FUNCTIONS: Final = {
     **{op: f"_{op}_" for op in ("<", "<=", ">=", ">", "==", "!=", "+", "-", "*", "/", "%")},
 }
 _MOST_DIGITS: Final = 24
-"""More than any number has; what is longer is out of range however it is cut."""
+"""More digits than any number has; a longer number stays out of range when it is cut to these."""
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 def parse(source: str, macros: Macros = MACROS) -> Expression:
-    """Return the tree, in which these macros are loops; CompileError has every mistake."""
+    """Return the tree, with macros replaced by loops; raise CompileError with all mistakes."""
     parser = _Parser(source, macros)
     try:
         root = parser.whole()
@@ -111,7 +111,7 @@ class _SyntaxError(Exception):
 
 
 class _Parser:
-    """Reads the tokens from left to right; `mistakes` are those after which it could go on."""
+    """Reads tokens from left to right; `mistakes` has mistakes after which parsing can go on."""
 
     def __init__(self, source: str, macros: Macros) -> None:
         self.mistakes: list[ExpressionMistake] = []
@@ -239,7 +239,7 @@ class _Parser:
         return left, rest
 
     def _balanced(self, operands: list[Expression], operators: list[tuple[str, int]]) -> Expression:
-        """Return the tree of && and ||; cel-go's is balanced, so this is."""
+        """Return the tree of && and ||, balanced as cel-go's."""
         groups, disjunctions = [list[tuple[Expression, int]]()], list[int]()
         for operand, (operator, at) in zip(operands, [*operators, ("||", -1)], strict=True):
             groups[-1].append((operand, at))
@@ -250,7 +250,7 @@ class _Parser:
         return self._tree(OR, [terms, disjunctions])
 
     def _tree(self, function: str, parts: Sequence[Sequence[Any]]) -> Expression:
-        """Return a balanced tree of the terms and the offsets of the operators behind them."""
+        """Return a balanced tree; `parts` are the terms, and the offsets of operators between."""
         terms, offsets = parts
 
         def balanced(low: int, high: int) -> Expression:
@@ -277,7 +277,7 @@ class _Parser:
         return self._call(at, NOT if sign == "!" else NEGATE, inner)
 
     def _member(self, minus: int | None = None) -> Expression:
-        """Return a primary with its selectors and calls; `minus` is where a sign stands."""
+        """Return a primary with its selectors and calls; `minus` is the offset of its sign."""
         node = self._primary() if minus is None else self._number(minus)
         while True:
             if self._is("."):
@@ -307,7 +307,7 @@ class _Parser:
         return self._made(Select(at, node, field))
 
     def _arguments(self) -> list[Expression]:
-        """Return the arguments of a call, the closing bracket included."""
+        """Read the arguments of a call and the closing bracket; return the arguments."""
         found = list[Expression]()
         if not self._is(")"):
             found.append(self._expression())

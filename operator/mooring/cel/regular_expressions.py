@@ -1,8 +1,8 @@
 """Regular expressions with the syntax and the meaning of Go's, which are RE2's.
 
-Python's own go back, so that some take for ever. `google-re2` takes at most the length of the text
-times the size of the pattern, and lets go of Python's lock meanwhile; that much is taken from the
-work that an evaluation may do.
+Python's `re` backtracks, so that some patterns take for ever. `google-re2` takes at most the length
+of the text times the size of the pattern, and releases Python's lock. This product is taken from
+the work that an evaluation may do.
 """
 
 import re
@@ -15,9 +15,9 @@ from mooring.model.bounded_cache import cached
 from mooring.model.linear_patterns import LinearPatternError, compile_linear
 
 _PER_ITEM: Final = 8
-"""Characters, times instructions, that are as much work as a node of a tree."""
+"""Characters times instructions that take as long as a node of a tree."""
 _PER_MATCH: Final = 8
-"""Nodes that take as long as to make one match."""
+"""How many nodes of a tree take as long as one match."""
 _MOST_MEMORY: Final = 2 * 2**20
 """Bytes that a pattern may take, with the states that its searches keep."""
 _MOST_KEPT: Final = 32
@@ -30,7 +30,7 @@ _OF_GO: Final = {
     "missing ]": "missing closing ]",
     "no argument for repetition operator": "missing argument to repetition operator",
 }
-"""What Go's package calls the mistakes that RE2 calls otherwise."""
+"""The messages of Go, by those of RE2, for mistakes that the two name differently."""
 _ESCAPE: Final = re.compile(r"\\Q(?:[^\\]|\\(?!E))*+|(\\C)|\\.", re.DOTALL)
 
 
@@ -47,7 +47,7 @@ class Pattern:
 
     @property
     def size(self) -> int:
-        """How many instructions it has."""
+        """The number of instructions of the compiled pattern."""
         return int(self._compiled.programsize)
 
     def matches(self, text: str) -> bool:
@@ -96,7 +96,7 @@ def _compiled(pattern: str) -> Pattern | str:
 
 
 def compile_pattern(pattern: str) -> Pattern:
-    """Return the compiled pattern, and charge its size, kept or not; else PatternError."""
+    """Return the compiled pattern, and charge its size; raise PatternError if it is malformed."""
     found = _compiled(pattern)
     if isinstance(found, str):
         raise PatternError(f"error parsing regexp: {found}")

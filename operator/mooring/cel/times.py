@@ -35,12 +35,12 @@ _TIMESTAMP: Final = re.compile(
 _INTEGER: Final = re.compile(r"(?P<sign>[+-]?)0*+(?P<digits>[0-9]*)(?<=[0-9])")
 _MOST_DIGITS: Final = 21
 _LONGEST_OFFSET: Final = 10**9
-"""Hours or minutes, with which a date is out of its range anyway."""
+"""So many hours or minutes that every date with this offset is out of range."""
 _MOST: Final = 2**63 - 1
 
 
 def parse_integer(text: str) -> int:
-    """Return the number of a text as Go's `strconv` reads it, cut at 20 digits; else ValueError."""
+    """Parse an integer as Go's `strconv` does, cut at 21 digits; raise ValueError if it is none."""
     found = _INTEGER.fullmatch(text)
     if found is None:
         raise ValueError("no number")
@@ -72,7 +72,7 @@ def parse_duration(text: str) -> Duration | None:
 
 
 def parse_timestamp(text: str) -> Timestamp | Failure | None:
-    """Return the moment of an RFC 3339 text, None if it is not one."""
+    """Return the moment of an RFC 3339 text; None if it is not one, a Failure if out of range."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
@@ -126,7 +126,7 @@ def _plain(value: float) -> str:
 
 
 def add_times(first: Value, second: Value) -> Value:
-    """Return the sum of a duration or a timestamp and another."""
+    """Return the sum of two durations, or of a duration and a timestamp."""
     kinds = {type(first), type(second)}
     if kinds == {Duration}:
         return _span(first.nanoseconds + second.nanoseconds)
@@ -137,7 +137,7 @@ def add_times(first: Value, second: Value) -> Value:
 
 
 def subtract_times(first: Value, second: Value) -> Value:
-    """Return a duration or a timestamp less another."""
+    """Return the difference of two durations or two timestamps, or a timestamp less a duration."""
     if type(first) is type(second):
         return _span(first.nanoseconds - second.nanoseconds)
     if isinstance(first, Timestamp) and isinstance(second, Duration):

@@ -18,7 +18,7 @@ OPTIONAL_SELECT: Final = "_?._"
 NOT_STRICTLY_FALSE: Final = "@not_strictly_false"
 MAP_INSERT: Final = "cel.@mapInsert"
 RESULT: Final = "@result"
-"""The variable of macros that collects; users cannot write its name."""
+"""The variable in which macros collect their result; users cannot write its name."""
 
 
 class UInt(int):
@@ -66,7 +66,7 @@ class Literal(Expression):
 
 
 class Ident(Expression):
-    """A name."""
+    """A name; `is_type` is the type that it names, None if it is a variable."""
 
     __slots__ = ("is_type", "name")
 
@@ -79,7 +79,7 @@ class Ident(Expression):
 class Select(Expression):
     """A field of `operand`, or with `tests` whether it has that field.
 
-    It may also be the name with dots of a variable, `variable` then, or of a type.
+    The node may also be the dotted name of a variable (`variable`) or of a type (`type_name`).
     """
 
     __slots__ = ("field", "operand", "tests", "type_name", "variable")
@@ -91,7 +91,7 @@ class Select(Expression):
         super().__init__(at)
 
     def parts(self) -> Iterator[Expression]:
-        """Yield the operand, unless all of this is one variable."""
+        """Yield the operand, unless the whole node names a variable."""
         if not self.variable:
             yield self.operand
 
@@ -153,8 +153,7 @@ class MapOf(Expression):
 class Comprehension(Expression):
     """The expansion of macros such as `exists`: a loop over `items` that computes `result`.
 
-    `variables` are one or two names; `collects` is the name of the value that each step computes
-    anew.
+    `variables` are one or two names; `collects` is the accumulator's name.
     """
 
     __slots__ = ("collects", "condition", "items", "result", "start", "step", "variables")
@@ -176,7 +175,7 @@ class Comprehension(Expression):
         super().__init__(at)
 
     def parts(self) -> Iterator[Expression]:
-        """Yield all five parts."""
+        """Yield the five expressions of the loop."""
         yield from (self.items, self.start, self.condition, self.step, self.result)
 
 
@@ -188,7 +187,7 @@ def walk(node: Expression) -> Iterator[Expression]:
 
 
 def copied(part: Any) -> Any:
-    """Return a tree of new nodes like those of the given node, which is not checked yet."""
+    """Return a deep copy of a tree that is not checked yet."""
     if isinstance(part, Expression):
         made = object.__new__(type(part))  # copy() takes twice as long, and macros copy much
         for name in (*Expression.__slots__, *type(part).__slots__):

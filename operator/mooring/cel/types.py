@@ -7,7 +7,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type; `kind` is its family and `name` what `type()` and messages call it.
+    """A type; `kind` is its family, `name` its name in `type()` and in messages.
 
     A type parameter, such as A in list(A), has the kind "param".
     """
@@ -98,22 +98,22 @@ def type_of(value: Type) -> Type:
 
 
 def parameter(name: str) -> Type:
-    """Return a type parameter."""
+    """Return the type parameter of this name, such as A in list(A)."""
     return Type("param", name)
 
 
 def is_dynamic(given: Type) -> bool:
-    """Return whether values of any type are of this one."""
+    """Return whether the type takes values of any type."""
     return given.kind in {"dyn", "any"}
 
 
 def has_any_type(given: Type) -> bool:
-    """Return whether nothing is known about the type, be it because of a mistake."""
+    """Return whether the type is dynamic, or unknown because of a mistake."""
     return given.kind in {"dyn", "any", "error"}
 
 
 def unwrapped(given: Type) -> tuple[Type, bool]:
-    """Return the type without its optional part, and True; the type itself and False for others."""
+    """Return the type inside an optional type, and True; for any other type itself, and False."""
     if given.kind == "opaque" and given.name == "optional_type":
         return given.parameters[0], True
     return given, False
@@ -173,7 +173,7 @@ class Substitutions:
         return False
 
     def resolved(self, given: Type, free: Type | None = None) -> Type:
-        """Return the type with its parameters replaced; those that are free become `free`."""
+        """Return the type with its parameters replaced; unknown ones become `free`, if given."""
         while given.kind == "param":
             known = self._known.get(given.name)
             if known is None:
@@ -231,7 +231,7 @@ class Substitutions:
         self._known[free.name] = given
 
     def _is_absent(self, free: Type, within: Type) -> bool:
-        """Return whether a parameter does not occur in a type, so that neither is endless."""
+        """Return whether a parameter is absent from a type; else the type would contain itself."""
         if free == within:
             return False
         if within.kind == "param":

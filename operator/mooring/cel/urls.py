@@ -26,7 +26,7 @@ class UrlValue(Opaque):
     query: str
 
     def equals(self, other: Any) -> bool | Failure:
-        """Return whether the URLs are written alike."""
+        """Return whether the URLs have the same text; NO_OVERLOAD for another type."""
         return self.text == other.text if isinstance(other, UrlValue) else NO_OVERLOAD
 
     @property
@@ -75,7 +75,7 @@ def _decoded(text: str) -> str | None:
 
 
 def parse_url(text: str, for_request: bool = False) -> UrlValue | Failure:
-    """Return the URL; with `for_request` only what may stand in a request, which is absolute."""
+    """Parse a URL, or return a Failure; `for_request` requires a scheme or an absolute path."""
     wrong = _failure(text)
     work.spend_on_text(len(text))
     work.read()
@@ -131,7 +131,7 @@ def _host(authority: str, scheme: str) -> str | Failure:
 
 
 def _literal(host: str) -> str | Failure:
-    """Return the host that begins with an address of IPv6 in brackets."""
+    """Return a host with an IPv6 address in brackets, and its port."""
     bracket = host.rfind("]")
     if host.rfind("[") > 0:
         return Failure("invalid IP-literal")

@@ -1,4 +1,4 @@
-"""Mistakes in checked expressions that their types do not show.
+"""Finds mistakes in checked expressions that the check of types does not find.
 
 Source: cel-go's `cel/validator.go`, with the validators that kube-apiserver turns on.
 """
@@ -70,7 +70,7 @@ def _of_literal(function: str, literal: Literal) -> Iterator[ExpressionMistake]:
 
 
 def _of_format(node: FunctionCall) -> Iterator[ExpressionMistake]:
-    """Yield what is wrong with the arguments of a text that is written out."""
+    """Yield the first mistake in a call of `format` whose text and list are literals."""
     text, args = node.target, node.args[0]
     if not (isinstance(text, Literal) and isinstance(args, ListOf) and type(text.value) is str):
         return
@@ -90,7 +90,7 @@ def _of_format(node: FunctionCall) -> Iterator[ExpressionMistake]:
 
 
 def _not_accepted(node: Expression, kinds: frozenset[str], nested: bool) -> Expression | None:
-    """Return the node if a clause does not take its type, or a part of it that `%s` does not."""
+    """Return the node, or with `nested` a part of it, whose type is not in `kinds`; else None."""
     if (node.type or DYN).kind not in kinds:
         return node
     if not nested or not isinstance(node, ListOf | MapOf):
@@ -109,7 +109,7 @@ def _mixed(node: Expression, expected: Type, found: Type) -> ExpressionMistake:
 
 
 def _of_list(node: ListOf) -> Iterator[ExpressionMistake]:
-    """Yield the first element whose type differs from the type of the first."""
+    """Yield a mistake for the first element whose type is not the first element's type."""
     types = [_type(each, index in node.optional) for index, each in enumerate(node.elements)]
     for each, found in zip(node.elements, types, strict=True):
         if found != types[0]:
@@ -118,7 +118,7 @@ def _of_list(node: ListOf) -> Iterator[ExpressionMistake]:
 
 
 def _of_map(node: MapOf) -> Iterator[ExpressionMistake]:
-    """Yield each key and each value that has another type than the first."""
+    """Yield a mistake for each key and each value whose type is not that of the first one."""
     types = [(_type(key, False), _type(value, opt)) for key, value, opt in node.entries]
     for (key, value, _opt), (key_type, value_type) in zip(node.entries, types, strict=True):
         if key_type != types[0][0]:

@@ -44,7 +44,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:
-    """A moment in nanoseconds since 1970, UTC; `offset` are the seconds of its own time zone."""
+    """A moment in nanoseconds since 1970, UTC; `offset` is that of its time zone, in seconds."""
 
     nanoseconds: int
     offset: int = 0
@@ -71,13 +71,13 @@ class Opaque:
     hashable: ClassVar[bool] = True
 
     def equals(self, other: Value) -> "bool | Failure":
-        """Return whether the values are equal."""
+        """Return whether the values are equal; NO_OVERLOAD if `other` has another type."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Joined:
-    """Two lists, one behind the other, that are not copied: sizes may double with each step."""
+    """Two lists joined without a copy, because repeated joining may double the size each time."""
 
     first: Any
     second: Any
@@ -88,47 +88,47 @@ LISTS: Final = frozenset((tuple, list, Joined))
 _COPIED: Final = 64
 """Lists up to this size are copied rather than joined."""
 MOST_WORK: Final = 2_000_000
-"""The work of one evaluation: a second or less. What Kubernetes' limit of costs permits is less."""
+"""The most work of one evaluation: a second or less. Kubernetes' limit of costs permits less."""
 _WORK_PER_STEP: Final = 4_000
-"""How much of it is done before the evaluation may pause."""
+"""The work after which the evaluation may pause."""
 _PER_READING: Final = 15
 _PER_ELEMENT: Final = 2
-"""What looking at an element of a list is, in nodes of a tree."""
+"""The work of looking at one element of a list, in nodes of a tree."""
 _PER_ITEM: Final = 8
-"""Characters that are as much work as a node."""
+"""Characters that are as much work as a node of a tree."""
 LIMIT_EXCEEDED: Final = "operation cancelled: actual cost limit exceeded"
 
 
 class WorkBudget(threading.local):
-    """The budget of an evaluation: nodes of its tree in each round of a loop, elements, characters.
+    """The work that an evaluation may still do: evaluate nodes, look at elements, read characters.
 
-    cel-go counts costs instead. kube-apiserver stores no selector for which it estimates more than
-    a million of them, and kube-scheduler ends an evaluation at a million; that is less work than
-    this.
+    cel-go counts costs instead. kube-apiserver stores no selector with an estimated cost of more
+    than a million, and kube-scheduler ends an evaluation at that cost; that is less work than
+    MOST_WORK.
     """
 
     left = MOST_WORK
     _until = 0
-    """What is left when the evaluation may pause next."""
+    """The value of `left` below which the evaluation may pause."""
     _beside = 0
-    """The work of reading texts, which takes longer than other nodes; no limit is for it."""
+    """The work of parsing texts, which takes longer than other nodes; it is not limited."""
     _looked_at = 0
-    """Elements since it might pause."""
+    """Elements that were looked at since the evaluation could pause."""
     _most = MOST_WORK
 
     @property
     def done(self) -> int:
-        """The work of the evaluation so far, and reading texts."""
+        """The work of the evaluation so far, the parsing of texts included."""
         return self._most - self.left + self._beside
 
     def begin(self, most: int = MOST_WORK) -> None:
-        """Begin an evaluation."""
+        """Begin an evaluation that may do this much work."""
         self.left = self._most = most
         self._beside = 0
         self._until = max(0, most - _WORK_PER_STEP)
 
     def spend(self, items: int) -> None:
-        """Take a number of elements, or steps, from the rest of the budget."""
+        """Take work from the budget, and pause at times; EvaluationCrash if too little is left."""
         self.left -= items
         if self.left < self._until:
             if self.left < 0:
@@ -136,13 +136,13 @@ class WorkBudget(threading.local):
             self.step()
 
     def look_at(self, items: int) -> None:
-        """Count elements that are looked at and were taken from the budget; pause at times."""
+        """Count elements whose work was taken from the budget before; pause at times."""
         self._looked_at += items
         if self._looked_at > _WORK_PER_STEP:
             self.step()
 
     def step(self) -> None:
-        """Let other tasks run, if that is due; they may evaluate other expressions."""
+        """Let other tasks run, if that is due, and restore this budget, which they may use."""
         self._looked_at = 0
         own = dict(self.__dict__)
         pause()
@@ -150,11 +150,11 @@ class WorkBudget(threading.local):
         self._until = max(0, self.left - _WORK_PER_STEP)
 
     def read(self) -> None:
-        """Count that a text is read as a quantity, a version, an address or a URL."""
+        """Count the parsing of a quantity, a version, an address or a URL."""
         self._beside += _PER_READING
 
     def spend_on_text(self, characters: int) -> None:
-        """Take a text of this length from the rest of the budget, before it is made or read."""
+        """Take the work for a text of this length from the budget, before the text is made."""
         if characters >= _PER_ITEM:
             self.spend(characters // _PER_ITEM)
 
@@ -176,9 +176,9 @@ def _key(key: Value) -> Any:
 
 
 class MapValue:
-    """A map; what is not found is `default`, if that is not None.
+    """A map; if `default` is not None, it is the value of every missing key.
 
-    One that a loop builds (`is_building`) is changed by what adds an entry.
+    While a loop builds the map (`is_building`), new entries change it; after that they copy it.
     """
 
     __slots__ = ("_entries", "default", "is_building")
@@ -198,7 +198,7 @@ class MapValue:
         return made
 
     def put(self, key: Value, value: Value) -> None:
-        """Set an entry."""
+        """Set the value of the key."""
         self._entries[_key(key)] = (key, value)
 
     def remove(self, key: Value) -> None:
@@ -206,7 +206,7 @@ class MapValue:
         self._entries.pop(_key(key), None)
 
     def find(self, key: Value) -> "tuple[bool, Value]":
-        """Return whether the key is there, and its value."""
+        """Return whether the key has a value, which may be the default, and the value."""
         found = self._entries.get(key) if type(key) is str else self._of_number(key)
         if found is not None:
             return True, found[1]
@@ -247,7 +247,7 @@ EMPTY_MAP: Final = MapValue()
 
 
 def lossless_int(value: float) -> int | None:
-    """Return the int that a number is exactly, if there is one."""
+    """Return the number as an int64 if it is exactly one, else None."""
     if not math.isfinite(value):
         return None
     whole = int(value)
@@ -255,7 +255,7 @@ def lossless_int(value: float) -> int | None:
 
 
 def lossless_uint(value: float) -> int | None:
-    """Return the uint that a number is exactly, if there is one."""
+    """Return the number as a uint64 if it is exactly one, else None."""
     if not math.isfinite(value):
         return None
     whole = int(value)
@@ -263,7 +263,7 @@ def lossless_uint(value: float) -> int | None:
 
 
 def is_list(value: Value) -> bool:
-    """Return whether it is a list."""
+    """Return whether the value is a list of CEL."""
     return type(value) in LISTS
 
 
@@ -294,13 +294,13 @@ def iterate(value: Value) -> Iterator[Value]:
 
 
 def at_once(value: Value) -> Iterator[Value]:
-    """Yield the elements of a list for an operation that looks at all of them in one step."""
+    """Yield the elements of a list; the work for all of them is taken from the budget first."""
     work.spend(_PER_ELEMENT * size_of(value))
     return paced(iterate(value))
 
 
 def paced(items: Iterable[Value]) -> Iterator[Value]:
-    """Yield the items; between many of them, the evaluation may pause."""
+    """Yield the items; after some thousand of them the evaluation may pause."""
     left = iter(items)
     while some := tuple(islice(left, _WORK_PER_STEP)):
         work.look_at(len(some))
@@ -313,7 +313,7 @@ def size_of(value: Value) -> int:
 
 
 def index_of(value: Value) -> "int | Failure":
-    """Return the index that a number stands for."""
+    """Return the index that a number stands for; a Failure if the value is no whole number."""
     kind = type(value)
     if kind is int:
         return cast("int", value)
@@ -346,13 +346,13 @@ _TYPES: Final[Mapping[type, Type]] = {
 
 
 def type_of_value(value: Value) -> Type:
-    """Return the result of `type()`."""
+    """Return the type of the value, as `type()` does in expressions."""
     known = _TYPES.get(type(value))
     return value.cel_type if known is None else known
 
 
 def type_name(value: Value) -> str:
-    """Return the name of a value's type."""
+    """Return the name of the value's type, such as `int`."""
     return type_of_value(value).name
 
 
@@ -360,7 +360,7 @@ _NUMBERS: Final = frozenset((int, UInt, float))
 
 
 def equal(first: Value, second: Value) -> "bool | Failure":
-    """Return whether two values are equal, as `==` does."""
+    """Return whether two values are equal, as `==` does; a Failure if they cannot be compared."""
     if first is None or second is None:
         return first is second
     kind, other = type(first), type(second)
@@ -391,7 +391,7 @@ def _equal_optionals(first: Optional, second: Optional) -> "bool | Failure":
 
 
 def _directly_equal(first: Value, second: Value) -> "bool | Failure":
-    """Return whether values are equal by the rule of the first one's type, null included."""
+    """Return whether two values are equal; the first one's type decides about null."""
     if second is None and isinstance(first, Opaque):
         return first.equals(second)
     return equal(first, second)
@@ -436,7 +436,7 @@ def _compared(first: float, second: float) -> int | None:
 
 
 def compare(first: Value, second: Value) -> "int | Failure":
-    """Return -1, 0 or 1; both must have types that are ordered together."""
+    """Return -1, 0 or 1; a Failure for NaN or for types that have no common order."""
     kind, other = type(first), type(second)
     if kind in _NUMBERS and other in _NUMBERS:
         found = _compared(first, second)
