@@ -27,7 +27,7 @@ PRESETS: Final = {
     ),
     "kai": CardFormat(whole_resource="nvidia.com/gpu", by_annotation=True),
 }
-"""How three projects write cards; everything else is the same for all."""
+"""The names of resources and annotations that three projects use for GPU cards."""
 
 Strategy = Literal["Binpack", "Spread"]
 
@@ -39,24 +39,24 @@ def _annotation_prefix(prefix: str) -> str:
 
 
 class CardArgs(PolicyModel):
-    """Names of GPU cards on nodes and in pods; a given field replaces that of the preset."""
+    """The names by which nodes and pods describe GPU cards; a given field replaces the preset's."""
 
     preset: Literal["gpushare", "hami", "kai"] = "gpushare"
-    """Whose names of resources and annotations hold."""
+    """The project whose names of resources and annotations are the defaults."""
     memory_resource: ExtendedResource | None = None
-    """Memory of a share of a card; nodes publish the sum over their cards."""
+    """The resource for memory of a share of a card; nodes publish the sum over their cards."""
     memory_percent_resource: ExtendedResource | None = None
-    """Memory of a share in percent of the card."""
+    """The resource for memory of a share in percent of the card."""
     cores_resource: ExtendedResource | None = None
-    """Compute of a share in percent of the card."""
+    """The resource for compute of a share in percent of the card."""
     whole_resource: ExtendedResource | None = None
-    """Number of whole cards."""
+    """The resource for whole cards."""
     count_resource: ExtendedResource | None = None
-    """By which nodes publish how many cards they have."""
+    """The resource by which nodes publish how many cards they have."""
     mib_per_unit: int | None = Field(None, ge=1, le=2**20)
     """MiB per unit of memoryResource."""
     annotation_prefix: Annotated[str, AfterValidator(_annotation_prefix)] | None = None
-    """The beginning of gpushare's annotations, ALIYUN_COM_GPU_MEM."""
+    """The prefix of gpushare's annotations, such as ALIYUN_COM_GPU_MEM."""
     cards_annotation: QualifiedName | None = None
     """The annotation of a pod that names its cards."""
     topology_annotation: QualifiedName | None = None
@@ -65,16 +65,16 @@ class CardArgs(PolicyModel):
     """The annotation of a node that names cards that must not be used."""
 
     def card_format(self) -> CardFormat:
-        """Return the names in force."""
+        """Return the names of the preset, with the given fields replaced."""
         given = self.model_dump(include=set(CardArgs.model_fields) - {"preset"}, exclude_none=True)
         return replace(PRESETS[self.preset], **given)
 
 
 class GPUShareArgs(CardArgs):
-    """How shares of cards are placed."""
+    """Arguments of GPUShare: the names of cards, and which nodes and cards it prefers."""
 
     nodes: Strategy = "Binpack"
     """Whether shares go to the nodes whose cards are fullest, or emptiest."""
     cards: Literal["Binpack", "Spread", "FirstFit", "LeastFragmentation"] = "Binpack"
-    """Which of a node's cards a share gets: the fullest, the emptiest, the first, or the one by
-    which least becomes unusable for requests that are typical of the cluster."""
+    """Which of a node's cards a share gets: the fullest, the emptiest, the first, or the one that
+    leaves most free GPU usable for requests that are typical of the cluster."""

@@ -26,7 +26,7 @@ from mooring.state.view import NodeView
 __all__ = ["AssignsInTrials", "CardPlugin", "assign_cards", "assign_devices", "count_cards"]
 
 _UNITS_PER_NODE: Final = 1200
-"""About 120 us, for a node with eight cards and a pod on each."""
+"""The cost of counting one node: about 120 us with eight cards and a pod on each."""
 
 
 class AssignsInTrials(ABC):
@@ -34,7 +34,7 @@ class AssignsInTrials(ABC):
 
     @abstractmethod
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Assign the same as `reserve` would, inside a trial, whose end takes it back."""
+        """Assign what `reserve` would, inside a trial; the end of the trial takes it back."""
 
 
 def assign_devices(plugins: Iterable[object], pod: Pod, row: int) -> None:
@@ -45,9 +45,9 @@ def assign_devices(plugins: Iterable[object], pod: Pod, row: int) -> None:
 
 
 def assign_cards(plugins: Iterable[object], pod: Pod, row: int) -> None:
-    """Give the pod, which a trial has added to the row, the cards that these plugins choose.
+    """Give a pod that a trial has added to the row the cards that these plugins choose.
 
-    This is for nominated pods: their claims are not counted, as in kube-scheduler.
+    This is for nominated pods: as in kube-scheduler, the devices of their claims are not counted.
     """
     for plugin in plugins:
         if isinstance(plugin, CardPlugin):
@@ -55,7 +55,7 @@ def assign_cards(plugins: Iterable[object], pod: Pod, row: int) -> None:
 
 
 def count_cards(cards: Cards, evaluations: Evaluations) -> None:
-    """Count the cards of all nodes that no plugin has read before: there may be 5,000 nodes.
+    """Count the cards of all nodes that were not counted before, with pauses.
 
     Raises PluginFailed if that is more than one attempt may do; the next call goes on.
     """
@@ -66,7 +66,7 @@ def count_cards(cards: Cards, evaluations: Evaluations) -> None:
 
 
 class CardPlugin(AssignsInTrials):
-    """Reads requests, assigns cards at Reserve, writes them with the Binding; subclasses choose."""
+    """Reads requests, assigns cards at Reserve, writes them at PreBind; subclasses choose cards."""
 
     name: ClassVar[str]
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
@@ -93,7 +93,7 @@ class CardPlugin(AssignsInTrials):
 
     @abstractmethod
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
-        """Return the best cards of the row for the pod, which is on it; None if none fit."""
+        """Return the best cards of the row for a pod that is on it already; None if none fit."""
 
     @abstractmethod
     def _annotations(
@@ -102,13 +102,13 @@ class CardPlugin(AssignsInTrials):
         """Return the annotations that name the pod's cards of the row."""
 
     def largest_card(self, resource: str, rows: IntArray) -> int | None:
-        """Return how much memory the largest card has; None if the resource is another one."""
+        """Return the memory of the largest card of the rows; None for any other resource."""
         if resource != self._format.memory_resource:
             return None
         return int(self._cards.total(rows).max(initial=0))
 
     def pre_filter(self, pod: Pod, _cluster: ClusterView) -> CardRequest | Skip | Unschedulable:
-        """Return the cards that the pod requests; a request that cannot be read rejects the pod.
+        """Return the cards that the pod requests; SKIP for none, and reject a malformed request.
 
         Raises PluginFailed if the cards of too many nodes are yet to be counted.
         """
@@ -132,7 +132,7 @@ class CardPlugin(AssignsInTrials):
         return None if row is None else self.assign(pod, row)
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Assign the best cards of the row to the pod, which is assumed there, also in a trial."""
+        """Assign the best cards of the row to a pod that is assumed there, also in a trial."""
         request = self.pre_filter(pod, self._cluster)
         if isinstance(request, Unschedulable):
             return request

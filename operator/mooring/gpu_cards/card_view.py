@@ -18,7 +18,7 @@ from mooring.state.cluster_view import ClusterView
 class Card:
     """One card: memory in units of the format, compute in percent; `owners` are its pods.
 
-    `guessed` are owners that are assumed to use this card, because no annotation names one.
+    `guessed` are the owners whose card is a guess, because no annotation names one.
     """
 
     number: int
@@ -58,7 +58,7 @@ class NodeGPUs:
 
 
 def node_gpus(state: ClusterState, form: CardFormat) -> Iterator[NodeGPUs]:
-    """Yield the nodes that have cards or devices, by name."""
+    """Yield the nodes that have cards or devices, sorted by name."""
     books, devices = state.track_cards(form), Devices(ClusterView(state), classes=True)
     for name, row in sorted(state.nodes.row_of.items()):
         if state.nodes.nodes[row] is not None:
@@ -68,14 +68,14 @@ def node_gpus(state: ClusterState, form: CardFormat) -> Iterator[NodeGPUs]:
 
 
 def shared_devices(state: ClusterState) -> list[NodeDevice]:
-    """Return the devices that several nodes can use."""
+    """Return the devices that several nodes can use, sorted by id."""
     devices = Devices(ClusterView(state), classes=True)
     found = [each for row in state.nodes.order().tolist() for each in devices.of_several(row)]
     return sorted(found, key=lambda each: each.id)
 
 
 def cards_of(name: str, row: int, books: Cards) -> NodeGPUs:
-    """Return the cards of the node of this name and row."""
+    """Return the cards of the node `name`, which is on this row; devices are left out."""
     known, left = books.known(row), books.remaining(np.array([row], np.int64))
     over = books.overcommitted(row)
     owners = [*books.owners(row)]

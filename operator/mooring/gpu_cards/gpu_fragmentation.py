@@ -1,4 +1,4 @@
-"""A score against fragmentation: least free GPU becomes unusable for typical requests.
+"""Prefers nodes on which least free GPU becomes unusable for typical requests.
 
 The measure is in `mooring.gpu_cards.state.fragmentation`. The pods on nodes say which requests are
 typical.
@@ -28,7 +28,8 @@ from mooring.state.view import NodeView
 
 _HALF: Final = 50
 _SCALE: Final = 250
-"""Growth, in thousandths of a card, by which a score is halfway from the middle to its end."""
+"""The growth, in thousandths of a card, at which a score is halfway from 50 to its end (0 or 100).
+"""
 _FAR: Final = np.int64(2**40)
 
 
@@ -55,7 +56,7 @@ class GPUFragmentation:
     def pre_score(
         self, pod: Pod, _nodes: NodeView, _cluster: ClusterView
     ) -> _RequestedCards | Skip:
-        """Return the cards that the pod requests, perhaps none; SKIP if that cannot be read.
+        """Return the cards that the pod requests, perhaps none; SKIP for a malformed request.
 
         Raises PluginFailed if the cards of too many nodes are yet to be counted.
         """

@@ -20,9 +20,9 @@ _NOT = np.int64(2**62)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedShares:
-    """Per row: whether all shares fit, their card numbers (int64[row, n]), the amounts left.
+    """Per node row: whether all shares fit, each share's cards (int64[row, n]), and what is left.
 
-    The other values are undefined where the shares do not fit.
+    Cards and rest are undefined where the shares do not fit.
     """
 
     fits: BoolArray
@@ -30,7 +30,7 @@ class PlacedShares:
     remaining: RemainingCards
 
     def assignment(self, index: int) -> Assignment:
-        """Return the cards of each share on one row."""
+        """Return the cards of each share on the row with this index."""
         return tuple(tuple(sorted(cards[index].tolist())) for cards in self.chosen)
 
 
@@ -63,12 +63,11 @@ def place_shares(
     typical: Mapping[CardDemand, int],
     cpu: Cpu | None,
 ) -> PlacedShares:
-    """Place each share on cards with space for it, the largest first.
+    """Place each share on cards with space for it, the largest share first.
 
-    `typical` and `cpu` are for `LeastFragmentation`; without the cpu it chooses as `Binpack` does.
-
-    That finds a place wherever there is one for one or two different shares; with more, it may miss
-    one. Ties go to the card of the lowest number.
+    One or two different shares are placed wherever that is possible; with more, a solution may be
+    missed. Among equal cards the lowest number wins. `typical` and `cpu` are for
+    `LeastFragmentation`, which without `cpu` chooses as `Binpack` does.
     """
     now = RemainingCards(remaining.free.copy(), remaining.free_cores.copy(), remaining.free_cards)
     fits = np.ones(len(total), np.bool_)
@@ -94,7 +93,7 @@ def place_plain_share(
 ) -> IntArray:
     """Return int64[row]: the card that `place_shares` chooses for one share of only memory.
 
-    It means nothing where the share fits on no card.
+    The card is undefined where the share fits on none.
     """
     order: IntArray = -free if choice == "Spread" else free
     fits = free >= memory

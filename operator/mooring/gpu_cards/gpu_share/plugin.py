@@ -1,8 +1,4 @@
-"""Several pods on one GPU card by memory and compute, as gpushare, HAMi and KAI write it.
-
-The books of cards are in the state; this plugin decides on them and chooses the cards. The Binding
-writes node and cards together, so the annotation always belongs to the node.
-"""
+"""Places several pods on one GPU card by memory and compute, as gpushare, HAMi and KAI write it."""
 
 from typing import ClassVar, Final
 
@@ -37,7 +33,7 @@ _MAX: Final = 100
 
 
 class GPUShare(CardPlugin):
-    """Rejects nodes without space on a single card, and chooses the card."""
+    """Rejects nodes where no single card has space for a share, and chooses the cards."""
 
     name: ClassVar[str] = "GPUShare"
     depends_on_node_only: ClassVar[bool] = True
@@ -63,7 +59,7 @@ class GPUShare(CardPlugin):
         return enough
 
     def explain(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> Explanation:
-        """Explain why no card has space; unresolvable where an empty node has none either."""
+        """Explain why no card has space; unresolvable where an empty node has no space either."""
         rows = nodes.rows
         left, total = self._cards.remaining(rows), self._cards.total(rows)
         usable, suitable = left.usable, self._cards.suitable(request, rows)
@@ -95,7 +91,10 @@ class GPUShare(CardPlugin):
         return Explanation(reasons, np.left_shift(np.uint64(1), case.astype(np.uint64)), case >= 3)
 
     def score(self, pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
-        """Return how full the chosen card and the node's cards are then, half each; or how free."""
+        """Return 0-100: the mean of how full the chosen card and the node's cards become.
+
+        For `Spread` the score is 100 minus the mean.
+        """
         rows, share = nodes.rows, request.shares[0]
         index, total, sums = np.arange(len(rows)), self._cards.total(rows), self._cards.sums(rows)
         if self._choice != "LeastFragmentation" and _is_plain(request):
@@ -126,7 +125,6 @@ class GPUShare(CardPlugin):
         return request if request.is_shared else Unschedulable(_MIXED)
 
     def _chosen(self, pod: Pod, request: CardRequest, row: int) -> Assignment | None:
-        """Return the best cards of the row for the pod, which is on it; None if none fit."""
         left = self._cards.remaining_without(row, pod.uid)
         if self._choice != "LeastFragmentation" and _is_plain(request):
             memory = request.shares[0].memory
@@ -171,7 +169,7 @@ def _cpu(nodes: NodeView, pod: Pod) -> Cpu:
 
 
 def _is_plain(request: CardRequest) -> bool:
-    """Return whether one share of nothing but memory is requested, on any card."""
+    """Return whether the request is one share of only memory, on any card."""
     share = request.shares[0]
     return request == CardRequest((CardShare(1, share.memory),))
 

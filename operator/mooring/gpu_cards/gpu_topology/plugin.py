@@ -1,6 +1,6 @@
-"""Pods with whole GPU cards get the best-connected free set of a node.
+"""Gives pods with whole GPU cards the best-connected free set of a node.
 
-The choice is written to the pod together with its node, for a device plugin or runtime to obey.
+The Binding writes the choice to the pod, for a device plugin or a container runtime to obey.
 """
 
 from typing import ClassVar, Final
@@ -32,7 +32,7 @@ _REASONS: Final = (
     "node(s) had no free GPUs linked as requested",
 )
 _RESOLVABLE: Final = 4
-"""The first of the reasons for which other pods are the cause."""
+"""The first reason that is due to other pods, so that preemption may help."""
 _MAX: Final = 100
 
 
@@ -55,7 +55,7 @@ class GPUTopology(CardPlugin):
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> Explanation:
-        """Explain: too few cards, too few of the kind, or links that are not good enough."""
+        """Return for each node the first of `_REASONS` that applies."""
         rows, wanted = nodes.rows, request.whole_cards
         usable = self._cards.remaining(rows).usable
         suitable = self._cards.suitable(request, rows)
@@ -80,7 +80,7 @@ class GPUTopology(CardPlugin):
         return Explanation(_REASONS, bits, case >= _RESOLVABLE)
 
     def score(self, _pod: Pod, nodes: NodeView, request: CardRequest) -> IntArray:
-        """Return how well the set is linked and keeps groups of 8 or 4 free cards whole."""
+        """Return 0-100: how well the chosen set is linked, and whether groups of 8 or 4 remain."""
         free = self._free(nodes.rows, request)
         scores = np.zeros(len(nodes), np.int64)
         seen: dict[tuple[Subsets, int, int], int] = {}
@@ -136,7 +136,7 @@ def _masks(cards: BoolArray) -> IntArray:
 
 
 def _score(sets: Subsets, free: int, all_free: int, request: CardRequest) -> int:
-    """Return 0-100: links count two thirds, if there are any; the rest is for unbroken groups."""
+    """Return 0-100: links between several cards count two thirds, unbroken groups the rest."""
     chosen = sets.best(free, request.whole_cards)
     if chosen is None:
         return 0

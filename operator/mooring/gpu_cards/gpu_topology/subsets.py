@@ -1,8 +1,8 @@
-"""The best-connected set of a node's free cards, by looking at every set.
+"""Finds the best-connected set of a node's free cards by looking at every set.
 
-A set is a bit mask of card numbers. Of 16 cards there are 65,536 sets; a property of all of them is
-an array indexed by the mask, computed once per matrix of links. One set is better connected than
-another if its weakest link has a higher rank, or its links have a higher sum of ranks.
+A set is a bit mask of card numbers, and 16 cards have 65,536 sets. Each property of the sets is an
+array indexed by the mask, computed once per matrix of links. One set is better connected than
+another if its weakest link has a higher rank, or an equal rank and a higher sum of all ranks.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from mooring.model.bounded_cache import BoundedCache, bytes_of, cached
 from mooring.state.columns import IntArray
 
 _NO_LINK: Final = 127
-"""The weakest link of a set that has none, because it has fewer than two cards."""
+"""The weakest link of sets with fewer than two cards, which have no links."""
 _GROUPS: Final = (8, 4, 2)
 
 
@@ -26,7 +26,7 @@ def subsets(links: Links, count: int) -> "Subsets":
 
 
 class Subsets:
-    """Every set of `count` cards; without a matrix all links are alike, and unknown."""
+    """All sets of a node's `count` cards; without a matrix all links are alike, and unknown."""
 
     def __init__(self, links: Links, count: int) -> None:
         self.count = count
@@ -40,7 +40,7 @@ class Subsets:
         self._chosen: BoundedCache[tuple[int, int], tuple[int | None]] = BoundedCache(2**20)
         arrays = (self._cards, self._weakest, self._sum, self._best_group)
         self.memory = self._chosen.most_bytes + bytes_of(*arrays)
-        """How many bytes this object takes at most."""
+        """The most bytes that this object takes."""
 
     def best(self, free: int, cards: int) -> int | None:
         """Return the best-connected set of this many free cards; None if there are too few.
@@ -56,11 +56,11 @@ class Subsets:
         return known[0]
 
     def weakest_link(self, chosen: int) -> int:
-        """Return the rank of the weakest link within a set; `_NO_LINK`, above all, for one card."""
+        """Return the rank of the weakest link in a set; `_NO_LINK`, the highest, for one card."""
         return int(self._weakest[chosen])
 
     def quality(self, chosen: int) -> int:
-        """Return a number that is higher the better a set of this size is connected."""
+        """Return a number that is higher for better connected sets, among sets of one size."""
         return int(self._weakest[chosen]) * 2**16 + int(self._sum[chosen])
 
     def _choose(self, free: int, cards: int) -> int | None:
@@ -74,7 +74,7 @@ class Subsets:
         return int(masks[0])
 
     def _add_card(self, card: int, ranks: tuple[int, ...]) -> None:
-        """Add the sets with this card and cards before it, from those without it."""
+        """Compute links of all sets whose last card is this one, from the sets without the card."""
         size = 1 << card
         weakest, total = np.full(size, _NO_LINK, np.int32), np.zeros(size, np.int32)
         for other in range(card):

@@ -1,8 +1,8 @@
 """GPU cards of nodes and the requests of pods for them, parsed once from API objects.
 
-How a cluster writes them (names of resources and annotations) is a `CardFormat`. Everything here
-that nodes or pods write is bounded in size and count. On a node a value that cannot be read counts
-as absent; on a pod it is a `CardRequestError`.
+A `CardFormat` has the names of resources and annotations that a cluster uses. Everything here that
+nodes or pods write is bounded in size and count. A malformed value on a node counts as absent; on a
+pod it raises `CardRequestError`.
 """
 
 import re
@@ -17,7 +17,7 @@ from mooring.model.node import Node
 from mooring.model.pod_spec import PodSpec
 
 MAX_CARDS: Final = 16
-"""Cards of a node that are looked at; further ones are never assigned."""
+"""The most cards of a node that are looked at; further cards are never assigned."""
 _MOST_SHARES: Final = 8
 _MOST_BYTES: Final = 16_384
 _MOST_MEMORY: Final = 2**40
@@ -28,7 +28,7 @@ _CHANGING_SUFFIXES: Final = ("_ASSIGNED", "_ASSUME_TIME")
 GPU_COUNT: Final = "nvidia.com/gpu.count"
 GPU_MEMORY: Final = "nvidia.com/gpu.memory"
 GPU_PRODUCT: Final = "nvidia.com/gpu.product"
-"""Node labels of GPU feature discovery; the memory is in MiB."""
+"""The three node labels of GPU feature discovery; the memory is in MiB."""
 
 GPU_TYPE: Final = "scheduling.mooring.dev/gpu-type"
 MEMORY_AT_LEAST: Final = "scheduling.mooring.dev/gpu-memory-at-least"
@@ -61,34 +61,35 @@ class CardFormat:
     """The names that nodes and pods of a cluster use for cards; an empty name is not used."""
 
     memory_resource: str = ""
-    """Memory of a share; nodes publish the sum over their cards."""
+    """The resource for memory of a share; nodes publish the sum over their cards."""
     memory_percent_resource: str = ""
-    """Memory of a share in percent of the card."""
+    """The resource for memory of a share in percent of the card."""
     cores_resource: str = ""
-    """Compute of a share in percent of the card."""
+    """The resource for compute of a share in percent of the card."""
     whole_resource: str = ""
-    """Number of whole cards; beside memory or compute of the same container, number of shares."""
+    """The resource for whole cards; with memory or compute in one container, for its number of
+    shares."""
     count_resource: str = ""
-    """By which nodes publish how many cards they have."""
+    """The resource by which nodes publish how many cards they have."""
     mib_per_unit: int = 1
     """MiB per unit of `memory_resource`."""
     per_container: bool = False
-    """Whether each container has shares of its own, rather than the pod one share on one card."""
+    """Whether each container has its own share; if not, the pod has one share on one card."""
     by_annotation: bool = False
     """Whether pods request a fraction by the annotations `gpu-fraction` and `gpu-memory`."""
     annotation_prefix: str = ""
     """The prefix of gpushare's annotations: ALIYUN_COM_GPU_MEM in ALIYUN_COM_GPU_MEM_IDX."""
     cards_annotation: str = "scheduling.mooring.dev/gpu-cards"
-    """The cards a pod has, as numbers; shares are separated by semicolons."""
+    """The pod annotation with the numbers of its cards; semicolons separate shares."""
     topology_annotation: str = "scheduling.mooring.dev/gpu-topology"
     unhealthy_annotation: str = "scheduling.mooring.dev/gpu-unhealthy"
-    """Numbers of a node's cards that must not be used."""
+    """The node annotation with the numbers of cards that must not be used."""
 
     def assigned(self, annotations: Mapping[str, str], request: "CardRequest") -> Assignment | None:
         """Return the cards that a bound pod's annotations name; None unless they suit the request.
 
-        There must be as many as requested: annotations are a tenant's, too, and naming fewer cards
-        must not make others look free.
+        Each share must have as many cards as requested: a tenant can write annotations, too, and
+        must not make used cards look free by naming fewer.
         """
         index = f"{self.annotation_prefix}_IDX" if self.writes_index(request) else ""
         assignment = parse_assignment(annotations.get(index or self.cards_annotation, ""))
@@ -98,7 +99,7 @@ class CardFormat:
         return assignment
 
     def writes_index(self, request: "CardRequest") -> bool:
-        """Return whether the card is written as gpushare does: one share on one card only."""
+        """Return whether the card is written as gpushare writes one share on one card."""
         share, *others = request.shares
         return bool(self.annotation_prefix) and not (others or share.whole or share.cards > 1)
 
@@ -109,10 +110,10 @@ class CardRequestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CardShare:
-    """The same amount on each of `cards` distinct cards; of whole cards everything.
+    """A request for the same amount on each of `cards` distinct cards; `whole` means whole cards.
 
-    `memory` is in units of the format; with `permille` it is that share of the card's memory.
-    `cores` is in percent of a card.
+    `memory` is in units of the format; `permille`, if it is not 0, replaces it by thousandths of
+    the card's memory. `cores` is in percent of a card.
     """
 
     cards: int = 1
@@ -137,8 +138,8 @@ class CardShare:
 class CardRequest:
     """A pod's request for cards of one node.
 
-    `products` (none: any) and `least_memory` (MiB) restrict the cards; the ranks restrict the
-    weakest link between its whole cards, 0 for no restriction.
+    `products` (none: any) and `least_memory` (MiB) restrict the cards. `link_required` and
+    `link_preferred` are least ranks for the weakest link between whole cards; 0 means any.
     """
 
     shares: tuple[CardShare, ...]
@@ -287,8 +288,8 @@ def assignment_text(assignment: Assignment) -> str:
 def same_cards(wanted: Mapping[str, str], found: Mapping[str, str]) -> bool:
     """Return whether the annotations found on a pod name the same cards as the wanted ones.
 
-    All wanted annotations must be found with the same values, except gpushare's that a device
-    plugin rewrites and that differ between attempts.
+    All wanted annotations must be found with the same values, except two of gpushare's: a device
+    plugin rewrites `_ASSIGNED`, and `_ASSUME_TIME` differs between attempts.
     """
     return all(
         found.get(key) == value
@@ -302,7 +303,7 @@ class NodeCards:
     """The cards of a node, at most `MAX_CARDS`, by number.
 
     `memory` is in units of the format, 0 where the node does not publish it. `unhealthy` cards must
-    not be used, nor `unnamed` more of them, which the node has lost without naming them.
+    not be used. `unnamed` counts further cards that the node has lost without naming them.
     """
 
     memory: tuple[int, ...]
@@ -371,9 +372,9 @@ def _capacity(node: Node, resource: str) -> int:
 
 
 def _lost(node: Node, form: CardFormat, count: int, memory: int) -> int:
-    """Return how many of its cards the node no longer offers, by the resource that lacks most.
+    """Return how many of its cards the node no longer offers, by the resource that lost most.
 
-    A card may be published several times over, as HAMi and time slicing do.
+    One card may count several times in a resource, as with HAMi and time slicing.
     """
     lost = node.unavailable.get(form.count_resource, 0)
     whole = _capacity(node, form.whole_resource)
@@ -426,7 +427,7 @@ def _described(raw: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 
 def _links(raw: Any) -> Links:
-    """Return the ranks of a square matrix of codes; if two for a pair differ, the lower counts."""
+    """Return the link ranks, () if malformed; if [i][j] and [j][i] differ, the lower is used."""
     if not isinstance(raw, list) or not 0 < len(raw) <= MAX_CARDS:
         return ()
     count = len(raw)

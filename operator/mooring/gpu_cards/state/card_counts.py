@@ -2,11 +2,11 @@
 
 The columns of a row depend only on the node's cards and the set of pods on the row, and are
 computed again after each change. So a restart gives the same counts, and a trial that is undone
-leaves no trace. A pod with known cards counts on these. A pod without (no scheduler chose any, or
-the annotation is malformed) counts where it fits best, after all others and in order of names.
+leaves no trace. A pod with known cards counts on these. If no scheduler chose cards, or the
+annotation is malformed, the pod counts where it fits best; such pods come last, in order of names.
 
 A row that existed when counting began is counted when it is first read, or by `count_row`. Until
-then its changes need not be followed.
+then changes of the row are ignored.
 """
 
 from collections import Counter
@@ -49,7 +49,7 @@ _WIDTH: Final = 3 * MAX_CARDS + 4
 
 
 class CardDemand(NamedTuple):
-    """A class of requests: cards, memory on each (0: whole ones), and cpu in millicores."""
+    """A class of requests: number of cards, memory on each (0: whole cards), cpu in millicores."""
 
     cards: int
     memory: int
@@ -64,7 +64,7 @@ class CardsOfRow(NamedTuple):
 
 
 class RemainingCards(NamedTuple):
-    """The columns of some rows; see `Cards.free`, `Cards.free_cores` and `Cards.free_cards`."""
+    """Free amounts on some node rows: memory and compute (-1: unusable), bits of unused cards."""
 
     free: IntArray
     free_cores: IntArray
@@ -104,8 +104,7 @@ class _Held:
 class _Row:
     """One node's cards and the pods on them; `used` and `cores` count pods whose cards are known.
 
-    `elsewhere` are the uids of the others: their cards are not known, or the node has no such
-    cards.
+    `elsewhere` has the uids of pods whose cards are unknown, or do not exist on the node.
     """
 
     __slots__ = ("cards", "cores", "elsewhere", "guessed", "held", "used")
@@ -143,7 +142,7 @@ class _Row:
         return held
 
     def books(self, without: Uid | None = None) -> "_Books":
-        """Return the cards' free amounts without the pod of the uid `without`."""
+        """Return the free amounts of the cards; the pod of the uid `without` is not counted."""
         used, cores = self.used.copy(), self.cores.copy()
         held = self.held.get(without) if without is not None else None
         if held is not None and held.known is not None and without not in self.elsewhere:
@@ -170,7 +169,7 @@ class _Row:
 
 
 class _Books(NamedTuple):
-    """One row, by card number; guesses, and which cards are overcommitted."""
+    """The free amounts of a row by card number, guessed cards of pods, and overcommitted cards."""
 
     free: list[int]
     free_cores: list[int]
@@ -180,10 +179,10 @@ class _Books(NamedTuple):
 
 
 class Cards:
-    """The cards of all nodes by one format; arrays are [row, card number], to be read only.
+    """The cards of all nodes in one format; arrays are [row, card number], to be read only.
 
     Memory is int64 in the format's units, compute in percent of a card. `uncounted` are the rows of
-    all nodes that exist, and `read` returns the pods and cards of one of them.
+    all nodes that exist, and `read` returns the node and the pods of one row.
     """
 
     def __init__(
@@ -200,7 +199,7 @@ class Cards:
         self._demand: Counter[CardDemand] = Counter()
         self._typical: Mapping[CardDemand, int] = {}
         self.followed = False
-        """Whether a plugin reads `typical`, so that it must follow the pods."""
+        """Whether a plugin reads `typical`, so that it must be kept up to date."""
         self._since_published = 0
 
     @property
@@ -216,7 +215,7 @@ class Cards:
         return len(self._uncounted)
 
     def count_row(self) -> None:
-        """Count one more row, if one is left: reading all rows would take too long in one step."""
+        """Count one row that is not counted yet; all rows would take too long in one step."""
         if self._uncounted:
             self._count_row(next(iter(self._uncounted)))
 
@@ -261,7 +260,7 @@ class Cards:
         return found
 
     def suitable(self, request: CardRequest, rows: IntArray) -> npt.NDArray[np.bool_] | None:
-        """Return which cards have the requested product and least memory; None if all have."""
+        """Return which cards have a requested product and enough memory; None if all suit."""
         if not request.products and not request.least_memory:
             return None
         least = request.least_memory
@@ -277,7 +276,7 @@ class Cards:
         return self._row(row).cards
 
     def owners(self, row: int) -> Iterator[CardOwner]:
-        """Yield the pods on the cards of a row, by name."""
+        """Yield the pods on the cards of a row, sorted by name."""
         known = self._row(row)
         for uid, held in sorted(known.held.items(), key=lambda entry: (entry[1].key, entry[0])):
             guess = known.guessed.get(uid)
@@ -285,7 +284,7 @@ class Cards:
             yield CardOwner(uid, held.key, held.request, cards or (), guess is None)
 
     def overcommitted(self, row: int) -> list[int]:
-        """Return the cards whose pods hold more than the cards have."""
+        """Return the numbers of the cards whose pods hold more than the card has."""
         return self._row(row).books().overcommitted
 
     # What follows is for `Devices` alone.
@@ -298,7 +297,7 @@ class Cards:
             self._refresh(row)
 
     def _count_node(self, row: int, node: Node | None) -> bool:
-        """Note the node; return whether the row must be computed again, as its cards changed."""
+        """Set the row's cards; return whether they changed, so that columns are out of date."""
         cards = node_cards(node, self.format) if node is not None else NO_CARDS
         known = self._rows.get(row)
         if known is None:
@@ -311,7 +310,7 @@ class Cards:
         return True
 
     def put_pod(self, row: int, pod: Pod, known: Assignment | None) -> bool:
-        """Count the pod on the row, on its known cards; return whether the row's books changed."""
+        """Count the pod on the row, on its cards if known; return whether counts changed."""
         if row in self._uncounted:
             return False
         changed = self._count_pod(row, pod, known)
@@ -320,7 +319,7 @@ class Cards:
         return changed
 
     def _count_pod(self, row: int, pod: Pod, known: Assignment | None) -> bool:
-        """Note the pod; return whether the row must be computed again."""
+        """Count the pod on the row; return whether the row's columns must be computed again."""
         request = _request(pod, self.format)
         if request is None:
             return self._count_no_more(row, pod.uid)
@@ -352,9 +351,9 @@ class Cards:
         return True
 
     def publish(self, row: int, uid: Uid) -> bool:
-        """Note that the pod was placed, and from time to time let `typical` follow the pods.
+        """Note that the pod was placed; return whether `typical` was computed again.
 
-        It does once half as many were placed as there are, if a plugin follows it. True if it did.
+        This happens if a plugin reads `typical`, after half as many placements as pods are counted.
         """
         if not self.followed or self._uncounted or uid not in self._row(row).held:
             return False
@@ -365,10 +364,7 @@ class Cards:
         return True
 
     def follow(self) -> None:
-        """Set `typical` to the requests of the pods, and keep it up to date from now on.
-
-        It is complete once every row is counted.
-        """
+        """Compute `typical` from the pods counted so far, and keep it up to date from now on."""
         self.followed = True
         self._since_published = 0
         self._typical = dict(sorted(self._demand.items(), key=_frequency)[:_MOST_CLASSES])
@@ -434,7 +430,7 @@ _NO_ROW: Final = _Row()
 
 
 def _unusable(cards: NodeCards, used: Sequence[int], cores: Sequence[int]) -> frozenset[int]:
-    """Return the unhealthy cards; for those that the node does not name, its last unused ones."""
+    """Return the unhealthy cards; the last unused ones stand for lost cards without a number."""
     if not cards.unnamed:
         return cards.unhealthy
     remaining = [card for card in range(len(cards)) if card not in cards.unhealthy]

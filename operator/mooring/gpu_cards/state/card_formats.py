@@ -1,6 +1,6 @@
 """Counts cards in every format that a plugin reads; `ClusterState` keeps the counts up to date.
 
-Counting begins when a plugin is built that reads the format, and ends with the last such plugin.
+Counting begins when the first plugin that reads a format is built, and ends with the last one.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from mooring.state.pods import PlacedPod, PodTable
 
 
 class CardFormats:
-    """The card books by format; written by `ClusterState` only."""
+    """The counts of cards by format; only `ClusterState` changes them."""
 
     def __init__(self, nodes: NodeTable, pods: PodTable) -> None:
         self._nodes = nodes
@@ -27,7 +27,8 @@ class CardFormats:
     def track(self, form: CardFormat, *, demand: bool = False) -> Cards:
         """Return the counts in this format; they are kept while the caller holds them.
 
-        If `demand` is true, they also find typical requests. Nothing is counted yet.
+        If `demand` is true, they also find typical requests. Rows are counted later, when they are
+        read.
         """
         cards = self._cards.get(form)
         if cards is None:
@@ -43,7 +44,7 @@ class CardFormats:
 
     @property
     def tracked(self) -> tuple[Cards, ...]:
-        """The books in every format that a plugin reads, for those who show them."""
+        """The counts in every format that a plugin reads."""
         return tuple(self._cards.values())
 
     def attach(self, pods: Sequence[PlacedPod]) -> None:
@@ -63,15 +64,15 @@ class CardFormats:
                 cards.drop_pod(placed.row, placed.pod.uid)
 
     def assign(self, placed: PlacedPod, form: CardFormat, assignment: Assignment) -> bool:
-        """Assign these cards to an assumed pod; return whether the books changed."""
+        """Assign these cards to an assumed pod; return whether the counts changed."""
         placed.cards = (form, assignment)
         cards = self._cards.get(form)
         return cards is not None and cards.put_pod(placed.row, placed.pod, assignment)
 
     def renew(self, placed: PlacedPod) -> bool:
-        """Count a newer version of the pod; return whether the books changed.
+        """Count a newer version of the pod; return whether the counts changed.
 
-        If its annotations name other cards than those chosen for it, they are right.
+        If its annotations name other cards than were chosen for it, the annotations are right.
         """
         if not self._is_counted(placed):
             return False
@@ -87,16 +88,16 @@ class CardFormats:
         return changed
 
     def _is_counted(self, placed: PlacedPod) -> bool:
-        """Return whether the pod's node exists; pods without one have no cards, and may be many."""
+        """Return whether the pod's node exists; a pod without a node has no cards."""
         return not self._nodes.is_unknown(placed.row)
 
     def node_changed(self, row: int, node: Node | None) -> None:
-        """Update the row, which has this node now; None: it has no node any more."""
+        """Count the cards of the row's node; None means that the row has no node any more."""
         for cards in self._cards.values():
             cards.put_node(row, node)
 
     def publish(self, placed: PlacedPod) -> bool:
-        """Note that a pod was placed; return whether typical demand has followed it."""
+        """Note that a pod was placed; return whether `typical` of a format was computed again."""
         if not self._cards:
             return False
         uid = placed.pod.uid

@@ -104,7 +104,7 @@ def growth_by_cpu(
 
 
 def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) -> IntArray:
-    """Return what becomes unusable: the classes' mean loss without the pod's share, or 0."""
+    """Return what becomes unusable: the mean loss of the classes, less what the pod takes."""
     if not typical:
         return np.zeros_like(lost)
     growth: IntArray = lost // sum(typical.values()) - taken
@@ -112,7 +112,7 @@ def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) 
 
 
 def _usable(served: IntArray, cards: IntArray, demand: CardDemand, limit: IntArray) -> IntArray:
-    """Return how much the class can use of `served`, free on `cards` cards that can serve it."""
+    """Return how much of `served`, the free amount on `cards` suitable cards, the class can use."""
     usable: IntArray = np.where(cards >= demand.cards, np.minimum(served, limit), 0)
     return usable
 
