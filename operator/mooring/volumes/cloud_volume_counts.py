@@ -1,8 +1,8 @@
 """Limits the disks of a cloud that one node can attach: the Max...VolumeCount predicates.
 
 See nodevolumelimits/non_csi.go of Kubernetes before 1.31. In-tree disks and volumes of the cloud's
-CSI driver are counted together, because they use the same slots. NodeVolumeLimits counts for nodes
-whose in-tree plugin is migrated to the CSI driver.
+CSI driver are counted together, because they use the same slots. On nodes whose in-tree plugin is
+migrated to the CSI driver, NodeVolumeLimits counts instead.
 """
 
 import re
@@ -103,9 +103,9 @@ class _VolumeCount:
         return Explanation.single("node(s) exceed max volume count", len(nodes), resolvable=True)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a limit or the migration of a node changed, or a volume was detached.
+        """Return QUEUE when a node came or its limit or migration changed, or a volume was freed.
 
-        Also when a node was added, or a claim of the pod changed and with it the pod's disks.
+        Also when a claim of the pod changed, and with the claim the pod's disks.
         """
         match event.before, event.after:
             case Pod() as gone, None:
@@ -136,7 +136,7 @@ class _VolumeCount:
 
 
 class EBSVolumeCount(_VolumeCount):
-    """EBS volumes: 39 (Amazon recommends 40, and one is the root volume); 25 on Nitro instances."""
+    """Limits EBS volumes to 39 (Amazon recommends 40 with the root volume), on Nitro to 25."""
 
     name: ClassVar[str] = "EBSVolumeCount"
     plugin = DiskKind.AWS_EBS
@@ -153,7 +153,7 @@ class EBSVolumeCount(_VolumeCount):
 
 
 class GCEPDVolumeCount(_VolumeCount):
-    """Persistent disks: 16 on any instance."""
+    """Limits persistent disks to 16 on any instance."""
 
     name: ClassVar[str] = "GCEPDVolumeCount"
     plugin = DiskKind.GCE_PD
@@ -162,7 +162,7 @@ class GCEPDVolumeCount(_VolumeCount):
 
 
 class AzureDiskVolumeCount(_VolumeCount):
-    """Managed Azure disks: 16, although larger machines take more."""
+    """Limits managed Azure disks to 16, although larger machines take more."""
 
     name: ClassVar[str] = "AzureDiskVolumeCount"
     plugin = DiskKind.AZURE_DISK

@@ -1,4 +1,4 @@
-"""A CSI driver attaches only so many volumes to a node (nodevolumelimits/csi.go)."""
+"""Limits the volumes that a CSI driver attaches to one node (nodevolumelimits/csi.go)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _NOT_INSTALLED: Final = "{} CSI driver is not installed on the node"
 class _CSIVolumes:
     """The pod's volumes by CSI driver, or a message about a claim that does not exist.
 
-    `required` are those drivers, by name, that have to be on the node.
+    `required` are the drivers, sorted by name, that must be on the node.
     """
 
     volumes: Mapping[str, Sequence[CSISource]]
@@ -96,9 +96,9 @@ class NodeVolumeLimits:
         return sorted(name for name in drivers if name in known and known[name].required_on_node)
 
     def filter(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> BoolArray:
-        """Return False where a required driver is missing, or would exceed its limit.
+        """Return False where a required driver is missing, or a driver would exceed its limit.
 
-        As in kube-scheduler, a profile may disable PreFilter: `wanted` is None then.
+        As in kube-scheduler, `wanted` is None if the profile disables PreFilter.
         """
         wanted = wanted or self._wanted(pod)
         fits = np.full(len(nodes), wanted.missing is None)
@@ -112,10 +112,10 @@ class NodeVolumeLimits:
         return fits
 
     def explain(self, pod: Pod, nodes: NodeView, wanted: _CSIVolumes | None) -> Explanation:
-        """Return one reason per node; evicting pods detaches volumes, but creates no claim.
+        """Return one reason per node; preemption may resolve all but a claim that does not exist.
 
         If several drivers are missing, the reason names the first by name; kube-scheduler names
-        any. kube-scheduler takes a missing driver for resolvable by preemption.
+        any. As in kube-scheduler, a missing driver counts as resolvable by preemption.
         """
         wanted = wanted or self._wanted(pod)
         if wanted.missing is not None:

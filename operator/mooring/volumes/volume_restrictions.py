@@ -27,17 +27,14 @@ _IN_USE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _ExclusiveVolumes:
-    """Disks that no pod on the node may use, and claims that no pod at all may use.
-
-    Claims are "namespace/name".
-    """
+    """Disks that no pod on the node may use, and claims (namespace/name) that no pod may use."""
 
     disks: tuple[PodVolume, ...]
     claims: tuple[str, ...]
 
 
 class VolumeRestrictions:
-    """Rejects nodes where the disk is in use, and all while a ReadWriteOncePod claim is in use."""
+    """Rejects nodes where the pod's disk is in use; all nodes, if its ReadWriteOncePod claim is."""
 
     name: ClassVar[str] = "VolumeRestrictions"
     depends_on_node_only: ClassVar[bool] = False
@@ -56,7 +53,7 @@ class VolumeRestrictions:
     def pre_filter(
         self, pod: Pod, cluster: ClusterView
     ) -> Skip | _ExclusiveVolumes | Unschedulable:
-        """Return the pod's disks and claims of these kinds; Unschedulable if a claim is missing."""
+        """Return disks and claims that pods cannot share; Unschedulable if a claim is missing."""
         if not pod.volumes:
             return SKIP
         once = []
@@ -82,14 +79,14 @@ class VolumeRestrictions:
         return ~self._conflicts(nodes, wanted)
 
     def explain(self, _pod: Pod, nodes: NodeView, wanted: _ExclusiveVolumes) -> Explanation:
-        """Return one reason per node, disks before claims; evicting their user helps."""
+        """Return one reason per node, disks before claims; evicting the pod that has them helps."""
         bits = np.where(self._conflicts(nodes, wanted), np.uint64(1), np.uint64(2))
         return Explanation((_NO_DISK, _IN_USE), bits, np.ones(len(nodes), np.bool_))
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a pod with such a disk or claim went, or a node or claim came.
+        """Return QUEUE when a pod with such a disk or claim was deleted, or a node or claim came.
 
-        Unlike kube-scheduler, also when a node went: claims of the pods on it are not in use then.
+        Unlike kube-scheduler, also when a node was deleted, which frees the claims of its pods.
         """
         claims = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume) and not v.ephemeral}
         match event.before, event.after:

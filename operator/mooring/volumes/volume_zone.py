@@ -72,7 +72,7 @@ class VolumeZone:
     ) -> BoolArray:
         """Return True where every label matches, and for nodes without any zone or region label.
 
-        As in kube-scheduler, a profile may disable PreFilter: `topologies` is None then.
+        As in kube-scheduler, `topologies` is None if the profile disables PreFilter.
         """
         if topologies is None:
             found = self.pre_filter(pod, self._cluster)
@@ -105,8 +105,8 @@ class VolumeZone:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node or volume came or changed zones, or the pod's claim changed.
 
-        Also when a StorageClass was added that waits for the first consumer, or one took the place
-        of another that does not: it may have been created again while no watch was open.
+        Also when a StorageClass waits for the first consumer now, and did not before: it may have
+        been created again while no watch was open.
         """
         before, after = event.before, event.after
         match after:

@@ -42,7 +42,7 @@ class CSIDriver:
     storage_capacity: bool
     """Whether the scheduler checks the free capacity, see CSIStorageCapacity."""
     required_on_node: bool
-    """Whether a pod with its volumes is kept from nodes without the driver."""
+    """Whether pods with the driver's volumes must not run on nodes without the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class VolumeAttachment:
 
 @naming_the_object("CSINode")
 def parse_csi_node(raw: Mapping[str, Any]) -> CSINode:
-    """Parse a CSINode."""
+    """Parse a raw CSINode; ManifestError names the object and the field that is wrong."""
     limits = {}
     for index, driver in enumerate(mappings(mapping(raw, "spec"), "drivers", "spec")):
         where = f"spec.drivers[{index}]"
@@ -98,7 +98,7 @@ def parse_csi_node(raw: Mapping[str, Any]) -> CSINode:
 
 @naming_the_object("CSIDriver")
 def parse_csi_driver(raw: Mapping[str, Any]) -> CSIDriver:
-    """Parse a CSIDriver."""
+    """Parse a raw CSIDriver; ManifestError names the object and the field that is wrong."""
     spec = mapping(raw, "spec")
     return CSIDriver(
         name=name_of(raw),
@@ -109,7 +109,7 @@ def parse_csi_driver(raw: Mapping[str, Any]) -> CSIDriver:
 
 @naming_the_object("CSIStorageCapacity")
 def parse_csi_storage_capacity(raw: Mapping[str, Any]) -> CSIStorageCapacity:
-    """Parse a CSIStorageCapacity."""
+    """Parse a raw CSIStorageCapacity; ManifestError names the object and the wrong field."""
     return CSIStorageCapacity(
         namespace=namespace_of(raw),
         name=name_of(raw),
@@ -122,7 +122,7 @@ def parse_csi_storage_capacity(raw: Mapping[str, Any]) -> CSIStorageCapacity:
 
 @naming_the_object("VolumeAttachment")
 def parse_volume_attachment(raw: Mapping[str, Any]) -> VolumeAttachment:
-    """Parse a VolumeAttachment."""
+    """Parse a raw VolumeAttachment; ManifestError names the object and the field that is wrong."""
     spec = mapping(raw, "spec")
     source = mapping(spec, "source", "spec")
     return VolumeAttachment(

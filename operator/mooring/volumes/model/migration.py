@@ -1,4 +1,4 @@
-"""Translate volumes of in-tree plugins to their CSI drivers (csi-translation-lib).
+"""Translates volumes of in-tree plugins to their CSI drivers (csi-translation-lib).
 
 If a node's CSINode lists an in-tree plugin as migrated, the plugin's CSI driver attaches its disks
 on that node. Then a disk counts for the driver's limit, under the driver's volume handle, and the
@@ -93,7 +93,7 @@ def _zones(label: str) -> set[str]:
 
 
 def _aws_handle(volume_id: str) -> str:
-    """Return the volume id in `aws://zone/vol-1`; any other name is returned unchanged."""
+    """Return the id in `aws://zone/vol-1`, "" if it is malformed; other names stay unchanged."""
     if not volume_id.startswith(_AWS_URL):
         return volume_id
     name = volume_id.removeprefix(_AWS_URL).partition("/")[2].strip("/")

@@ -38,7 +38,7 @@ These are the plugins that both NodeVolumeLimits and VolumeBinding treat as migr
 
 @dataclass(frozen=True, slots=True)
 class ClaimVolume:
-    """A pod's claim by name; an `ephemeral` one is made for the pod, which must control it."""
+    """A pod's claim by name; an `ephemeral` claim is created for the pod, which must control it."""
 
     claim: str
     ephemeral: bool

@@ -54,8 +54,8 @@ class CSISource:
     driver: str
     handle: str
     migrated: bool = field(default=False, compare=False)
-    """Whether it is a volume of an in-tree plugin, which the driver attaches where the node has a
-    CSINode."""
+    """Whether the disk is one of an in-tree plugin; on nodes with a CSINode the driver attaches it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class StorageClass:
 
 @naming_the_object("PersistentVolume")
 def parse_persistent_volume(raw: Mapping[str, Any]) -> PersistentVolume:
-    """Parse a PersistentVolume."""
+    """Parse a raw PersistentVolume; ManifestError names the object and the field that is wrong."""
     metadata, spec = mapping(raw, "metadata"), mapping(raw, "spec")
     affinity = mapping(spec, "nodeAffinity", "spec")
     return PersistentVolume(
@@ -158,7 +158,7 @@ def parse_persistent_volume(raw: Mapping[str, Any]) -> PersistentVolume:
 
 @naming_the_object("PersistentVolumeClaim")
 def parse_persistent_volume_claim(raw: Mapping[str, Any]) -> PersistentVolumeClaim:
-    """Parse a PersistentVolumeClaim."""
+    """Parse a raw claim; ManifestError names the object and the field that is wrong."""
     metadata, spec = mapping(raw, "metadata"), mapping(raw, "spec")
     annotations = strings(metadata, "annotations", "metadata")
     resources = mapping(spec, "resources", "spec")
@@ -186,7 +186,7 @@ def parse_persistent_volume_claim(raw: Mapping[str, Any]) -> PersistentVolumeCla
 
 @naming_the_object("StorageClass")
 def parse_storage_class(raw: Mapping[str, Any]) -> StorageClass:
-    """Parse a StorageClass; without a binding mode it binds at once."""
+    """Parse a raw StorageClass; without `volumeBindingMode`, volumes are bound at once."""
     return StorageClass(
         name=name_of(raw),
         provisioner=text(raw, "provisioner"),
@@ -217,7 +217,7 @@ def _source(spec: Mapping[str, Any]) -> Disk | CSISource | None:
 
 
 def _topologies(raw: Mapping[str, Any]) -> NodeSelector | None:
-    """Parse the topology terms as a node selector; each requires labels to have listed values."""
+    """Parse `allowedTopologies` as a node selector; None (every node) if there are no terms."""
     terms = []
     for index, term in enumerate(mappings(raw, "allowedTopologies")):
         where = f"allowedTopologies[{index}]"

@@ -24,7 +24,7 @@ class _Assumption(Generic[_Value]):
 
 
 class AssumeCache(Generic[_Value]):
-    """Assumed values by key; each lasts until its last holder restores it or the watch is newer.
+    """Assumed values by key; each lasts until all holders restore it or the watch shows another.
 
     An assumed value has the resource version of the mirrored one from which it was made.
     """
@@ -32,7 +32,7 @@ class AssumeCache(Generic[_Value]):
     def __init__(self) -> None:
         self._assumed: dict[str, _Assumption[_Value]] = {}
         self._keys: dict[str, dict[str, None]] = {}
-        """What is assumed for each holder."""
+        """The keys of the values that each holder assumes."""
 
     def get(self, key: str, mirrored: _Value | None) -> _Value | None:
         """Return the assumed value of the key, else the mirrored one."""
@@ -62,7 +62,7 @@ class AssumeCache(Generic[_Value]):
         return restored
 
     def shown(self, key: str, value: _Value | None) -> None:
-        """Note the version of the watch; it ends the assumption of another resource version."""
+        """Note the value that the watch shows; another resource version ends the assumption."""
         assumption = self._assumed.get(key)
         if assumption is None:
             return

@@ -81,12 +81,12 @@ class AttachableVolumes:
             self._resolve(key)
 
     def volume_changed(self, name: str) -> None:
-        """Resolve the volume's claims again: it was added or deleted, or its source was updated."""
+        """Resolve again the claims of a volume that was added, deleted, or changed its source."""
         for key in tuple(self._claims_of.get(name, ())):
             self._resolve(key)
 
     def class_changed(self, name: str) -> None:
-        """Resolve the storage class's claims without a volume again: it came, changed or went."""
+        """Resolve again claims without volume whose StorageClass was added, changed or deleted."""
         claims = self._objects.of(Kind.PERSISTENT_VOLUME_CLAIM)
         volumes = self._objects.of(Kind.PERSISTENT_VOLUME)
         for key in self._rows:

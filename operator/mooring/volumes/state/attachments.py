@@ -23,13 +23,13 @@ _NONE: Final[Counter[int]] = Counter()
 
 
 class Attachments:
-    """Per driver an int64 column of the distinct volumes on each row."""
+    """The number of distinct volumes on each row, as an int64 column for each driver."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._counts: dict[str, Column] = {}
         self._on_rows: Counter[str] = Counter()
-        """The sum of each driver's column; a driver without a volume on any row has none."""
+        """The sum of each driver's column; a driver without a volume on any row has no column."""
         self._used: _Uses = {}
         self._observed: _Uses = {}
 
@@ -43,7 +43,7 @@ class Attachments:
         return np.zeros(len(rows), np.int64) if column is None else column.data[rows]
 
     def use(self, source: CSISource, row: int, times: int) -> None:
-        """Add `times` uses of the volume by pods on the row; remove them if negative."""
+        """Add `times` uses of the volume by pods on the row; a negative number removes uses."""
         self._add(self._used, self._observed, source, row, times)
 
     def observe(self, source: CSISource, row: int, times: int) -> None:
@@ -51,7 +51,7 @@ class Attachments:
         self._add(self._observed, self._used, source, row, times)
 
     def _add(self, counters: _Uses, others: _Uses, source: CSISource, row: int, times: int) -> None:
-        """Add to one of the counters; the volume is on the row once, if either has it there."""
+        """Add to `counters`; on a row, a volume counts once if `counters` or `others` have it."""
         rows = counters.setdefault(source, Counter())
         before = rows[row]
         add_count(rows, row, times)
@@ -97,12 +97,12 @@ class ObservedAttachments:
             self._refresh(after.name)
 
     def node_changed(self, node: str) -> None:
-        """Count the node's VolumeAttachments again: it was added or deleted."""
+        """Count again the VolumeAttachments of a node that was added or deleted."""
         for name in self._by_node.get(node, ()):
             self._refresh(name)
 
     def volume_changed(self, volume: str) -> None:
-        """Count the volume's VolumeAttachments again: it came, went or changed its source."""
+        """Count again the VolumeAttachments of a volume that came, went or changed its source."""
         for name in self._by_volume.get(volume, ()):
             self._refresh(name)
 
@@ -117,7 +117,7 @@ class ObservedAttachments:
             self._attachments.observe(*found, 1)
 
     def _found(self, attachment: VolumeAttachment) -> tuple[CSISource, int] | None:
-        """Find the CSI volume and the row; None without a CSI volume or without the node."""
+        """Return the CSI volume and the row; None without a CSI volume or without the node."""
         row = self._nodes.row_of.get(attachment.node_name)
         volume: PersistentVolume | None = self._objects.of(Kind.PERSISTENT_VOLUME).get(
             attachment.volume_name

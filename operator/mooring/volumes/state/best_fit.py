@@ -1,4 +1,4 @@
-"""Volumes, or capacities for new ones, by size and node affinity."""
+"""Finds volumes, or capacities for new ones, by size and node affinity."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
@@ -22,9 +22,8 @@ _Item = TypeVar("_Item")
 class BestFitIndex(Generic[_Item]):
     """Items in the order of their size, then name; finds the smallest suitable ones per node.
 
-    Items with equal `traits` differ only in size, node affinity and name, so one of them answers
-    for all whether they are suitable. Positions in `items` are valid until an item is added or
-    removed.
+    Items with equal `traits` differ only in size, node affinity and name, so if one of them is
+    suitable, all are. Positions in `items` are valid until an item is added or removed.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
@@ -37,7 +36,8 @@ class BestFitIndex(Generic[_Item]):
         self._affinities = NodeAffinities(nodes)
         self._traits: dict[Hashable, int] = {}
         self._columns: IntArray | None = None
-        """Size, affinity, traits and amount of each item, int64[4, items]; None: to make again."""
+        """Size, affinity, traits and amount of each item, int64[4, items]; None until the next
+        read."""
         self._changes = 0
         """How often items were added or removed since the columns were read."""
 
@@ -59,7 +59,7 @@ class BestFitIndex(Generic[_Item]):
         item: _Item,
         amount: int | None = None,
     ) -> None:
-        """Add an item, whose name no other item has; its `amount` is by default its size."""
+        """Add an item with a name that no other item has; `amount` is by default the size."""
         at = bisect_left(self._keys, (size, name))
         numbers = (
             self._affinities.number(affinity),
@@ -88,7 +88,7 @@ class BestFitIndex(Generic[_Item]):
         return int(np.searchsorted(self._read_columns()[0], size))
 
     def largest_of_traits(self) -> IntArray:
-        """Return the position of the largest item of each traits, or NO_POSITION."""
+        """Return the position of the largest item for each distinct traits, or NO_POSITION."""
         traits = self._read_columns()[2]
         largest = np.full(len(self._traits), NO_POSITION)
         largest[traits] = np.arange(len(traits))
@@ -99,7 +99,7 @@ class BestFitIndex(Generic[_Item]):
     ) -> IntArray:
         """Return the positions whose items are suitable.
 
-        `suits` is called with one item per traits, which `largest_of_traits` has found.
+        `suits` is called once for each traits, with the item that `largest_of_traits` has found.
         """
         found = [at != NO_POSITION and suits(self.items[at]) for at in largest.tolist()]
         if all(found):
@@ -109,10 +109,10 @@ class BestFitIndex(Generic[_Item]):
         return chosen
 
     def smallest_on(self, positions: IntArray, rows: IntArray, count: int) -> Iterator[IntArray]:
-        """Return arrays of positions, int64[len(rows)], with NO_POSITION where a row has none.
+        """Yield arrays of positions, int64[len(rows)], with NO_POSITION where a row has none.
 
-        The `count` smallest of `positions` that each row's node has are in one of the arrays each;
-        the arrays may have further ones.
+        Each of the `count` smallest `positions` that match a row's node is in one of the arrays.
+        The arrays may have further positions.
         """
         affinities = self._read_columns()[1]
         columns = [column[rows] for column in self._affinities.by_row()]
@@ -126,10 +126,10 @@ class BestFitIndex(Generic[_Item]):
                 positions = positions[smallest[affinities[positions]] != positions]
 
     def _smallest_of_each(self, positions: IntArray) -> IntArray:
-        """Return the smallest of the ascending positions by affinity, or NO_POSITION.
+        """Return for each affinity the smallest of the ascending positions, or NO_POSITION.
 
-        The last item is for NO_AFFINITY, -1. Thousands of items may have a few affinities: if the
-        first positions have all of these, the others are not looked at.
+        The last item is for NO_AFFINITY, -1. Thousands of items may have few affinities: if the
+        first positions cover all affinities, the other positions are not looked at.
         """
         affinities, number = self._read_columns()[1], len(self._affinities)
         smallest = np.full(number + 1, NO_POSITION)
@@ -151,7 +151,7 @@ class BestFitIndex(Generic[_Item]):
         return found
 
     def rows_with(self, rows: IntArray) -> IntArray:
-        """Return of how many of the rows the node has each item (int64[items])."""
+        """Return int64[items]: how many of the rows have a node that matches the item."""
         numbers = np.zeros(len(self._affinities), np.int64)
         for column in self._affinities.by_row():
             here = column[rows]

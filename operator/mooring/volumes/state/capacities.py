@@ -11,7 +11,7 @@ from mooring.volumes.model.csi import CSIStorageCapacity
 from mooring.volumes.state.best_fit import NO_POSITION, BestFitIndex
 
 UNKNOWN: Final = -1
-"""Stands in place of a capacity."""
+"""Stands for a capacity that no object publishes."""
 
 
 class Capacities:
@@ -56,7 +56,7 @@ class Capacities:
         return found
 
     def _smallest(self, storage_class: str, size: int, rows: IntArray) -> IntArray:
-        """Return the position of the smallest one that is enough on each row, or NO_POSITION."""
+        """Return for each row the position of the smallest capacity that is enough."""
         smallest = np.full(len(rows), NO_POSITION)
         capacities = self._by_class.get(storage_class)
         if capacities is not None:

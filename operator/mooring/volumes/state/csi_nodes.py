@@ -15,11 +15,11 @@ from mooring.volumes.model.csi import CSINode
 from mooring.volumes.model.storage_objects import CSISource
 
 UNLIMITED: Final = 2**62
-"""The limit where there is no CSINode, or it names none."""
+"""The limit of a driver on nodes without a CSINode, or whose CSINode gives no limit."""
 
 
 class CSINodes:
-    """The limits of every driver, and the rows migrated to CSI per in-tree plugin."""
+    """The attach limits of every driver, and the rows where each in-tree plugin is migrated."""
 
     def __init__(self, nodes: NodeTable, objects: Objects) -> None:
         self._nodes = nodes
@@ -27,11 +27,11 @@ class CSINodes:
         self._shown: dict[str, tuple[int, CSINode]] = {}
         self._present = nodes.add_column(np.bool_)
         self._limits = nodes.add_resource_columns()
-        """One more than the limit of each driver that is on the row; 0 where it is not."""
+        """For each driver its limit plus 1; 0 on rows without the driver."""
         self._migrated: dict[str, set[int]] = {}
 
     def lacks_driver(self, volumes: Iterable[CSISource], driver: str, rows: IntArray) -> BoolArray:
-        """Return True on rows without the driver on which it would attach one of its volumes.
+        """Return True on rows that lack the driver, but would need it for one of the volumes.
 
         On a node without a CSINode, no driver attaches the volumes of in-tree plugins.
         """

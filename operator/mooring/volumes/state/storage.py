@@ -29,10 +29,9 @@ class Storage:
         self._observed = ObservedAttachments(nodes, objects, self.attachments)
 
     def add_pod(self, row: int, pod: Pod) -> None:
-        """Count the volumes of a pod on the row; most pods have none that matters here.
+        """Count the volumes of a pod on the row, if the row's node exists.
 
-        A pod whose node does not exist keeps no other pod from its volumes, and no driver attaches
-        them there.
+        Without the node, the pod keeps no other pod from its volumes, and no driver attaches them.
         """
         if pod.volumes and not self._nodes.is_unknown(row):
             self.users.add(row, pod)
@@ -50,7 +49,7 @@ class Storage:
         self._observed.node_changed(name)
 
     def object_changed(self, kind: Kind, key: str, before: Any | None, after: Any | None) -> None:
-        """Update the values derived from an object that is neither node nor pod; None: deleted."""
+        """Update values derived from an object (no node or pod); `after` is None if deleted."""
         match kind:
             case Kind.PERSISTENT_VOLUME:
                 self.volumes.volume_changed(key, after)

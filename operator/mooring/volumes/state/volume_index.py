@@ -39,7 +39,7 @@ class Volumes:
         return self._claims.get(key, self._mirrored.of(Kind.PERSISTENT_VOLUME_CLAIM).get(key))
 
     def with_claim_ref(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
-        """Return the volumes of the claim's class bound or pre-bound to it, by name."""
+        """Return the volumes of the claim's class that are bound or pre-bound to it, by name."""
         volumes = self._by_claim_ref.get(claim.key, {}).values()
         return sorted(
             (
@@ -57,12 +57,12 @@ class Volumes:
         return self._available.get(storage_class, self._none)
 
     def volume_changed(self, name: str, value: PersistentVolume | None) -> None:
-        """Take over the volume as the watch shows it; None: it was deleted."""
+        """Take over the volume as the watch shows it; `value` is None if it was deleted."""
         self._volumes.shown(name, value)
         self._index(name)
 
     def claim_changed(self, key: str, value: PersistentVolumeClaim | None) -> None:
-        """Take over the claim as the watch shows it; None: it was deleted."""
+        """Take over the claim as the watch shows it; `value` is None if it was deleted."""
         self._claims.shown(key, value)
 
     def assume(
@@ -71,7 +71,7 @@ class Volumes:
         volumes: Iterable[PersistentVolume],
         claims: Iterable[PersistentVolumeClaim],
     ) -> None:
-        """Let decisions see these until newer ones are watched; `holder` is the pod's uid."""
+        """Let decisions see these until the watch shows newer versions; `holder` is a pod's uid."""
         for volume in volumes:
             self._volumes.assume(holder, volume.name, volume)
             self._index(volume.name)

@@ -29,11 +29,11 @@ class VolumeUsers:
         self._disks: dict[_Name, dict[int, Counter[PodVolume]]] = {}
 
     def claim_in_use(self, key: str) -> bool:
-        """Return whether a pod with a node names the claim (ephemeral ones are not named)."""
+        """Return whether a pod with a node uses the claim; ephemeral claims are not counted."""
         return key in self._claims
 
     def rows_in_conflict(self, volume: PodVolume) -> Iterator[int]:
-        """Yield the rows with a pod that uses the same volume and excludes a second user."""
+        """Yield the rows with a pod whose use of the same volume excludes this use."""
         for row, users in self._disks.get(_name(volume), {}).items():
             if any(in_conflict(volume, other) for other in users):
                 yield row

@@ -1,6 +1,6 @@
 """Checks whether a pod's claims have been bound (checkBindings in volumebinding/binder.go).
 
-Only mirrored objects are read: assumed ones may have been assumed for another pod meanwhile.
+It reads only mirrored objects, because an object may be assumed for another pod by now.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ class BindingProgress:
     cluster: ClusterView
 
     def done(self) -> bool:
-        """Return whether all claims are bound; VolumesLostError if one cannot be any more."""
+        """Return whether all claims are bound; VolumesLostError if one can no longer be bound."""
         node = self.cluster.nodes.only(self.node)
         if not len(node):
             raise VolumesLostError(f'failed to get node "{self.node}": not found')

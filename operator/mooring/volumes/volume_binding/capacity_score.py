@@ -20,7 +20,10 @@ from mooring.volumes.volume_binding.find_volumes import UnboundClaims, find_choi
 
 
 class _ClassUsage:
-    """The requests of a storage class, and its capacity, on each node where it counts."""
+    """How much of a storage class's capacity the claims request, as arrays by node.
+
+    `counts` is True where the class is scored: a volume was found, or the capacity is known.
+    """
 
     def __init__(self, nodes: int) -> None:
         self.counts = np.zeros(nodes, np.bool_)
@@ -47,8 +50,8 @@ def capacity_scores(
 ) -> IntArray:
     """Return int64[nodes]: the mean score of the claims' classes, 0 if no capacity is known.
 
-    All claims can be bound or provisioned on these nodes. `by_percent` is int64[101], the score of
-    each percentage.
+    The caller passes only nodes where all claims can be bound or provisioned. `by_percent` is
+    int64[101], the score of each percentage.
     """
     by_class = _usage_by_class(find_choices(unbound, nodes, cluster), nodes, cluster)
     total, classes = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)

@@ -1,7 +1,7 @@
 """Finds the volume for an unbound claim on each node.
 
-It is a volume whose claimRef names the claim, or else the smallest available one that matches the
-claim and the node. Among equally small volumes the first name wins; kube-scheduler takes any of
+A volume whose claimRef names the claim comes first, then the smallest available volume that matches
+the claim and the node. Among equally small volumes the first name wins; kube-scheduler takes any of
 them (FindMatchingVolume in component-helpers storage/volume/pv_helpers.go).
 """
 
@@ -49,19 +49,19 @@ class Choice:
 
 
 class _Taken:
-    """The available volumes that a pod's claims, the smallest first, have taken on some nodes."""
+    """The available volumes of a class, and which of them earlier, smaller claims have taken."""
 
     def __init__(self, available: BestFitIndex[PersistentVolume], nodes: NodeView) -> None:
         self.available = available
         self.nowhere: IntArray = np.full(len(nodes), _NOTHING)
         self._left = available.rows_with(nodes.rows)
-        """On how many of the nodes each volume is left that have it."""
+        """On how many of the nodes each volume can be used and is not taken (int64)."""
         self._positions = np.flatnonzero(self._left)
         self._largest = available.largest_of_traits()
         self._values: dict[str, tuple[Mapping[str | None, int], IntArray]] = {}
         self.partly: list[IntArray] = []
-        """What one claim each has taken: an index into the volumes by node, also of some that are
-        left on other nodes."""
+        """For each claim the index of the volume that it has taken, by node. A claim is left out if
+        none of its volumes can still be used on another node."""
 
     def take(self, chosen: IntArray) -> None:
         """Note the volume that one more claim has taken on each node: an index, or -1 for none."""
@@ -79,9 +79,9 @@ class _Taken:
         self.partly = [each for each in (*self.partly, chosen) if self._is_left(each)]
 
     def matching(self, claim: PersistentVolumeClaim) -> IntArray:
-        """Return the positions of volumes for the claim that are left on some node that has them.
+        """Return the positions of volumes that suit the claim and are left on some node.
 
-        Smaller ones are dropped, because no later claim is smaller.
+        Smaller volumes are dropped for later claims, too, because no later claim is smaller.
         """
         smallest = self.available.at_least(claim.requested or 0)
         self._positions = self._positions[np.searchsorted(self._positions, smallest) :]
@@ -94,10 +94,10 @@ class _Taken:
         return positions
 
     def _selected(self, positions: IntArray, requirement: Requirement) -> IntArray:
-        """Return the positions whose volumes have such a label.
+        """Return the positions of volumes whose label meets the requirement.
 
-        Thousands of volumes may have thousands of values, and each of 1,000 claims may request
-        others. So only the values in the requirement are compared.
+        Thousands of volumes may have thousands of values, and 1,000 claims may all differ. So only
+        the values in the requirement are compared.
         """
         if requirement.key not in self._keys:
             return positions if requirement.matches(None) else positions[:0]
@@ -116,7 +116,7 @@ class _Taken:
         return frozenset(key for volume in self.available.items for key in volume.labels)
 
     def _values_of(self, key: str) -> tuple[Mapping[str | None, int], IntArray]:
-        """Return the values of a label by number, and for each volume (int64) which it has."""
+        """Number the values of a label; return the numbers, and those of the volumes (int64)."""
         found = self._values.get(key)
         if found is None:
             numbers: dict[str | None, int] = {}
@@ -135,7 +135,7 @@ def choices(
 ) -> list[Choice]:
     """Return the choice for each unbound claim; no two claims get the same volume on a node.
 
-    The claims come in the order of their sizes.
+    The caller passes the claims in the order of their sizes, the smallest first.
     """
     made: list[Choice] = []
     taken: dict[str, _Taken] = {}
@@ -173,7 +173,7 @@ def _available_matches(claim: PersistentVolumeClaim, volume: PersistentVolume) -
 
 
 def _smallest(claim: PersistentVolumeClaim, nodes: NodeView, taken: _Taken) -> Choice:
-    """Return the smallest available volume on each node that no claim before it has taken there."""
+    """Return the smallest suitable volume on each node that no earlier claim has taken there."""
     available, positions = taken.available, taken.matching(claim)
     if not len(positions):
         return Choice(claim, available.items, available.amounts, taken.nowhere)

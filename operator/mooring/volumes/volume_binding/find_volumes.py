@@ -74,7 +74,7 @@ class UnboundClaims:
 def find_choices(
     unbound: Sequence[PersistentVolumeClaim], nodes: NodeView, cluster: ClusterView
 ) -> UnboundClaims:
-    """Return the available volumes for the claims on each node, and where which claim has none."""
+    """Return the available volumes for the claims on each node, and where each claim has none."""
     by_size = sorted(
         (claim for claim in unbound if claim.selected_node is None),
         key=lambda claim: claim.requested or 0,
@@ -157,7 +157,7 @@ def _check_provisions(
 
 
 class _Provisioner:
-    """Where on some nodes the provisioner of a class can make volumes.
+    """On which nodes the provisioner of a class can make volumes.
 
     `allowed` is True on nodes in the class's allowed topologies, if the class has a provisioner.
     """
@@ -173,7 +173,7 @@ class _Provisioner:
         )
 
     def has_capacity(self, claim: PersistentVolumeClaim) -> BoolArray:
-        """Return True where there is enough for the claim, or the driver does not say."""
+        """Return True where the claim fits; everywhere if the driver publishes no capacity."""
         size = tracked_size(claim, self._class, self._cluster)
         return self._everywhere if size is None else np.greater_equal(self._largest, size)
 
@@ -181,6 +181,6 @@ class _Provisioner:
 def tracked_size(
     claim: PersistentVolumeClaim, storage_class: StorageClass, cluster: ClusterView
 ) -> int | None:
-    """Return the claim's size in bytes if the driver of its class publishes capacities."""
+    """Return the claim's size in bytes; None if the driver of its class publishes no capacities."""
     driver: CSIDriver | None = cluster.objects(Kind.CSI_DRIVER).get(storage_class.provisioner)
     return claim.requested if driver is not None and driver.storage_capacity else None

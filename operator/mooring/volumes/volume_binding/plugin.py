@@ -62,8 +62,8 @@ class VolumeBindingArgs(PolicyModel):
         AfterValidator(rising),
         AfterValidator(lambda given: given or LESS_USED_FIRST),
     ] = LESS_USED_FIRST
-    """The function from the share of the storage that the pod's claims request to the score; an
-    empty list means the default. It counts with the rules of Kubernetes 1.37 and newer."""
+    """The function from the requested share of the storage to the score; an empty list means the
+    default. It is used with the rules of Kubernetes 1.37 and newer."""
 
 
 _REASONS: Final = (
@@ -72,7 +72,7 @@ _REASONS: Final = (
     "node(s) did not have enough free storage",
     "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 )
-"""In the order of the bits in `mooring.volumes.volume_binding.find_volumes`."""
+"""The reasons in the order of the bits in `mooring.volumes.volume_binding.find_volumes`."""
 
 _READ: Final = (
     Kind.NODE,
@@ -105,10 +105,7 @@ class _Reserved:
 
 
 class VolumeBinding(AssignsInTrials):
-    """Rejects nodes where a claim cannot be bound; binds the claims on the chosen node.
-
-    It scores nodes by the share of their storage that the claims request.
-    """
+    """Rejects nodes where a claim cannot be bound, scores nodes by storage, binds the claims."""
 
     name: ClassVar[str] = "VolumeBinding"
     depends_on_node_only: ClassVar[bool] = False
@@ -146,7 +143,7 @@ class VolumeBinding(AssignsInTrials):
         return _claims_of(pod, volumes, cluster)
 
     def filter(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> BoolArray:
-        """Return True where each claim has a suitable volume, or can get or be provisioned one."""
+        """Return True where each claim has a suitable volume, or can be bound or provisioned."""
         return np.equal(find_volumes(claims, nodes, self._cluster).conflicts, 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> Explanation:
@@ -166,19 +163,19 @@ class VolumeBinding(AssignsInTrials):
         return capacity_scores(claims.unbound, self._score_by_percent, nodes, self._cluster)
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
-        """Assume the volumes found on the node, and the node as selected node of other claims."""
+        """Assume volumes on the node for the pod's claims, or the node as their selected node."""
         found = self._assumed(pod, node)
         if isinstance(found, _Reserved):
             self._reserved[pod.uid] = found
         return found if isinstance(found, Unschedulable) else None
 
     def assign(self, pod: Pod, row: int) -> Unschedulable | None:
-        """Assume the volumes found on the row for the pod, which is on it, in a trial."""
+        """Assume the volumes of the row for a pod that a trial has added there."""
         found = self._assumed(pod, self._cluster.nodes.name(row))
         return found if isinstance(found, Unschedulable) else None
 
     def _assumed(self, pod: Pod, node: str) -> _Reserved | Unschedulable | None:
-        """Return the volumes to assume for the pod on the node; None if there are none."""
+        """Assume volumes for the pod on the node and return them; None if there are none."""
         claims = self.pre_filter(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return claims
