@@ -12,7 +12,7 @@ __all__ = ["ClaimReport", "ClaimsReport", "ExcludedDevices", "ExplainsClaims", "
 
 @dataclass(frozen=True, slots=True)
 class ExcludedDevices:
-    """How many devices, on how many nodes, this reason excludes as the first one.
+    """How many devices, on how many nodes, are excluded for this reason before any other.
 
     A device that several nodes can use counts once for each of them.
     """
@@ -24,10 +24,11 @@ class ExcludedDevices:
 
 @dataclass(frozen=True, slots=True)
 class RequestReport:
-    """A request, or `request/sub-request`, for `count` devices, without the pod's other requests.
+    """The devices for one request, apart from the pod's other requests.
 
-    `enough_on` is the number of nodes with so many devices that it could take, and `excluded` has
-    the others, the most frequent reason first.
+    `request` is its name, or `request/sub-request`, and `count` the wanted number. `enough_on` is
+    the number of nodes with so many usable devices. `excluded` has all other devices, the most
+    frequent reason first.
     """
 
     request: str
@@ -38,9 +39,10 @@ class RequestReport:
 
 @dataclass(frozen=True, slots=True)
 class ClaimReport:
-    """A claim of the pod by the entry's name; its requests if it is to be allocated.
+    """A claim of the pod; `name` is the name of the pod's entry for the claim.
 
     `claim` is the ResourceClaim's name, None if it was not created from its template yet.
+    `requests` has reports if the claim is to be allocated.
     """
 
     name: str
@@ -67,9 +69,9 @@ class ExplainsClaims(ABC):
 
     @abstractmethod
     def explain_claims(self, pod: Pod) -> ClaimsReport | None:
-        """Return the states of the pod's claims, for as many nodes as an attempt has time.
+        """Return the states of the pod's claims; None if the pod has no claims.
 
-        None if the pod has no claims.
+        The report covers as many nodes as an attempt has time for.
         """
 
     @abstractmethod

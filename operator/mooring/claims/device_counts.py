@@ -42,7 +42,7 @@ class DeviceCounts:
         self._counted: dict[str, _Counts] = {}
 
     def version(self, pod: Pod) -> Hashable:
-        """Return a version of the counts for the pod; None if it requests no such resource."""
+        """Return a key that changes with the counts; None if the pod requests nothing counted."""
         if not pod.spec.containers:
             return None
         requested = pod.spec.demand.resources
@@ -59,7 +59,7 @@ class DeviceCounts:
     def columns(self, resource: str, nodes: NodeView) -> tuple[IntArray, IntArray]:
         """Return each node's amount and requested amount of a resource (int64[nodes] each).
 
-        Devices count where a class stands for the resource and the node does not offer it itself.
+        Devices count where a class stands for the resource and the node itself offers none of it.
         """
         offered, requested = nodes.allocatable(resource), nodes.requested(resource)
         known = self._classes.of(resource)
@@ -79,7 +79,7 @@ class DeviceCounts:
 
 @dataclass(slots=True, eq=False)
 class _SliceDevices:
-    """The devices of a slice that a class selects, those for which it fails, and where they are."""
+    """A slice's devices that a class selects, those for which a selector fails, and their nodes."""
 
     slice: ResourceSlice
     selected: list[Device] = field(default_factory=list)
@@ -106,7 +106,7 @@ class _Counts:
         ]
         self._slices: dict[str, _SliceDevices] = {}
         self._places: dict[DeviceId, dict[str, _Place]] = {}
-        """Where the selected devices are, by slice: two slices may list the same one."""
+        """The nodes of each selected device, by slice: two slices may list the same device."""
         self._in_use: dict[DeviceId, None] = {}
         """The devices in use, selected or not."""
         self._slices_version = self._topology = -1
@@ -177,7 +177,7 @@ class _Counts:
         return True
 
     def _count(self, found: _SliceDevices, sign: int) -> None:
-        """Count the devices of a slice (1), or no longer (-1)."""
+        """Add the devices of a slice to the counts (1), or subtract them (-1)."""
         each = found.slice
         for device in found.selected:
             place = found.places[device.name]
@@ -208,7 +208,7 @@ class _Counts:
 
 
 def _place(where: ResourceSlice | Device, cluster: ClusterView) -> _Place | None:
-    """Return where a slice, or a device, can be used; None if that is nowhere."""
+    """Return the rows where a slice, or a device, can be used; None if there are none."""
     if where.all_nodes:
         return cluster.nodes.present
     if where.node_selector is not None:

@@ -3,7 +3,8 @@
 Source: kube-scheduler's `k8s.io/dynamic-resource-allocation/cel/compile.go`.
 
 The compiler is imported when it is first needed: that takes 20 ms of CPU, and most clusters have no
-DeviceClass. Where one is, `mooring.mirroring.mirror` has it imported before a claim is decided.
+DeviceClass. If there is one, `mooring.mirroring.mirror` imports the compiler before a claim is
+decided.
 """
 
 from collections.abc import Mapping
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 
 LONGEST_EXPRESSION: Final = 10 * 1024
-"""Bytes: the API server stores nothing longer."""
+"""The most bytes of an expression; the API server stores no longer one."""
 
 Value = Any
 

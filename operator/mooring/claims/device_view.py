@@ -27,7 +27,7 @@ _INVALID: Final = "invalid pool"
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A claim that has a device, as `namespace/name`, and its pods; perhaps with admin access."""
+    """A claim (`namespace/name`) with a device, its pods, and whether it has only admin access."""
 
     claim: str
     pods: tuple[str, ...]
@@ -38,8 +38,8 @@ class Holder:
 class NodeDevice:
     """A device of a pool, as a node sees it.
 
-    `state` is `free`, `in use`, `shared` (others may share it still), `tainted`, `no counters left`
-    (its part is in use as another device), `incomplete pool` or `invalid pool`. `taints` are those
+    `state` is `free`, `in use`, `shared` (more claims may share it), `tainted`, `no counters left`
+    (other devices use up its counters), `incomplete pool` or `invalid pool`. `taints` are those
     with NoSchedule or NoExecute, `classes` the DeviceClasses that select it. `capacity` has the
     amount of each capacity, and for a shared device the consumed amount.
     """
@@ -86,7 +86,7 @@ class Devices:
         self._classes = [found[name] for name in sorted(found)]
         self._counters = Counters(self._is_in_use, by_driver=self._rules.counters_by_driver)
         self._seen: dict[int, Pool] = {}
-        """Pools whose devices for several nodes were told, the same ones for all nodes."""
+        """Pools whose devices for several nodes were yielded; every node sees the same devices."""
         self._told: set[DeviceId] = set()
 
     def of_node(self, row: int) -> Iterator[NodeDevice]:
@@ -151,7 +151,7 @@ class Devices:
         return key in used.dedicated or key in used.shares or key in used.consumed
 
     def _classes_of(self, device: Device, key: DeviceId) -> Iterator[str]:
-        """Yield the classes that select the device; one that fails for it does not."""
+        """Yield the classes that select the device; a class whose selector fails is left out."""
         for each in self._classes:
             try:
                 if self._selectors.match(each.selectors, device, key, f"class {each.name}"):
@@ -189,7 +189,7 @@ class Devices:
 def _devices(
     pool: Pool, node: Node, wanted: Callable[[ResourceSlice, Device, Node], bool]
 ) -> Iterator[tuple[ResourceSlice, Device]]:
-    """Yield those devices of the pool that the node can use."""
+    """Yield the pool's devices, with their slices, that the node can use and `wanted` accepts."""
     for each in pool.slices:
         for device in each.devices:
             elsewhere = each.per_device_node_selection and not node_matches(

@@ -1,4 +1,4 @@
-"""Finds the extended resources of pods for which classes of devices stand."""
+"""Finds the device classes that stand for extended resources of pods."""
 
 from collections.abc import Hashable
 
@@ -12,7 +12,7 @@ __all__ = ["ClassesOfResources"]
 
 
 class ClassesOfResources:
-    """The classes of extended resources; none before Kubernetes 1.36."""
+    """The device classes by extended resource; there are none before Kubernetes 1.36."""
 
     def __init__(self, handle: Handle) -> None:
         self._devices = handle.cluster.dynamic_resources
@@ -29,13 +29,13 @@ class ClassesOfResources:
         return self.of(resource) is not None
 
     def of_pod(self, pod: Pod) -> Hashable:
-        """Return the resources of the pod that have a class; None if it requests no such ones."""
+        """Return the pod's resources that have a class; None if none of them is extended."""
         if not pod.spec.containers:
             return None
         return tuple(name for name in pod.spec.demand.resources if self.has(name))
 
     def may_help(self, pod: Pod, event: ClusterEvent) -> bool:
-        """Return whether a class that was added or changed stands for a resource of the pod now."""
+        """Return whether the event lets a class stand for one of the pod's resources."""
         before, after = event.before, event.after
         if not isinstance(after, DeviceClass) or not self._known:
             return False

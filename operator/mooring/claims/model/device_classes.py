@@ -34,7 +34,7 @@ class DeviceClass:
 
 @naming_the_object("DeviceClass")
 def parse_device_class(raw: Mapping[str, Any]) -> DeviceClass:
-    """Parse a DeviceClass."""
+    """Parse a raw DeviceClass; ManifestError names the object and the field that is wrong."""
     metadata, spec = mapping(raw, "metadata"), mapping(raw, "spec")
     return DeviceClass(
         name=name_of(raw),

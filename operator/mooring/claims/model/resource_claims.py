@@ -34,7 +34,7 @@ FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 """The annotation of a claim that a scheduler created for a pod's extended resources."""
 MOST_RESULTS: Final = 32
-"""The devices that the status of a claim can hold (AllocationResultsMaxSize)."""
+"""The most devices that the status of a claim can hold (AllocationResultsMaxSize)."""
 
 
 class DeviceId(NamedTuple):
@@ -47,7 +47,7 @@ class DeviceId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeviceToleration:
-    """A toleration of device taints; `seconds` limits it for running pods, None does not."""
+    """A toleration of device taints; a running pod tolerates them for `seconds`, None: for ever."""
 
     toleration: Toleration
     seconds: int | None
@@ -57,8 +57,8 @@ class DeviceToleration:
 class ExactRequest:
     """Devices of a class: `count` of them (`mode` ExactCount), or all (`mode` All).
 
-    `name` is the request's or the subrequest's. `selectors` are CEL expressions; an entry without
-    one is None. `capacity` has the requested amount of each capacity of a device.
+    `name` is the request's or the subrequest's. `selectors` are CEL expressions, None for unknown
+    types. `capacity` has the requested amount of each capacity of a device.
     """
 
     name: str
@@ -73,7 +73,7 @@ class ExactRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """A request of a claim: `exactly`, or else the first of `first_available` that can be had."""
+    """A request of a claim: `exactly`, or the first of `first_available` that can be allocated."""
 
     name: str
     exactly: ExactRequest | None
@@ -82,9 +82,10 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A value that the devices of some requests (all, if none is named) must share, or not share.
+    """An attribute that must be equal, or different, on all devices of some requests.
 
-    A constraint with neither attribute has a type that is unknown.
+    It is `match_attribute` or `distinct_attribute`; if both are None, the constraint has an unknown
+    type. An empty `requests` stands for all requests.
     """
 
     requests: tuple[str, ...]
@@ -102,7 +103,7 @@ class OpaqueConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClaimConfig:
-    """The configuration of the devices of some requests; all, if none is named."""
+    """The configuration for the devices of some requests; of all requests, if none is named."""
 
     requests: tuple[str, ...]
     opaque: OpaqueConfig | None
@@ -116,7 +117,7 @@ class ClaimSpec:
     constraints: tuple[Constraint, ...]
     config: tuple[ClaimConfig, ...]
     memory: int | None = field(default=None, compare=False, repr=False)
-    """About how many bytes this object takes if that is known: not to be measured again."""
+    """Estimated bytes of this object, so that they are not measured again; None if unknown."""
     asked: str = field(init=False, compare=False, repr=False)
     """The requests and constraints as a text, which is equal for claims that ask for the same."""
 
@@ -223,7 +224,7 @@ class ResourceClaim:
 
 @dataclass(frozen=True, slots=True)
 class PodClaim:
-    """An entry of a pod's resourceClaims: the name of a claim or of a template, the other is ""."""
+    """An entry of a pod's resourceClaims: it names a claim or a template, and the other is ""."""
 
     name: str
     claim: str
@@ -263,7 +264,7 @@ def claim_of_scheduler(
 
 @naming_the_object("ResourceClaim")
 def parse_resource_claim(raw: Mapping[str, Any]) -> ResourceClaim:
-    """Parse a ResourceClaim."""
+    """Parse a raw ResourceClaim; ManifestError names the object and the field that is wrong."""
     metadata, status = mapping(raw, "metadata"), mapping(raw, "status")
     annotations = strings(metadata, "annotations", "metadata")
     allocation = optional_mapping(status, "allocation", "status")
@@ -291,8 +292,8 @@ def unreadable_claim(
 ) -> ResourceClaim:
     """Return the readable parts of a claim for which `parse_resource_claim` raises this problem.
 
-    No pod can use it. All devices that its allocation names count as in use as a whole, and so do
-    those of `known`: a device that somebody may use must not be allocated again.
+    No pod can use the claim. All devices that its allocation or that of `known` names count as in
+    use as a whole: a device that somebody may use must not be allocated again.
     """
     metadata: Mapping[str, Any] = _readable(lambda: mapping(raw, "metadata"), {})
     annotations: Mapping[str, str] = _readable(
@@ -330,7 +331,7 @@ def _readable(read: Callable[[], _Value], otherwise: _Value) -> _Value:
 def _devices_named(raw: Mapping[str, Any], known: Allocation | None) -> Allocation | None:
     """Return the devices of an allocation that is malformed or belongs to a malformed claim.
 
-    Those that are `known` are kept unless all of its results can be read.
+    The devices of `known` are added, unless all results of the allocation can be read.
     """
     status = raw.get("status")
     if status is None or (isinstance(status, Mapping) and status.get("allocation") is None):
@@ -362,7 +363,7 @@ def resource_claim_template_key(raw: Mapping[str, Any]) -> str:
 
 
 def parse_claim_spec(raw: Mapping[str, Any], where: str) -> ClaimSpec:
-    """Parse the spec of a claim or of a template; equal ones share a value.
+    """Parse the spec of a claim or of a template; equal specs share one object.
 
     All claims of a template have one spec, and each is read again whenever its status changes.
     """
@@ -421,12 +422,12 @@ def parse_opaque_config(raw: Mapping[str, Any], where: str) -> OpaqueConfig | No
 
 
 def parse_pod_claims(spec: Mapping[str, Any]) -> tuple[PodClaim, ...]:
-    """Parse the resourceClaims of a pod's spec."""
+    """Parse the resourceClaims of a pod's spec; ManifestError names the field that is wrong."""
     return tuple(pod_claims_of(spec))
 
 
 def pod_claims_of(spec: Mapping[str, Any]) -> Iterator[PodClaim]:
-    """Parse the resourceClaims of a pod's spec one by one."""
+    """Yield the resourceClaims of a pod's spec; each is parsed when the caller reaches it."""
     return (
         PodClaim(
             text(claim, "name", where),

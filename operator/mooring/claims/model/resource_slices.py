@@ -59,7 +59,7 @@ class CapacityPolicy:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCapacity:
-    """An amount of something that a device has; without a policy it is requested as a whole."""
+    """An amount of something that a device has; without a policy, requests are not rounded."""
 
     value: Quantity
     policy: CapacityPolicy | None
@@ -145,7 +145,7 @@ class DeviceTaintRule:
 
 @naming_the_object("ResourceSlice")
 def parse_resource_slice(raw: Mapping[str, Any]) -> ResourceSlice:
-    """Parse a ResourceSlice."""
+    """Parse a raw ResourceSlice; ManifestError names the object and the field that is wrong."""
     metadata, spec = mapping(raw, "metadata"), mapping(raw, "spec")
     pool = mapping(spec, "pool", "spec")
     node_selector = optional_mapping(spec, "nodeSelector", "spec")
@@ -170,7 +170,7 @@ def parse_resource_slice(raw: Mapping[str, Any]) -> ResourceSlice:
 
 @naming_the_object("DeviceTaintRule")
 def parse_device_taint_rule(raw: Mapping[str, Any]) -> DeviceTaintRule:
-    """Parse a DeviceTaintRule."""
+    """Parse a raw DeviceTaintRule; ManifestError names the object and the field that is wrong."""
     spec, metadata = mapping(raw, "spec"), mapping(raw, "metadata")
     selector = optional_mapping(spec, "deviceSelector", "spec")
     wanted, where = selector or {}, "spec.deviceSelector"
@@ -203,7 +203,7 @@ class _Content:
 
 
 _PARSED_PER_BYTE: Final = 4
-"""How many bytes a device takes for each byte of its JSON, beside `_BYTES_PER_DEVICE`."""
+"""Estimated memory for each byte of a device's JSON, in addition to `_BYTES_PER_DEVICE`."""
 _BYTES_PER_DEVICE: Final = 350
 _contents: Final[BoundedCache[bytes, _Content]] = BoundedCache(
     32 * 2**20,
@@ -215,7 +215,7 @@ _DIGEST_BYTES: Final = 16
 
 
 def _content(spec: Mapping[str, Any]) -> _Content:
-    """Return the contents of a slice; equal slices share it, because equal nodes have them."""
+    """Return the contents of a slice; slices of equal nodes are equal, and share one object."""
     devices = mappings(spec, "devices", "spec")
     try:
         key = orjson.dumps((devices, spec.get("sharedCounters")))
@@ -241,10 +241,10 @@ def _parsed_content(raw: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]) -
 def _alike(
     devices: Sequence[Device], raw: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
 ) -> Hashable:
-    """Return `ResourceSlice.alike`: a digest of everything else.
+    """Return `ResourceSlice.alike`: a digest without names of devices and values of attributes.
 
-    Values that no selector understands and versions are in it, because they may make any selector
-    fail.
+    The texts of versions, and the types of values, are in the digest, because a malformed version
+    or an unknown type may make any selector fail.
     """
     others = [
         {

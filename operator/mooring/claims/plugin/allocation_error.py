@@ -4,13 +4,11 @@ from mooring.framework.verdicts import ObjectError
 
 
 class AllocationError(ObjectError):
-    """Devices cannot be allocated because something is wrong, not because there are too few.
-
-    The claims, their classes or their selectors are wrong.
+    """Devices cannot be allocated because the claims, their classes or their selectors are wrong.
 
     Attributes:
         text: What is wrong, as kube-scheduler says it.
-        on_node: The node is not suitable, but others may be. Else the pod cannot be scheduled.
+        on_node: True if other nodes may be suitable; False if the pod cannot be scheduled at all.
     """
 
     def __init__(self, text: str, *, on_node: bool = False) -> None:

@@ -23,14 +23,14 @@ from mooring.model.kubernetes_rules import KubernetesRules
 
 _UNITS_PER_NODE: Final = 300
 _UNITS_PER_DEVICE: Final = 25
-"""The least cost of a search, in the units of `Evaluations`."""
+"""The least cost of a search, per node and per device, in the units of `Evaluations`."""
 _MOST_SLOTS: Final = 256
-"""Requests with their alternatives: as many as one claim may have, and far more than is real."""
+"""The most requests of a pod, with their alternatives; a single claim can have so many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Begun:
-    """The claims on a node before any allocation."""
+    """The devices and the requests on a node, before any device is taken."""
 
     node: NodeDevices
     requests: Requests
@@ -42,10 +42,10 @@ class Allocator:
     """Finds devices on one node after the other for the claims of one pod.
 
     Args:
-        claims: The claims that have no allocation yet, in the order of the pod's.
+        claims: The claims that have no allocation yet, in the order of the pod's spec.
         allocated: The devices that are in use.
         classes: Returns the device class of a name, None if there is none.
-        selectors: What CEL expressions say of devices.
+        selectors: Evaluates CEL expressions for devices.
         rules: The rules of the Kubernetes version.
         budget: The work that searches may take on all nodes together.
     """
@@ -100,7 +100,7 @@ class Allocator:
         pools: Sequence[Pool],
         moves: Moves,
     ) -> list[Allocation]:
-        """Return the result of `allocate`, without a search; `moves` are of a node that is alike.
+        """Return the result of `allocate` without a search; `moves` come from an equal node.
 
         Raises AllocationError as `allocate`.
         """

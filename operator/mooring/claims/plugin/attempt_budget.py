@@ -21,7 +21,7 @@ class Budget:
         steps: The steps on all nodes together.
         steps_on_node: The steps on one node.
         least_on_node: The steps on a node when `steps` are used up.
-        evaluations: What one attempt may do; None where nothing else waits for it.
+        evaluations: The budget of the attempt; None where nothing else waits for the search.
     """
 
     steps: int = 300_000
@@ -48,15 +48,12 @@ class Budget:
             self.evaluations.spend(units)
 
     def pause(self) -> None:
-        """Let other tasks run, if that is due; PluginFailed ends the attempt without a budget."""
+        """Let other tasks run, if that is due; PluginFailed if the attempt's budget is used up."""
         if self.evaluations is not None:
             self.evaluations.pause("searching for devices for the pod's claims")
 
     def spend(self, steps: int) -> None:
-        """Count the steps.
-
-        Raises AllocationError if there were more than allowed on the node.
-        """
+        """Count the steps; AllocationError if there were more than allowed on the node."""
         self.work(_UNITS_PER_STEP * steps)
         self._left -= steps
         self._left_on_node -= steps

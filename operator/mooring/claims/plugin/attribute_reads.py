@@ -22,7 +22,8 @@ class ComparedAttribute(NamedTuple):
 
 
 Reads = frozenset[str | ComparedAttribute] | None
-"""Names of attributes without a domain, and constants they are compared with; None: all."""
+"""Names (without a domain) and comparisons of the attributes that are read; None: all attributes.
+"""
 EVERYTHING: Final[Reads] = None
 
 _DOMAIN: Final = r'\bdevice\.attributes\["[\w.-]+"\]'
@@ -34,7 +35,7 @@ _COMPARED: Final = re.compile(
     r'(?P<before>^|\(|&&|\|\|)\s*device\.attributes\["[\w.-]+"\]'
     r'(?:\.(?P<field>\w+)|\["(?P<index>\w+)"\])\s*==\s*"(?P<text>[^"]*)"\s*(?=$|\)|&&|\|\|)'
 )
-"""Whole operands of `&&` and `||`; of the attribute, only the equality with a text matters."""
+"""Matches an operand of `&&` or `||` that only compares an attribute with a text."""
 _OTHERS: Final = re.compile(r"\bdevice\.(driver|allowMultipleAllocations|capacity)\b")
 
 
@@ -62,7 +63,7 @@ def attributes_read(expression: str) -> Reads:
 
 
 def _reads(whole: set[str], texts: Mapping[str, Iterable[str]]) -> Reads:
-    """Return the reads of whole attributes, and those of attributes compared with texts."""
+    """Return the reads: `whole` attributes, and comparisons of attributes with `texts`."""
     few = (
         ComparedAttribute(name, frozenset(some))
         for name, some in texts.items()
@@ -98,9 +99,9 @@ def reads_of(
 
 
 def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, frozenset[str] | None]]:
-    """Return the attributes that are read, by their full names.
+    """Return the full name of each attribute that is read, and the texts it is compared with.
 
-    The value of each is the texts that it is compared with, or None if it is read as a whole.
+    The texts are None if the attribute is read as a whole.
     """
     if reads is None:
         return [(name, None) for name in names]
@@ -117,8 +118,8 @@ def attributes_among(names: Iterable[str], reads: Reads) -> list[tuple[str, froz
 def value_seen(value: Any, texts: frozenset[str] | None) -> Any:
     """Return a key that is equal for values that an expression cannot tell apart.
 
-    If they are only compared with texts, that is for all that equal none of these the same text of
-    their length.
+    If the expression only compares the value with `texts`, all other texts of one length have the
+    same key.
     """
     if texts is None or type(value) is not str or value in texts or not value.isascii():
         return value

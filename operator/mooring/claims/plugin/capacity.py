@@ -93,7 +93,7 @@ def consumed_capacity(
 def _consumed(
     requested: Quantity | None, capacity: DeviceCapacity, rules: KubernetesRules
 ) -> Quantity:
-    """Return the request rounded up as the policy says; without one the default or everything."""
+    """Return the request, rounded up by the policy; without a request the default, or all."""
     policy = capacity.policy
     if requested is None:
         default = policy.default if policy is not None else None
@@ -111,7 +111,7 @@ def _consumed(
 def _rounded(
     requested: Quantity, span: CapacityRange, least: Quantity, rules: KubernetesRules
 ) -> Quantity:
-    """Return the next amount that is `least` and a number of steps."""
+    """Return the smallest sum of `least` and whole steps that is not below the request."""
     if requested < least:
         return least
     step = span.step
@@ -140,7 +140,7 @@ def _in_thousandths(span: CapacityRange) -> bool:
 
 
 def _next_thousandth(requested: Quantity, least: Quantity, step: Quantity) -> Quantity:
-    """Return the next amount that is `least` and a number of steps, all of thousandths."""
+    """Do the same as `_rounded`, in thousandths instead of whole numbers."""
     if requested.nano % _THOUSANDTH or requested.nano > _MOST * _THOUSANDTH:
         raise CapacityError(
             f"{_NOT_REPRESENTABLE}: request {requested.text} is not a representable milli value"

@@ -1,4 +1,4 @@
-"""The answers of CEL selectors about devices."""
+"""Evaluates CEL selectors for devices, and remembers the answers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
@@ -33,10 +33,7 @@ class Selector(Protocol):
     """A compiled expression."""
 
     def matches(self, device: DeviceView) -> bool:
-        """Return whether it selects the device.
-
-        Raises SelectorError if it fails for this device.
-        """
+        """Return whether the expression selects the device; SelectorError if it fails."""
 
 
 Compile = Callable[[str], Selector | CompileError]
@@ -49,7 +46,7 @@ class Selectors:
     Args:
         compile_selector: Compiles an expression.
         rules: The rules of the Kubernetes version.
-        budget: Pauses after each answer; None: nothing does.
+        budget: Pauses after each new answer; without a budget there are no pauses.
     """
 
     def __init__(
@@ -129,10 +126,9 @@ class Selectors:
 
 
 def cel_selectors(rules: KubernetesRules, budget: Budget | None = None) -> Selectors:
-    """Return selectors in CEL, as the Kubernetes version knows it; `budget` is charged for answers.
+    """Return CEL selectors by the rules of a Kubernetes version; answers are charged to `budget`.
 
-    The answers of an expression are kept for all decisions, by the values of a device that it
-    reads.
+    Answers are kept for all decisions, by the expression and the values of a device that it reads.
     """
     lists = rules.device_attributes_may_be_lists
 
@@ -188,7 +184,6 @@ class _Remembering:
         self._reads_capacity = self._reads is EVERYTHING or "capacity" in expression
 
     def matches(self, device: DeviceView) -> bool:
-        """Return whether it selects the device; SelectorError if it fails for it."""
         capacity = device.capacity.items() if self._reads_capacity else ()
         asked = _Asked(
             self._expression,

@@ -26,17 +26,17 @@ from mooring.state.columns import IntArray
 
 _TO_ALLOCATE: Final = "not allocated"
 _MOST_REASONS: Final = 16
-"""Different reasons per request; the errors of a selector may name each device."""
+"""The most different reasons per request, because errors of a selector may name each device."""
 _OTHERS: Final = "other reasons"
 _NO_DEVICES: Final = "no devices"
 _MOST_ALIKE: Final = 8
 _MOST_CLASSES: Final = 64
-"""Kinds of nodes on which devices are looked for that might be freed."""
+"""The most classes of nodes on which `devices_to_free` looks for devices."""
 _MOST_CHARACTERS: Final = 240
 
 
 def claim_states(pod: Pod, cluster: ClusterView) -> list[ClaimReport]:
-    """Return the claims of the pod as they are, without their requests."""
+    """Return the states of the pod's claims, without reports about their requests."""
     return [ClaimReport(entry.name, *_state(entry, pod, cluster)) for entry in _entries(pod)]
 
 
@@ -48,7 +48,7 @@ def _entries(pod: Pod) -> Iterator[PodClaim]:
 
 
 def _state(entry: PodClaim, pod: Pod, cluster: ClusterView) -> tuple[str | None, str]:
-    """Return the name of the claim, None if it has none yet, and how it is."""
+    """Return the name of the claim, None if it was not created yet, and the claim's state."""
     name = entry.claim or pod.claim_names.get(entry.name)
     if not name:
         return None, f"not created yet from ResourceClaimTemplate {entry.template}"
@@ -77,7 +77,7 @@ def _state_of(claim: ResourceClaim, entry: PodClaim, pod: Pod, cluster: ClusterV
 
 
 class _Totals:
-    """The results about the requests on all nodes so far."""
+    """Counts over all nodes why requests cannot have the devices."""
 
     def __init__(self) -> None:
         self._wanted: dict[tuple[str, str], int] = {}
@@ -86,7 +86,7 @@ class _Totals:
         self._nodes: dict[tuple[str, str], Counter[str]] = {}
 
     def add(self, requests: Sequence[ExplainedRequest], nodes: int) -> None:
-        """Count why the requests cannot have the devices, for a number of nodes that are alike."""
+        """Count why the requests cannot have the devices, for this number of equal nodes."""
         for each in requests:
             key = each.claim, each.request
             self._wanted[key] = each.wanted
@@ -105,7 +105,7 @@ class _Totals:
                 on_nodes[text] += nodes
 
     def of(self, claim: str) -> list[RequestReport]:
-        """Return the requests of the claim `namespace/name`."""
+        """Return the reports about a claim's requests."""
         return [
             RequestReport(
                 key[1],
@@ -128,9 +128,9 @@ def devices_excluded(
     classes: NodeClasses,
     allocator: Allocator,
 ) -> ClaimsReport:
-    """Return why the claims have no devices, for as many nodes as an attempt has time.
+    """Return why the claims have no devices, on as many nodes as an attempt has time for.
 
-    `allocator` is the one for the claims without devices.
+    `allocator` must be made for the pod's claims without devices.
     """
     totals, states, rows = _Totals(), claim_states(pod, cluster), cluster.nodes_in_order
     _, first, counts = np.unique(classes.numbers[rows], return_index=True, return_counts=True)
@@ -162,9 +162,9 @@ def devices_to_free(
     classes: NodeClasses,
     allocator: Allocator,
 ) -> Iterator[tuple[int, int]]:
-    """Yield the rows where devices that are freed may help, and how many must be, at least.
+    """Yield how many devices must at least be freed, and the row, where that may help.
 
-    There are fewer if an attempt has no time for all.
+    It ends early if the attempt has no time for all rows.
     """
     numbers, first = np.unique(classes.numbers[rows], return_index=True)
     for number, index in [*zip(numbers.tolist(), first.tolist(), strict=True)][:_MOST_CLASSES]:
@@ -186,7 +186,8 @@ def devices_to_free(
 def _lacking(asked: Sequence[ExplainedRequest]) -> int | None:
     """Return how many more devices must be free at least; None if that does not help.
 
-    It may be 0, if each request alone has enough devices. Of alternatives the best one counts.
+    The number may be 0, if each request alone has enough devices. Of a request's alternatives, the
+    one that lacks least counts.
     """
     least: dict[tuple[str, str], int | None] = {}
     used = 0

@@ -31,7 +31,7 @@ _CLAIMS: Final = "resourceclaims"
 _LONGEST_DELAY: Final = 120.0
 """How many seconds the watch may take to show what was created."""
 _MOST_TRIES: Final = 5
-"""How often a claim is read and written; somebody else writes it all the time then."""
+"""How often a claim is read and written again, because somebody else has changed it."""
 
 
 class ClaimWriter:
@@ -48,7 +48,7 @@ class ClaimWriter:
     async def reserve(
         self, pod: Pod, claim: ResourceClaim, allocation: Allocation, *, is_new: bool
     ) -> None:
-        """Reserve the claim for the pod, and write the allocation before if it `is_new`.
+        """Reserve the claim for the pod; if the allocation `is_new`, write it, too.
 
         Raises PluginError if the claim has changed since the decision about the pod.
         """
@@ -80,10 +80,7 @@ class ClaimWriter:
         return parse_resource_claim(await self._api.create(_CLAIMS, new.fields(pod)))
 
     async def until_known(self, claim: ResourceClaim) -> None:
-        """Wait until the watch shows a claim that was created.
-
-        Raises PluginError if it does not.
-        """
+        """Wait until the watch shows a claim that was created; PluginError if it does not."""
         try:
             await self._api.until(
                 lambda: self._claims.of_uid(claim.uid) is not None, _LONGEST_DELAY
@@ -104,8 +101,9 @@ class ClaimWriter:
     async def unreserve(self, pod: Pod, claims: Iterable[ResourceClaim], holder: Uid) -> None:
         """Remove the pod from the claims' reservations, unless it is on a node again.
 
-        The claim that was created for its extended resources is deleted instead. Then `holder`
-        holds them no longer, also if something fails. Raises the first error, after all claims.
+        The claim that was created for the pod's extended resources is deleted instead. `holder`
+        releases each claim when it is done, even after an error. Raises the first error, after all
+        claims.
         """
         failed: Exception | None = None
         for claim in claims:
@@ -162,8 +160,8 @@ class ClaimWriter:
     async def _unreserve(self, pod: Pod, claim: ResourceClaim) -> None:
         """Remove the pod from the claim's reservations.
 
-        A claim without devices gets a new version instead: an allocation whose answer did not come
-        in time may arrive later, when its devices are another claim's.
+        A claim without devices gets a new version instead, so that a write of an allocation that is
+        still under way fails: its devices may be another claim's by then.
         """
         latest: ResourceClaim | None = claim
         for _ in range(_MOST_TRIES):
@@ -220,7 +218,7 @@ class ClaimWriter:
         status: Mapping[str, Any] | None = None,
         finalizers: list[str] | None = None,
     ) -> ResourceClaim:
-        """Write the status or the finalizers to this version of the claim; return the next one."""
+        """Write status or finalizers to this version of the claim; return the next version."""
         patch: dict[str, Any] = {"metadata": {"resourceVersion": claim.resource_version}}
         if finalizers is not None:
             patch["metadata"]["finalizers"] = finalizers

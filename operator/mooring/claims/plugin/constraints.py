@@ -1,8 +1,8 @@
 """The constraints of a claim on attributes of the devices that it gets (constraint.go).
 
-A value is its type and itself, so that the string "1" and the integer 1 differ. None stands for a
-device without the attribute, which no constraint admits. Values are removed in the opposite order
-in which they were added.
+A value is a pair of its type and itself, so that the string "1" and the integer 1 differ. None
+stands for a device without the attribute, which no constraint admits. Values are removed in the
+opposite order in which they were added.
 """
 
 from collections.abc import Hashable, Sequence
@@ -19,7 +19,7 @@ class ConstraintState(Protocol):
     """The value of the attribute by the device's position."""
 
     def applies(self, name: str, full_name: str) -> bool:
-        """Return whether it constrains a request; for a sub-request the names of both."""
+        """Return whether the constraint covers request `name` or its sub-request `full_name`."""
 
     def admits(self, value: Value) -> bool:
         """Return whether a device with this value may be added."""
@@ -45,15 +45,12 @@ class _OnAttribute:
         self.values = values
 
     def applies(self, name: str, full_name: str) -> bool:
-        """Return whether it constrains a request; without a list of requests it constrains all."""
         return not self._requests or name in self._requests or full_name in self._requests
 
     def admits(self, value: Value) -> bool:
-        """Return whether a device with this value may be added."""
         raise NotImplementedError
 
     def may_ever_admit(self, value: Value) -> bool:
-        """Return whether it admits the value: more devices never change that."""
         return self.admits(value)
 
 

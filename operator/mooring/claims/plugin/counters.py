@@ -15,7 +15,7 @@ _Sets = dict[str, dict[str, int]]
 
 
 class Counters:
-    """The rest of the counters of a node's pools, while devices are tried.
+    """What is left of the counters of a node's pools, while a search tries devices.
 
     Args:
         in_use: Whether a device is allocated, shared ones included.
@@ -29,7 +29,7 @@ class Counters:
         self._consumed: dict[Hashable, _Sets] = {}
 
     def take(self, pool: Pool, device: Device) -> None:
-        """Take the amounts that the device consumes; they fit."""
+        """Take the amounts that the device consumes; the caller has checked that they fit."""
         self._add(pool, device, 1)
 
     def release(self, pool: Pool, device: Device) -> None:
@@ -37,9 +37,9 @@ class Counters:
         self._add(pool, device, -1)
 
     def fit(self, pool: Pool, device: Device) -> bool:
-        """Return whether enough is left of all counters of the pool.
+        """Return whether enough is left of the pool's counters for the device.
 
-        A set with more in use than it has rejects all devices that consume anything.
+        If more of any counter is in use than the pool has, no device fits.
         """
         key = self._key(pool)
         left = self._left.get(key)
@@ -58,7 +58,7 @@ class Counters:
         )
 
     def most(self, pool: Pool, devices: Iterable[Device]) -> int:
-        """Return an upper bound of how many of these devices fit together; each fits alone.
+        """Return an upper bound for how many of these devices fit together, if each fits alone.
 
         Each device is counted with the first set of counters that it consumes from, and with the
         scarcest counter there.

@@ -34,16 +34,16 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 MOST_PLACES: Final = 64
-"""Places of a kind of claims that are counted on a node."""
+"""The most places that are counted for a kind of claims on a node."""
 _MOST_KINDS: Final = 8
-"""Kinds of claims that count as typical: the most common ones."""
+"""How many of the most common kinds of claims count as typical."""
 _MOST_STEPS: Final = 1_000
-"""Steps of the search for one place; after more it counts as none."""
+"""The most steps of the search for one place; a longer search counts as no place."""
 _MOST_COUNTS: Final = 300_000
 _COUNTS_PER_NODE: Final = 4 * _MOST_KINDS
-"""Numbers of places that are remembered, about 200 bytes each: at least what one pod needs."""
+"""How many numbers of places are remembered per node, at 200 bytes each: enough for one pod."""
 _MOST_CLASSES: Final = 10_000
-"""Classes of nodes for which the places are remembered that a kind of pods takes."""
+"""The most classes of nodes for which lost places are remembered, for each kind of pods."""
 _MAX: Final = 100
 _SCALE: Final = 1_000
 _UNITS_PER_DEVICE: Final = 5
@@ -56,7 +56,7 @@ _Kinds = Sequence[tuple[bytes, Sequence[ResourceClaim]]]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A node of a class, and of a class if none of its devices was in use."""
+    """A node with its class, and with the class that it would have if no device were in use."""
 
     row: int
     of_class: Hashable
@@ -82,7 +82,8 @@ class DeviceFragmentation:
         self._typical = TypicalClaims()
         self._places: dict[Hashable, int] = {}
         self._known: dict[Hashable, dict[Hashable, list[int]]] = {}
-        """By the kind of a pod's claims and the typical kinds: what `_lost` returns, by class."""
+        """The results of `_lost` by node class, for each kind of a pod's claims with the typical
+        kinds."""
         self._classes_version = -1
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodClaims:
@@ -97,7 +98,7 @@ class DeviceFragmentation:
         return claims if claims.to_allocate or claims.extended is not None else SKIP
 
     def score(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> IntArray:
-        """Return int64[nodes]: 100 where no place is lost, 50 where one of the pod's own size is.
+        """Return int64[nodes]: 100 where no place is lost, 50 where one of the pod's size is lost.
 
         Raises PluginFailed if there are too many places to count for one attempt.
         """
@@ -120,7 +121,7 @@ class DeviceFragmentation:
         return scores
 
     def _classes(self, claims: Sequence[ResourceClaim]) -> tuple[NodeClasses, NodeClasses]:
-        """Return what distinguishes nodes for these claims: as they are, and if nothing was used.
+        """Return the classes of nodes for these claims: as devices are used now, and unused.
 
         Forgets counts from before the last change of device classes.
         """
@@ -136,7 +137,7 @@ class DeviceFragmentation:
     def _lost(
         self, nodes: Sequence[_Place], waiting: Sequence[ResourceClaim], kinds: _Kinds
     ) -> IntArray:
-        """Return int64[nodes, kinds]: the places that are lost, in thousandths of the pod's."""
+        """Return int64[nodes, kinds]: the lost places, in thousandths of a place of the pod."""
         own = kind_of(waiting)
         key = own, tuple(kind for kind, _ in kinds)
         known = self._known.pop(key, None) or {}
@@ -161,10 +162,10 @@ class DeviceFragmentation:
         own: bytes,
         waiting: Sequence[ResourceClaim],
     ) -> int:
-        """Return how many places of a kind are lost, in thousandths of the pod's own size.
+        """Return how many places of a kind are lost, in thousandths of a place of the pod.
 
-        The size of a place of this kind: how many of the pod's places fit into the unused node in
-        its stead.
+        The numbers of places that the unused node has for the pod and for this kind give the ratio
+        of their sizes.
         """
         before = self._number((at.of_class, kind), at, claims)
         if not before:
@@ -185,10 +186,10 @@ class DeviceFragmentation:
         unused: bool = False,
         beside: Sequence[ResourceClaim] = (),
     ) -> int:
-        """Return how many places the claims have on the node, beside other ones if these are given.
+        """Return how many places the claims have on the node after the claims `beside` got devices.
 
-        `key` is under what this is remembered; with `unused`, no device of the node is in use.
-        Raises PluginFailed if the attempt has done enough; the next one counts again.
+        The number is remembered under `key`; with `unused`, no device of the node is in use. Raises
+        PluginFailed if the attempt has used up its budget; the next attempt counts again.
         """
         known = self._places.get(key)
         if known is not None:
@@ -216,7 +217,7 @@ class DeviceFragmentation:
         budget = Budget(0, _MOST_STEPS, _MOST_STEPS, self._evaluations)
 
         def take(allocator: Allocator, number: str) -> bool:
-            """Have the devices of one more place in use; return False if there is none."""
+            """Mark the devices of one more place as in use; return False if there is none."""
             try:
                 found = allocator.allocate(node.name, node.labels, lambda: number, pools)
             except AllocationError:
@@ -233,7 +234,7 @@ class DeviceFragmentation:
         return places
 
     def _in_use(self, pools: Sequence[Pool]) -> AllocatedDevices:
-        """Return what is in use of the devices of the pools, and what the same claims have else."""
+        """Return the pools' devices in use, and the other devices of the claims that hold these."""
         devices, found = self._cluster.dynamic_resources, AllocatedDevices()
         uids = dict[str, None]()
         for pool in pools:

@@ -67,7 +67,7 @@ class _Alternatives(_Frame):
 
 @dataclass(slots=True)
 class _EndOfClaim(_Frame):
-    """The end of a claim: too many devices in a later one are no reason to stop before it."""
+    """The end of a claim; if a later claim has too many devices, earlier choices are changed."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class _State(_Frame):
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """Go on with a request: the next thing to do."""
+    """The next step: go on with a request."""
 
     claim: int
     request: int
@@ -87,7 +87,7 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """Go on with the device number `taken` of a request; candidates begin at `start`."""
+    """The next step: take device number `taken` of a request; candidates begin at `start`."""
 
     slot: Slot
     taken: int
@@ -96,16 +96,16 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class _Fail:
-    """Go back to the last choice."""
+    """The next step: go back to the last choice."""
 
     too_many: bool
-    """The claim would have more devices than its status can hold, whichever they are."""
+    """The claim would have more devices than its status can hold, whichever devices are chosen."""
 
 
 _NO_SOLUTION: Final = _Fail(too_many=False)
 _TOO_MANY: Final = _Fail(too_many=True)
 _MOST_STATES: Final = 4096
-"""States that are remembered: of some hundred bytes each."""
+"""The most states that are remembered; each takes some hundred bytes."""
 _Next = _Request | _Slot | _Fail | None
 
 
@@ -127,10 +127,10 @@ class Search:
         self._failed: dict[Hashable, _Fail] = {}
 
     def run(self) -> bool:
-        """Return whether there is a solution, which then is in the trial.
+        """Return whether there is a solution; if so, the trial has its devices.
 
-        Raises AllocationError if the search ends in an error, or the budget does. Raises
-        PluginFailed if the attempt has done enough.
+        Raises AllocationError if the search ends in an error, or takes too many steps. Raises
+        PluginFailed if the attempt has used up its budget.
         """
         while True:
             match step := self._step:

@@ -29,7 +29,7 @@ from mooring.model.quantity import Quantity
 IN_USE: Final = "in use"
 LITTLE_CAPACITY: Final = "too little capacity"
 FEW_COUNTERS: Final = "too few shared counters"
-"""Why a device cannot be taken that could be if others were not in use."""
+"""The reasons that may disappear when devices in use are freed."""
 _CONSTRAINT: Final = "constraint"
 _NOTHING: Final[Mapping[str, int]] = {}
 
@@ -48,7 +48,7 @@ class Taken:
 
 
 class DeviceTrial:
-    """The devices that the requests of all claims have on one node, while they are searched for."""
+    """The devices of one node that a search has taken for the requests of all claims."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class DeviceTrial:
         self._consumed = in_use.consumed
         self._rules = rules
         self.size = len(node.candidates)
-        """The number of devices: positions are from 0 to it."""
+        """The number of devices; positions are the numbers below it."""
         self.taken: list[Taken] = []
         """All devices so far, in the order in which they were taken."""
         self._results = [0] * len(claims)
@@ -94,7 +94,7 @@ class DeviceTrial:
         )
 
     def take(self, slot: Slot, position: int, *, must: bool = False) -> bool:
-        """Take a device that is selected, or return False if something is in the way.
+        """Take a device that is selected; return False if the device cannot be taken now.
 
         Raises AllocationError if it `must` be taken but a constraint does not admit it.
         """
@@ -153,8 +153,8 @@ class DeviceTrial:
     def why_not(self, slot: Slot, position: int) -> str:
         """Return the first reason why the device cannot be taken now; "" if there is none.
 
-        What would keep it from the request if it was not in use comes before that. Raises
-        AllocationError if a selector fails, or the capacity cannot be computed.
+        Reasons that would hold if no device was in use come first. Raises AllocationError if a
+        selector fails, or the capacity cannot be computed.
         """
         candidate = self._candidates[position]
         taint = slot.first_untolerated(candidate.device)
@@ -167,7 +167,7 @@ class DeviceTrial:
         )
 
     def _constraint_or(self, obstacle: str, slot: Slot, position: int) -> str:
-        """Return the obstacle; of a constraint, which attribute the device does not have."""
+        """Return the obstacle; if it is a constraint, name the attribute that the device lacks."""
         if obstacle != _CONSTRAINT:
             return obstacle
         specs = self._claims[slot.claim].spec.constraints
@@ -191,9 +191,9 @@ class DeviceTrial:
         return ""
 
     def most_together(self, positions: Iterable[int]) -> int:
-        """Return an upper bound of how many of these devices the counters of their pools allow.
+        """Return an upper bound for how many of these devices their pools' counters allow together.
 
-        Each device alone could be taken.
+        The caller passes only devices that could each be taken alone.
         """
         others, consuming = 0, dict[int, tuple[Pool, list[Device]]]()
         for position in positions:
@@ -206,11 +206,11 @@ class DeviceTrial:
         return others + sum(self._counters.most(pool, some) for pool, some in consuming.values())
 
     def distinct_values(self, slot: Slot) -> list[Sequence[Value]]:
-        """Return the values by position, if the request may take each value only once."""
+        """Return the values by position, for each constraint that admits a value only once."""
         return [c.values for c in self._constraints_on[slot] if isinstance(c, DistinctAttribute)]
 
     def suits(self, slot: Slot, position: int) -> bool:
-        """Return whether the device could be taken if this pod had no other.
+        """Return whether the device could be taken if this pod had no other devices.
 
         Constraints and counters are left out. Raises AllocationError if a selector fails, or the
         capacity cannot be computed.
@@ -224,7 +224,7 @@ class DeviceTrial:
         )
 
     def former_use(self, position: int) -> Hashable:
-        """Return the shares of the device that others have."""
+        """Return how other pods use the device: as a whole, in shares, and the consumed amounts."""
         device = self._candidates[position].id
         consumed = self._consumed.get(device)
         return (
@@ -234,7 +234,11 @@ class DeviceTrial:
         )
 
     def uses(self, claim: int) -> list[tuple[int, tuple[Hashable, ...]]]:
-        """Return the uses of each device: the claims that hold it, with the rights of each."""
+        """Return for each taken device its position and its use.
+
+        For a shared device the use is the consumed amounts, else the number of claims that hold it
+        and whether `claim` is one of them.
+        """
         held: list[tuple[int, tuple[Hashable, ...]]] = [
             (position, (len(claims), claim in claims)) for position, claims in self._holders.items()
         ]
@@ -323,7 +327,7 @@ class DeviceTrial:
             ) from None
 
     def _needs_counters(self, candidate: CandidateDevice, position: int) -> bool:
-        """Return whether to take the device consumes counters: the first share does, for all."""
+        """Return whether taking the device uses up counters; only its first share does."""
         device, id_ = candidate.device, candidate.id
         if not device.consumes or not device.allow_multiple_allocations:
             return bool(device.consumes)

@@ -47,7 +47,7 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 128 * 2**20
-"""Bytes after which everything is forgotten, unless the existing nodes need half of it."""
+"""The most bytes to remember, or twice what the existing nodes need, if that is more."""
 _BYTES_PER_COLUMN: Final = 16 * 2**10
 _BYTES_PER_ENTRY: Final = 200
 _BYTES_PER_PART: Final = 60
@@ -60,11 +60,11 @@ _UNITS_PER_CLASS: Final = 40
 _UNITS_PER_VALUE: Final = 2
 """The cost of computing a row again, in the units of `Evaluations`."""
 _ROWS_AT_ONCE: Final = 32
-"""Rows to compute again before their cost is charged."""
+"""How many rows are computed again before their cost is charged."""
 _LEAST_STEPS: Final = 1_000
-"""The steps of the search on a node when those on others have used up the budget."""
+"""The steps of a search on one node after searches on other nodes have used up the budget."""
 _MOST_SUBREQUESTS: Final = 8
-"""A request has so many subrequests at most; the first one of them scores highest."""
+"""The most subrequests of a request, and the score of the first one."""
 
 Result = list[Allocation] | AllocationError | None
 """An allocation per claim on a node of the class, or an error; None: too few devices."""
@@ -72,17 +72,17 @@ Result = list[Allocation] | AllocationError | None
 _UNKNOWN: Final = -1
 _TOO_FEW: Final = 0
 _FITS: Final = 1
-"""What is known of a class."""
+"""What is known of a class: nothing, that no devices can be allocated, or that they can."""
 _NOT_KNOWN: Final = -1
 _serials: Final = count()
 _NO_NODE: Final = 0
 """The signature of rows without a node."""
 _FREE: Final = False
-"""Stands for the use of a device that nobody has; the others are tuples, or None."""
+"""Stands for the use of a free device; the use of any other device is a tuple, or None."""
 
 
 class _Numbers:
-    """Numbers of equal values."""
+    """Gives numbers to values; equal values have the same number."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, int] = {}
@@ -92,7 +92,6 @@ class _Numbers:
         return len(self._known)
 
     def of(self, value: Hashable) -> int:
-        """Return the number of the value: the next one if it has none."""
         before = len(self._known)
         number = self._known.setdefault(value, before)
         if number == before:
@@ -104,8 +103,8 @@ class _Numbers:
 class _Row:
     """The pools of a node.
 
-    `keys` also has those whose slices are out of date. `shared` are pools that other nodes may use,
-    too; `own` are the slices of the others.
+    `keys` also has pools whose slices are out of date. `shared` are pools that other nodes may use,
+    too; `own` are the slices of all other pools.
     """
 
     node: Node
@@ -118,40 +117,40 @@ class _Row:
 class NodeClasses:
     """The classes of all rows, for claims that read the same attributes.
 
-    A row has a key: its signature and the values that are read. A key has a class, which depends on
-    the pools that nodes share as well.
+    Each row has a key: its signature and the values that are read. Each key has a class, which also
+    depends on the pools that nodes share.
     """
 
     def __init__(self, reads: Reads) -> None:
         self.reads = reads
         self.serial = next(_serials)
-        """Differs where equal numbers mean different classes."""
+        """Tells this object from others, whose equal numbers mean different classes."""
         self.numbers: IntArray = np.zeros(0, np.int64)
         """The number of each row's class."""
         self._classes = _Numbers()
         self._keys = _Numbers()
         self._row_keys: IntArray = np.zeros(0, np.int64)
         self._row_versions: IntArray = np.zeros(0, np.int64)
-        """Those of the rows for which the keys are right."""
+        """The version of each row when its key was computed."""
         self._key_signatures: IntArray = np.zeros(0, np.int64)
         self._key_versions: IntArray = np.zeros(0, np.int64)
-        """Those of the signatures for which the classes of keys are right."""
+        """The version of each key's signature when the key's class was computed."""
         self._key_classes: IntArray = np.zeros(0, np.int64)
         self._unused: set[int] = set()
         """Keys that no row had when their classes were made anew."""
         self._read: dict[Hashable, list[tuple[int, str, frozenset[str] | None]]] = {}
-        """By what slices have in common: the attributes of their devices that are read."""
+        """The attributes that are read of devices, for each `alike` of their slices."""
         self.counted = 0
-        """How many bytes it took when that was last counted."""
+        """The value of `bytes` when the cache was last counted."""
 
     @property
     def count(self) -> int:
-        """All numbers are below."""
+        """The number of classes; the number of each class is smaller."""
         return len(self._classes)
 
     @property
     def bytes(self) -> int:
-        """About how many bytes it takes."""
+        """Estimated memory; `EquivalentNodes` adds it up to bound its cache."""
         arrays = 8 * (3 * len(self.numbers) + 3 * len(self._key_classes))
         read = _BYTES_PER_PART * sum(map(len, self._read.values()))
         return _BYTES_PER_COLUMN + arrays + self._classes.bytes + self._keys.bytes + read
@@ -173,7 +172,6 @@ class NodeClasses:
         self.numbers = self._key_classes[self._row_keys]
 
     def _take_rows(self, rows: IntArray, nodes: "EquivalentNodes") -> None:
-        """Find the keys of rows."""
         signatures, keys, units = nodes.signatures[rows], list[int](), 0
         for row, signature in zip(rows.tolist(), signatures.tolist(), strict=True):
             known = nodes.row(row)
@@ -193,7 +191,7 @@ class NodeClasses:
         nodes.spend(units)
 
     def _take_key(self, key: int, nodes: "EquivalentNodes") -> None:
-        """Find the class of a key, if there is a row with it."""
+        """Compute the class of a key, if a row has the key."""
         signature = int(self._key_signatures[key])
         part, units = nodes.own_part(signature), 1
         if part is None:
@@ -245,30 +243,27 @@ class _Results:
         self.classes = classes
         self.results: dict[int, Result] = {}
         self.moves: dict[int, Moves] = {}
-        """The solutions, which any node of the class repeats without a search."""
+        """The solution of each class; every node of the class can repeat it without a search."""
         self.verdicts = np.zeros(0, np.int8)
-        """By class whether it has a result, and whether that is an allocation."""
+        """For each class `_UNKNOWN`, `_TOO_FEW` or `_FITS`."""
         self.scores = np.zeros(0, np.int64)
-        """By class the score of the alternatives that are allocated."""
+        """For each class the score of the alternatives that are allocated."""
         self.budget: Budget | None = None
-        """That of the searches for all classes that are there, until each has a result."""
+        """The budget of the searches on all present classes, until each class has a result."""
         self._bytes = self.counted = 0
-        """About how many bytes it takes, and took when that was last counted."""
+        """Estimated memory now, and when the cache was last counted."""
 
     @property
     def bytes(self) -> int:
-        """About how many bytes it takes."""
         return _BYTES_PER_COLUMN + self._bytes + 9 * len(self.verdicts)
 
     def resize(self, classes: int) -> None:
-        """Make room for this number of classes."""
         if classes > len(self.verdicts):
             more = np.full(2 * classes - len(self.verdicts), _UNKNOWN, np.int8)
             self.verdicts = np.concatenate((self.verdicts, more))
             self.scores = np.concatenate((self.scores, np.zeros(len(more), np.int64)))
 
     def put(self, number: int, result: Result, moves: Moves | None, score: int) -> None:
-        """Remember the result for a class that has none."""
         self.results[number] = result
         self.verdicts[number] = _FITS if isinstance(result, list) else _TOO_FEW
         self.scores[number] = score
@@ -286,7 +281,7 @@ class ResultsOnNodes:
     _known: _Results
 
     def of(self, index: int) -> Result:
-        """Return the result for the node at a position of the view; its devices are another's."""
+        """Return the result for the node at a position of the view, or for an equal node."""
         return self._known.results[int(self.numbers[index])]
 
     def moves_of(self, index: int) -> Moves | None:
@@ -294,7 +289,7 @@ class ResultsOnNodes:
         return self._known.moves.get(int(self.numbers[index]))
 
     def by_class(self) -> tuple[list[Result], IntArray]:
-        """Return the results of all classes of the view, and for each node which one it has."""
+        """Return the results of all classes of the view, and the index of each node's result."""
         distinct, which = np.unique(self.numbers, return_inverse=True)
         return [self._known.results[each] for each in distinct.tolist()], which.astype(np.int64)
 
@@ -312,7 +307,7 @@ class ResultsOnNodes:
 
 @dataclass(eq=False, repr=False)
 class EquivalentNodes:
-    """The pools of all nodes, their classes and their results; it updates itself at each use.
+    """The pools of all nodes, their classes and their results; each use updates them first.
 
     `allocated` are the devices that count as in use; None: those of the cluster.
     """
@@ -324,11 +319,12 @@ class EquivalentNodes:
 
     def __post_init__(self) -> None:
         self._needed = 0
-        """How many bytes were remembered when that was last only what the nodes needed."""
+        """How many bytes the existing nodes needed; they are measured after each `_forget`."""
         self.inventory = Inventory((), self.rules)
-        """All slices."""
+        """All slices of the cluster."""
         self._seen = (-1, -1, -1, 0)
-        """Versions of slices and devices in use, of the set of nodes, the position of its log."""
+        """Versions of slices and of devices in use, number of rows, and position in the log of
+        nodes."""
         self._in_use = AllocatedDevices()
         self._nodes: list[Node | None] = []
         self._rows: list[_Row | None] = []
@@ -339,7 +335,7 @@ class EquivalentNodes:
         self._outdated: set[int] = set()
         """Rows whose signature may have changed."""
         self.versions: IntArray = np.zeros(0, np.int64)
-        """By row how often the signature, or the values of attributes, have changed."""
+        """For each row how often its signature, or the values of attributes, have changed."""
         self.signatures: IntArray = np.zeros(0, np.int64)
         self._forget()
 
@@ -348,24 +344,24 @@ class EquivalentNodes:
         self._parts, self._signatures = _Numbers(), _Numbers()
         self._signatures.of(None)
         self._own_parts: list[int | None] = [None]
-        """By signature the number of its part about pools that are not shared; None: it has no
-        other."""
+        """For each signature the number of its part about unshared pools; None if no pool is
+        shared."""
         self._shared: dict[PoolKey, set[int]] = {}
         """The signatures of nodes that share a pool."""
         self._states: dict[PoolKey, dict[int, tuple[Pool, int]]] = {}
-        """Numbers of what pools that nodes share are like; by identity, because nodes may see
-        several ones of a key."""
+        """Numbers of states of shared pools; by identity, because nodes may see several pools of
+        one key."""
         self.signature_versions: IntArray = np.zeros(16, np.int64)
-        """By signature how often a pool that nodes share has changed."""
+        """For each signature how often one of its shared pools has changed."""
         self._cache: OrderedDict[Hashable, NodeClasses | _Results] = OrderedDict()
-        """By the attributes that are read, and by what claims ask for."""
+        """Classes by the attributes that are read, and results by what claims ask for."""
         self._cached = 0
         self._outdated.update(range(len(self._rows)))
         self.versions += 1
 
     @property
     def bytes(self) -> int:
-        """About how many bytes are remembered besides pools."""
+        """Estimated memory of signatures, classes and results; the pools are not counted."""
         return self._parts.bytes + self._signatures.bytes + self._cached
 
     def row(self, row: int) -> _Row | None:
@@ -378,24 +374,18 @@ class EquivalentNodes:
         return known.pools if known is not None else ()
 
     def own_part(self, signature: int) -> int | None:
-        """Return the number of a signature's part about pools that nodes do not share.
-
-        None: there is no other part.
-        """
+        """Return the number of a signature's part about unshared pools; None if none is shared."""
         return self._own_parts[signature]
 
     def spend(self, units: int) -> None:
-        """Charge the attempt with the work done for rows.
-
-        Raises PluginFailed if the attempt has done enough.
-        """
+        """Charge the attempt with work for rows; PluginFailed if its budget is used up."""
         self.evaluations.spend(units)
         self.evaluations.pause("reading the devices of the nodes")
 
     def classes(self, cluster: ClusterView, claims: Sequence[ResourceClaim]) -> NodeClasses:
         """Return the classes of all rows for these claims.
 
-        Raises PluginFailed if the attempt has done enough; the next call goes on.
+        Raises PluginFailed if the attempt has used up its budget; the next call goes on.
         """
         found = self._classes(cluster, reads_of(claims, cluster.dynamic_resources.classes.get))
         self._bound(found)
@@ -439,9 +429,9 @@ class EquivalentNodes:
         budget: Budget,
         allocated: AllocatedDevices | None = None,
     ) -> Allocator:
-        """Return an allocator for the claims; `allocated` are devices in use, else the cluster's.
+        """Return an allocator for the claims; `allocated` replaces the cluster's devices in use.
 
-        Whether its searches may pause follows from the budget.
+        Its searches pause only if the budget has `evaluations`.
         """
         devices = cluster.dynamic_resources
         return Allocator(
@@ -468,7 +458,6 @@ class EquivalentNodes:
         return found
 
     def _use(self, key: Hashable, entry: NodeClasses | _Results) -> None:
-        """Put the entry into the cache as the most recently used."""
         self._cache[key] = entry
         self._cache.move_to_end(key)
 
@@ -478,7 +467,7 @@ class EquivalentNodes:
             self._cached -= entry.counted
 
     def _bound(self, *used: NodeClasses | _Results) -> None:
-        """Count the bytes of the entries in use, and drop others if there are too many."""
+        """Count the bytes of the entries in use, and drop others if the cache is too large."""
         for each in used:
             self._cached += each.bytes - each.counted
             each.counted = each.bytes
@@ -516,7 +505,7 @@ class EquivalentNodes:
         self.signatures = _resized(self.signatures, size)
 
     def _take_nodes(self, rows: Iterable[int], cluster: ClusterView) -> None:
-        """Have the rows looked at again whose nodes have other names or labels."""
+        """Mark the rows whose nodes are new or gone, or have other names or labels."""
         for row in rows:
             node, before = cluster.node(row), self._nodes[row]
             self._nodes[row] = node
@@ -529,7 +518,7 @@ class EquivalentNodes:
                 self._moved.add(row)
 
     def _take_slices(self, changed: Collection[str] | None, cluster: ClusterView) -> None:
-        """Take over the slices of these names, None: all, and find the rows that have them."""
+        """Take over the slices of these names (None: all), and mark the rows that have them."""
         devices = cluster.dynamic_resources
         if changed is None:
             self.inventory = Inventory(devices.slices.all(), self.rules)
@@ -558,7 +547,7 @@ class EquivalentNodes:
                 yield row
 
     def _take_uses(self, changed: Iterable[DeviceId] | None) -> None:
-        """Find the rows with devices whose use has changed; None: any may have."""
+        """Mark the rows with devices whose use has changed; None marks all rows."""
         if changed is None:
             self._outdated.update(range(len(self._rows)))
             self._outdate_shared(*self._shared)
@@ -576,9 +565,9 @@ class EquivalentNodes:
                 self.signature_versions[signature] += 1
 
     def _take_rows(self) -> None:
-        """Find the pools and the signatures of rows that have changed.
+        """Compute the pools and the signatures of rows that have changed.
 
-        Raises PluginFailed if the attempt has done enough; the next call goes on.
+        Raises PluginFailed if the attempt has used up its budget; the next call goes on.
         """
         while self._moved:
             row = self._moved.pop()
@@ -598,7 +587,6 @@ class EquivalentNodes:
                 self.spend(_UNITS_PER_SIGNATURE)
 
     def _put(self, row: int, node: Node | None) -> None:
-        """Find the pools of a row."""
         before, after = self._rows[row], None
         if node is not None:
             inventory = self.inventory
@@ -621,7 +609,7 @@ class EquivalentNodes:
             self._rows_of.setdefault(key, set()).add(row)
 
     def _signature(self, known: _Row | None) -> int:
-        """Return the number of what, besides attributes, makes a difference on a node."""
+        """Return the number of a node's signature: what searches depend on, but no attributes."""
         if known is None:
             return _NO_NODE
         parts, shared, names = list[Hashable](), list[PoolKey](), list[str]()
@@ -649,7 +637,7 @@ class EquivalentNodes:
         return number
 
     def state(self, pool: Pool) -> int:
-        """Return the number of the state of a shared pool, which includes all attributes."""
+        """Return the number of a shared pool's state; it is computed once for all nodes."""
         of_key = self._states.setdefault((pool.driver, pool.name), {})
         known = of_key.get(id(pool))
         if known is None:
@@ -679,7 +667,7 @@ class EquivalentNodes:
         claims: Sequence[ResourceClaim],
         cluster: ClusterView,
     ) -> None:
-        """Find the results for all classes that have none, with a search each."""
+        """Search once for each class of the nodes that has no result yet."""
         places = np.flatnonzero(known.verdicts[numbers] == _UNKNOWN)
         if not len(places):
             return
@@ -723,7 +711,7 @@ def score_of(claim: ResourceClaim, allocation: Allocation) -> int:
 
 
 def _said_of(claims: Sequence[ResourceClaim], others: Sequence[ResourceClaim], text: str) -> str:
-    """Return the text about other, equal claims with the names of these claims."""
+    """Return an error text about `others`, equal claims, with the names of `claims` instead."""
     for mine, other in zip(claims, others, strict=True):
         text = text.replace(f"claim {other.key}", f"claim {mine.key}")
         text = text.replace(f"for claim {other.name}:", f"for claim {mine.name}:")
@@ -743,7 +731,7 @@ def _matches(pool: Pool, node: Node) -> Hashable:
 
 
 def _unused(pool: Pool, allocated: AllocatedDevices) -> Hashable:
-    """Return the rest of the pool's counters."""
+    """Return how much of each counter of the pool is left."""
 
     def in_use(device: DeviceId) -> bool:
         return (

@@ -41,7 +41,7 @@ Mapped = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class NewClaim:
-    """The claim as one kind of node needs it, and the containers that its requests stand for."""
+    """The claim for nodes that lack the same resources, and which container uses which request."""
 
     claim: ResourceClaim
     mappings: tuple[Mapped, ...]
@@ -95,8 +95,8 @@ class NewClaim:
 class ExtendedResources:
     """The extended resources that a pod requests, if a class stands for one of them.
 
-    `classes` has the name of the class of each resource that has one. `stale` is the claim that an
-    earlier attempt has left; no node will do until it is gone.
+    `classes` has the name of the class of each resource that has one, `others` the other resources.
+    `stale` is the claim that an earlier attempt has left; no node will do until it is gone.
     """
 
     pod: Pod
@@ -112,14 +112,14 @@ class ExtendedResources:
         )
 
     def _claim_for(self, resources: tuple[str, ...]) -> NewClaim | None:
-        """Return the claim for these resources of `classes`, in their order; None for none."""
+        """Return the claim for these resources, in the order of `classes`; None for no resource."""
         if resources not in self._new:
             self._new[resources] = new_claim(self.pod, {r: self.classes[r] for r in resources})
         return self._new[resources]
 
     @property
     def fits_anywhere(self) -> bool:
-        """Whether the resources keep the pod off no node if there are devices enough."""
+        """Whether the resources reject no node that has enough devices."""
         return self.stale is None and not self.others
 
     def kinds(self, nodes: NodeView) -> Iterator[tuple[IntArray, NewClaim | None]]:
@@ -164,7 +164,10 @@ def extended_resources_of(
 
 
 def new_claim(pod: Pod, classes: Mapping[str, str]) -> NewClaim | None:
-    """Return the claim for the devices of these resources; None if there are none."""
+    """Return the claim that requests the devices for a pod's extended resources.
+
+    `classes` maps each resource to its DeviceClass; if it is empty, the result is None.
+    """
     if not classes:
         return None
     requests: list[DeviceRequest] = []
@@ -185,8 +188,8 @@ def _of_resource(
     """Return (1) the device requests for one resource, (2) which container uses which request.
 
     Containers that run as long as the pod have a request each. An init container has ended when
-    those after it start, so it uses their devices. If init containers need more devices than these,
-    the largest such rest is one more request.
+    those after it start, so it uses their devices. If init containers need more devices, there is
+    one more request, for the largest number that is missing.
     """
     lasting = [
         (index, container.name, f"container-{index}-request-{_index_of(resource, container)}", n)

@@ -24,8 +24,8 @@ class ExplainedRequest:
         claim: The claim, as `namespace/name`.
         request: The request, or `request/sub-request`.
         wanted: The number of devices.
-        left: The devices that the request could take.
-        excluded: The others by the first reason against each, the most frequent reason first.
+        left: The number of devices that the request could take.
+        excluded: The numbers of other devices by the first reason against each, in falling order.
     """
 
     claim: str

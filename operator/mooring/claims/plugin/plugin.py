@@ -77,7 +77,7 @@ class DynamicResourcesArgs(PolicyModel):
     binding_timeout: Duration = timedelta(seconds=600)
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield mistakes: a negative timeout; one for binding of less than a second."""
+        """Yield mistakes: a negative filter timeout, and a binding timeout below a second."""
         if self.filter_timeout < timedelta(0):
             yield FieldError("filterTimeout", "must be 0s or more")
         if self.binding_timeout < timedelta(seconds=1):
@@ -87,13 +87,13 @@ class DynamicResourcesArgs(PolicyModel):
 _NO_DEVICES: Final = "cannot allocate all claims"
 _ELSEWHERE: Final = "resourceclaim not available on the node"
 _MEMBERS_AT_ONCE: Final = 20
-"""The claims of so many members of a group are looked at without a pause."""
+"""How many members of a group have their claims looked at without a pause."""
 
 
 class DynamicResources(AssignsInTrials, ExplainsClaims):
     """Rejects nodes without the devices that the pod's claims request; allocates the devices.
 
-    It scores nodes by the alternatives of requests that they can give.
+    It scores nodes higher if they can give the first alternatives of requests.
     """
 
     name: ClassVar[str] = "DynamicResources"
@@ -126,11 +126,12 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         self._metrics, self._profile = handle.device_metrics, handle.profile
         self._nodes = EquivalentNodes(handle.kubernetes, handle.evaluations)
         self._expected: dict[Uid, dict[str, Allocation]] = {}
-        """The allocations that claims had, by uid, when the pod was reserved."""
+        """For each pod the allocations that its claims had at Reserve, by the uid of the claim."""
         self._begun: dict[Uid, dict[str, ResourceClaim]] = {}
         """The claims, by uid, that PreBind has begun to write for each pod."""
         self._unreserved = count()
-        """Numbers those that hold what attempts have left, so that none frees another's."""
+        """Numbers for the holders that `unreserve` makes up, so that none frees another one's
+        claims."""
         self._new: dict[Uid, NewClaim] = {}
         """The claims for extended resources that PreBind has to create."""
         self._overdue: dict[str, None] = {}
@@ -142,7 +143,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims if isinstance(claims, Unschedulable) else None
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | PodClaims | Unschedulable:
-        """Return the pod's claims, or why it can be scheduled nowhere for now."""
+        """Return the pod's claims, or why no node is possible for now."""
         if not pod.spec.resource_claims and not pod.spec.containers:
             return SKIP
         claims = pod_claims(pod, cluster)
@@ -158,7 +159,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims
 
     def filter(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> BoolArray:
-        """Return True where all devices can be used that the claims have, or can get."""
+        """Return True where allocated claims can use their devices, and others can get devices."""
         fits = self._available(nodes, claims)
         left = np.flatnonzero(fits)
         if len(left):
@@ -232,7 +233,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
 
         If another plugin's pre_filter rejected the pod, kube-scheduler's plugin has no state, and
         its PostFilter fails with the text "not found". Users see the same text here. If this
-        plugin's did, there is a state without claims.
+        plugin's pre_filter rejected the pod, there is a state without claims.
         """
         rejected_by = state.diagnosis.pre_filter_plugins
         if state.diagnosis.pre_filter is not None and self.name not in rejected_by:
@@ -275,7 +276,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims if any(r.first_available for r in requests) else SKIP
 
     def score(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> IntArray:
-        """Return int64[nodes]: the sum over all chosen alternatives, 8 for a first one."""
+        """Return int64[nodes]: the sum over all chosen alternatives; a request's first counts 8."""
         known = sum(
             score_of(c, a) for c in claims.claims if (a := claims.allocation(c)) is not None
         )
@@ -410,9 +411,10 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         )
 
     def _freed(self, pod: Pod, claims: PodClaims, nodes: NodeView | None) -> str | None:
-        """Have a claim freed or deleted that keeps the pod off some of the nodes.
+        """Free or delete, in a task, a claim that keeps the pod off some of the nodes.
 
-        Return what PostFilter says then; None if there is no such claim. kube-scheduler takes any.
+        Return PostFilter's message; None if there is no such claim. The first such claim is taken;
+        kube-scheduler takes any.
         """
         if claims.extended is not None and claims.extended.stale is not None:
             self._api.later(partial(self._writer.delete, pod, claims.extended.stale))
@@ -439,13 +441,12 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
                 yield claim
 
     def _rejections(self, claims: PodClaims, nodes: NodeView) -> list[str]:
-        """Return per node why the pod's extended resources reject it; [] if they reject none."""
         if claims.extended is None or claims.extended.fits_anywhere:
             return []
         return claims.extended.rejections(nodes)
 
     def _available(self, nodes: NodeView, claims: PodClaims) -> BoolArray:
-        """Return True where the devices can be used that are allocated already."""
+        """Return True where the pod can use the devices that are allocated already."""
         if claims.broken:
             return np.zeros(len(nodes), np.bool_)
         fits = nodes.present.copy()
@@ -457,7 +458,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return fits
 
     def _assigned(self, pod: Pod, row: int) -> NewClaim | Unschedulable | None:
-        """Have the devices of the row in flight; return the claim that is to be created, if any."""
+        """Mark devices of the row as in flight; return the claim that is to be created, if any."""
         claims = self.pre_filter(pod, self._cluster)
         if isinstance(claims, Unschedulable):
             return claims
@@ -484,7 +485,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return new
 
     async def _created(self, pod: Pod, new: NewClaim, allocation: Allocation) -> ResourceClaim:
-        """Return the claim for the pod's extended resources when it is written.
+        """Create the claim for the pod's extended resources, with its devices, and return it.
 
         Raises PluginError if the watch does not show it, or if somebody has changed it.
         """
@@ -505,7 +506,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
     async def _until_bound(self, pod: Pod, node: str, uids: list[str]) -> None:
         """Wait until all binding conditions of the claims are true.
 
-        Raises PluginError if one of the devices cannot be bound, or is not in time.
+        Raises PluginError if one of the devices cannot be bound, or is not bound in time.
         """
         since, status = self._api.unix_nanoseconds(), "error"
         try:
@@ -555,7 +556,6 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
             self._metrics.devices_bound(self._profile, drivers, waited, status, seconds)
 
     def _left(self, claim: ResourceClaim) -> float:
-        """Return the seconds until the binding of the claim's devices times out."""
         now = self._api.unix_nanoseconds() / 1e9
         since = claim.allocation.time if claim.allocation is not None else None
         return max(0.0, self._timeout - (now - since if since is not None else 0.0))
@@ -579,7 +579,7 @@ def _text(result: Result) -> str:
 
 
 def _share_ids(claims: Sequence[ResourceClaim]) -> Callable[[], str]:
-    """Return a function that makes ids for shares of devices, the same ones for the same claims."""
+    """Return a function that makes ids for shares of devices; equal claims get equal ids."""
     first = claims[0]
     numbers = count()
     return lambda: str(

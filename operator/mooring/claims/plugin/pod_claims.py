@@ -45,7 +45,7 @@ class PodClaims:
 
     @property
     def to_allocate(self) -> list[ResourceClaim]:
-        """The claims without devices that exist."""
+        """The existing claims that have no devices yet."""
         return [c for c in self.claims if self.allocation(c) is None]
 
     def on_nodes(self, nodes: NodeView) -> Iterator[tuple[IntArray, list[ResourceClaim]]]:
@@ -64,12 +64,12 @@ class PodClaims:
                 yield positions, claims
 
     def allocation(self, claim: ResourceClaim) -> Allocation | None:
-        """Return the devices that a claim of the pod has already."""
+        """Return the devices that a claim of the pod has already; None if it has none."""
         return claim.allocation or self.in_flight.get(claim.uid)
 
     @property
     def node_selectors(self) -> list[NodeSelector]:
-        """The conditions on nodes that can use the devices that are allocated already."""
+        """The node selectors of the devices that are allocated already."""
         allocations = [self.allocation(claim) for claim in self.claims]
         return [a.node_selector for a in allocations if a is not None and a.node_selector]
 
@@ -140,7 +140,7 @@ def _name_of_created(pod: Pod, entry: PodClaim) -> str | Unschedulable | None:
 
 
 def pod_claims(pod: Pod, cluster: ClusterView) -> PodClaims | Unschedulable:
-    """Return the filter's state about the pod's claims, or why no node will do (PreFilter)."""
+    """Return what Filter needs to know about the pod's claims, or why no node fits (PreFilter)."""
     claims = claims_of(pod, cluster)
     if isinstance(claims, Unschedulable):
         return claims
@@ -163,12 +163,12 @@ def pod_claims(pod: Pod, cluster: ClusterView) -> PodClaims | Unschedulable:
 
 
 def consumer(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> ConsumerReference:
-    """Return the consumer of the claim: the pod, or its group."""
+    """Return the consumer of the claim: the pod's group if it names the claim too, else the pod."""
     return consumer_of(pod, claim, _group(pod, cluster))
 
 
 def is_reserved(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
-    """Return whether the claim is reserved for the pod, or for its group as a claim of its own."""
+    """Return whether the claim is reserved for the pod, or for its group (see `consumer`)."""
     if not claim.reserved_for:
         return False
     uids = {pod.uid, consumer(claim, pod, cluster).uid}
@@ -178,8 +178,8 @@ def is_reserved(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
 def may_be_freed(claim: ResourceClaim, pod: Pod, cluster: ClusterView) -> bool:
     """Return whether no pod on a node uses the claim, so that it can be allocated elsewhere.
 
-    It may be reserved for the pod, for members of its group without a node, and for the group
-    itself if none of its members has a node.
+    The claim may be reserved for the pod, for members of its group without a node, and for the
+    group itself if none of its members has a node.
     """
     group = cluster.pod_groups.of(pod)
     for each in claim.reserved_for:

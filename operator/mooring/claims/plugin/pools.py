@@ -47,7 +47,7 @@ class Pool:
 
 
 class Inventory:
-    """All slices of the cluster, by the nodes that look for them."""
+    """All slices of the cluster, by node and by pool."""
 
     def __init__(self, slices: Iterable[ResourceSlice], rules: KubernetesRules) -> None:
         self._rules = rules
@@ -55,9 +55,9 @@ class Inventory:
         self._on_node: dict[str, dict[str, ResourceSlice]] = {}
         self._anywhere: dict[str, ResourceSlice] = {}
         self._by_pool: dict[PoolKey, dict[str, ResourceSlice]] = {}
-        """The last three by the names of the slices."""
+        """This table and the two before it have slices by name."""
         self._built: dict[PoolKey, dict[tuple[int, ...], Pool | None]] = {}
-        """Pools by their slices for a node: many nodes may see the same ones."""
+        """Pools by the slices that a node sees: many nodes may see the same slices."""
         for each in slices:
             self.put(each.name, each)
 
@@ -66,7 +66,7 @@ class Inventory:
         return self._by_name.get(name)
 
     def put(self, name: str, after: ResourceSlice | None) -> None:
-        """Take over the slice of this name; None: there is none."""
+        """Set the slice of this name; None removes it."""
         before = self._by_name.get(name)
         for each in (before, after):
             if each is not None:
@@ -85,16 +85,16 @@ class Inventory:
         return each.driver, each.pool, each.node_name, self.is_on_node(each)
 
     def is_on_node(self, each: ResourceSlice) -> bool:
-        """Return whether the slice is looked for on one node only."""
+        """Return whether only the node that the slice names looks at the slice."""
         return _is_on_node(each, self._rules)
 
     def is_of_one_node(self, key: PoolKey) -> bool:
-        """Return whether all slices of the pool are looked for on one node only, and the same."""
+        """Return whether the same single node looks at all slices of the pool."""
         slices = self._by_pool.get(key, _NO_SLICES).values()
         return len({each.node_name for each in slices}) == 1 and all(map(self.is_on_node, slices))
 
     def is_relevant(self, each: ResourceSlice, node_name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether the slice is one for the node."""
+        """Return whether the node must look at the slice."""
         return _relevant(each, node_name, labels, self._rules)
 
     def candidates(self, node_name: str) -> list[ResourceSlice]:
@@ -232,7 +232,7 @@ def _built(
     others: Sequence[ResourceSlice],
     with_counters: Sequence[ResourceSlice],
 ) -> Pool:
-    """Return the pool, valid or not; `with_counters` are the slices whose counters are known."""
+    """Return the pool, valid or not; `with_counters` are the slices with its counters."""
     devices = tuple(each for each in slices if not each.shared_counters)
     elsewhere = tuple(each for each in others if not each.shared_counters)
     names = [device.name for each in devices for device in each.devices]

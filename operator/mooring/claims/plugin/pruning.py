@@ -16,14 +16,14 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity
 
 _PLENTY = 2**31
-"""How often a device can be taken that is not taken for one request alone."""
+"""Stands for the number of requests that can take a shared device, which is not limited."""
 
 
 def may_prune(node: NodeDevices, rules: KubernetesRules) -> bool:
     """Return whether branches may be skipped: the result must not depend on earlier tries.
 
-    Before Kubernetes 1.37 it depends on them if pools of one name have counters: the pool that is
-    examined first decides how many there are.
+    Before Kubernetes 1.37 the result depends on earlier tries if pools of one name have counters:
+    the pool that is examined first decides how many counters there are.
     """
     names = [pool.name for pool in node.pools if pool.counter_sets]
     return rules.counters_by_driver or len(names) == len(set(names))
@@ -31,7 +31,7 @@ def may_prune(node: NodeDevices, rules: KubernetesRules) -> bool:
 
 @dataclass(eq=False, repr=False)
 class Pruning:
-    """The known facts about the devices of a node, for the requests of all claims."""
+    """What is known about the devices of a node, for the requests of all claims."""
 
     claims: Sequence[Sequence[Sequence[Slot]]]
     node: NodeDevices
@@ -42,8 +42,8 @@ class Pruning:
         self._slots = [slot for claim in self.claims for request in claim for slot in request]
         may_fail = any(s.every is not None and self.trial.constrained(s.claim) for s in self._slots)
         self._fails = may_fail
-        """The search may end in an error: a selector or a capacity fails for a device, or a
-        constraint does not admit one of a request for all devices."""
+        """Whether the search may end in an error: a selector or a capacity fails for a device, or a
+        constraint rejects a device of a request for all devices."""
         numbers: dict[Hashable, int] = {}
         kinds = [
             numbers.setdefault(self._kind(position), len(numbers))
@@ -66,7 +66,7 @@ class Pruning:
         )
 
     def state(self, claim: int) -> Hashable:
-        """Return a key that is equal where all that follows in the claim and later ones is."""
+        """Return a key that is equal for states in which the rest of the search is the same."""
         kinds, trial = self.kinds, self.trial
         return (
             trial.number_of_results(claim),
@@ -92,7 +92,6 @@ class Pruning:
         )
 
     def _mask(self, requests: Sequence[Sequence[Slot]], position: int) -> int:
-        """Return as bits the requests that could take the device."""
         could = self.trial.could_take
         return sum(
             1 << bit
@@ -119,7 +118,6 @@ class Pruning:
         return False
 
     def _too_few_counters(self, counts: Sequence[int], masks: Sequence[int]) -> bool:
-        """Return whether the requests need more devices than counters are left for."""
         shared = any(each.device.allow_multiple_allocations for each in self.node.candidates)
         usable = [position for position, mask in enumerate(masks) if mask]
         return not shared and self.trial.most_together(usable) < sum(counts)
@@ -140,7 +138,7 @@ class Pruning:
         )
 
     def _answer(self, slot: Slot, position: int) -> Hashable:
-        """Return all that the request makes of the device alone."""
+        """Return all that the search asks about the device alone, for this request."""
         device = self.node.candidates[position].device
         in_all = slot.every is not None and position in slot.every
         try:
@@ -176,7 +174,7 @@ def enough_devices(counts: Sequence[int], devices: Mapping[int, int]) -> bool:
 
 
 def _give_one(request: int, left: dict[int, int], given: list[dict[int, int]]) -> bool:
-    """Give the request a device, even one that another request can replace.
+    """Give the request a device, even one that another request can replace; False if none.
 
     This is a shortest augmenting path of a bipartite matching in which equal devices are one node.
     """

@@ -15,12 +15,12 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.taints import Taint
 
 ELSEWHERE: Final = "on other nodes"
-"""Why a device is not selected whose slice leaves it to devices where they can be used."""
+"""The reason against a device that selects its nodes itself, and not this node."""
 _BLOCKING: Final = ("NoSchedule", "NoExecute")
 
 
 class CandidateDevice(NamedTuple):
-    """A device that the node can use, if its slice does not leave that to the device."""
+    """A device of a slice for the node; a device that selects nodes itself may exclude the node."""
 
     id: DeviceId
     device: Device
@@ -42,7 +42,7 @@ class NodeDevices:
         self.pools = pools
         self.candidates: list[CandidateDevice] = []
         self.starts: list[int] = []
-        """The position of each pool's first device, and behind the last pool the end."""
+        """The position of each pool's first device, and at the end the number of devices."""
         for pool in pools:
             self.starts.append(len(self.candidates))
             if pool.usable:
@@ -66,8 +66,8 @@ class Slot:
         parent: The name of the request that has this sub-request; "" for a request itself.
         device_class: The class of the devices.
         count: The number of devices.
-        every: The positions of all devices that are wanted; None if their number is given.
-        selectable: By position, whether selectors and the device's node allow it, once known.
+        every: If all devices are wanted, their positions; None if a number is given.
+        selectable: The known results of `Requests.selectable`, by position.
     """
 
     claim: int
@@ -115,7 +115,7 @@ class Requests:
         rules: KubernetesRules,
         consumed: Mapping[DeviceId, Mapping[str, int]],
     ) -> None:
-        """Check all requests; `consumed` has what is consumed of the capacities of devices.
+        """Check all requests; `consumed` has the consumed capacities of shared devices.
 
         Raises AllocationError as kube-scheduler, if a request cannot be understood or asks for more
         devices than a claim can have.
@@ -154,7 +154,7 @@ class Requests:
         return [slot for claim in self.claims for request in claim for slot in request]
 
     def selectable(self, slot: Slot, position: int) -> bool:
-        """Return whether selectors and, where devices have nodes of their own, the node allow it.
+        """Return whether selectors select the device; if it selects nodes itself, also this node.
 
         Raises AllocationError if a selector fails.
         """
@@ -240,7 +240,7 @@ class Requests:
             ) from None
 
     def why_not_selected(self, slot: Slot, candidate: CandidateDevice) -> str:
-        """Return which selector is against the device, or that it is elsewhere; "" if none is.
+        """Return which selector rejects the device, or ELSEWHERE; "" if the device is selected.
 
         Raises AllocationError if a selector fails.
         """

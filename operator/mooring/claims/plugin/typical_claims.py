@@ -28,7 +28,7 @@ class TypicalClaims:
         self._samples: dict[bytes, ResourceClaim] = {}
 
     def most_common(self, cluster: ClusterView, most: int) -> list[tuple[ResourceClaim, int]]:
-        """Return the `most` most common kinds of claims: (a claim without devices, its count)."""
+        """Return the `most` most common kinds of claims: a sample without devices, and a count."""
         self._follow(cluster)
         ordered = sorted(self._counts.items(), key=lambda each: (-each[1], each[0]))
         return [(self._samples[kind], number) for kind, number in ordered[:most]]
@@ -52,7 +52,7 @@ class TypicalClaims:
             self._count(uid, cluster)
 
     def _count(self, uid: str, cluster: ClusterView) -> None:
-        """Count the claim by its present kind, if it has devices in use, and not by its former."""
+        """Count the claim, if it has devices in use, by its present kind instead of its former."""
         before, devices = self._kinds.pop(uid, None), cluster.dynamic_resources
         if before is not None:
             self._counts[before] -= 1

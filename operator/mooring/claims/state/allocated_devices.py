@@ -14,13 +14,13 @@ from mooring.model.indexes import add_count, drop_item
 from mooring.model.quantity import Quantity
 
 _KEPT: Final = 16_384
-"""Changes of devices that readers can catch up with."""
+"""How many changes of devices are kept, so that readers can catch up with them."""
 
 _NOTHING: Final[Mapping[str, Hashable]] = {}
 
 
 class AllocatedDevices:
-    """The devices that claims hold; those allocated with admin access are not in use by that."""
+    """The devices that claims hold; a device that is only held with admin access is not in use."""
 
     def __init__(self) -> None:
         self._of_claim: dict[str, tuple[DeviceResult, ...]] = {}
@@ -30,7 +30,7 @@ class AllocatedDevices:
         self._consumed: dict[DeviceId, dict[str, int]] = {}
         self._of_driver: Counter[str] = Counter()
         self._of_pool: dict[tuple[str, str], dict[str, Hashable]] = {}
-        """By name the devices in use, with what tells shared ones in use differently apart."""
+        """The devices in use by driver, pool and name, with the use of shared ones (see `_use`)."""
         self._holders: defaultdict[DeviceId, dict[str, None]] = defaultdict(dict)
         self.dedicated: Final[Mapping[DeviceId, int]] = MappingProxyType(self._dedicated)
         """The devices that are not shared, and how many claims hold each."""
@@ -39,9 +39,9 @@ class AllocatedDevices:
         self.consumed: Final[Mapping[DeviceId, Mapping[str, int]]] = MappingProxyType(
             self._consumed
         )
-        """What is consumed of the capacities of shared devices, in billionths.
+        """The consumed amounts of shared devices' capacities, in billionths.
 
-        A device has an entry as long as a share of it says what it consumes, if only nothing.
+        A device has an entry while a share of it says what it consumes, even if that is nothing.
         """
         self.of_driver: Final[Mapping[str, int]] = MappingProxyType(self._of_driver)
         """How many devices of each driver are in use; a shared one counts once."""
@@ -69,7 +69,7 @@ class AllocatedDevices:
         return tuple(self._holders.get(device, ()))
 
     def put(self, claim: str, results: Iterable[DeviceResult]) -> bool:
-        """Record these devices as all that the claim holds; return whether that is a change.
+        """Set the devices that the claim holds; return whether that changes them.
 
         A result that is listed twice counts once: the claim may be known with its allocation while
         the same allocation is still in flight.

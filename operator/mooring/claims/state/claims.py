@@ -2,7 +2,8 @@
 
 See dra_manager.go of kube-scheduler's plugin. Reserve holds allocations for a pod: they are in
 flight until PreBind has written them. The API server's answer to a write is assumed until the watch
-has caught up. The devices of both are in use. Claims are known by their uids, because names return.
+has caught up. Devices of allocations in flight and of assumed claims are in use. Claims are
+identified by uid, because a name may return.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -38,13 +39,14 @@ class ResourceClaims:
     def __init__(self, objects: Objects) -> None:
         self._mirrored: Mapping[str, ResourceClaim] = objects.of(Kind.RESOURCE_CLAIM)
         self._assumed: dict[str, ResourceClaim] = {}
-        """By namespace/name; the mirrored claim of that name has the same uid, but is older."""
+        """Claims by namespace/name; the mirrored claim of that name has the same uid, but is older.
+        """
         self._in_flight: dict[str, _InFlight] = {}
-        """By the uid of the claim."""
+        """Allocations in flight by the uid of the claim."""
         self._held: dict[Uid, dict[str, None]] = {}
         """The uids of the claims that are in flight for each pod."""
         self._known: dict[str, ResourceClaim] = {}
-        """By uid: the claims as they are assumed or mirrored."""
+        """Claims by uid, assumed or else mirrored."""
         self._of_consumer: dict[str, dict[str, None]] = {}
         """The uids of the claims that are reserved for each consumer."""
         self._of_pod: dict[str, dict[str, None]] = {}
@@ -52,7 +54,7 @@ class ResourceClaims:
         self._gone: dict[str, None] = {}
         """The consumers that a trial has taken away with their claims."""
         self._asked: dict[str, ClaimSpec] = {}
-        """What claims without devices ask for in a trial, by uid."""
+        """The specs that claims without devices have in a trial, by the claim's uid."""
         self.allocated = AllocatedDevices()
         """The devices in use."""
 
@@ -67,7 +69,7 @@ class ResourceClaims:
         return claim if claim is None or not (self._gone or self._asked) else self._tried(claim)
 
     def in_flight(self, uid: str) -> Allocation | None:
-        """Return the allocation of the claim of this uid that is not written yet, if any."""
+        """Return the allocation that is not yet written to the claim of this uid, if any."""
         pending = self._in_flight.get(uid)
         return pending.allocation if pending is not None else None
 
@@ -96,7 +98,7 @@ class ResourceClaims:
     def for_extended_resources(self, pod: Pod) -> list[ResourceClaim]:
         """Return the claims that were created for the pod's extended resources.
 
-        A claim of another namespace may name any pod as its controller.
+        Claims of other namespaces are left out: they may name any pod as their controller.
         """
         if pod.uid in self._gone:
             return []
@@ -106,7 +108,7 @@ class ResourceClaims:
     def shown(
         self, key: str, before: ResourceClaim | None, after: ResourceClaim | None
     ) -> ResourceClaim | None:
-        """Store the claim as the watch shows it; None: it was deleted.
+        """Store the claim as the watch shows it; `after` is None if it was deleted.
 
         `before` is the mirrored version until now. Return the version that decisions have used.
         """
@@ -135,7 +137,7 @@ class ResourceClaims:
     def hold(self, pod: Uid, allocations: Mapping[str, Allocation]) -> None:
         """Mark these allocations, by uid of the claim, as in flight for the pod.
 
-        An allocation that is in flight for another pod already stays unchanged.
+        An allocation that is already in flight for another pod stays unchanged.
         """
         for uid, allocation in allocations.items():
             pending = self._in_flight.setdefault(uid, _InFlight(allocation))
@@ -146,7 +148,7 @@ class ResourceClaims:
     def release(
         self, pod: Uid, claims: Iterable[str] | None = None
     ) -> list[tuple[ResourceClaim, Allocation]]:
-        """End the pod's hold on the claims of these uids, or on all.
+        """End the pod's hold on the claims of these uids, or on all of its claims.
 
         A claim that another pod also holds stays in flight. Return the claims that are no longer in
         flight with their former allocations, including claims that were deleted meanwhile.
@@ -202,7 +204,7 @@ class ResourceClaims:
         return self._assumed.get(key) or self._mirrored.get(key)
 
     def _tried(self, claim: ResourceClaim) -> ResourceClaim:
-        """Return the claim as it is in a trial, without the consumers that this has taken away."""
+        """Return the claim as it is in a trial, without consumers that the trial has taken away."""
         asked = self._asked.get(claim.uid)
         if asked is not None and claim.allocation is None:
             return replace(claim, spec=asked)

@@ -1,6 +1,6 @@
 """Maps extended resources to classes of devices (deviceclass/extendedresourcecache).
 
-Unlike kube-scheduler's cache, this one finds the class that is left when another one goes.
+Unlike kube-scheduler's cache, it finds another class of a resource when one is deleted.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ from mooring.model.indexes import drop_item
 from mooring.state.objects import Objects
 
 CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
-"""With the name of a class: the extended resource that every class has."""
+"""Every class has the extended resource of this prefix and the class's name."""
 
 
 class DeviceClasses:
@@ -42,7 +42,7 @@ class DeviceClasses:
         return min(classes.values(), key=lambda c: (-c.created, c.name))
 
     def changed(self, before: DeviceClass | None, after: DeviceClass | None) -> None:
-        """Take over a class that was added, changed or (None) deleted."""
+        """Take over a class that was added, changed or deleted; `after` is None then."""
         if before == after:
             return
         self.version += 1

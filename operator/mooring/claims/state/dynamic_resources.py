@@ -23,7 +23,7 @@ class ClaimTables:
         """
 
     def object_changed(self, kind: Kind, key: str, before: Any | None, after: Any | None) -> Any:
-        """Update the values derived from an object of these kinds; None: deleted.
+        """Update the values derived from a claim, slice, class or rule; `after` is None if deleted.
 
         Return the version that decisions have used; if it was assumed, it is newer than `before`.
         """

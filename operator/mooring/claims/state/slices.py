@@ -16,7 +16,7 @@ from mooring.pausing import pause
 from mooring.state.objects import Objects
 
 _KEPT: Final = 16_384
-"""Changes that readers can catch up with."""
+"""How many changes are kept, so that readers can catch up with them."""
 
 
 class ResourceSlices:
@@ -31,7 +31,7 @@ class ResourceSlices:
         self.version = 0
         """Grows with every change."""
         self._changes: deque[str] = deque(maxlen=_KEPT)
-        """The names of the slices that the last versions have changed."""
+        """The name of the slice that each of the last versions has changed."""
 
     def changed_since(self, version: int) -> Collection[str] | None:
         """Return the names of slices that changed after this version; None: too long ago."""
@@ -41,7 +41,7 @@ class ResourceSlices:
         return {self._changes[-each]: None for each in range(changes, 0, -1)}
 
     def all(self) -> Collection[ResourceSlice]:
-        """Return all slices, in no certain order; not to be changed."""
+        """Return all slices, in no certain order; the caller must not change the collection."""
         return self._tainted.values()
 
     def get(self, name: str) -> ResourceSlice | None:
@@ -49,7 +49,7 @@ class ResourceSlices:
         return self._tainted.get(name)
 
     def slice_changed(self, name: str, after: ResourceSlice | None) -> None:
-        """Take over the slice as the watch shows it; None: it was deleted."""
+        """Take over the slice as the watch shows it; `after` is None if it was deleted."""
         known = self._tainted.get(name)
         if after is None:
             if known is not None:
