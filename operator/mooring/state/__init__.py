@@ -1,1 +1,1 @@
-"""The only mutable data: the cluster as columns, and the assumptions about it."""
+"""The only mutable data: the cluster as columns, and the scheduler's assumptions about pods."""

@@ -54,7 +54,7 @@ from mooring.volumes.model.storage_objects import PersistentVolume, PersistentVo
 from mooring.volumes.state.storage import Storage
 
 _ENDED_BYTES: Final = 2**20
-"""For the uids of about 3,000 pods."""
+"""Enough for the uids of about 3,000 pods."""
 _TOPOLOGY_LABELS: Final = (ZONE, REGION)
 """The labels that a pod gets from its node when it is bound."""
 
@@ -62,7 +62,7 @@ EventSink = Callable[[tuple[ClusterEvent, ...]], None]
 
 
 class ClusterState:
-    """Nodes, the pods placed on them, and every other object a decision reads."""
+    """Nodes, the pods placed on them, and every other object that a decision reads."""
 
     def __init__(self) -> None:
         self.nodes = NodeTable()
@@ -83,18 +83,18 @@ class ClusterState:
         self._ended: BoundedCache[Uid, Uid] = BoundedCache(
             _ENDED_BYTES, lambda uid, _: getsizeof(uid)
         )
-        """The pods on nodes that were deleted or ended last."""
+        """The pods on nodes that were last deleted or finished."""
         self._server_version = ""
         self._kubernetes = rules_of_server("")
         self._sink: EventSink = _drop
         self._undelivered: deque[tuple[ClusterEvent, ...]] = deque()
         self._holds_events = False
-        """Whether events wait: the sink is being told of others, or `delivered_after` says so."""
+        """Whether new events must wait: the sink is running or `delivered_after` is open."""
         self._trials = 0
-        """How many trials are open, one inside the other."""
+        """The number of open trials; a trial may begin inside another one."""
 
     def on_events(self, sink: EventSink) -> None:
-        """Deliver all cluster events to the sink from now on; RuntimeError if there is one."""
+        """Deliver all cluster events to this sink; raise RuntimeError if there is one already."""
         if self._sink is not _drop:
             raise RuntimeError("cluster events have one sink, and it is there already")
         self._sink = sink
@@ -105,10 +105,7 @@ class ClusterState:
         return self._server_version
 
     def follow_server(self, version: str) -> None:
-        """Follow the rules of an API server of this version (1.37).
-
-        Pods that are being resized in place are counted by them immediately.
-        """
+        """Apply the rules of an API server of this version (1.37); pods in resize are recounted."""
         before, self._server_version = self._kubernetes, version
         self._kubernetes = self.evictions.kubernetes = rules_of_server(version)
         if self._kubernetes is not before:
@@ -118,9 +115,9 @@ class ClusterState:
                     self.put(Kind.POD, placed.pod.uid, placed.pod)
 
     def devices_known(self, why_not: str | None) -> None:
-        """Note that claims, slices and classes of devices are all mirrored; else why they are not.
+        """Note why claims, slices and device classes are not all mirrored; None if they are.
 
-        When they are again, an UPDATE of ResourceSlices without objects is delivered.
+        When a reason gives way to None, an UPDATE of ResourceSlices without objects is delivered.
         """
         before, self.dynamic_resources.unknown = self.dynamic_resources.unknown, why_not
         if before is not None and why_not is None:
@@ -133,9 +130,9 @@ class ClusterState:
 
     @contextmanager
     def delivered_after(self) -> Iterator[None]:
-        """Deliver the events of every write inside at its end, in the order of the writes.
+        """Hold back the events of all writes inside, and deliver them in their order at the end.
 
-        This is for callers that hear of the events themselves, and are done only at the end.
+        It is for callers that receive these events themselves and must finish their writes first.
         """
         held, self._holds_events = self._holds_events, True
         try:
@@ -145,10 +142,10 @@ class ClusterState:
             self._deliver_waiting()
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
-        """Add the object, or replace its known version by the API server's.
+        """Add the object, or replace the known version by this one, which the API server has sent.
 
-        `key` identifies it, see `identity` in `mooring.model.objects`: a pod by its uid, all other
-        objects by their name or namespace/name. No event is delivered if no field differs.
+        `key` is a pod's uid; all other objects have their name or namespace/name, see `identity` in
+        `mooring.model.objects`. No event is delivered if no field differs.
         """
         self._deliver(self._put(kind, key, value))
 
@@ -164,7 +161,6 @@ class ClusterState:
             self._deliver_waiting()
 
     def _deliver_waiting(self) -> None:
-        """Deliver the events that wait, unless they must wait longer."""
         if self._holds_events:
             return
         self._holds_events = True
@@ -227,7 +223,7 @@ class ClusterState:
         return (ClusterEvent(kind, Action.DELETE, before, None),) if before is not None else ()
 
     def known(self, kind: Kind, key: str) -> Any | None:
-        """Return the object as it was last seen, a pod only if it is on a node; see `put`."""
+        """Return the object as the watch last showed it; None for a pod without a node."""
         if kind is Kind.POD:
             placed = self.pods.get(Uid(key))
             return placed.pod if placed is not None else None
@@ -237,10 +233,10 @@ class ClusterState:
         return self.objects.of(kind).get(key)
 
     def keys(self, kind: Kind) -> Iterable[str]:
-        """Return the keys of all objects of a kind, without those of assumed pods.
+        """Return the keys of all objects of a kind; keys of assumed pods are left out.
 
-        The keys are those of this moment, even if they are read later. They can be read only once,
-        which saves memory for 150,000 pods.
+        The keys are those of the moment of the call. The result can be iterated only once, which
+        saves memory with 150,000 pods.
         """
         if kind is Kind.NODE:
             return tuple(node.name for node in self.nodes.nodes if node is not None)
@@ -255,13 +251,13 @@ class ClusterState:
         """Replace all objects of a kind in small steps; decisions may be made between them.
 
         The values are a list of the API server. `before` has the keys that were known when the list
-        was requested: those missing in `values` are removed, except pods that have been assumed
-        since. A value of None keeps the known object.
+        was requested. A key that is missing in `values` is removed, except a pod that has been
+        assumed since. A value of None keeps the known object.
 
         At every step a node's free capacity is at most the larger of its free capacity before and
-        after the list. So new objects are added first, and missing ones are removed last. In
-        between come the pods whose requests or node have changed: those of one node in one step.
-        Each step delivers its events.
+        after the list. Therefore new objects are added first and missing ones removed last. In
+        between come pods whose requests or node have changed; all such pods of one node change in
+        one step. Each step delivers its events.
         """
         changed = defaultdict[str, list[Pod]](list)
         joined = dict[str, None]()
@@ -286,29 +282,29 @@ class ClusterState:
             pause()
 
     def has_ended(self, uid: Uid) -> bool:
-        """Return whether the pod was on a node and has ended; the last thousands are known.
+        """Return whether the pod was on a node and has ended; the last thousands are remembered.
 
-        Another watch may be late and still show it without a node.
+        Kopf's watch of pods may be late and still show such a pod without a node.
         """
         return self._ended.get(uid) is not None
 
     def unconfirmed(self) -> tuple[Uid, ...]:
-        """Return the assumed pods whose binding went through."""
+        """Return the uids of assumed pods that are bound, but not yet shown bound by the watch."""
         assumed = self.pods.assumed.items()
         return tuple(uid for uid, placed in assumed if placed.deadline is not None)
 
     def doubt(self, uids: Iterable[Uid]) -> None:
-        """Make those of these pods overdue that are still assumed.
+        """Make these pods overdue, as far as they are still assumed.
 
-        A list that was requested after their binding does not contain them. A pod that was bound
-        and deleted between the end of a watch and the next list appears in neither.
+        The caller passes bound pods that are missing in a list requested after their binding: they
+        may have been deleted between the end of a watch and the list, and then no event tells it.
         """
         for uid in uids:
             if (assumption := self.pods.assumption(uid)) is not None:
                 assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the node on which the pod was counted if it must be counted again, else None."""
+        """Return the node where the pod is counted, if this version changes node or requests."""
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
             return None
@@ -317,15 +313,14 @@ class ClusterState:
 
     @property
     def unscheduled(self) -> Mapping[Uid, Pod]:
-        """The pods without a node, by uid; an assumed one is still among them."""
+        """The pods without a node, by uid; pods that are assumed are still included."""
         return self.pod_groups.unscheduled
 
     def put_unscheduled(self, pod: Pod) -> None:
-        """Note a pod without a node; if it names a group it is a member, and an event is delivered.
+        """Note a pod without a node.
 
-        One is also delivered if the pod no longer names a group. None is delivered if only the
-        pod's status differs from the known version. If it is nominated, its nomination gets its
-        present requests.
+        An event is delivered if the known or the new version names a pod group, and more than the
+        status differs. If the pod is nominated, the nomination gets its new requests.
         """
         before = self.pod_groups.put_unscheduled(pod)
         if (nominee := self.nominations.get(pod.uid)) is not None:
@@ -339,7 +334,7 @@ class ClusterState:
     def delete_unscheduled(self, uid: Uid) -> None:
         """Note that a pod without a node was bound, has ended or was deleted.
 
-        Unless it is on a node, an event is delivered if it was a member of a group.
+        An event is delivered if the pod is on no node and was a member of a pod group.
         """
         before = self.pod_groups.drop_unscheduled(uid)
         if before is None or self.pods.get(uid) is not None:
@@ -350,9 +345,9 @@ class ClusterState:
     def assume(self, pod: Pod, row: int) -> None:
         """Count the pod on the row in every later decision, before the API server knows of it.
 
-        `announce` delivers its ADD later, because Reserve and Permit plugins may still reject it:
-        otherwise pods that are rejected one after the other would requeue each other for ever. A
-        placed pod of the same name stays where it is until the watch shows its end.
+        No ADD is delivered yet: `announce` does that later. Reserve and Permit plugins may still
+        reject the pod, and rejected pods would otherwise requeue each other for ever. A placed pod
+        of the same name stays where it is until the watch shows its end.
         """
         gone = self._delete_pod(pod.uid)
         self.evictions.stop_waiting(pod)
@@ -367,8 +362,8 @@ class ClusterState:
     def _as_bound(self, pod: Pod, row: int) -> Pod:
         """Return the pod as the watch will show it when it is bound to the row.
 
-        The API server copies labels of the node to it. If these were counted only when the watch
-        shows them, each pod would be counted twice and its row's results be computed twice.
+        The API server copies labels of the node to the pod. Adding them now avoids that the pod is
+        counted, and its row's results are computed, a second time when the watch shows it.
         """
         node, labels = self.nodes.nodes[row], pod.labels
         if node is not None and self.kubernetes.binding_gives_topology_labels:
@@ -377,9 +372,9 @@ class ClusterState:
         return replace(pod, node_name=self.nodes.names[row], labels=labels)
 
     def announce(self, pod: Pod) -> None:
-        """Deliver the ADD of an assumed pod that Reserve and Permit accept, or that waits there.
+        """Deliver the ADD of an assumed pod; the watch's confirmation then delivers nothing.
 
-        Its confirmation by the watch is then no event.
+        The scheduler calls this when Reserve and Permit have accepted the pod, or let it wait.
         """
         assumed = self.pods.assumed.get(pod.uid)
         if assumed is not None and assumed.assumption is not None and not assumed.announced:
@@ -391,11 +386,12 @@ class ClusterState:
 
         If it is not assumed any more, the watch has shown it bound. Then an eviction that should
         have called off its binding has failed: the eviction ends, and the preemptors that waited
-        for it lose their nominations. The DELETE of these makes the queue retry them.
+        for it lose their nominations. The DELETE events of these nominations make the queue retry
+        the preemptors.
 
-        Deliver a DELETE if the pod was announced, or if it was nominated to the node: then other
-        pods learn that resources are free. If it was no longer assumed, the UPDATEs of
-        `release_claims` report its devices.
+        A DELETE is delivered if the pod was announced or had been nominated to the node, because
+        then other pods must learn that resources are free. If the pod was no longer assumed, UPDATE
+        events as in `release_claims` report its devices.
         """
         freed = self._release_claims(pod.uid)
         assumed, assumption = self.pods.assumed.get(pod.uid), self.pods.assumption(pod.uid)
@@ -417,7 +413,7 @@ class ClusterState:
             assumption.deadline = deadline
 
     def nominate(self, pod: Pod, node: str, *, reservation: Reservation | None = None) -> None:
-        """Nominate the pod to the node, and to no other; an unknown node nominates nothing."""
+        """Nominate the pod to this node only; to none if the node does not exist."""
         row = self.nodes.row_of.get(node)
         withdrawn = self._withdraw_elsewhere(pod, row)
         if row is not None and self.nodes.nodes[row] is not None:
@@ -425,13 +421,13 @@ class ClusterState:
         self._deliver(withdrawn)
 
     def withdraw(self, uid: Uid) -> None:
-        """Remove the pod's nomination; its DELETE is delivered if it had one."""
+        """Remove the pod's nomination, and deliver a DELETE if it had one."""
         self._deliver(self._withdraw(uid))
 
     def pass_nomination(self, uid: Uid, pod: Pod) -> bool:
-        """Nominate the pod in place of the one of this uid; return False if that has none.
+        """Give the nomination of the pod of this uid to `pod`; return False if there is none.
 
-        No event is delivered: as much of the node is kept as before.
+        No event is delivered, because no resources become free.
         """
         nominee = self.nominations.drop(uid)
         if nominee is None:
@@ -463,13 +459,13 @@ class ClusterState:
     def eviction_refused(self, victim: Pod, *, by_budget: bool) -> None:
         """Note that the Eviction API refused to evict the victim, for any reason.
 
-        If a disruption budget did, its budgets allow none until their status is written again, or
-        for two minutes.
+        If a disruption budget was the reason (`by_budget`), all budgets of the victim allow no
+        eviction until their status is written again, for at most two minutes.
         """
         self.evictions.eviction_refused(victim, by_budget=by_budget)
 
     def grow_older(self) -> None:
-        """Forget old data about evictions; called every OLDER_SECONDS."""
+        """Forget old data about evictions; the caller does this every OLDER_SECONDS."""
         self.evictions.grow_older()
 
     def assume_volumes(
@@ -482,18 +478,18 @@ class ClusterState:
         self.storage.volumes.assume(pod.uid, volumes, claims)
 
     def restore_volumes(self, pod: Pod) -> None:
-        """Undo the assumptions about volumes that only this pod needs."""
+        """Undo the assumptions about volumes that no other pod needs."""
         self.storage.volumes.restore(pod.uid)
 
     def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
         """Return the counts of GPU cards in this format; they are kept while the caller holds them.
 
-        If `demand` is true, they also find typical requests.
+        With `demand`, the counts also collect typical requests.
         """
         return self.devices.track(form, demand=demand)
 
     def assign_cards(self, pod: Pod, form: CardFormat, assignment: Assignment) -> None:
-        """Assign these cards of its node to the assumed pod until its annotations say otherwise."""
+        """Assign these cards to the assumed pod, until its annotations say otherwise."""
         placed = self.pods.assumed.get(pod.uid)
         if placed is not None:
             self.devices.assign(placed, form, assignment)
@@ -508,10 +504,10 @@ class ClusterState:
         self.dynamic_resources.claims.hold(holder, allocations)
 
     def release_claims(self, holder: Uid, claims: Iterable[str] | None = None) -> None:
-        """End the pod's hold on the claims of these uids, or on all.
+        """End the pod's hold on the claims of these uids; None means all its claims.
 
-        If a claim is then neither in flight nor allocated, an UPDATE is delivered as if it was
-        deallocated: its devices are free.
+        A claim that is then neither in flight nor allocated has free devices. For each one an
+        UPDATE is delivered, as for a deallocated claim.
         """
         self._deliver(self._release_claims(holder, claims))
 
@@ -527,9 +523,9 @@ class ClusterState:
         )
 
     def settle_claims(self, pod: Pod) -> None:
-        """Allocate the pod's claims and reserve them for it, as PreBind would write them.
+        """Allocate the pod's claims and reserve them for the pod in the state only.
 
-        Simulations use this: they write nothing to an API server.
+        Simulations use this instead of PreBind, which writes to an API server.
         """
         claims = self.dynamic_resources.claims
         of_group = self.pod_groups.of(pod)
@@ -552,10 +548,10 @@ class ClusterState:
         self.release_claims(pod.uid)
 
     def assume_claim(self, claim: ResourceClaim) -> bool:
-        """Let decisions see the claim as the API server answered until the watch has caught up.
+        """Let decisions see the claim as the API server answered, until the watch has caught up.
 
-        Returns False if the watch has shown a newer version, or the claim's end. Else an UPDATE is
-        delivered, and none when the watch shows the same.
+        Return False if the watch has already shown a newer version or the claim's deletion.
+        Otherwise an UPDATE is delivered now, and none when the watch shows the same version.
         """
         before = self.dynamic_resources.claims.assume(claim)
         if before is not None:
@@ -563,9 +559,10 @@ class ClusterState:
         return before is not None
 
     def track_pod_groups(self, formats: tuple[GroupFormat, ...]) -> None:
-        """Find groups by exactly these formats, too, from now on.
+        """Find pod groups by exactly these formats from now on.
 
-        Every pod is counted again, with a pause after each; the state must not change meanwhile.
+        Every pod is counted again, with a pause after each. The caller must keep others from
+        changing the state meanwhile.
         """
         counted = self.pod_groups.track(formats)
         try:
@@ -581,16 +578,16 @@ class ClusterState:
             self.pod_columns.renew(placed, self.pod_groups.number_of(pod.uid))
 
     def take_changed_groups(self) -> dict[GroupKey, None]:
-        """Return the pod groups that changed or went since the last call; at first all."""
+        """Return the pod groups that changed or went since the last call; at first all groups."""
         return self.pod_groups.take_changed()
 
     @contextmanager
     def trial(self, *, frees_claims: bool = False) -> Iterator["Trial"]:
         """Begin a dry run on the live state, and undo the trial's changes at the end.
 
-        No event is delivered meanwhile. With `frees_claims` a pod that is removed frees the devices
-        of its claims, unless others use them too, as they are free when it is deleted. Preemption
-        does not count on that, as in kube-scheduler.
+        No event is delivered during the trial. With `frees_claims`, a removed pod also frees the
+        devices of its claims that no other pod uses. Preemption leaves `frees_claims` off, as in
+        kube-scheduler.
         """
         self._trials += 1
         try:
@@ -601,7 +598,7 @@ class ClusterState:
 
     @property
     def is_tried(self) -> bool:
-        """Whether a trial is open: then no decision may be written."""
+        """Whether a trial is open; while it is, decisions must not be carried out."""
         return self._trials > 0
 
     def overdue(self, now: float) -> list[Pod]:
@@ -613,7 +610,7 @@ class ClusterState:
         ]
 
     def pods_of(self, node: str) -> tuple[PlacedPod, ...]:
-        """Return the pods on the node of this name, also if the node does not exist."""
+        """Return the pods on the node of this name, even if the node does not exist."""
         row = self.nodes.row_of.get(node)
         if row is not None:
             return tuple(self.pods.on(row))
@@ -652,7 +649,7 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, known.pod, pod),)
 
     def _with_demand(self, pod: Pod) -> Pod:
-        """Return the pod with its demand by the server's rules, if a resize makes them differ."""
+        """Return the pod with its demand by the API server's rules, if it is being resized."""
         demands = pod.spec.demands
         if demands is None:
             return pod
@@ -664,10 +661,10 @@ class ClusterState:
         return replace(pod, spec=replace(pod.spec, demand=demand))
 
     def _update_in_place(self, known: PlacedPod, pod: Pod) -> tuple[ClusterEvent, ...]:
-        """Take over a newer version, or the confirmation, of a pod whose place counts the same.
+        """Replace a placed pod by a newer version that takes the same resources of its node.
 
-        A confirmation shows other labels than the assumed pod has if they were changed meanwhile,
-        or if the API server does not give the pod labels of its node as it usually does.
+        This also confirms an assumed pod. A confirmation may have other labels than the assumed
+        pod, if they were changed meanwhile or the API server did not add labels of the node.
         """
         before, announced = known.pod, known.announced
         known.pod, known.assumption = pod, None
@@ -689,21 +686,21 @@ class ClusterState:
         return (ClusterEvent(Kind.POD, Action.UPDATE, before, pod),)
 
     def _publish_demand(self, placed: PlacedPod) -> None:
-        """Update the typical demand for cards after a pod came to its node, if it is time.
+        """Update the typical demand for GPU cards when it is due, after a pod came to its node.
 
-        Every cached score may depend on it, so no earlier result is used again.
+        Every cached score may depend on this demand, so earlier results are not used again.
         """
         if self.devices.publish(placed):
             self.nodes.set_version += 1
 
     def _withdraw_elsewhere(self, pod: Pod, row: int | None) -> tuple[ClusterEvent, ...]:
-        """Withdraw the pod's nomination; without an event if it was to this row."""
+        """Withdraw the pod's nomination; return its event unless the nomination was to this row."""
         nominee = self.nominations.get(pod.uid)
         withdrawn = self._withdraw(pod.uid)
         return () if nominee is not None and nominee.row == row else withdrawn
 
     def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> Any:
-        """Update the values derived from an object that is neither node nor pod; None: deleted.
+        """Update what is derived from an object that is neither node nor pod; None: it is gone.
 
         Return the version that decisions have used: `before`, or the assumed one.
         """
@@ -715,7 +712,7 @@ class ClusterState:
         return self.dynamic_resources.object_changed(kind, key, before, after)
 
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Return a context for new labels of the node; counts per label follow at its end."""
+        """Return a context for a change of the node's labels; its end counts the pods anew."""
         row = self.nodes.row_of.get(node)
         known = self.nodes.nodes[row] if row is not None else None
         if row is None or known is None or known.labels == labels:
@@ -723,7 +720,7 @@ class ClusterState:
         return self.topology.relabelling([placed.equivalent for placed in self.pods.on(row)], row)
 
     def _withdraw_from(self, row: int) -> None:
-        """Drop the nominations to a node that goes, because its row may serve another name."""
+        """Drop all nominations to the row of a deleted node, because another node may get it."""
         for nominee in self.nominations:
             if nominee.row == row:
                 self.nominations.drop(nominee.pod.uid)
@@ -732,8 +729,8 @@ class ClusterState:
     def _move(self, pods: Iterable[PlacedPod], row: int) -> None:
         """Count the pods on another row, because their node has come or gone.
 
-        They were all on one row. Nothing but the row changes, and their requests are moved as one
-        sum. It pauses after each pod; the state must not change meanwhile.
+        All of them must be on one row. The step pauses after each pod; the caller must keep others
+        from changing the state meanwhile.
         """
         moved = tuple(pods)
         if not moved:
@@ -762,15 +759,12 @@ class ClusterState:
         self._enter_unknown_node(placed)
 
     def _attach(self, placed: PlacedPod, arrival: int | None = None) -> None:
-        """Add the pod to every table and count; `_detach` is the exact reverse.
-
-        `arrival` is the result of `_detach`, if the pod returns to its former place.
-        """
+        """Add the pod to every table and count; `arrival` is from `_detach` if the pod returns."""
         self.pod_groups.attach(placed)
         self._enter(placed, next(self._arrivals) if arrival is None else arrival)
 
     def _detach(self, uid: Uid) -> int | None:
-        """Return the arrival of the pod, which grows from pod to pod; None if it was on no node."""
+        """Reverse `_attach` exactly; return the pod's arrival number, None if it was on no node."""
         placed = self.pods.get(uid)
         if placed is None:
             return None
@@ -806,7 +800,6 @@ class ClusterState:
         return arrival
 
     def _enter_unknown_node(self, placed: PlacedPod) -> None:
-        """Note the pod by its node's name if there is no such node."""
         if self.nodes.is_unknown(placed.row):
             on_same = self._on_unknown_nodes.setdefault(placed.pod.node_name or "", {})
             on_same[placed.pod.uid] = placed
@@ -817,10 +810,7 @@ class ClusterState:
 
 
 def _same_object(before: object | None, after: object) -> bool:
-    """Return whether no field differs that a decision reads.
-
-    Nodes are compared by field because their `==` is identity.
-    """
+    """Return whether no field differs that a decision reads; `==` of Nodes is identity."""
     if isinstance(before, Node) and isinstance(after, Node):
         return all(getattr(before, f.name) == getattr(after, f.name) for f in fields(Node))
     if isinstance(before, PodGroup) and isinstance(after, PodGroup):
@@ -829,7 +819,7 @@ def _same_object(before: object | None, after: object) -> bool:
 
 
 def _changed(before: Pod, pod: Pod) -> bool:
-    """Return whether an unscheduled pod differs in more than status; equal specs are one object."""
+    """Return whether an unscheduled pod differs in more than its status."""
     return (
         before.spec is not pod.spec
         or before.labels != pod.labels
@@ -839,7 +829,7 @@ def _changed(before: Pod, pod: Pod) -> bool:
 
 
 def _in_place(known: Pod, pod: Pod) -> bool:
-    """Return whether the pod takes the same of its node as before."""
+    """Return whether the pod takes the same resources, host ports and volumes as before."""
     return (
         known.spec.demand == pod.spec.demand
         and known.spec.host_ports == pod.spec.host_ports
@@ -848,7 +838,7 @@ def _in_place(known: Pod, pod: Pod) -> bool:
 
 
 def _is_equivalent(known: Pod, pod: Pod) -> bool:
-    """Return whether counts per topology domain, which select pods, see no difference."""
+    """Return whether the counts per topology domain treat both versions of the pod alike."""
     return (
         known.labels == pod.labels
         and known.spec.affinity == pod.spec.affinity
@@ -868,17 +858,17 @@ class Trial:
         self._undo = undo
         self._frees_claims = frees_claims
         self._added: dict[Uid, Mapping[str, Allocation]] = {}
-        """With the allocations that were in flight for the pod before."""
+        """The added pods, with the allocations that were in flight for them before."""
         self._assuming: dict[Uid, Pod] = {}
-        """The pods that were added for which no volumes were assumed before."""
+        """The added pods that had no assumed volumes before."""
         self._removed: dict[Uid, tuple[PlacedPod, int | None]] = {}
-        """With the arrival that the pod comes back with."""
+        """The pods that the trial removed, with the arrival that they get back."""
         self._freed: dict[Uid, ExitStack] = {}
-        """What undoes that the claims of a removed pod are free."""
+        """For each removed pod, the stack that takes its freed claims back."""
         undo.callback(self._restore)
 
     def remove(self, uid: Uid) -> None:
-        """Remove the placed pod of this uid, unless its node is gone: that would free nothing."""
+        """Remove the placed pod of this uid; do nothing if its node does not exist."""
         placed = self._state.pods.get(uid)
         if placed is not None and self._state.nodes.nodes[placed.row] is not None:
             arrival = self._state._detach(uid)  # noqa: SLF001 - the other half of one class
@@ -895,9 +885,9 @@ class Trial:
             self._undo.callback(self._state.nominations.put, *nominee)
 
     def add(self, pod: Pod, row: int) -> None:
-        """Add the pod, which must not be placed now, on the row.
+        """Add the pod to the row; the pod must not be placed now.
 
-        A pod that this trial removed from this row returns to its place.
+        A pod that this trial removed from this row gets its former arrival again.
         """
         placed, arrival = self._removed.get(pod.uid, (None, None))
         if placed is not None and placed.pod is pod and placed.row == row:
@@ -917,14 +907,14 @@ class Trial:
         self._state.hold_claims(holder, allocations)
 
     def nominate(self, pod: Pod, row: int) -> None:
-        """Nominate the pod, which must not be nominated now, to the row."""
+        """Nominate the pod to the row; the pod must not be nominated now."""
         self._state.nominations.put(pod, row)
         self._undo.callback(self._state.nominations.drop, pod.uid)
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
-        """Put a Service or a controller of pods into the state; decisions read its selector.
+        """Put a Service or a controller of pods into the state, so that decisions use its selector.
 
-        Nothing is derived from objects of these kinds, so nothing else must be undone.
+        Only such kinds may be passed: nothing is derived from them that would have to be undone.
         """
         objects = self._state.objects
         before = objects.put(kind, key, value)
@@ -934,7 +924,7 @@ class Trial:
             self._undo.callback(objects.put, kind, key, before)
 
     def ask(self, claim: str, spec: ClaimSpec) -> None:
-        """Change the requests of the ResourceClaim of this uid, which has no devices."""
+        """Change the requests of the ResourceClaim of this uid, which must have no devices."""
         claims = self._state.dynamic_resources.claims
         self._undo.enter_context(claims.asking(claim, spec))
 
@@ -953,7 +943,6 @@ class Trial:
             self._state.restore_volumes(pod)
 
     def _restore(self) -> None:
-        """Put all pods back to where they were before the trial."""
         for uid, held in reversed(self._added.items()):
             self._state._detach(uid)  # noqa: SLF001 - see above
             self._take_claims_back(uid, held)

@@ -27,17 +27,17 @@ from mooring.state.view import NodeView, NodeViewWithNominated, NodeViewWithoutP
 class ClusterView:
     """A read-only view of the live state.
 
-    Nothing is copied: a decision has no await, so nothing can change while it runs. Do not keep the
-    results of methods longer than the call of your plugin.
+    Nothing is copied: the state does not change during a decision. A plugin must not keep the
+    results of these methods after its call.
     """
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._nodes = NodeView(state.nodes)
         self.row_changes = state.nodes.changes
-        """The log of rows whose node or pods have changed; only to be read."""
+        """The log of rows whose node or pods have changed; do not write to it."""
         self.node_changes = state.nodes.node_changes
-        """The log of rows that got another node or another version of it; only to be read."""
+        """The log of rows whose node came, went or got a new version; do not write to it."""
         self.pod_columns = state.pod_columns
         """Placed and nominated pods as columns."""
         self.nominations = state.nominations
@@ -47,9 +47,9 @@ class ClusterView:
         self.pod_groups = state.pod_groups
         """Pod groups and their members."""
         self.storage = state.storage
-        """Volumes and claims, who uses them, and where they can be attached; only to be read."""
+        """Volumes and claims, their users, and the nodes they can be attached to; read-only."""
         self.dynamic_resources = state.dynamic_resources
-        """Claims for devices, slices and classes, and devices in use; only to be read."""
+        """ResourceClaims, ResourceSlices, DeviceClasses, and the devices in use; read-only."""
 
     @property
     def server_version(self) -> str:
@@ -63,12 +63,12 @@ class ClusterView:
 
     @property
     def is_tried(self) -> bool:
-        """Whether a trial is open: then no decision may be written."""
+        """Whether a trial is open; while it is, decisions must not be carried out."""
         return self._state.is_tried
 
     @property
     def nodes(self) -> NodeView:
-        """All rows of the node table."""
+        """All rows of the node table, including rows without a node; see `NodeView.present`."""
         table = self._state.nodes
         if len(self._nodes.rows) != len(table.names):
             self._nodes = NodeView(table)
@@ -81,47 +81,45 @@ class ClusterView:
 
     @property
     def node_label_keys(self) -> Collection[str]:
-        """The labels that some node has."""
+        """The label keys that at least one node has."""
         return self._state.nodes.label_keys
 
     @property
     def node_resources(self) -> frozenset[str]:
-        """The resources that some node has."""
+        """The resources that at least one node offers."""
         return frozenset(self._state.nodes.allocatable)
 
     @property
     def nodes_in_order(self) -> IntArray:
-        """Rows of the nodes that exist, one zone after the other in turn; not to be written."""
+        """Rows of the nodes that exist, taken from each zone in turn; read-only."""
         return self._state.nodes.order()
 
     @property
     def node_set_version(self) -> int:
-        """Grows when a node comes or goes, and sometimes otherwise; until then names keep rows."""
+        """Grows when a node comes or goes; while it is unchanged, every name keeps its row."""
         return self._state.nodes.set_version
 
     @property
     def node_names(self) -> Sequence[str]:
-        """Names by row; a copy, so it may be kept."""
+        """The node's name for each row; a copy, so it may be kept."""
         return tuple(self._state.nodes.names)
 
     def pods_on(self, row: int) -> Sequence[PlacedPod]:
-        """Return the pods on a row, assumed ones included, in no order.
-
-        It is a copy: pods that a dry run removes or adds meanwhile change nothing in it.
-        """
+        """Return a copy of the list of pods on a row, including assumed ones, in no order."""
         return tuple(self._state.pods.on(row))
 
     def pods_of(self, node: str) -> Sequence[PlacedPod]:
         """Return the pods on the node of this name, assumed ones too, even if no such node exists.
 
-        It is a copy, as with `pods_on`, which has the pods of all unknown nodes on one row.
+        The result is a copy. `pods_on` cannot tell the pods of unknown nodes apart: they share one
+        row.
         """
         return self._state.pods_of(node)
 
     def disrupted_with(self, row: int) -> dict[Uid, Pod]:
-        """Return, by uid, the pods on a row and those that are disrupted with them.
+        """Return the pods on a row, and all pods that would be disrupted with them, by uid.
 
-        These are the other members of groups that are disrupted as a whole, on any node.
+        The latter are the other members, on any node, of groups that are disrupted as a whole.
         """
         groups = self.pod_groups
         found = {placed.pod.uid: placed.pod for placed in self.pods_on(row)}
@@ -133,19 +131,20 @@ class ClusterView:
         return found
 
     def row(self, node: str) -> int | None:
-        """Return the row of a node's name, if it has one."""
+        """Return the row of a node's name; None if no row has the name."""
         return self._state.nodes.row_of.get(node)
 
     def rows(self, nodes: Iterable[str]) -> IntArray:
-        """Return the rows of several names (int64); -1 for a name without one."""
+        """Return the rows of several nodes by name (int64); -1 for a name that no row has."""
         return np.array([*map(self._state.nodes.row_of.get, nodes, repeat(-1))], np.int64)
 
     def nodes_with_nominated(
         self, rows: IntArray, resources: Iterable[str], pod: Pod, ends: float = math.inf
     ) -> NodeView:
-        """Return a view of rows with the nominated pods whose requests this pod must leave free.
+        """Return a view of rows in which nominated pods count as if they were placed.
 
-        `ends` is when the pod has ended, in seconds since the epoch.
+        Only nominated pods that must be left room by `pod` count; `ends` is when `pod` will have
+        ended, in seconds since the epoch.
         """
         table, columns = self._state.nodes, self._state.pod_columns
         more_pods, more_requested = columns.nominated_demand(
@@ -166,7 +165,7 @@ class ClusterView:
         return self._state.nodes.fits_requests(row, amounts)
 
     def trial(self, *, frees_claims: bool = False) -> AbstractContextManager[Trial]:
-        """Begin a dry run: pods may be removed and added inside, which is undone at the end.
+        """Begin a dry run: inside, pods may be removed and added; the end undoes all changes.
 
         With `frees_claims` a removed pod frees the devices that no other pod uses.
         """
@@ -177,7 +176,7 @@ class ClusterView:
         return self._state.pods.get(uid)
 
     def pod_named(self, key: str) -> PlacedPod | None:
-        """Return the pod of this namespace/name that was created last, for people."""
+        """Return the pod of this namespace/name, the newest if there are two; for people only."""
         return self._state.pods.named(key)
 
     def is_placed(self, pod: Pod) -> bool:
@@ -203,36 +202,37 @@ class ClusterView:
     def counts(self, pods: Selection, key: str) -> DomainCounts:
         """Count the selected placed pods per value of a node label, or per node (EACH_NODE).
 
-        Terminating pods are counted if the selection includes them, assumed pods always.
+        Assumed pods count; terminating pods count if the selection includes them.
         """
         return self._state.topology.counts(pods, key)
 
     def is_counted(self, pods: Selection, key: str) -> bool:
-        """Return whether `counts` is known already, so that no pod has to be counted."""
+        """Return whether `counts` can answer at once, without counting pods."""
         return self._state.topology.is_counted(pods, key)
 
     def count_some(self, pods: Selection, key: str) -> int:
-        """Count some of the pods for a later call of `counts`; return how many were looked at."""
+        """Count some pods for a later call of `counts`; return how many pods were examined."""
         return self._state.topology.count_some(pods, key)
 
     def owners(self, role: Role, pod: Pod) -> Mapping[Domains, IntArray | CountArray]:
-        """Return, by node label, the domains of pods with inter-pod terms that select this pod.
+        """Return where placed pods have inter-pod terms that select this pod, by node label.
 
-        Each array has an item per code of the label's values, and a last one, 0, for nodes without
-        the label. A pod counts with the weight of each such term, 1 if it is required.
+        Each array has one item for each code of the label's values, and a last one, 0, for nodes
+        without the label. An item is the sum of the weights of such terms; a required term weighs
+        1.
         """
         return self._state.topology.owners(role, pod)
 
     def selects(self, pods: Selection, pod: Pod) -> bool:
-        """Return whether the selection includes a pod, which need not be placed."""
+        """Return whether the selection includes the pod; the pod need not be placed."""
         return self._state.topology.selects(pods, pod)
 
     def default_selector(self, pod: Pod) -> Selection | None:
-        """Return the pods that the pod's Services and controller all select; None without these."""
+        """Return the pods that match the pod's Services and controller; None if it has none."""
         return self._state.default_selector.of(pod)
 
     def behind_services(self, pod: Pod) -> Selection | None:
-        """Return the pods that the pod's Services all select; None if there is no Service."""
+        """Return the pods that match all of the pod's Services; None if it has no Service."""
         return self._state.default_selector.behind_services(pod)
 
     def services(self, pod: Pod) -> tuple[Service, ...]:

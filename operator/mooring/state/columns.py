@@ -10,7 +10,7 @@ IntArray = npt.NDArray[np.int64]
 
 _FIRST_CAPACITY: Final = 64
 _GROWTH: Final = 4
-"""Columns grow by this fraction, so that an added row costs four copies of a value."""
+"""Columns grow by 1/4 of their size, so that an added row costs about four copies of a value."""
 _EXACT: Final = 2**53
 _max: Final = np.maximum.reduce
 _Value = TypeVar("_Value", bound=Hashable)
@@ -42,7 +42,7 @@ def as_exact_floats(
 
 
 def wrapped(total: int) -> int:
-    """Return the sum; int64 wraps around as in Go, so that a subtraction restores the old sum."""
+    """Return the number wrapped around to int64, as in Go, so that subtracting undoes adding."""
     return (total + 2**63) % 2**64 - 2**63
 
 
@@ -71,7 +71,7 @@ class Column:
 
 
 class Columns:
-    """Columns of one table: all have the same capacity and grow together."""
+    """The columns of one table; all have the same capacity and grow together."""
 
     def __init__(self) -> None:
         self.capacity = _FIRST_CAPACITY
@@ -89,7 +89,7 @@ class Columns:
 
     @property
     def bytes(self) -> int:
-        """The memory of all columns."""
+        """The memory of all columns, in bytes."""
         return sum(column.data.nbytes for column in self._columns)
 
     def reserve(self, rows: int) -> None:
@@ -106,20 +106,20 @@ class Columns:
 class ResourceColumns:
     """The amounts of each resource by row; a resource that no row has takes no memory.
 
-    A pod may name any resource. So a resource is a dict while few rows have it, and an int64 column
-    only while many do.
+    A pod may name any resource. Therefore a resource is a dict while few rows have it, and becomes
+    an int64 column only when many rows do.
     """
 
     __slots__ = ("_columns", "_dense", "_sparse")
 
     _DENSE_FROM: Final = 64
-    """A resource gets a column once more than one of this many rows has it."""
+    """A resource becomes a column once more than one in this many rows has it."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._sparse: dict[str, dict[int, int]] = {}
         self._dense: dict[str, tuple[Column, int]] = {}
-        """The column, and how many rows have the resource."""
+        """By resource, the column and the number of rows that have the resource."""
 
     def __iter__(self) -> Iterator[str]:
         return iter((*self._dense, *self._sparse))
@@ -133,7 +133,7 @@ class ResourceColumns:
         return sparse.get(row, 0) if sparse is not None else 0
 
     def put(self, resource: str, row: int, amount: int) -> None:
-        """Set the row's amount of the resource."""
+        """Set the row's amount of the resource; 0 removes it."""
         dense = self._dense.get(resource)
         if dense is None:
             self._put_sparse(resource, row, amount)
@@ -155,7 +155,7 @@ class ResourceColumns:
                 )
 
     def add(self, resource: str, row: int, amount: int) -> None:
-        """Add to the row's amount of the resource, by `amount`, which may be negative."""
+        """Add `amount`, which may be negative, to the row's amount of the resource."""
         self.put(resource, row, wrapped(self.at(resource, row) + amount))
 
     def amounts(self, resource: str, rows: int) -> IntArray | None:
@@ -169,7 +169,7 @@ class ResourceColumns:
         return read_only(_spread(sparse, rows))
 
     def of_rows(self, resource: str, rows: IntArray) -> IntArray:
-        """Return int64[len(rows)]: the amounts of these rows, 0 where there is none; a copy."""
+        """Return int64[len(rows)]: a copy of the amounts of these rows, 0 if a row has none."""
         dense = self._dense.get(resource)
         if dense is not None:
             found: IntArray = dense[0].data[rows]
@@ -201,7 +201,6 @@ class ResourceColumns:
 
 
 def _spread(sparse: Mapping[int, int], rows: int) -> IntArray:
-    """Return int64[rows]: the amounts by row as an array."""
     amounts = np.zeros(rows, np.int64)
     amounts[list(sparse)] = list(sparse.values())
     return amounts
@@ -210,7 +209,8 @@ def _spread(sparse: Mapping[int, int], rows: int) -> IntArray:
 class Interned(Generic[_Value]):
     """A column with few distinct values in many rows: `codes` (int32) index `values`.
 
-    The code of an unused value is reused later; until then it stands for the first value.
+    When no row holds a value any more, its code is reused later. Until then `values` has the first
+    value at this code.
     """
 
     __slots__ = ("_free", "_holders", "_index", "codes", "values")
@@ -228,7 +228,7 @@ class Interned(Generic[_Value]):
         return self._index.get(value)
 
     def put(self, row: int, value: _Value) -> None:
-        """Set the value of the row."""
+        """Set the row's value; the code of a value that no row has any more is freed."""
         before = self.codes.data.item(row)
         code = self._index.get(value)
         if code is None:
@@ -285,8 +285,8 @@ class ChangeLog:
     def since(self, position: int) -> IntArray | None:
         """Return the rows that changed since `position`; None if the log does not go back so far.
 
-        A row that changed twice is listed twice. A view, only to be read, and only until the next
-        change.
+        A row that changed twice is listed twice. The result is a read-only view, valid until the
+        next change.
         """
         if position < self._start:
             return None

@@ -2,26 +2,28 @@
 
 An eviction begins when a preemption is decided and ends in one of these ways:
 
-    the victim is deleted, or it finishes    it leaves its node; every preemptor waits no more
+    the victim is deleted, or it finishes    it leaves its node; no preemptor waits any more
     it is called off at Permit or PreBind    the same; it has never run, so no budget is charged
     the eviction fails (`abandon`)           the victim stays; its budgets are charged no more
 
 The disruption controller needs a moment to see that a pod is being deleted. Until then a budget's
-status still allows evictions that were used already. So every eviction is charged to the budgets
-that select its victim until the victim is seen terminating or gone, and the budget's status has
-been written since the eviction began. A victim that is not ready is counted by no budget, so that
-its end need not be written anywhere: its eviction is charged until it is terminating or gone. A
-status need never be written again: where another pod has become ready meanwhile, nothing changes in
-it. So `grow_older`, which is called every OLDER_SECONDS, ends what it has seen once before: charges
-whose victim has left, and refusals of the Eviction API. They last for two minutes at most. The
-disruption controller itself waits as long for a pod that was evicted (DeletionTimeout).
+status still allows evictions that were used already. Therefore every eviction is charged to the
+budgets that select its victim. The charge ends when the victim has been seen terminating or gone,
+and the budget's status has been written since the eviction began. No budget counts a victim that is
+not ready, so its end changes no status: its charge ends as soon as it is terminating or gone.
 
-The Eviction API and kube-scheduler do not agree about which budgets are for a pod. For the Eviction
-API and the disruption controller an empty selector selects all pods of the namespace, and a
-selector may select pods without labels. kube-scheduler up to 1.37 leaves both out
-(FilterVictimsWithPDBViolation in framework/preemption/util.go). The Eviction API needs no budget
-for a pod that has not started, nor for one that is not ready where the only budget says so or has
-as many healthy pods as it wants (registry/core/pod/storage/eviction.go).
+A status may never be written again: if another pod becomes ready at the same time, nothing in it
+changes. Therefore `grow_older`, which is called every OLDER_SECONDS, ends charges whose victim has
+left, and refusals of the Eviction API, when it sees them for the second time. They last for two
+minutes at most. The disruption controller itself waits as long for a pod that was evicted
+(DeletionTimeout).
+
+The Eviction API and kube-scheduler do not agree about which budgets apply to a pod. For the
+Eviction API and the disruption controller an empty selector selects all pods of the namespace, and
+a selector may select pods without labels. kube-scheduler up to 1.37 ignores both
+(FilterVictimsWithPDBViolation in framework/preemption/util.go). The Eviction API checks no budget
+for a pod that has not started. It checks none for a pod that is not ready, if its only budget
+allows that or has as many healthy pods as it wants (registry/core/pod/storage/eviction.go).
 """
 
 from collections import Counter
@@ -56,40 +58,37 @@ class _Charge:
     is_counted: bool = True
     """Whether the victim was ready, so that the budget's status will show its end."""
     is_old: bool = False
-    """`grow_older` has seen it since the victim left."""
+    """Whether `grow_older` has seen the charge since the victim left."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Records:
     evicting: dict[str, list[PodDisruptionBudget]] = field(default_factory=dict)
-    """By a victim's uid: the budgets that its eviction is charged to."""
+    """The budgets that an eviction is charged to, by the victim's uid."""
     awaited_by: dict[str, dict[str, Pod]] = field(default_factory=dict)
-    """By a victim's uid: the preemptors that wait for it to leave its node, by uid."""
+    """The preemptors that wait for a victim to leave, by the victim's uid and their own."""
     victims: dict[str, set[str]] = field(default_factory=dict)
-    """The uids of the victims that a preemptor waits for, by its uid."""
+    """The uids of the victims that a preemptor waits for, by the preemptor's uid."""
     charges: dict[str, dict[str, _Charge]] = field(default_factory=dict)
-    """By a budget's namespace/name and a victim's uid."""
+    """The charges, by a budget's namespace/name and a victim's uid."""
     exhausted: dict[str, bool] = field(default_factory=dict)
-    """Budgets that the Eviction API called exhausted since their status was last written.
-
-    Each with whether `grow_older` has seen it.
-    """
+    """Budgets that the Eviction API called exhausted since their last status; as `refused`."""
     refused: dict[Uid, bool] = field(default_factory=dict)
-    """Pods that the Eviction API refused to evict, each with whether `grow_older` has seen it."""
+    """Pods that the Eviction API refused to evict; True if `grow_older` has seen the entry."""
     by_pods: SelectionIndex[str] = field(default_factory=SelectionIndex)
-    """An index from the pods that budgets select to the budgets' namespace/name."""
+    """Finds the namespace/name of the budgets that select a pod."""
     selections: dict[str, Selection] = field(default_factory=dict)
-    """What each of these budgets selects."""
+    """The pods that a budget selects, by the budget's namespace/name."""
 
     def selecting(self, objects: Objects, pod: Pod) -> list[PodDisruptionBudget]:
-        """Return the budgets that select the pod; quick, because there may be thousands."""
+        """Return the budgets that select the pod; the index is needed for thousands of budgets."""
         budgets: Mapping[str, PodDisruptionBudget] = objects.of(Kind.POD_DISRUPTION_BUDGET)
         keys = self.by_pods.selecting(pod.namespace, None, pod.labels)
         return [budgets[key] for key in keys]
 
 
 class Evictions:
-    """The pods that are being evicted, and the rest of the budgets; only ClusterState writes it."""
+    """The evictions under way, and what budgets still allow; only ClusterState writes to it."""
 
     def __init__(self, objects: Objects, pods: PodTable, columns: PodColumns) -> None:
         self._objects = objects
@@ -100,11 +99,11 @@ class Evictions:
         """The rules of the API server's version."""
 
     def evicting(self, pod: Pod) -> bool:
-        """Return whether this scheduler is evicting the pod, which is still on its node."""
+        """Return whether this scheduler is evicting the pod, and the pod is still on its node."""
         return pod.uid in self._records.evicting
 
     def among(self, uids: AbstractSet[Uid]) -> AbstractSet[Uid]:
-        """Return the uids of these pods that this scheduler is evicting."""
+        """Return the uids among these whose pods this scheduler is evicting."""
         return uids & self._records.evicting.keys()
 
     def awaits_victims(self, preemptor: Pod) -> bool:
@@ -118,7 +117,7 @@ class Evictions:
 
     @property
     def has_ageing(self) -> bool:
-        """Whether there is anything that `grow_older` may end."""
+        """Whether `grow_older` may have something to end."""
         records = self._records
         return bool(records.refused or records.exhausted or records.charges)
 
@@ -127,8 +126,8 @@ class Evictions:
     ) -> list[PodDisruptionBudget]:
         """Return the budgets to which an eviction of the pod would be charged.
 
-        `by_eviction_api` chooses the Eviction API's rules, else kube-scheduler's apply. Empty for a
-        pod that is being evicted: it is charged already.
+        The rules are kube-scheduler's, or the Eviction API's if `by_eviction_api` is set. For a pod
+        that is being evicted the list is empty, because its eviction is charged already.
         """
         if self.evicting(pod):
             return []
@@ -138,9 +137,10 @@ class Evictions:
     def budgets_of_many(
         self, pods: Iterable[Pod], *, by_eviction_api: bool = False
     ) -> list[tuple[list[PodDisruptionBudget], int]]:
-        """Return the results of `matching_budgets` for the pods, each with its number of pods.
+        """Return each distinct result of `matching_budgets` for the pods, with its number of pods.
 
-        Pods without a budget are left out. Equal pods share their labels, which are looked up once.
+        Pods without a budget are left out. Equal pods share one labels object, so the budgets of
+        each such object are found only once.
         """
         selecting: dict[int, list[PodDisruptionBudget]] = {}
         alike: Counter[tuple[str, ...]] = Counter()
@@ -164,9 +164,9 @@ class Evictions:
         return budget.disruptions_allowed - len(self._records.charges.get(budget.key, ()))
 
     def exhausted_budget(self, pods: Iterable[Pod]) -> str | None:
-        """Return a budget that does not let the Eviction API evict all these pods; None if none.
+        """Return the namespace/name of a budget that prevents evicting all these pods together.
 
-        It evicts no pod that several budgets are for. The budget is named by its namespace/name.
+        None if the Eviction API would evict all. It never evicts a pod that several budgets select.
         """
         charged = Counter[str]()
         for pod in pods:
@@ -178,7 +178,7 @@ class Evictions:
         return None
 
     def begin(self, preemptor: Pod, victims: Iterable[Pod]) -> list[Pod]:
-        """Let the preemptor wait for the victims that are on a node, and for no others.
+        """Let the preemptor wait for those victims that are on a node, and for no other pods.
 
         Return the victims that must be evicted: they are neither terminating nor being evicted for
         another preemptor.
@@ -209,14 +209,14 @@ class Evictions:
         return self._awaited_no_more(victim)
 
     def victim_terminating(self, pod: Pod) -> None:
-        """Note that the watch shows the pod terminating, which need not be being evicted."""
+        """Note that the watch shows the pod terminating; the pod need not be a victim."""
         for budget in self._records.evicting.get(pod.uid, ()):
             self._update_charge(budget.key, pod.uid, victim_left=True)
 
     def victim_removed(self, pod: Pod, *, assumed: bool) -> None:
-        """Note that a pod, evicted or not, has left its node.
+        """Note that a pod has left its node; the pod need not be a victim.
 
-        A pod that was only assumed has never run: no budget's status will show its end.
+        If it was only assumed, it has never run, so no budget's status will show its end.
         """
         self._records.refused.pop(pod.uid, None)
         budgets = self._records.evicting.pop(pod.uid, [])
@@ -227,16 +227,16 @@ class Evictions:
         self._awaited_no_more(pod)
 
     def stop_waiting(self, preemptor: Pod) -> None:
-        """Stop the preemptor's waiting for its victims, whose evictions go on."""
+        """Let the preemptor wait for no victim any more; the evictions go on."""
         for victim in self._records.victims.pop(preemptor.uid, ()):
             drop_item(self._records.awaited_by, victim, preemptor.uid)
 
     def eviction_refused(self, victim: Pod, *, by_budget: bool) -> None:
         """Note that the Eviction API refused to evict the victim, for any reason.
 
-        If that is because a budget allows no disruption of it now, every budget that selects the
-        victim allows none until its status is written again. One whose status has been written
-        since the eviction began is not older than this answer.
+        With `by_budget`, a budget allows no disruption now. Then every budget that selects the
+        victim counts as exhausted until its status is written again. A budget whose status has been
+        written since the eviction began is left out, because that status is as new as this answer.
         """
         self._records.refused[victim.uid] = False
         for budget in self._records.selecting(self._objects, victim) if by_budget else ():
@@ -245,7 +245,7 @@ class Evictions:
                 self._records.exhausted[budget.key] = False
 
     def grow_older(self) -> None:
-        """End charges whose victim had left, and refusals, that the call before has seen."""
+        """End charges whose victim has left, and refusals, if the call before has seen them too."""
         records = self._records
         _end_old(records.exhausted)
         _end_old(records.refused)
@@ -261,9 +261,9 @@ class Evictions:
             charge.is_old = True
 
     def budget_written(self, key: str, budget: PodDisruptionBudget | None) -> None:
-        """Note the current version of the budget of this namespace/name; None if it is gone.
+        """Note the current version of the budget of this namespace/name; None if it is deleted.
 
-        Only `budget.selector` decides to which pods it applies.
+        The selector in `budget` must be the only field that decides which pods the budget selects.
         """
         records = self._records
         records.exhausted.pop(key, None)
@@ -284,7 +284,7 @@ class Evictions:
     def _regarded(
         self, budgets: Iterable[PodDisruptionBudget], pod: Pod
     ) -> list[PodDisruptionBudget]:
-        """Return the budgets that kube-scheduler regards, among those that select the pod."""
+        """Return those of the budgets, all of which select the pod, that kube-scheduler applies."""
         all_count = self.kubernetes.empty_budget_counts
         return [
             budget
@@ -295,7 +295,6 @@ class Evictions:
         ]
 
     def _on_nodes(self, victims: Iterable[Pod]) -> Iterable[Pod]:
-        """Return the victims that are on a node, as the cluster shows them now."""
         for victim in victims:
             placed = self._pods.get(victim.uid)
             if placed is not None:
@@ -317,7 +316,7 @@ class Evictions:
             drop_item(self._records.charges, budget.key, victim.uid)
 
     def _awaited_no_more(self, victim: Pod) -> list[Pod]:
-        """Let no preemptor wait for the victim any more; return those that waited."""
+        """Let no preemptor wait for the victim any more; return the preemptors that waited."""
         preemptors = self._records.awaited_by.pop(victim.uid, {})
         for preemptor in preemptors:
             drop_item(self._records.victims, preemptor, victim.uid)
@@ -325,13 +324,12 @@ class Evictions:
 
 
 def _needed(budgets: list[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:
-    """Return the budgets that the Eviction API checks, among those that select the pod."""
+    """Return those of the budgets that the Eviction API checks; all of them must select the pod."""
     is_allowed = len(budgets) == 1 and not pod.ready and budgets[0].allows_unhealthy
     return [] if pod.phase == "Pending" or is_allowed else budgets
 
 
 def _end_old(ages: dict[_Key, bool]) -> None:
-    """Remove the old entries and mark the others as old."""
     for key, is_old in [*ages.items()]:
         if is_old:
             del ages[key]

@@ -20,7 +20,7 @@ ABSENT: Final = -1
 """The code of a node that does not carry the label."""
 
 EACH_NODE: Final = ""
-"""Stands for a label key: every node is a domain of its own."""
+"""Used instead of a label key if every node is a domain of its own."""
 
 
 class Domains:
@@ -35,9 +35,9 @@ class Domains:
 
 
 class LabelColumn(Domains):
-    """The values of one label over all rows; a code is reused once no node has its value.
+    """The values of one label over all node rows; a code is reused once no node has its value.
 
-    While no node has the label, `codes` is the array that all such columns share.
+    While no node has the label, `codes` is an array shared by all such columns.
     """
 
     __slots__ = (
@@ -52,7 +52,7 @@ class LabelColumn(Domains):
     )
 
     def __init__(self, key: str, columns: Columns, absent: Column) -> None:
-        """Begin without a row; `absent` is a column in which every row is ABSENT, never written."""
+        """Begin without a row; `absent` is a read-only column in which every row is ABSENT."""
         super().__init__(key, absent, [])
         self._columns = columns
         self._absent = absent
@@ -65,12 +65,12 @@ class LabelColumn(Domains):
 
     @property
     def inhabited(self) -> npt.NDArray[np.bool_]:
-        """True at codes that a node has; one item longer than `values`, whose last is False."""
+        """True at each code that a node has; one item longer than `values`, with False last."""
         return self._holders[: len(self.values) + 1] > 0
 
     @property
     def numbers(self) -> tuple[IntArray, IntArray]:
-        """The codes of the values that are integers, and these integers (int64 each)."""
+        """Two int64 arrays: the codes of the values that are integers, and these integers."""
         if self._numbers is None:
             known = [
                 (code, number)
@@ -126,8 +126,8 @@ class LabelColumn(Domains):
 class LabelColumns:
     """The label columns of a node table.
 
-    A column is made when its key is first read, and dropped when no node has the key any more. A
-    kept count that still reads the column keeps it, without memory per node.
+    A column is made when its key is first read, and dropped when no node has the key any more. If a
+    count still holds a dropped column, that column is used again, without memory per node.
     """
 
     def __init__(self, columns: Columns) -> None:
@@ -138,16 +138,19 @@ class LabelColumns:
         self._unheld: WeakValueDictionary[str, LabelColumn] = WeakValueDictionary()
 
     def __len__(self) -> int:
-        """Return how many columns take memory over the nodes."""
+        """Return the number of columns that take memory for each node."""
         return len(self._by_key)
 
     @property
     def keys(self) -> KeysView[str]:
-        """The labels that some row has."""
+        """The label keys that at least one row has."""
         return self._carriers.keys()
 
     def column(self, key: str, rows: Iterable[tuple[int, Mapping[str, str]]]) -> LabelColumn:
-        """Return the column of a key; `rows` (row, labels) fills it if it is new and not empty."""
+        """Return the column of a key, and make it if there is none.
+
+        `rows` yields each row with its labels; it is read only to fill a new column.
+        """
         column = self._by_key.get(key) or self._unheld.get(key)
         if column is None:
             column = LabelColumn(key, self._columns, self._absent)
@@ -158,7 +161,7 @@ class LabelColumns:
         return column
 
     def put(self, row: int, before: Mapping[str, str], labels: Mapping[str, str]) -> None:
-        """Update all columns with the row's labels, which were `before` until now."""
+        """Update all columns with the row's labels; `before` are its labels until now."""
         for key in before.keys() - labels.keys():
             add_count(self._carriers, key, -1)
         self._carriers.update(labels.keys() - before.keys())

@@ -1,9 +1,9 @@
 """The node table: one row per node, one contiguous column per quantity.
 
-A node has its row from when it is added until it is deleted, and `set_version` grows at both. All
-pods whose node does not exist are counted on one row: a pod's event may arrive before its node's,
-and the pods of a deleted node are deleted one by one, but a pod may also name any node at all. Only
-rows whose `present` is True are nodes that can be chosen.
+A node keeps its row from when it is added until it is deleted; `set_version` grows at both events.
+All pods whose node does not exist are counted on one extra row: a pod's event may arrive before its
+node's, the pods of a deleted node are deleted one by one, and a pod may name any node. Only rows
+whose `present` is True are nodes that can be chosen.
 """
 
 import heapq
@@ -35,16 +35,16 @@ from mooring.state.usage import Usage, UsageColumns
 EVERY_ADDRESS: Final = "0.0.0.0"
 
 Conditions = frozenset[tuple[str, str]]
-"""Types and statuses of a node's conditions."""
+"""Pairs of type and status, one for each condition of a node."""
 
 
 @dataclass(slots=True)
 class Image:
-    """An image that nodes have; `size` in bytes is the one its first node reported (cache.go)."""
+    """An image on nodes; `size` in bytes is what the first node with it reported (cache.go)."""
 
     size: int
     rows: dict[int, None] = field(default_factory=dict)
-    """The rows that have it; a set of some takes twice as much."""
+    """The rows that have the image; a dict, because a small set takes twice the memory."""
 
 
 class NodeTable:
@@ -84,13 +84,11 @@ class NodeTable:
         self.changes = ChangeLog()
         """Rows whose node or pods changed."""
         self.node_changes = ChangeLog()
-        """Rows whose node changed."""
+        """Rows whose node changed; changes of its pods are left out."""
         self.set_version = 0
-        """Version of the set of nodes: grows when one is added or deleted, or its zone or images
-        change. Until then every row keeps its node, and the number of rows stays the same."""
+        """Grows when a node comes or goes, or changes zone or images; until then rows stay."""
         self.topology_version = 0
-        """Grows when a node is added or deleted, or its labels or taints change. Until then every
-        row keeps its node, too."""
+        """Grows when a node comes or goes, or changes labels or taints; until then rows stay."""
         self._usage = self._usage_columns()
         self._all_rows: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._order: tuple[int, npt.NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
@@ -101,12 +99,12 @@ class NodeTable:
 
     @property
     def row_count(self) -> int:
-        """Rows in use, present or not; every column's first `row_count` values are meaningful."""
+        """The number of rows in use; column values after these are undefined."""
         return len(self.names)
 
     @property
     def all_rows(self) -> npt.NDArray[np.int64]:
-        """The numbers of all rows in use."""
+        """The numbers from 0 to `row_count` - 1, as a read-only array."""
         if len(self._all_rows) != len(self.names):
             self._all_rows = read_only(np.arange(len(self.names)))
         return self._all_rows
@@ -118,7 +116,7 @@ class NodeTable:
 
     @property
     def unknown_row(self) -> int:
-        """The row of all pods whose node does not exist; it has no name, and is never freed."""
+        """The row of all pods whose node does not exist; it has no name and is never freed."""
         if self._unknown_row is None:
             self._unknown_row = self._new_row("")
             self.set_version += 1
@@ -126,11 +124,11 @@ class NodeTable:
         return self._unknown_row
 
     def is_unknown(self, row: int) -> bool:
-        """Return whether it is the row of the pods whose node does not exist."""
+        """Return whether the row is the one of all pods whose node does not exist."""
         return row == self._unknown_row
 
     def _new_row(self, name: str) -> int:
-        """Return the lowest free row, so that the table can shrink at its end."""
+        """Take the lowest free row, so that the table can shrink at its end, or append one."""
         if self._free_rows:
             row = heapq.heappop(self._free_rows)
             self.names[row] = name
@@ -143,25 +141,25 @@ class NodeTable:
         return row
 
     def add_column(self, dtype: npt.DTypeLike) -> Column:
-        """Add a column that the caller fills; a row that is reused keeps its own values."""
+        """Add a column that the caller fills; when another node gets a row, its values stay."""
         return self._columns.add(dtype)
 
     def remove_column(self, column: Column) -> None:
-        """Remove a column that `add_column` has returned, and free its memory."""
+        """Remove a column that `add_column` returned, to free its memory."""
         self._columns.remove(column)
 
     def add_resource_columns(self) -> ResourceColumns:
-        """Add amounts by name and row that the caller fills; a row that is reused keeps its own."""
+        """Add amounts by resource and row that the caller fills; see `add_column`."""
         return ResourceColumns(self._columns)
 
     @property
     def usage(self) -> Usage:
-        """The cpu and memory that all rows offer and use."""
+        """The cpu and memory that the nodes of all rows offer and use."""
         return self._usage.of_rows(len(self.names))
 
     @property
     def bytes(self) -> int:
-        """The memory of all columns."""
+        """The memory of all columns, in bytes."""
         return self._columns.bytes + self._usage.bytes
 
     def label(self, key: str) -> LabelColumn:
@@ -171,15 +169,15 @@ class NodeTable:
 
     @property
     def label_keys(self) -> Collection[str]:
-        """The labels that some node has."""
+        """The label keys that at least one node has."""
         return self._labels.keys
 
     def domains(self, key: str) -> Domains:
-        """Return the rows by the value of a node label, or with EACH_NODE each on its own."""
+        """Return the domains by a node label; with EACH_NODE every row is a domain of its own."""
         return self._each_node if key == EACH_NODE else self.label(key)
 
     def order(self) -> npt.NDArray[np.int64]:
-        """Return the rows of all nodes, zones taking turns (backend/cache/node_tree.go)."""
+        """Return the rows of all nodes, from each zone in turn (backend/cache/node_tree.go)."""
         version, order = self._order
         if version != self.set_version:
             order = self._interleaved()
@@ -200,7 +198,7 @@ class NodeTable:
         return np.array([row for _, _, row in sorted(turns)], dtype=np.int64)
 
     def put(self, node: Node) -> Node | None:
-        """Add or update the node; return the former version."""
+        """Add or update the node; return its former version, None for a new node."""
         row = self.row_of.get(node.name)
         if row is None:
             row = self.row_of[node.name] = self._new_row(node.name)
@@ -228,7 +226,7 @@ class NodeTable:
         return before
 
     def drop(self, name: str) -> Node | None:
-        """Remove a node without counted pods, and return it."""
+        """Remove a node and return it; None if there is none. No pod may be counted on its row."""
         row = self.row_of.pop(name, None)
         before = self.nodes[row] if row is not None else None
         if row is None or before is None:
@@ -275,7 +273,7 @@ class NodeTable:
         self._free_ports(row, pod)
 
     def move_pods(self, pods: Sequence[Pod], before: int, row: int) -> None:
-        """Move the requests of many pods from one row to another; each column is written once."""
+        """Move the requests of many pods from row `before` to `row`, as one sum per resource."""
         for pod in pods:
             self._free_ports(before, pod)
             self._take_ports(row, pod)
@@ -318,7 +316,6 @@ class NodeTable:
         return port.ip == EVERY_ADDRESS or port.ip in taken or EVERY_ADDRESS in taken
 
     def _take_ports(self, row: int, pod: Pod) -> None:
-        """Note the ports that the pod uses on the row, unless the row has no node."""
         for port in () if self.is_unknown(row) else pod.spec.host_ports:
             rows = self.host_ports.setdefault((port.protocol, port.port), {})
             if row not in rows:

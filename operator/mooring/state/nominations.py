@@ -13,7 +13,8 @@ from mooring.state.pod_columns import PodColumns
 class Nominee(NamedTuple):
     """A nominated pod and the row of its nominated node.
 
-    Preemption nominates without a `reservation`: pods of equal priority are kept out too.
+    Without a `reservation`, preemption has nominated the pod: then pods of equal priority must
+    leave room for it, too.
     """
 
     pod: Pod
@@ -28,11 +29,11 @@ class Nominee(NamedTuple):
 
     @property
     def backfill_until(self) -> float:
-        """See Reservation."""
+        """Pods that end by this time need not leave room for this pod; see Reservation."""
         return self.reservation.backfill_until if self.reservation is not None else -math.inf
 
     def keeps_out(self, priority: int, ends: float) -> bool:
-        """Return whether a pod of this priority that ends then must leave room for it."""
+        """Return whether a pod of this priority that ends at `ends` must leave room for it."""
         return priority < self.keeps_out_below and self.backfill_until < ends
 
 
@@ -55,7 +56,7 @@ class Nominations:
         return self._by_uid.get(uid)
 
     def rows(self) -> list[int]:
-        """Return the rows that have nominated pods."""
+        """Return the rows to which at least one pod is nominated."""
         return list(self._by_row)
 
     def on(self, row: int) -> tuple[Pod, ...]:
@@ -63,7 +64,7 @@ class Nominations:
         return tuple(self._by_row.get(row, {}).values())
 
     def below(self, row: int | None, priority: int) -> list[Pod]:
-        """Return the row's nominated pods of lower priority; none where there is no such row."""
+        """Return the row's nominated pods of lower priority; without a row, none."""
         here = self.on(row) if row is not None else ()
         return [pod for pod in here if pod.spec.priority < priority]
 
@@ -72,8 +73,8 @@ class Nominations:
     ) -> list[Pod]:
         """Return the row's nominated pods for which another pod must leave room.
 
-        The other pod has this priority and the uid `other_than`, and ends by `ends` (seconds since
-        the epoch).
+        The other pod has the uid `other_than` and the priority `priority`; it will have ended at
+        `ends` (seconds since the epoch).
         """
         return [
             pod
@@ -88,11 +89,11 @@ class Nominations:
 
     @property
     def reserved(self) -> list[Nominee]:
-        """The pods with reserved nodes."""
+        """The nominated pods that have a reservation."""
         return [each for each in self._by_uid.values() if each.reservation is not None]
 
     def put(self, pod: Pod, row: int, reservation: Reservation | None = None) -> None:
-        """Nominate the pod to the row, and to no other; see Nominee."""
+        """Nominate the pod to this row only."""
         self.drop(pod.uid)
         nominee = self._by_uid[pod.uid] = Nominee(pod, row, reservation)
         self._by_row.setdefault(row, {})[pod.uid] = pod

@@ -10,12 +10,12 @@ from mooring.model.workloads import Namespace, Service
 
 
 class Objects:
-    """Dictionaries by key (name, or namespace/name), one per kind."""
+    """All objects in one dictionary for each kind; the keys are name or namespace/name."""
 
     def __init__(self) -> None:
         self._by_kind: dict[Kind, dict[str, Any]] = {kind: {} for kind in Kind}
         self.changes = Counter[Kind]()
-        """How often an object of each kind has come, changed or gone."""
+        """For each kind, how many times an object has come, changed or gone."""
         self._services: defaultdict[str, dict[str, Service]] = defaultdict(dict)
         self._service_tuples: dict[str, tuple[Service, ...]] = {}
         self._service_changes = 0
@@ -26,7 +26,7 @@ class Objects:
         return MappingProxyType(self._by_kind[kind])
 
     def put(self, kind: Kind, key: str, value: Any) -> Any | None:
-        """Store the object; return the former one."""
+        """Store the object; return its former version, None for a new object."""
         objects = self._by_kind[kind]
         before = objects.get(key)
         objects[key] = value
@@ -37,7 +37,7 @@ class Objects:
         return before
 
     def pop(self, kind: Kind, key: str) -> Any | None:
-        """Remove the object and return it, if there was one."""
+        """Remove the object and return it; None if there was none."""
         before = self._by_kind[kind].pop(key, None)
         self.changes[kind] += 1
         if kind is Kind.SERVICE and before is not None:
@@ -53,7 +53,7 @@ class Objects:
         self._service_versions[namespace] = self._service_changes
 
     def services_version(self, namespace: str) -> int:
-        """Return a number that changes with the Services of the namespace; 0 without any."""
+        """Return a number that changes when a Service of the namespace does; 0 without Services."""
         return self._service_versions.get(namespace, 0)
 
     def services(self, namespace: str) -> tuple[Service, ...]:

@@ -1,7 +1,7 @@
-"""Placed and nominated pods as columns, which preemption counts with.
+"""Placed and nominated pods as columns, with which preemption searches victims.
 
-Each pod has a slot with its node's row, priority, start and requests, and whether it is being
-evicted. A nominated pod has one too, because other pods must leave room for it.
+Each placed pod has a slot: its node's row, priority, start time and requests, and whether it is
+being evicted. A nominated pod has a slot, too, because other pods must leave room for it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,11 +20,10 @@ _NOT_STARTED = np.inf
 
 
 class PodColumns:
-    """Columns over slots, which only ClusterState writes; a free slot's `rows` is -1.
+    """One column value for each slot; only ClusterState writes. A free slot has -1 in `rows`.
 
-    Requests are int64 in the units of the node table; `started` is float64 seconds since the epoch,
-    infinite for a pod that has not started, because such a pod counts as started now. A placed pod
-    knows its slot.
+    Requests are int64 in the units of the node table. `started` is float64 seconds since the epoch;
+    a pod that has not started counts as started now and has infinity. A placed pod knows its slot.
     """
 
     def __init__(self, placed: PodTable) -> None:
@@ -43,12 +42,12 @@ class PodColumns:
         self._pods: list[Pod | None] = []
         self._placed = placed
         self._nominees: dict[Uid, int] = {}
-        """The slots of nominated pods."""
+        """The slots of nominated pods, by uid."""
         self._free: list[int] = []
 
     @property
     def bytes(self) -> int:
-        """The memory of all columns."""
+        """The memory of all columns, in bytes."""
         return self._columns.bytes
 
     @property
@@ -64,7 +63,7 @@ class PodColumns:
         return placed.slot if placed is not None else None
 
     def slots_of(self, pods: Iterable[Pod]) -> IntArray:
-        """Return the slots (int64) of these pods that are on a node now, each once."""
+        """Return the slots (int64) of those pods that are on a node now, without duplicates."""
         found = (self.slot(pod.uid, nominated=False) for pod in pods)
         return np.array([*dict.fromkeys(slot for slot in found if slot is not None)], np.int64)
 
@@ -75,22 +74,23 @@ class PodColumns:
 
     @property
     def priority(self) -> IntArray:
-        """The pods' priorities."""
+        """The pod's priority for each slot."""
         return read_only(self._priority.data[: len(self._pods)])
 
     def has_below(self, priority: int) -> bool:
-        """Return whether any pod, placed or nominated, has a lower priority than this."""
+        """Return whether any pod, placed or nominated, has a priority lower than `priority`."""
         return bool(((self.priority < priority) & (self.rows >= 0)).any())
 
     @property
     def started(self) -> npt.NDArray[np.float64]:
-        """When the pods started."""
+        """The time when each slot's pod started, in seconds since the epoch."""
         return read_only(self._started.data[: len(self._pods)])
 
     def by_importance(self, slots: IntArray, *keys: npt.NDArray[Any]) -> IntArray:
-        """Return the order (int64) of the slots: by the keys, then the most important pod first.
+        """Return the order (int64) of the slots: by `keys`, then the most important pod first.
 
-        The first key counts most. Among equally important pods the earliest comes first.
+        The first key counts most. Of pods with equal priority and start, the first to arrive comes
+        first.
         """
         arrived, started = self._arrivals.data[slots], self._started.data[slots]
         priority = self._priority.data[slots]
@@ -98,9 +98,9 @@ class PodColumns:
         return order
 
     def by_arrival(self, slots: IntArray, *keys: npt.NDArray[Any]) -> IntArray:
-        """Return the order (int64) of the slots: by these keys, then the pod that came first.
+        """Return the order (int64) of the slots: by `keys`, then the pod that arrived first.
 
-        Slots are in no order: pods that a trial has removed come back in others.
+        Slot numbers do not give this order: a pod that a trial removed comes back in another slot.
         """
         order: IntArray = np.lexsort((self._arrivals.data[slots], *keys[::-1]))
         return order
@@ -117,7 +117,7 @@ class PodColumns:
 
     @property
     def groups(self) -> IntArray:
-        """The number of each placed pod's group; -1 for pods in no group, and terminating ones."""
+        """The number of each slot's pod group; -1 without a group and for terminating pods."""
         return read_only(self._groups.data[: len(self._pods)])
 
     def in_groups(self, numbers: Iterable[int]) -> npt.NDArray[np.bool_]:
@@ -139,9 +139,9 @@ class PodColumns:
     ) -> tuple[IntArray, dict[str, IntArray]]:
         """Return the number of pods nominated to each row, and their requests of each resource.
 
-        It counts the nominated pods for which another pod must leave room: one with this priority
-        and the uid `other_than` that ends by `ends` (seconds since the epoch); see
-        `Nominee.keeps_out`. All arrays are int64[rows].
+        Only nominated pods count for which another pod must leave room. The other pod has the uid
+        `other_than` and the priority `priority`, and will have ended at `ends` (seconds since the
+        epoch); see `Nominee.keeps_out`. All arrays are int64[rows].
         """
         chosen = self.nominated & (self.rows >= 0)
         chosen &= self._keeps_out_below.data[: len(self._pods)] > priority
@@ -157,29 +157,29 @@ class PodColumns:
         return np.bincount(at, minlength=rows), sums
 
     def requests(self, resource: str) -> IntArray:
-        """Return how much the pods request of a resource, 0 where they request none."""
+        """Return how much each slot's pod requests of a resource, 0 if it requests none."""
         requests = self._requests.amounts(resource, len(self._pods))
         return np.zeros(len(self._pods), np.int64) if requests is None else requests
 
     def place(
         self, placed: PlacedPod, *, arrival: int, evicting: bool, group: int | None = None
     ) -> None:
-        """Give the placed pod a slot; a pod that came later has a larger `arrival`."""
+        """Give the placed pod a slot; `arrival` is larger for pods that arrive later."""
         slot = placed.slot = self._put(placed.pod, placed.row)
         self._arrivals.data[slot] = arrival
         self._evicting.data[slot] = evicting
         self._groups.data[slot] = _NO_GROUP if group is None else group
 
     def displace(self, placed: PlacedPod) -> int:
-        """Take the pod's slot from it; return the `arrival` that it was placed with."""
+        """Free the pod's slot; return the `arrival` that the pod was placed with."""
         arrival = int(self._arrivals.data[placed.slot])
         self._drop(placed.slot, placed.pod)
         return arrival
 
     def nominate(self, pod: Pod, row: int, keeps_out_below: int, backfill_until: float) -> None:
-        """Add the pod, which must not be nominated yet; it may be placed, and has two slots then.
+        """Add a slot for the nominated pod, which must not have one yet.
 
-        For the last two arguments see Nominee.
+        A pod that is also placed then has two slots. For the last two arguments see Nominee.
         """
         slot = self._nominees[pod.uid] = self._put(pod, row)
         self._nominated.data[slot] = True
@@ -187,13 +187,13 @@ class PodColumns:
         self._backfill_until.data[slot] = backfill_until
 
     def withdraw(self, pod: Pod) -> None:
-        """Remove the nominated pod."""
+        """Free the slot of the nominated pod."""
         slot = self._nominees.pop(pod.uid)
         self._nominated.data[slot] = False
         self._drop(slot, pod)
 
     def _put(self, pod: Pod, row: int) -> int:
-        """Return the slot that has the pod from now on."""
+        """Put the pod into a slot, and return the slot."""
         slot = self._free.pop() if self._free else len(self._pods)
         if slot == len(self._pods):
             self._pods.append(None)
@@ -219,11 +219,11 @@ class PodColumns:
         self._free.append(slot)
 
     def move(self, placed: PlacedPod) -> None:
-        """Put the placed pod on the row that it has now."""
+        """Update the placed pod's row in its slot."""
         self._rows.data[placed.slot] = placed.row
 
     def renew(self, placed: PlacedPod, group: int | None = None) -> None:
-        """Take over a newer version of the placed pod; only its start and group may differ."""
+        """Replace the placed pod by its newer version; only its start and group may differ."""
         slot, pod = placed.slot, placed.pod
         self._pods[slot] = pod
         self._started.data[slot] = _NOT_STARTED if pod.started is None else pod.started

@@ -5,8 +5,8 @@
        |                   +--forget, or expire without confirmation      |
        +---------------------- confirm (another scheduler bound it) ------+
 
-A pod, which its uid identifies, is on one node. Its name may return before the watch has shown its
-end.
+A pod is identified by its uid and is on one node. A new pod may have the name of another one whose
+end the watch has not shown yet.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,11 +20,13 @@ from mooring.state.topology.equivalent_pods import EquivalentPods
 
 @dataclass(slots=True)
 class Assumption:
-    """The data about an assumed pod until the watch confirms it.
+    """The state of an assumed pod until the watch confirms it.
 
-    `deadline` is when it expires after its binding succeeded, in seconds on the caller's monotonic
-    clock; None while it is being bound. `announced` is False until its ADD event is delivered.
-    `was_nominated` says that it was nominated to the row when it was assumed.
+    Attributes:
+        deadline: When the assumption expires after a successful binding, in seconds on the caller's
+            monotonic clock; None while the pod is being bound.
+        announced: Whether the pod's ADD event has been delivered.
+        was_nominated: Whether the pod was nominated to the row when it was assumed.
     """
 
     deadline: float | None = None
@@ -36,15 +38,15 @@ class Assumption:
 class PlacedPod:
     """A pod on a row, with an assumption until the watch confirms it.
 
-    One exists for each pod of the cluster, so every field costs memory. `equivalent` is set while
-    the pod is counted, `slot`, its place in the pod columns, while it is there.
+    There is one for each pod on a node, so every field costs memory. `equivalent` and `slot`, the
+    pod's slot in the pod columns, are set only while the pod is counted there.
     """
 
     pod: Pod
     row: int
     assumption: Assumption | None = None
     cards: tuple[CardFormat, Assignment] | None = None
-    """The GPU cards chosen for the pod, and the format they were chosen by; None without any."""
+    """The pod's GPU cards, and the format in which they were chosen; None without any."""
     equivalent: EquivalentPods = field(init=False, repr=False)
     slot: int = field(init=False, repr=False)
     index: int = field(init=False, repr=False)
@@ -62,15 +64,15 @@ class PlacedPod:
 
     @property
     def deadline(self) -> float | None:
-        """When the assumption expires, see Assumption; None without one."""
+        """When the assumption expires, see Assumption; None if it does not."""
         return self.assumption.deadline if self.assumption is not None else None
 
 
 class PodTable:
     """All placed pods, by uid and by row.
 
-    Two pods may have the same namespace/name: one whose deletion the watch has not shown yet, and
-    its successor.
+    Two pods may have the same namespace/name: a deleted pod whose end the watch has not shown yet,
+    and its successor.
     """
 
     def __init__(self) -> None:
@@ -96,16 +98,16 @@ class PodTable:
         return placed.assumption if placed is not None else None
 
     def named(self, key: str) -> PlacedPod | None:
-        """Return the pod of this namespace/name that was created last, for people."""
+        """Return the pod of this namespace/name, the newest if there are two; for people only."""
         found = [self._by_uid[uid] for uid in reversed(self._names.of(key))]
         return max(found, key=lambda placed: placed.pod.created, default=None)
 
     def on(self, row: int) -> Sequence[PlacedPod]:
-        """Return the pods of a row, in no order; not to be kept over a change of the table."""
+        """Return the pods of a row, in no order; the result is valid until the table changes."""
         return self._by_row.get(row, ())
 
     def put(self, placed: PlacedPod) -> None:
-        """Add the pod; ValueError if it is placed already."""
+        """Add the pod; raise ValueError if a pod of its uid is placed already."""
         uid = placed.pod.uid
         if uid in self._by_uid:
             raise ValueError(f"{placed.pod.key} is placed already")
@@ -116,12 +118,12 @@ class PodTable:
             self.assumed[uid] = placed
 
     def move(self, placed: PlacedPod, row: int) -> None:
-        """Put the pod, which is here, on another row."""
+        """Put a pod of this table on another row."""
         self._leave_row(placed)
         self._enter_row(placed, row)
 
     def pop(self, uid: Uid) -> PlacedPod | None:
-        """Remove the pod and return it, if there was one."""
+        """Remove the pod and return it; None if there was none."""
         placed = self._by_uid.pop(uid, None)
         self.assumed.pop(uid, None)
         if placed is not None:

@@ -1,6 +1,6 @@
-"""How many there are of one thing on each row, for things that are mostly on one row.
+"""Counts per row, for things that are mostly on one row.
 
-A dict takes 230 bytes for one row, and there is one for each pod of a StatefulSet and each claim.
+A dict with one row takes 230 bytes, and each pod of a StatefulSet and each claim would need one.
 """
 
 from collections.abc import Iterable
@@ -9,27 +9,27 @@ _NOWHERE = -1
 
 
 class RowCounts:
-    """Numbers by row; a row that has none is not among them."""
+    """A number for each row that has at least one."""
 
     __slots__ = ("_number", "_row", "_rows")
 
     def __init__(self) -> None:
         self._row, self._number = _NOWHERE, 0
-        """The only row, and how many are on it."""
+        """The only row; its count is in `_number`."""
         self._rows: dict[int, int] | None = None
-        """All rows, since there is more than one, until there is none."""
+        """All rows and their numbers; None until there is a second row."""
 
     def __len__(self) -> int:
         return len(self._rows) if self._rows is not None else int(self._number > 0)
 
     def items(self) -> Iterable[tuple[int, int]]:
-        """Return rows and numbers; not to be kept over a change."""
+        """Return pairs of row and number; the result is valid until the next change."""
         if self._rows is not None:
             return self._rows.items()
         return ((self._row, self._number),) if self._number else ()
 
     def extend(self, rows: list[int], numbers: list[int]) -> None:
-        """Append the rows, and how many are on each; as `items`, but quicker for many counts."""
+        """Append all rows to `rows` and their numbers to `numbers`; faster than `items`."""
         if self._rows is not None:
             rows += self._rows
             numbers += self._rows.values()
@@ -48,7 +48,7 @@ class RowCounts:
             self._rows = {self._row: self._number, row: 1}
 
     def remove(self, row: int) -> None:
-        """Count one less on the row, which has at least one."""
+        """Count one less on the row; the row must have at least one."""
         if self._rows is None:
             self._number -= 1
             return

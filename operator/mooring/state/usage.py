@@ -1,9 +1,10 @@
 """The cpu and memory that nodes offer and use, as float64, for the scores of every profile.
 
-These scores divide amounts of all nodes for every pod. Division of float64 is several times as fast
-as of int64, and exact while amounts are not too large, but converting the columns costs as much as
-the division. So there are copies. They follow the table's change log: between two decisions one or
-two nodes change, and for so few, numbers of Python are several times as fast as arrays.
+For every pod, these scores divide amounts of all nodes. Division of float64 is several times as
+fast as of int64, and exact while amounts are not too large. Converting the columns for each pod
+would cost as much as the division, so float64 copies are kept. They follow the table's change log:
+between two decisions one or two nodes change, and for so few, Python's numbers are several times as
+fast as arrays.
 """
 
 from dataclasses import dataclass
@@ -18,28 +19,28 @@ from mooring.state.columns import ChangeLog, Column, IntArray, ResourceColumns, 
 FloatArray = npt.NDArray[np.float64]
 
 MOST_EXACT: Final = 2**53 // 200
-"""The sum of two such amounts, times a hundred, is exact as float64."""
+"""Two amounts up to this number can be added and multiplied by 100 exactly as float64."""
 _FEW_ROWS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Usage:
-    """Some nodes' cpu (index 0) and memory (1): each float64[2, nodes], or int64[nodes]."""
+    """Cpu (index 0) and memory (index 1) of some nodes; float64[2, nodes] unless noted."""
 
     offered: FloatArray
     """At least 1."""
     requested: FloatArray
     left_scored: FloatArray
-    """What is offered less `NodeView.requested_scored`; negative where more is requested."""
+    """What is offered minus `NodeView.requested_scored`; negative if more is requested."""
     evenness: IntArray
-    """int64[nodes], 50 to 100: `evenness_of_two` of the shares in use, rounded down."""
+    """int64[nodes], 50 to 100: `evenness_of_two` of the used shares, rounded down."""
     inexact: IntArray
-    """Positions (int64) of nodes about which the arrays say nothing.
+    """Positions (int64) of nodes for which the other arrays must not be used.
 
-    They do not offer both, or some amount is negative or more than MOST_EXACT.
+    Such a node does not offer both resources, or has an amount that is negative or over MOST_EXACT.
     """
     scratch: FloatArray
-    """float64[2, nodes] to compute in, which the next one who does that overwrites."""
+    """float64[2, nodes] for intermediate results; the next computation overwrites it."""
 
     def take(self, positions: IntArray) -> "Usage":
         """Return the usage of the nodes at these positions."""
@@ -57,10 +58,10 @@ class Usage:
 
 
 def evenness_of_two(shares: FloatArray) -> FloatArray:
-    """Return (1 - deviation) * 100 of two shares, not rounded down; `shares` are overwritten.
+    """Return (1 - deviation) * 100 of two shares, not rounded; `shares` is overwritten.
 
-    `shares` is float64[2, nodes]. The standard deviation of two is half their distance, so this is
-    (2 - distance) * 50: halving and doubling do not round.
+    `shares` is float64[2, nodes]. The standard deviation of two numbers is half their distance, so
+    the result is (2 - distance) * 50. This is exact, because halving and doubling do not round.
     """
     found: FloatArray = shares[0]
     found -= shares[1]
@@ -71,10 +72,7 @@ def evenness_of_two(shares: FloatArray) -> FloatArray:
 
 
 class UsageColumns:
-    """The usage of all rows of a node table, updated when it is read.
-
-    A row without a node offers 1 of everything, so that divisions work.
-    """
+    """The usage of all node rows, updated when read; rows without a node have 1 of all."""
 
     def __init__(
         self,
@@ -84,7 +82,7 @@ class UsageColumns:
         scored: tuple[Column, Column],
         changes: ChangeLog,
     ) -> None:
-        """Copy from these columns of one table; `scored` are the scored requests of both."""
+        """Copy these columns of one table; `scored` are the scored requests of cpu and memory."""
         self._present = present
         self._allocatable = allocatable
         self._requests = requested
@@ -93,16 +91,16 @@ class UsageColumns:
         self._position = -1
         self._inexact = set[int]()
         self._renewed = False
-        """Whether `_inexact` may have changed."""
+        """Whether `_inexact` may have changed since `_whole` was made."""
         self._resize(0)
 
     @property
     def bytes(self) -> int:
-        """The memory of the copies."""
+        """The memory of the copies, in bytes."""
         return sum(array.nbytes for array in (*self._arrays, self._scratch))
 
     def of_rows(self, rows: int) -> Usage:
-        """Return the usage of the first rows, which are all."""
+        """Return the usage of all rows; the table has `rows` of them."""
         if rows != len(self._evenness):
             self._resize(rows)
         if self._position != self._changes.position:
@@ -110,7 +108,6 @@ class UsageColumns:
         return self._whole
 
     def _resize(self, rows: int) -> None:
-        """Start again with this number of rows."""
         self._offered, self._requested, self._left_scored, self._scratch = np.zeros((4, 2, rows))
         self._evenness: IntArray = np.zeros(rows, np.int64)
         self._arrays = (self._offered, self._requested, self._left_scored, self._evenness)
@@ -138,7 +135,7 @@ class UsageColumns:
         self._position = self._changes.position
 
     def _put(self, row: int) -> None:
-        """Compute one row with numbers; the result equals that of `_put_many`."""
+        """Update one row with Python's numbers; the result equals that of `_put_many`."""
         present, exact = self._present.data.item(row), True
         shares: list[float] = []
         for index, (name, scored) in enumerate(self._resources):
@@ -156,7 +153,6 @@ class UsageColumns:
             self._renewed = True
 
     def _put_many(self, rows: IntArray) -> None:
-        """Compute these rows, with arrays."""
         present = self._present.data[rows]
         exact = np.ones(len(rows), np.bool_)
         for index, (name, scored) in enumerate(self._resources):

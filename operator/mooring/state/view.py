@@ -1,4 +1,4 @@
-"""The nodes as plugins read them: read-only columns of all rows or of some."""
+"""The nodes as plugins read them: read-only columns of all rows or of some rows."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ class NodeView:
     """Some rows of the node table, in the order of `rows`; every array has `len(view)` items.
 
     Resource amounts are int64: cpu in millicores, memory and storage in bytes, others as counts.
-    Rows of names whose node does not exist are part of the full view: `present` tells.
+    The full view also has rows without a node; there `present` is False.
     """
 
     __slots__ = ("_all", "_rows", "_table", "_taken_usage")
@@ -39,7 +39,7 @@ class NodeView:
         self._all = rows is None
         self._rows = table.all_rows if rows is None else rows
         self._taken_usage: tuple[int, Usage] | None = None
-        """What `usage` has gathered, and the position in the change log then."""
+        """The usage of this view's rows, and the position in the change log at that time."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -60,11 +60,11 @@ class NodeView:
         return self.take(np.array([row] if exists else [], np.int64))
 
     def name(self, index: int) -> str:
-        """Return the name of the node at a position of this view."""
+        """Return the name of the node at this position of the view."""
         return self._table.names[int(self._rows[index])]
 
     def node(self, index: int) -> Node | None:
-        """Return the node at a position of this view; None if it does not exist."""
+        """Return the node at this position of the view; None if it does not exist."""
         return self._table.nodes[int(self._rows[index])]
 
     @property
@@ -79,7 +79,7 @@ class NodeView:
 
     @property
     def pod_slots(self) -> IntArray:
-        """How many pods the node takes."""
+        """How many pods the node can have at most."""
         return self._taken(self._table.pod_slots)
 
     @property
@@ -96,12 +96,12 @@ class NodeView:
         return self._amounts(self._table.requested, resource)
 
     def requested_at(self, index: int, resource: str) -> int:
-        """Return how much the pods of the node at a position request of a resource."""
+        """Return how much the pods of the node at this position request of a resource."""
         return self._table.requested.at(resource, int(self._rows[index]))
 
     @property
     def usage(self) -> Usage | None:
-        """The cpu and memory that the nodes offer and use, as float64; None if that is not kept."""
+        """The cpu and memory that the nodes offer and use, as float64; None if not known here."""
         usage, position = self._table.usage, self._table.changes.position
         if self._all:
             return usage
@@ -110,7 +110,7 @@ class NodeView:
         return self._taken_usage[1]
 
     def requested_scored(self, resource: str) -> IntArray:
-        """Return `requested`, but with 100m and 200Mi for containers that name no cpu or memory."""
+        """Return `requested`, with 100m cpu and 200Mi memory for containers that request none."""
         if resource == "cpu":
             return self._taken(self._table.requested_scored_cpu)
         if resource == "memory":
@@ -119,42 +119,42 @@ class NodeView:
 
     @property
     def taint_codes(self) -> npt.NDArray[np.int32]:
-        """Which of `taint_sets` the node carries."""
+        """The index in `taint_sets` of the node's taints."""
         return self._taken(self._table.taints.codes)
 
     @property
     def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
-        """The distinct taint lists of the cluster, by code."""
+        """The distinct taint lists of the cluster; `taint_codes` are their indices."""
         return self._table.taints.values
 
     @property
     def condition_codes(self) -> npt.NDArray[np.int32]:
-        """Which of `condition_sets` the node has."""
+        """The index in `condition_sets` of the node's conditions."""
         return self._taken(self._table.conditions.codes)
 
     @property
     def condition_sets(self) -> Sequence[Conditions]:
-        """The distinct sets of conditions of the cluster, by code."""
+        """The distinct sets of conditions of the cluster; `condition_codes` are their indices."""
         return self._table.conditions.values
 
     @property
     def declared_feature_codes(self) -> npt.NDArray[np.int32]:
-        """Which of `declared_feature_sets` the node declares."""
+        """The index in `declared_feature_sets` of the node's features."""
         return self._taken(self._table.declared_features.codes)
 
     @property
     def declared_feature_sets(self) -> Sequence[frozenset[str]]:
-        """The distinct sets of features that nodes of the cluster declare, by code."""
+        """The distinct sets of features that nodes declare, indexed by `declared_feature_codes`."""
         return self._table.declared_features.values
 
     @property
     def zone_codes(self) -> npt.NDArray[np.int32]:
-        """Which of `zones` the node is in; 0 is none."""
+        """The index in `zones` of the node's region and zone; 0 if it has neither."""
         return self._taken(self._table.zones.codes)
 
     @property
     def zones(self) -> Sequence[tuple[str, str]]:
-        """Region and zone by code."""
+        """The distinct pairs of region and zone; `zone_codes` are their indices."""
         return self._table.zones.values
 
     def avoiding(self, kind: str, uid: str) -> BoolArray:
@@ -170,17 +170,17 @@ class NodeView:
         return self._taken(self._table.label(key).codes)
 
     def domain_codes(self, domains: Domains) -> IntArray:
-        """Return the number of each row's domain, or ABSENT."""
+        """Return the code of each row's domain, or ABSENT."""
         return self._taken(domains.codes)
 
     @property
     def topology_version(self) -> int:
-        """Grows when any node is added or deleted, or its labels or taints change."""
+        """Grows when any node is added or deleted, or when its labels or taints change."""
         return self._table.topology_version
 
     @property
     def node_count(self) -> int:
-        """How many nodes exist, in this view or not."""
+        """How many nodes exist in the whole cluster."""
         return self._table.present_count
 
     def has_image(self, image: str) -> bool:
@@ -193,7 +193,7 @@ class NodeView:
         return self._at(known.rows if known is not None else ())
 
     def image_spread(self, image: str) -> tuple[int, int, int]:
-        """Return the image's size in bytes, how many nodes have it, and the number of nodes."""
+        """Return the image's size in bytes, how many nodes have it, and how many nodes exist."""
         known = self._table.images.get(image)
         size, holders = (known.size, len(known.rows)) if known is not None else (0, 0)
         return size, holders, self._table.present_count
@@ -233,7 +233,7 @@ class NodeView:
                 return _compared(codes, column, requirement)
 
     def selected(self, term: NodeSelectorTerm) -> BoolArray:
-        """Return True where the node satisfies the term (an invalid or empty one: nowhere)."""
+        """Return True where the node satisfies the term; an invalid or empty term selects none."""
         if not term.valid or term.empty:
             return np.zeros(len(self), np.bool_)
         mask = np.ones(len(self), np.bool_)
@@ -247,7 +247,7 @@ class NodeView:
         return mask
 
     def admitted(self, labels: LabelSelector, required: NodeSelector | None) -> BoolArray:
-        """Return True where a nodeSelector and required node affinity (None: any) are satisfied."""
+        """Return True where the node satisfies a nodeSelector and the required terms (or None)."""
         mask = np.ones(len(self), np.bool_)
         for requirement in labels.requirements:
             mask &= self.meets(requirement)
@@ -259,7 +259,6 @@ class NodeView:
         return mask
 
     def _at(self, rows: Collection[int]) -> BoolArray:
-        """Return True at these rows of the table."""
         chosen = np.zeros(self._table.row_count, np.bool_)
         chosen[list(rows)] = True
         return chosen if self._all else chosen[self._rows]
@@ -299,7 +298,7 @@ class NodeViewWithNominated(NodeView):
 
     @property
     def usage(self) -> Usage | None:
-        """None: the additional pods are not in the table's."""
+        """None, because the table's usage lacks the additional pods."""
         return None
 
     @property
@@ -321,7 +320,7 @@ class NodeViewWithNominated(NodeView):
 
 
 class NodeViewWithoutPod(NodeView):
-    """Rows as if each had one pod less with this demand; pod slots and requests are changed."""
+    """Rows as if each had one pod less with this demand; only pod counts and requests differ."""
 
     __slots__ = ("_demand",)
 
@@ -330,12 +329,12 @@ class NodeViewWithoutPod(NodeView):
         self._demand = demand
 
     def take(self, rows: IntArray) -> "NodeViewWithoutPod":
-        """Return a view of other rows, also with one pod less each."""
+        """Return a view of other rows, each with one pod less, too."""
         return NodeViewWithoutPod(self._table, rows, self._demand)
 
     @property
     def usage(self) -> Usage | None:
-        """None: the table's is with the pod."""
+        """None, because the table's usage includes the pod."""
         return None
 
     @property

@@ -1,7 +1,7 @@
 """Counts placed pods by selector or inter-pod term, per topology domain.
 
-kube-scheduler counts all pods again for every pod that has such a term. Here the counts are made
-once, when a decision first needs them, and then updated by every pod, node and namespace event.
+kube-scheduler counts all pods again for every pod that has such a term. Mooring counts once, when a
+decision first needs the counts; then each pod, node and namespace event updates them.
 """
 
 import sys
@@ -35,29 +35,29 @@ from mooring.state.topology.pod_selection import Selection, SelectionIndex
 _MOST_BYTES: Final = 64 * 1024 * 1024
 """Enough for 2,000 counts per node with 5,000 nodes."""
 _BYTES_PER_COUNT: Final = 1024
-"""Bytes of a count beside its array and the selection."""
+"""Bytes of a count, without its array and its selection."""
 
 _BYTES_PER_POD: Final = 8
 _SLICE: Final = 128
-"""Equivalent pods that are looked at in one slice, by a selector with few requirements."""
+"""Equivalent pods to examine in one slice, if the selector has few requirements."""
 _FEW_REQUIREMENTS: Final = 16
 _SLICE_ROWS: Final = 2048
-"""Nodes per slice; equivalent pods of a DaemonSet are on every node."""
+"""Rows to count in one slice, because equivalent pods of a DaemonSet are on every node."""
 
 _FEW_ROWS: Final = 16
-"""Owners of a term on so many rows are looked at where the counts of all terms cannot be kept."""
+"""If not all counts can be kept, terms with owners on at most this many rows get no count."""
 
 _Source = Selection | OwnedTerm
-"""The pods that are counted: those selected, or those that have a term in their spec."""
+"""What a count includes: the selected pods, or the pods that have a term in their spec."""
 
 
 @dataclass(eq=False, repr=False)
 class TopologyCounts:
     """The counts that inter-pod affinity and topology spread read.
 
-    At most `most_kept` are kept, because each event of a pod may change all of them; with their
-    selections, and 4 bytes per domain, they take at most `most_bytes`. The least recently used is
-    dropped first, and counted again when it is needed again.
+    At most `most_kept` counts are kept, because each pod event may change all of them. With their
+    selections and 4 bytes per domain, they take at most `most_bytes`. The least recently used count
+    is dropped first, and counted again when a decision needs it.
     """
 
     nodes: NodeTable
@@ -73,15 +73,15 @@ class TopologyCounts:
         self._by_source: dict[_Source, list[DomainCounts]] = {}
         self._selections: SelectionIndex[Selection] = SelectionIndex()
         self._uncounted: dict[tuple[_Source, str], list[EquivalentPods]] = {}
-        """What a count that is made in slices has not looked at yet."""
+        """The equivalent pods that a count, which is made in slices, has not examined yet."""
 
     @property
     def bytes(self) -> int:
-        """About how many bytes the counts take, including unused selections."""
+        """The estimated memory of the counts, including unused selections."""
         return self._taken.bytes
 
     def attach(self, pod: Pod, row: int) -> EquivalentPods:
-        """Count the pod on the row; return the pods it is equivalent to, for `detach`."""
+        """Count the pod on the row; return its equivalent pods, which `detach` needs."""
         key = key_of(pod)
         equivalent = self._table.find(key)
         if equivalent is None:
@@ -112,7 +112,7 @@ class TopologyCounts:
 
     @contextmanager
     def relabelling(self, pods: Sequence[EquivalentPods], row: int) -> Iterator[None]:
-        """Count the row's pods again after its domains have changed inside."""
+        """Count the row's pods by its new domains; the caller changes its labels inside."""
         for equivalent in pods:
             for counts in equivalent.counted_in:
                 counts.add(row, -1)
@@ -122,9 +122,9 @@ class TopologyCounts:
                 counts.add(row, 1)
 
     def namespace_changed(self, namespace: str) -> None:
-        """Count the namespace's pods again by selectors of its labels, which have changed.
+        """Count the namespace's pods again by namespace selectors, because its labels have changed.
 
-        Counts in the making will include them.
+        Counts that are made in slices include these pods at once.
         """
         for uncounted in self._uncounted.values():
             others = [e for e in uncounted if e.namespace != namespace]
@@ -139,17 +139,17 @@ class TopologyCounts:
                 _add_all(counts, equivalent, 1)
 
     def counts(self, pods: Selection, key: str) -> DomainCounts:
-        """Return the selected pods per value of a node label, or per node if `key` is EACH_NODE."""
+        """Return the number of selected pods per value of a node label, or per node (EACH_NODE)."""
         return self._counts_of(pods, key)
 
     def is_counted(self, pods: Selection, key: str) -> bool:
-        """Return whether `counts` would return without counting."""
+        """Return whether `counts` can answer at once, without counting pods."""
         return (pods, key) in self._counts and (pods, key) not in self._uncounted
 
     def count_some(self, pods: Selection, key: str) -> int:
-        """Count some of the pods that `counts` would count; return how many were looked at.
+        """Count some pods for a later call of `counts`; return how many pods were examined.
 
-        Between two calls anything may change. Once `is_counted`, nothing is left to do.
+        Anything may change between two calls. When `is_counted` is true, the count is complete.
         """
         if (pods, key) not in self._counts:
             self._begin(pods, key)
@@ -167,18 +167,18 @@ class TopologyCounts:
         return looked
 
     def owners(self, role: Role, pod: Pod) -> dict[Domains, IntArray | CountArray]:
-        """Return, by node label, the domains of placed pods with terms that select the pod.
+        """Return where placed pods have inter-pod terms that select this pod, by node label.
 
-        Each array has an item per code of the label's values, and a last one, 0, for nodes without
-        the label. An item is the sum over the owners there of the weights of their terms (1 if
-        required). Labels without an owner in any domain are left out.
+        Each array has one item for each code of the label's values, and a last one, 0, for nodes
+        without the label. An item is the sum of the weights of such terms, over all pods in the
+        domain; a required term weighs 1. Labels without such a pod in any domain are left out.
         """
         terms, found = self._table.terms[role], dict[Domains, IntArray | CountArray]()
         if not terms:
             return found
         keeps_all = self._table.term_count <= self.most_kept // 2
         few: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        """By topology key and row, the weights of terms that are not worth a count."""
+        """For terms that need no count of their own: the weights by topology key and row."""
         labels = self.objects.namespace_labels(pod.namespace)
         for term in terms.selecting(pod.namespace, labels, pod.labels):
             key = term.term.topology_key
@@ -200,7 +200,7 @@ class TopologyCounts:
         return found
 
     def selects(self, pods: Selection, pod: Pod) -> bool:
-        """Return whether the selection includes a pod, which need not be placed."""
+        """Return whether the selection includes the pod; the pod need not be placed."""
         labels = self.objects.known_namespace_labels(pod.namespace)
         return pods.selects(pod.namespace, labels, pod.labels)
 
@@ -219,7 +219,7 @@ class TopologyCounts:
         return counts
 
     def _begin(self, source: _Source, key: str) -> DomainCounts:
-        """Begin a count; new pods are counted from now on, present ones are `_uncounted`."""
+        """Begin a count: later events update it, and the present pods become `_uncounted`."""
         counts = DomainCounts(self.nodes.domains(key), self._taken)
         self._counts[source, key] = counts
         self._taken.bytes += _BYTES_PER_COUNT
@@ -238,7 +238,7 @@ class TopologyCounts:
         source: _Source,
         most_rows: int = sys.maxsize,
     ) -> None:
-        """Count the source's pods among these, and stop when they are on so many rows."""
+        """Count the equivalent pods that the source includes, on about `most_rows` rows."""
         rows, numbers = list[int](), list[int]()
         for equivalent in self._counted(source, pods):
             equivalent.count_in(counts)
@@ -265,7 +265,7 @@ class TopologyCounts:
                 self._taken.bytes -= source.memory
 
     def _candidates(self, source: _Source) -> list[EquivalentPods]:
-        """Return equivalent pods, among them all that the source counts."""
+        """Return all equivalent pods that the source includes, and perhaps others."""
         if isinstance(source, OwnedTerm):  # a pod may have the same term twice
             owned = self._table.owned(source)
             return [e for e in owned.owners for _ in range(e.terms.count(owned))]
@@ -295,7 +295,7 @@ class TopologyCounts:
                 yield equivalent
 
     def _fill(self, counts: DomainCounts, source: _Source) -> None:
-        """Add all pods that the source counts to counts that are not kept up to date."""
+        """Count all pods of the source for a dropped count, which no event updates."""
         rows, numbers = list[int](), list[int]()
         for equivalent in self._counted(source, self._candidates(source)):
             equivalent.pods_on.extend(rows, numbers)
@@ -313,7 +313,7 @@ def _has_few_owners(term: OwnedTerm) -> bool:
 
 
 def _rows_of_owners(term: OwnedTerm) -> Iterator[tuple[int, int]]:
-    """Yield the rows of the term's owners, and how many are there; a row may come twice."""
+    """Yield each row of the term's owners with their number there; a row may come twice."""
     for owner in term.owners:
         times = owner.terms.count(term)  # a pod may have the same term twice
         for row, number in owner.pods_on.items():

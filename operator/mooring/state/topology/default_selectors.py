@@ -14,14 +14,14 @@ from mooring.state.objects import Objects
 from mooring.state.topology.pod_selection import Pair, PodSelector, Selection, selection
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""Enough for some 50,000 pods whose labels differ."""
+"""Enough for about 50,000 pods with different labels."""
 _PER_LABEL: Final = 400
 _OWNERS: Final[Mapping[str, tuple[str, Kind]]] = {
     "ReplicaSet": ("apps/v1", Kind.REPLICA_SET),
     "ReplicationController": ("v1", Kind.REPLICATION_CONTROLLER),
     "StatefulSet": ("apps/v1", Kind.STATEFUL_SET),
 }
-"""The version of the API and the kind by the name of the kind, which other APIs may have too."""
+"""By a controller's kind: its API version, as other APIs may have a kind of this name, and Kind."""
 
 
 _Key = tuple[str, frozenset[Pair]]
@@ -32,7 +32,7 @@ class _Known:
     """The selections for a pod, and the objects that they were made from."""
 
     version: int
-    """The version of the namespace's Services for which it was found."""
+    """The version of the namespace's Services when the selections were made."""
     owner: Any | None
     services: tuple[Service, ...]
     behind_services: Selection | None
@@ -40,14 +40,14 @@ class _Known:
 
 
 class DefaultSelectors:
-    """Finds the pods that topology constraints without a selector count for a pod."""
+    """Finds which pods count for a topology spread constraint that has no selector."""
 
     def __init__(self, objects: Objects, most_bytes: int = _MOST_BYTES) -> None:
         self._objects = objects
         self._known: BoundedCache[_Key, _Known] = BoundedCache(most_bytes, _memory)
 
     def of(self, pod: Pod) -> Selection | None:
-        """Return the pods that all selectors of the pod's Services and controller select.
+        """Return the pods that match all of the pod's Services and its controller, as a selection.
 
         Terminating pods are left out. None if there is no selector (DefaultSelector).
         """
@@ -58,7 +58,7 @@ class DefaultSelectors:
         return self._found(pod).services
 
     def behind_services(self, pod: Pod) -> Selection | None:
-        """Return the pods that all of these Services select; None without a Service."""
+        """Return the pods that match all of the pod's Services; None if it has no Service."""
         return self._found(pod).behind_services
 
     def _found(self, pod: Pod) -> _Known:
@@ -88,7 +88,6 @@ class DefaultSelectors:
 
 
 def _memory(key: _Key, known: _Known) -> int:
-    """Return about how many bytes the entry takes, with its Services and controller."""
     found = bytes_of(known.services, known.owner, known.behind_services, known.pods)
     return _PER_LABEL * (len(key[1]) + 1) + found
 

@@ -13,40 +13,39 @@ CountArray = npt.NDArray[np.int32]
 
 
 class TakenBytes:
-    """How many bytes the arrays of some counts take together."""
+    """The sum of bytes that the arrays of several counts take."""
 
     def __init__(self) -> None:
         self.bytes = 0
 
 
 class DomainCounts:
-    """How many of the counted pods are in each domain; only TopologyCounts writes it."""
+    """The number of counted pods in each domain; only TopologyCounts writes to it."""
 
     __slots__ = ("_count", "_counts", "_taken", "domains", "total")
 
     def __init__(self, domains: Domains, taken: TakenBytes) -> None:
-        """Begin with no pod; the bytes of the array are added to `taken`."""
+        """Begin with no pod; `taken` is updated with the bytes of the array."""
         self.domains = domains
         self.total = 0
-        """The counted pods in all domains; pods on nodes without the label are in none."""
+        """The counted pods in all domains; pods on nodes without the label are left out."""
         self._taken = taken
         self._counts: CountArray = np.zeros(0, np.int32)
         self._count: Callable[[DomainCounts], None] | None = None
 
     @property
     def by_code(self) -> CountArray:
-        """int32 per code of `domains.values`; the last item is 0, for nodes in no domain (-1)."""
+        """int32: the pods per code of `domains.values`, and a last 0 for nodes in no domain."""
         self._count_anew()
         self._reserve(len(self.domains.values))
         return read_only(self._counts[: len(self.domains.values) + 1])
 
     def at(self, nodes: NodeView) -> CountArray:
-        """Return int32[len(nodes)]: the pods in each node's domain, 0 without a domain."""
+        """Return int32[len(nodes)]: the pods in each node's domain; 0 for a node in no domain."""
         counts: CountArray = self.by_code[nodes.domain_codes(self.domains)]
         return counts
 
     def _reserve(self, code: int) -> None:
-        """Make an item for the code, and a 0 behind it."""
         if code + 1 >= len(self._counts):
             grown = np.zeros(max(code + 2, 8, 2 * len(self._counts)), np.int32)
             grown[: len(self._counts)] = self._counts
@@ -59,9 +58,9 @@ class DomainCounts:
         return self._count is not None
 
     def drop(self, count: Callable[["DomainCounts"], None]) -> None:
-        """Free the array; from now on `count` is called to fill it whenever `by_code` is read.
+        """Free the array; from now on it is filled by `count` whenever `by_code` is read.
 
-        A decision that got these counts may read them again after it has put pods elsewhere.
+        A decision that holds these counts may read them again after it has moved pods.
         """
         # Not bound to these counts: in a cycle, they would outlive what bounds the bytes of counts.
         self._count = count
@@ -69,7 +68,6 @@ class DomainCounts:
         self._taken = TakenBytes()
 
     def _count_anew(self) -> None:
-        """Count all pods again, if the counts are no longer kept up to date."""
         if self._count is not None:
             self._free()
             self.total = 0
@@ -80,7 +78,7 @@ class DomainCounts:
         self._counts = np.zeros(0, np.int32)
 
     def add(self, row: int, number: int) -> None:
-        """Add `number` pods on the row, or remove them if it is negative; nothing once dropped."""
+        """Add `number` pods on the row; a negative number removes pods. Do nothing once dropped."""
         if self._count is not None:
             return
         code = self.domains.codes.data.item(row)
@@ -90,7 +88,7 @@ class DomainCounts:
             self.total += number
 
     def add_each(self, rows: Sequence[int], numbers: Sequence[int]) -> None:
-        """Add as many pods to each of the rows."""
+        """Add to each of the rows its number of pods."""
         codes = self.domains.codes.data[np.array(rows, np.int64)]
         inside = codes != ABSENT
         added = np.array(numbers, np.int64)[inside]

@@ -1,6 +1,6 @@
 """Groups placed pods that every count treats alike: same namespace, labels and inter-pod terms.
 
-They are counted together, so that an event of a pod costs one addition per count.
+Equivalent pods are counted together, so that a pod event costs one addition per count.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,13 +23,13 @@ from mooring.state.topology.pod_selection import (
 )
 
 _MANY: Final = 64
-"""From this number of counts on, dropped ones are removed each time the number has doubled."""
+"""Dropped counts are removed from a list at this length, and each time the length has doubled."""
 
 _Key = tuple[str, FrozenDict, bool, PodAffinity]
 
 
 class Role(Enum):
-    """The demand of an inter-pod term."""
+    """What an inter-pod term demands."""
 
     REQUIRED = "required affinity"
     FORBIDDEN = "required anti-affinity"
@@ -38,7 +38,7 @@ class Role(Enum):
 
 @dataclass(slots=True, eq=False)
 class OwnedTerm:
-    """An inter-pod term that placed pods, its owners, have in their spec.
+    """An inter-pod term in the spec of placed pods; these pods are its owners.
 
     `weight` is 1 for required terms and negative for preferred anti-affinity.
     """
@@ -55,15 +55,15 @@ class OwnedTerm:
 class EquivalentPods:
     """Placed pods with the same namespace, labels and inter-pod terms.
 
-    All of them are terminating, or none is. `pods_on` is their number per row, `counted_in` the
-    counts that include them.
+    All of them are terminating, or none is. `pods_on` has the number of pods per row, `counted_in`
+    the counts that include them.
     """
 
     key: _Key
     terms: tuple[OwnedTerm, ...]
     pods_on: RowCounts = field(default_factory=RowCounts)
     counted_in: Sequence[DomainCounts] = ()
-    """Some of them may be dropped already, which are removed when there are too many."""
+    """May contain dropped counts, which are removed only when the list has become long."""
 
     @property
     def namespace(self) -> str:
@@ -92,25 +92,25 @@ class EquivalentPods:
 
 
 class EquivalenceTable:
-    """All placed pods as EquivalentPods, and the inter-pod terms they own."""
+    """All placed pods as EquivalentPods, and the inter-pod terms in their specs."""
 
     def __init__(self) -> None:
         self._by_key: dict[_Key, EquivalentPods] = {}
         self._by_label: dict[
             str, dict[Pair | None, EquivalentPods | dict[EquivalentPods, None]]
         ] = {}
-        """By namespace, then by label; None has all of the namespace.
+        """By namespace, then by label; the label None has all pods of the namespace.
 
-        Those that are alone with their label, as pods of a StatefulSet are, have no dict. Sets of
-        some pods would take twice as much.
+        If only one EquivalentPods has a label, as with pods of a StatefulSet, it stands there
+        without a dict. Dicts are used as sets, because small sets take twice as much memory.
         """
         self._owned: dict[tuple[Role, int, AffinityTerm], OwnedTerm] = {}
         self.terms: dict[Role, SelectionIndex[OwnedTerm]] = {r: SelectionIndex() for r in Role}
-        """The distinct terms of placed pods, found by the pods that they select."""
+        """The distinct terms of placed pods; each index finds the terms that select a pod."""
 
     @property
     def term_count(self) -> int:
-        """How many distinct terms placed pods have."""
+        """The number of distinct inter-pod terms of placed pods."""
         return len(self._owned)
 
     def find(self, key: _Key) -> EquivalentPods | None:
@@ -118,7 +118,7 @@ class EquivalenceTable:
         return self._by_key.get(key)
 
     def add(self, pod: Pod, key: _Key) -> EquivalentPods:
-        """Add a pod without an equivalent placed pod; `key` is the result of `key_of`."""
+        """Add a pod that no placed pod is equivalent to; `key` is the result of `key_of`."""
         terms = tuple(self._owned_term(*stated) for stated in _stated(pod.spec.affinity))
         equivalent = EquivalentPods(key, terms)
         self._by_key[equivalent.key] = equivalent
@@ -134,7 +134,7 @@ class EquivalenceTable:
         return equivalent
 
     def drop(self, equivalent: EquivalentPods) -> list[OwnedTerm]:
-        """Remove equivalent pods without a placed one; return the terms without an owner now."""
+        """Remove an EquivalentPods without pods; return the terms that now have no owner."""
         del self._by_key[equivalent.key]
         by_label = self._by_label[equivalent.namespace]
         for label in (None, *equivalent.labels.items()):
@@ -154,20 +154,20 @@ class EquivalenceTable:
         return without_owner
 
     def owned(self, term: OwnedTerm) -> OwnedTerm:
-        """Return the equal term that placed pods have now; the given one if none has it.
+        """Return the object for an equal term that placed pods have now; `term` if no pod has it.
 
-        If its last owner left and came back in a trial, that made a new object.
+        A trial that removes a term's last owner and adds it again makes a new object.
         """
         return self._owned.get((term.role, term.weight, term.term), term)
 
     def candidates(self, pods: Selection) -> Iterator[EquivalentPods]:
-        """Return placed pods that the selection may include; none that it includes is missing."""
+        """Yield all equivalent pods that the selection includes, and perhaps others."""
         for namespace, label in lookup_keys(pods):
             for name in self._by_label if namespace is None else (namespace,):
                 yield from self.having(name, label)
 
     def having(self, namespace: str, label: Pair | None) -> tuple[EquivalentPods, ...]:
-        """Return the placed pods of a namespace with a label; None stands for every pod."""
+        """Return the placed pods of a namespace that have the label; with None all of its pods."""
         known = self._by_label.get(namespace, {}).get(label, {})
         return (known,) if isinstance(known, EquivalentPods) else tuple(known)
 
@@ -181,7 +181,7 @@ class EquivalenceTable:
 
 
 def key_of(pod: Pod) -> _Key:
-    """Return the values that equivalent pods share; with 20,000 labels that takes 10 ms."""
+    """Return the values that equivalent pods share; with 20,000 labels this takes 10 ms."""
     labels = pod.labels if isinstance(pod.labels, FrozenDict) else FrozenDict(pod.labels)
     return pod.namespace, labels, pod.terminating, pod.spec.affinity
 

@@ -1,4 +1,4 @@
-"""Selections of pods by label and namespace, which counts are made for."""
+"""Selections of pods by label and namespace; each count of pods has one."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PodSelector:
-    """Pods that `selector` selects (None: none), in namespaces listed or selected."""
+    """Pods that match `selector` (None: no pod) and whose namespace is listed or selected."""
 
     selector: LabelSelector | None
     namespaces: frozenset[str]
@@ -26,10 +26,10 @@ class PodSelector:
     def selects(
         self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]
     ) -> bool:
-        """Return whether a pod is selected.
+        """Return whether a pod with these labels in this namespace is selected.
 
-        `namespace_labels` is None for an unknown namespace: only a list of names or the empty
-        namespace selector, `{}`, includes it.
+        If the namespace is unknown, `namespace_labels` is None. Then the pod is selected only if
+        the namespace is listed, or the namespace selector is empty (`{}`).
         """
         if self.selector is None or not self.selector.matches(labels):
             return False
@@ -43,22 +43,22 @@ class PodSelector:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Selection:
-    """Pods that every one of `parts` (at least one) selects; made by `selection`.
+    """Pods that match every one of `parts`, which has at least one item; made by `selection`.
 
-    It is compared by identity, so that looking up its counts hashes no selectors.
+    Selections are compared by identity, so that looking up a count hashes no selectors.
     """
 
     parts: tuple[PodSelector, ...]
     terminating: bool
     memory: int
-    """About how many bytes it takes, with its places in a SelectionIndex."""
+    """The estimated bytes of the selection, including its entries in a SelectionIndex."""
     requirements: int
-    """With how many requirements a pod may have to be compared."""
+    """The number of requirements that a pod may have to be compared with."""
 
     def selects(
         self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]
     ) -> bool:
-        """Return whether a pod that is not terminating is selected."""
+        """Return whether all parts select a pod like this; the caller checks `terminating`."""
         for part in self.parts:  # noqa: SIM110 - counts do so for each pod, see `LabelSelector`
             if not part.selects(namespace, namespace_labels, labels):
                 return False
@@ -66,18 +66,18 @@ class Selection:
 
 
 _PLACE: Final = 480
-"""Bytes of a place in a SelectionIndex."""
+"""Bytes of an entry in a SelectionIndex."""
 _MOST_PLACES: Final = 64
-"""Of a selection; one that would have more is looked at for more pods."""
+"""The most entries of a selection in a SelectionIndex; with more, it is stored less exactly."""
 _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Selection]] = (
     WeakValueDictionary()
 )
 
 
 def selection(parts: tuple[PodSelector, ...], *, terminating: bool) -> Selection:
-    """Return the selection of these parts; equal calls share one while anything keeps it.
+    """Return the selection of these parts; equal calls return the same object while it is in use.
 
-    What keeps a selection, a count or a pod with the term, bounds how many there are.
+    The number of selections is bounded, because the counts and pods that hold them are.
     """
     known = _SELECTIONS.get((parts, terminating))
     if known is None:
@@ -96,10 +96,10 @@ def term_selector(term: AffinityTerm) -> PodSelector:
 
 
 class SelectionIndex(Generic[_Item]):
-    """Items with a selection each; finds those that select a pod without a look at all items.
+    """Items with one selection each; finds the items that select a pod without examining all.
 
     An item is stored by namespace and, if its selector requires values of a label, by these values.
-    So only items stored by the pod's namespace and labels are examined.
+    Therefore only items stored by the pod's namespace and labels are examined.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class SelectionIndex(Generic[_Item]):
             self._items.setdefault(namespace, {}).setdefault(pair, {})[item] = pods
 
     def remove(self, item: _Item, pods: Selection) -> None:
-        """Remove the item, which was added with this selection."""
+        """Remove the item; `pods` is the selection that it was added with."""
         for namespace, pair in lookup_keys(pods):
             by_label = self._items[namespace]
             drop_item(by_label, pair, item)
@@ -124,7 +124,7 @@ class SelectionIndex(Generic[_Item]):
     def selecting(
         self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]
     ) -> Iterator[_Item]:
-        """Yield each item whose selection includes a pod like this."""
+        """Yield each item whose selection includes a pod with these labels in this namespace."""
         pairs = (None, *labels.items())
         for by_label in filter(None, (self._items.get(namespace), self._items.get(None))):
             for items in filter(None, map(by_label.get, pairs)):
@@ -134,7 +134,7 @@ class SelectionIndex(Generic[_Item]):
 
 
 def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
-    """Yield namespaces and labels; every selected pod has one of them; None stands for any."""
+    """Yield pairs of namespace and label (None: any); a selected pod has at least one pair."""
     namespaces, pairs = _places(pods.parts[0])
     for namespace in namespaces:
         for pair in pairs:
@@ -142,7 +142,7 @@ def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
 
 
 def _places(part: PodSelector) -> tuple[Collection[str | None], Collection[Pair | None]]:
-    """Return the namespaces and the labels of `lookup_keys`."""
+    """Return the namespaces and the labels that `lookup_keys` combines."""
     if part.selector is None:
         return (), ()
     namespaces: Collection[str | None] = part.namespaces
