@@ -9,12 +9,12 @@ from typing import Any, Final
 
 
 class ReviewError(Exception):
-    """The API server did not answer who a user is or which rights it has; the text is one line."""
+    """The API server did not tell who a user is, or which rights it has; the text is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user as the API server knows it; hashable, so that caches can have it as a key."""
+    """A user as the API server knows it; hashable, so that it can be a key of caches."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class NonResourceAttributes:
 
 @dataclass(frozen=True, slots=True)
 class _ResourceAttributes:
-    """Access to objects of the core group; without a namespace to those of all namespaces."""
+    """Access to objects of the core group; an empty `namespace` means all namespaces."""
 
     verb: str
     resource: str
@@ -101,7 +101,7 @@ Attributes = NonResourceAttributes | _ResourceAttributes
 
 
 def pod_read(namespace: str = "", name: str = "") -> Attributes:
-    """Return the access `get` to a pod; to its namespace without a name, to all without both."""
+    """Return the access `get` to a pod, to a namespace's pods, or (no arguments) to all pods."""
     return _ResourceAttributes("get", "pods", namespace, name)
 
 

@@ -89,7 +89,7 @@ def parse_pod_affinity(raw: Mapping[str, Any], namespace: str) -> PodAffinity:
 
 
 def spread_constraints_of(raw: Iterable[Mapping[str, Any]]) -> Iterator[SpreadConstraint]:
-    """Parse the constraints of a spec one by one; ManifestError has a malformed field's path."""
+    """Yield the parsed constraints of a spec; ManifestError has a malformed field's path."""
     return (_constraint(c, f"spec.topologySpreadConstraints[{i}]") for i, c in enumerate(raw))
 
 

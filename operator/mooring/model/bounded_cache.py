@@ -1,8 +1,9 @@
 """Caches that are bounded in bytes.
 
 The entry of one pod may be a thousand times as large as an ordinary one, and a tenant can create
-pods that all differ. So a maximum number of entries bounds nothing. Every cache is one of these, or
-counts its bytes itself in `bytes` and has its bound in `most_bytes` (tests/test_caches.py).
+pods that all differ. Therefore a maximum number of entries would not bound the memory. Every cache
+of Mooring is a `BoundedCache`, or counts its bytes in `bytes` and has its bound in `most_bytes`
+(tests/test_caches.py).
 """
 
 from collections import OrderedDict
@@ -14,24 +15,24 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar
 import numpy as np
 
 _ENTRY: Final = 256
-"""What a cache itself needs for an entry."""
+"""Bytes that a cache needs for an entry, without its key and value."""
 _ITEM: Final = 16
-"""A place in a list, a tuple or a dict."""
+"""Bytes of a reference in a list, a tuple or a dict."""
 _ARRAY: Final = 128
 _LEAVES: Final = frozenset((str, bytes, int, float, bool, type(None)))
-"""Types of values that consist of nothing else."""
+"""Types of values that contain no other values."""
 _SLOTS: Final[dict[type, tuple[str, ...]]] = {}
-"""The names of the slots of each type that was looked at."""
+"""The names of the slots of each type that `bytes_of` has met."""
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 _Arguments = ParamSpec("_Arguments")
 
 
 def bytes_of(*values: object) -> int:
-    """Return about how many bytes the values take, with everything they consist of.
+    """Return the estimated bytes of the values, with everything that they refer to.
 
-    An object with an integer `memory` is taken to have that size. Every part is looked at, so this
-    is for values that took longer to make, and that do not refer to the cluster.
+    An object with an integer `memory` counts with that size. Every part is examined, so use this
+    only for values that took longer to make, and that do not refer to the cluster.
     """
     total, left, seen = 0, list(values), set[int]()
     while left:
@@ -75,8 +76,8 @@ def _slots(kind: type) -> tuple[str, ...]:
 class BoundedCache(Generic[_Key, _Value]):
     """Values by key: the most recently used ones that fit into `most_bytes`.
 
-    `size` returns about how many bytes a key and a value take. It is called once, so a value must
-    not grow. A value larger than the whole cache is not kept.
+    `size` returns the estimated bytes of a key and a value. It is called only once for each entry,
+    so a value must not grow. A value larger than the whole cache is not kept.
     """
 
     __slots__ = ("_kept", "_size", "bytes", "most_bytes")
@@ -84,7 +85,7 @@ class BoundedCache(Generic[_Key, _Value]):
     def __init__(self, most_bytes: int, size: Callable[[_Key, _Value], int] = bytes_of) -> None:
         self.most_bytes = most_bytes
         self.bytes = 0
-        """How many bytes all entries take."""
+        """The estimated bytes of all entries."""
         self._size = size
         self._kept: OrderedDict[_Key, tuple[_Value, int]] = OrderedDict()
 
@@ -92,11 +93,11 @@ class BoundedCache(Generic[_Key, _Value]):
         return len(self._kept)
 
     def values(self) -> list[_Value]:
-        """Return all values, the one used last at the end."""
+        """Return all values, the most recently used last."""
         return [value for value, _ in self._kept.values()]
 
     def get(self, key: _Key) -> _Value | None:
-        """Return the value of the key, which counts as used now; None if it is not kept."""
+        """Return the value of the key, and mark it as just used; None if it is not kept."""
         found = self._kept.get(key)
         if found is None:
             return None
@@ -104,7 +105,7 @@ class BoundedCache(Generic[_Key, _Value]):
         return found[0]
 
     def put(self, key: _Key, value: _Value) -> None:
-        """Keep the value in place of the key's former one; drop the entries used longest ago."""
+        """Keep the value instead of the key's former one; drop the least recently used entries."""
         self.pop(key)
         size = _ENTRY + self._size(key, value)
         if size > self.most_bytes:
@@ -132,9 +133,9 @@ class BoundedCache(Generic[_Key, _Value]):
 def cached(
     most_bytes: int,
 ) -> Callable[[Callable[_Arguments, _Value]], Callable[_Arguments, _Value]]:
-    """Keep the results of a function by its arguments, within a number of bytes.
+    """Keep a function's results by its arguments, within a number of bytes.
 
-    It replaces functools.lru_cache, whose bound is a number of entries.
+    Use it instead of functools.lru_cache, which bounds the number of entries.
     """
 
     def decorate(function: Callable[_Arguments, _Value]) -> Callable[_Arguments, _Value]:

@@ -1,7 +1,7 @@
 """Features of the kubelet that some pods need, and that nodes declare in `status.declaredFeatures`.
 
-Source: component-helpers `nodedeclaredfeatures/features/`. Other features that nodes declare matter
-only when a pod is updated, and are not read.
+Source: component-helpers `nodedeclaredfeatures/features/`. Mooring ignores all other features,
+because they matter only when a pod is updated.
 """
 
 from collections.abc import Mapping
@@ -17,16 +17,16 @@ _KNOWN: Final = frozenset(
     (RESTART_ALL_CONTAINERS, USER_NAMESPACES_HOST_NETWORK, VOLUME_BIND_MOUNT_OPTIONS)
 )
 _GROUPS: Final = ("containers", "initContainers", "ephemeralContainers")
-"""The fields of a spec that list containers; those of the last one never restart."""
+"""The fields of a spec that list containers; only `ephemeralContainers` never restart."""
 
 
 def declared_features(names: tuple[str, ...]) -> frozenset[str]:
-    """Return which of the features that a node declares some pods need."""
+    """Return those of a node's features that a pod may need."""
     return _KNOWN.intersection(names)
 
 
 def required_features(spec: Mapping[str, Any]) -> list[str]:
-    """Return the features that nodes must declare for the raw spec, sorted; else ManifestError."""
+    """Return the features that a raw spec needs from its node, sorted; raise ManifestError."""
     restarts = mounts = False
     for group in _GROUPS:
         if spec.get(group) is None:

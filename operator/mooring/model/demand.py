@@ -32,7 +32,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A pod's demand: cpu in millicores, memory, ephemeral storage and huge pages in bytes, counts.
+    """A pod's demand: cpu in millicores; memory, ephemeral storage and huge pages in bytes; counts.
 
     Filters, node totals and BalancedAllocation use `resources`. The score of NodeResourcesFit uses
     the `scored_*` fields, in which a container without a cpu or memory request counts with a
@@ -45,23 +45,23 @@ class Demand:
     """The cpu of the incoming pod in NodeResourcesFit's score: its containers and overhead.
 
     Up to 1.37, kube-scheduler's scorer ignores the incoming pod's pod-level requests, because its
-    flag is never set; the totals of the node include them. So there are two kinds of scored fields.
+    flag is never set. The totals of the node include them, therefore `node_scored_cpu` differs.
     """
     scored_memory: int
     """The memory of the incoming pod in NodeResourcesFit's score."""
     scored_others: Mapping[str, int]
-    """All other resources in that score; differs from `resources` by pod-level huge pages."""
+    """All other resources in that score; pod-level huge pages are not in it, unlike `resources`."""
     node_scored_cpu: int
     """The cpu that the pod adds to the scored total of its node once it runs there."""
     node_scored_memory: int
     """The memory that the pod adds to the scored total of its node once it runs there."""
     pod_level: frozenset[str] = frozenset()
-    """The resources that the pod requests as a whole: from 1.38 on, `resources` is scored."""
+    """The resources with pod-level requests; from 1.38 on, scores take them from `resources`."""
 
     def scored(self, *, pod_level: bool) -> dict[str, int]:
-        """Return the requests that NodeResourcesFit's score uses, cpu and memory always.
+        """Return the requests that NodeResourcesFit's score uses; cpu and memory are always there.
 
-        If `pod_level` is true, requests of the pod as a whole replace those of its containers.
+        If `pod_level` is true, pod-level requests replace those of the containers.
         """
         scored = {CPU: self.scored_cpu, MEMORY: self.scored_memory, **self.scored_others}
         if pod_level and self.pod_level:
@@ -77,7 +77,7 @@ def pod_demand(
     kubernetes: KubernetesRules = NEWEST,
     parsed: PodContainers | None = None,
 ) -> Demand:
-    """Return the demand of a pod with this spec, whose containers may be parsed already.
+    """Return the demand of a pod with this spec; `parsed` are its containers, if parsed already.
 
     For an `assigned` pod, the status is read too: during an in-place resize, the demand is the
     largest of the requested, the allocated and the used amount. Raises ManifestError with the path,
@@ -116,10 +116,7 @@ def pod_demand(
 def demands_by_version(
     spec: Mapping[str, Any], status: Mapping[str, Any] | None, newest: Demand
 ) -> Mapping[str, Demand] | None:
-    """Return the demand of an assigned pod by version of Kubernetes; None where all are equal.
-
-    `newest` is the one by the newest rules.
-    """
+    """Return an assigned pod's demand by Kubernetes version; None if all equal `newest`."""
     if not status:
         return None
     has_pod_level = status.get("resources") is not None
@@ -152,7 +149,7 @@ def pod_limits(spec: Mapping[str, Any], parsed: PodContainers | None = None) -> 
 def qos_class(
     spec: Mapping[str, Any], parsed: PodContainers | None = None
 ) -> Literal["Guaranteed", "Burstable", "BestEffort"]:
-    """Return the quality of service class of a pod with this spec, from cpu and memory alone.
+    """Return the quality of service class of a pod with this spec; only cpu and memory count.
 
     Pod-level resources, if the field is present, replace those of all containers. Raises
     ManifestError with the path, from `spec`, of a malformed amount.
@@ -180,14 +177,14 @@ def qos_class(
 class _Stages:
     """The containers and init containers of a pod at each stage of a resize; at least one stage.
 
-    `of_pods` are stages with a known total of the whole pod only.
+    `of_pods` has the stages of which only the total of the whole pod is known.
     """
 
     of_containers: list[tuple[Sequence[ContainerResources], Sequence[ContainerResources]]]
     of_pods: list[dict[str, int]] = field(default_factory=list)
 
     def total(self, defaults: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
-        """Return the largest total; each container without a request has the default."""
+        """Return the largest total of any stage; `defaults` replace missing requests."""
         largest: dict[str, int] = {}
         for containers, init in self.of_containers:
             raise_to(largest, _total(containers, init, defaults))
@@ -199,7 +196,7 @@ class _Stages:
 class _Resize:
     """The amounts of an assigned pod during an in-place resize, read from its status.
 
-    There are three stages: asked for (the spec), allocated (`allocatedResources`) and in use
+    There are three stages: requested (the spec), allocated (`allocatedResources`) and in use
     (`resources`). The spec does not count if the node reports the resize as infeasible.
     """
 
@@ -222,7 +219,7 @@ class _Resize:
     def stages(
         self, containers: Sequence[ContainerResources], init: Sequence[ContainerResources]
     ) -> _Stages:
-        """Return the stages; before Kubernetes 1.37 one, in which each container has its most."""
+        """Return the stages; before 1.37 only one, with each container's largest amounts."""
         if not self._kubernetes.resize_by_stage:
             held = [self._with_most(container) for container in containers]
             held_init = [self._with_most(c) if c.sidecar else c for c in init]
@@ -238,7 +235,7 @@ class _Resize:
         return _Stages([*asked, *others])
 
     def of_pod(self, pod_level: dict[str, int]) -> dict[str, int]:
-        """Return the pod-level requests during the resize."""
+        """Return the pod-level requests that count during the resize."""
         if not pod_level or not self._kubernetes.pod_level_resize:
             return pod_level
         if self._status.get("resources") is None:
@@ -265,7 +262,7 @@ class _Resize:
         return self._with(container, allocated)
 
     def _used(self, container: ContainerResources) -> ContainerResources:
-        """Return the container with the resources it uses, else those allocated or requested."""
+        """Return the container with the used amounts, else the allocated or requested ones."""
         allocated, used = _amounts(*self._containers.get(container.name, ({}, "")))
         return self._with(container, used if used is not None else allocated)
 
@@ -280,7 +277,7 @@ class _Resize:
 def _amounts(
     raw: Mapping[str, Any], where: str
 ) -> tuple[dict[str, int] | None, dict[str, int] | None]:
-    """Return the allocated resources and those in use, by a status; None where it has none."""
+    """Return the allocated and the used resources in a status; None for those it lacks."""
     allocated = used = None
     if raw.get("allocatedResources") is not None:
         amounts = mapping(raw, "allocatedResources", where)
@@ -304,7 +301,7 @@ def _total(
 
 
 def _plus(amounts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
-    """Return the sum per resource, at most the largest int64, like a single quantity."""
+    """Return the sum per resource, capped at the largest int64."""
     if not more and max(amounts.values(), default=0) <= _INT64_MAX:
         return dict(amounts)
     return {

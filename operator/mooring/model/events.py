@@ -39,7 +39,7 @@ class Kind(StrEnum):
 
 
 class Action(StrEnum):
-    """The change of the object."""
+    """What happened to the object."""
 
     ADD = "Add"
     UPDATE = "Update"
@@ -50,13 +50,18 @@ class Action(StrEnum):
 class ClusterEvent:
     """An object was added (`before` is None), updated, or deleted (`after` is None).
 
-    Events of kind Pod concern pods that are assumed on, bound to or nominated to a node. Pending
-    pods cause no events, except that those of a pod group have events of kind UnscheduledPod, which
-    the rest of their group may be waiting for. A pod is added when it is assumed and
-    Reserve and Permit have accepted it. It is deleted when it is forgotten, deleted or no longer
-    nominated (then it has a `nominated_node` and no `node_name`). The confirmation of an assumed
-    pod and changes of a status that no decision reads cause no event; nor does the status of a
-    PodGroup. An UPDATE of ResourceSlices without objects says that all devices are known now.
+    Events of kind Pod are about pods that are assumed on, bound to or nominated to a node:
+
+    - ADD when the pod is assumed and Reserve and Permit have accepted it, or it was bound
+      elsewhere.
+    - DELETE when the pod is forgotten or deleted, or loses its nomination; a pod that loses its
+      nomination has a `nominated_node` and no `node_name`.
+
+    A pod without a node causes events only if it is in a pod group: these have the kind
+    UnscheduledPod, because the rest of the group may be waiting for the pod. No event is caused
+    when an assumed pod is confirmed, or when only a status changes that no decision reads, such as
+    that of a PodGroup. An UPDATE of ResourceSlices without objects means that all devices are known
+    now.
     """
 
     kind: Kind

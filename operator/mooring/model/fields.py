@@ -1,4 +1,4 @@
-"""Read typed fields of raw API objects; a wrong type is a ManifestError that names the field.
+"""Read typed fields of raw API objects; a wrong type raises ManifestError, which names the field.
 
 An absent field and a null field give the empty value of the type. Only the type and our own limits
 (`at_most`) are checked, because the API server has checked everything else.
@@ -37,12 +37,12 @@ def naming_the_object(kind: str) -> Callable[[_Parser[_Value]], _Parser[_Value]]
 
 
 def namespace_of(raw: Mapping[str, Any]) -> str:
-    """Return the namespace of a namespaced object."""
+    """Return the namespace of a namespaced object, "default" if it names none."""
     return text(mapping(raw, "metadata"), "namespace", "metadata") or "default"
 
 
 def name_of(raw: Mapping[str, Any]) -> str:
-    """Return the name of an object, which it must have."""
+    """Return the name of an object; raise ManifestError if it has none."""
     name = text(required(raw, "metadata"), "name", "metadata")
     if not name:
         raise ManifestError("metadata.name", "is missing; every object needs a name")
@@ -50,7 +50,7 @@ def name_of(raw: Mapping[str, Any]) -> str:
 
 
 def required(raw: Mapping[str, Any], field: str, where: str = "") -> Mapping[str, Any]:
-    """Return the object in `field`, which may be empty but must be there."""
+    """Return the object in `field`, which may be empty; raise ManifestError if it is absent."""
     if raw.get(field) is None:
         raise ManifestError(_path(field, where), "is missing; it must be an object")
     return mapping(raw, field, where)
@@ -59,7 +59,7 @@ def required(raw: Mapping[str, Any], field: str, where: str = "") -> Mapping[str
 def optional_mapping(
     raw: Mapping[str, Any], field: str, where: str = ""
 ) -> Mapping[str, Any] | None:
-    """Return the object in `field`, or None, where absent and empty mean different things."""
+    """Return the object in `field`, None if it is absent; for fields where {} means more."""
     return None if raw.get(field) is None else mapping(raw, field, where)
 
 
@@ -169,7 +169,7 @@ _short_time: Final = lru_cache(maxsize=4096)(_time)
 
 
 def called(raw: Mapping[str, Any]) -> str:
-    """Return the name of an object in errors: namespace/name, or (no name)."""
+    """Return the name of an object for messages: namespace/name, or `(no name)`."""
     metadata = raw.get("metadata")
     if not isinstance(metadata, _OBJECT):
         return "(no name)"

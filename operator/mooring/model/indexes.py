@@ -1,4 +1,4 @@
-"""Counts and sets by key that drop empty entries, because names come and go for months."""
+"""Counts and sets by key that keep no empty entries, because names come and go for months."""
 
 from collections.abc import Hashable, MutableMapping
 from typing import Any, TypeVar
@@ -7,7 +7,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 def add_count(counts: MutableMapping[_Key, int], key: _Key, amount: int) -> None:
-    """Add the amount, which may be negative, to the count of the key; 0 is not kept."""
+    """Add the amount, which may be negative, to the key's count; remove a count of 0."""
     if total := counts.get(key, 0) + amount:
         counts[key] = total
     else:
@@ -15,7 +15,7 @@ def add_count(counts: MutableMapping[_Key, int], key: _Key, amount: int) -> None
 
 
 def drop_item(items_of: MutableMapping[_Key, Any], key: _Key, item: Hashable) -> None:
-    """Remove the item, if it is there, from the set or dict of the key; none is kept empty."""
+    """Remove the item from the key's set or dict, if it is there; remove an empty set or dict."""
     items = items_of.get(key)
     if items is None:
         return

@@ -1,9 +1,9 @@
 """The differences of kube-scheduler between minor versions of Kubernetes.
 
-All of them are in the table `KUBERNETES_RULES`. No other code compares versions: plugins read facts
-from `handle.kubernetes`, the engine from `pipeline.kubernetes`, and data that all profiles share
-follows `ClusterState.kubernetes`. Source: `pkg/scheduler` and `pkg/features/kube_features.go` of
-v1.34.4, v1.35.4, v1.36.3, v1.37.2 and v1.38.0-beta.0, with the default feature gates of each.
+All of them are in the table `KUBERNETES_RULES`, and no other code compares versions. Plugins read
+facts from `handle.kubernetes`, the scheduler from `pipeline.kubernetes`; data that all profiles
+share follows `ClusterState.kubernetes`. Source: `pkg/scheduler` and `pkg/features/kube_features.go`
+of v1.34.4, v1.35.4, v1.36.3, v1.37.2 and v1.38.0-beta.0, with the default feature gates of each.
 """
 
 import re
@@ -21,85 +21,91 @@ from mooring.model.declared_features import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesRules:
-    """The rules of one minor version where versions differ; each fact is named for the newer one.
+    """The rules of one minor version that differ between versions.
+
+    Each attribute describes the newer behaviour, which applies if it is True; after `Else` stands
+    the older one.
 
     Attributes:
         version: The minor version, such as 1.37.
         balance_compared: NodeResourcesBalancedAllocation compares how evenly a node is used with
-            the pod and without it. Else only the former counts.
-        declared_features: The features that pods may need and nodes then must declare. Where there
-            are any, the plugin NodeDeclaredFeatures is among the default plugins.
+            the pod and without it. Else it scores only the use with the pod.
+        declared_features: The features that a pod may need, and its node then must declare. If
+            there are any, the plugin NodeDeclaredFeatures is among the default plugins.
         image_volumes_scored: ImageLocality adds the sizes of image volumes to those of containers.
-        image_volumes_counted: ImageLocality also counts them among the images it divides by.
+        image_volumes_counted: ImageLocality also counts image volumes in the number of images by
+            which it divides.
         node_name_first: By default NodeName runs before NodeUnschedulable, not after it.
         storage_capacity_scoring: VolumeBinding scores nodes by the capacity of their storage.
-        volume_limit_scaling: NodeVolumeLimits rejects nodes that lack a CSI driver which has
+        volume_limit_scaling: NodeVolumeLimits rejects nodes without a CSI driver that has
             `preventPodSchedulingIfMissing`.
-        claims_in_preemption_message: DynamicResources says before DefaultPreemption that it finds
-            no claims to deallocate.
-        device_alternatives_scored: DynamicResources scores nodes by which alternative of a request
-            they can give.
-        devices_of_extended_resources: A class of devices may stand for an extended resource: where
-            a node does not offer that itself, DynamicResources allocates devices for it.
-        placement_in_preemption_message: A successful preemption says which node and how many
-            victims it has found.
-        pod_level_defaults_last: The API server fills in a new pod's pod-level requests after
-            LimitRanges have filled in those of its containers, not before.
-        pod_level_resize: What a pod's status says of its pod-level requests during an in-place
-            resize counts.
+        claims_in_preemption_message: Before the message of DefaultPreemption, DynamicResources says
+            that it finds no claims to deallocate. This is the older behaviour.
+        device_alternatives_scored: DynamicResources scores a node by which alternative of a request
+            the node can satisfy.
+        devices_of_extended_resources: A DeviceClass may stand for an extended resource.
+            DynamicResources then allocates devices on nodes that do not offer the resource.
+        placement_in_preemption_message: The message of a successful preemption names the node and
+            the number of victims.
+        pod_level_defaults_last: The API server sets the defaults of a new pod's pod-level requests
+            after LimitRanges have set those of its containers. Else before.
+        pod_level_resize: During an in-place resize, the pod-level requests in the pod's status
+            count.
         group_members_agree: A PodGroup of scheduling.k8s.io is not scheduled if a member has
-            another priority than the group, which is 0 if it has none, or another preemptionPolicy
-            than the group or the other members.
-        group_progress_in_message: A gang of scheduling.k8s.io that does not fit says how many
-            members have a node and how many were left when that was clear.
-        groups_in_pod_preemption: A group that is disrupted as a whole is one victim of a single
-            pod, on whatever nodes its members are, and of equal priority members of PodGroups of
-            scheduling.k8s.io stay before other pods. Else members of such a group are no victims of
-            single pods, and those of others are as other pods.
-        counter_slices_by_node: A slice with shared counters is looked for like any other slice, by
-            its node or node selector. Else it is relevant to every node.
-        counters_by_driver: Counters belong to a driver's pool. Else two drivers with a pool of the
-            same name share them.
-        capacity_errors: A request for capacity that cannot be computed, or is negative, ends the
-            allocation with an error, and a rounded amount is written as the policy's step is.
-        all_devices_by_size: A request for all devices of a class includes those that have too
-            little capacity left, so that it fails. Else it leaves them out.
-        shares_without_capacity: A device that is shared but has no capacity counts as in use when
-            its counters are consumed. Else each share consumes them.
-        device_attributes_may_be_lists: CEL selectors take a device's attribute for a value of
-            dynamic type, which may be a list. Else for one of any type, which loops do not accept.
-        distinct_attribute_exact: distinctAttribute compares a device with all others. Else with
-            the last device of each request.
-        limit_names_request: The text about too many devices names the request that exceeds.
-        device_configs_once: A claim's configuration is written once, and without requests if it is
-            for all of them. Else once for each of its requests.
+            another priority than the group (a group without priority has 0), or if two of the
+            members, or a member and the group, differ in preemptionPolicy.
+        group_progress_in_message: If a gang of scheduling.k8s.io does not fit, the message says how
+            many members have a node, and how many were left when the gang failed.
+        groups_in_pod_preemption: Preemption for a single pod takes a group that is disrupted as a
+            whole as one victim, even if its members are on several nodes. Of pods with equal
+            priority, members of PodGroups of scheduling.k8s.io stay longer than others. Else
+            members of a group that is disrupted as a whole are never victims of single pods, and
+            members of other groups are treated like other pods.
+        counter_slices_by_node: A slice with shared counters applies to its node or node selector,
+            like any other slice. Else it applies to every node.
+        counters_by_driver: Counters belong to a driver's pool. Else two drivers whose pools have
+            the same name share counters.
+        capacity_errors: If a request for capacity is negative or cannot be computed, the allocation
+            fails with an error; a rounded amount is written in the format of the policy's step.
+        all_devices_by_size: A request for all devices of a class includes devices with too little
+            capacity left, so that it fails. Else it leaves these out.
+        shares_without_capacity: A shared device without capacity counts as in use once its counters
+            are consumed. Else each share consumes the counters.
+        device_attributes_may_be_lists: In CEL selectors a device attribute has the type dyn, so it
+            may be a list. Else it has the type any, which loops do not accept.
+        distinct_attribute_exact: distinctAttribute compares a device with all other devices. Else
+            only with the last device of each request.
+        limit_names_request: The message about too many devices names the request.
+        device_configs_once: A claim's configuration is written once, and without requests if it
+            applies to all of them. Else once for each request.
         selector_errors_name_device: The error of a CEL selector names the device, and gives advice
-            on attributes that are absent.
-        resize_by_stage: The requests of a pod during an in-place resize are summed for each stage
-            (asked for, allocated, in use), and the largest sum counts. Else each container counts
-            with the largest of its amounts.
-        binding_gives_topology_labels: With the Binding the API server gives a pod its node's labels
-            of zone and region (PodTopologyLabelsAdmission).
-        empty_selector_counts_pods: The selector `{}` of a topology spread constraint counts all
-            pods of the namespace. Else none.
-        pod_level_scored: The score of NodeResourcesFit counts the pod-level requests of the pod to
-            be placed. Else only those of its containers.
-        empty_budget_counts: Preemption regards a PodDisruptionBudget with the selector `{}`, which
-            is for all pods of the namespace, and pods without labels. Else no budget is for them.
-        extenders_add_victims: A preempt extender also gets the nodes where the pod would fit
-            without any victim, because only an extender has filtered them out, and may name victims
+            about absent attributes.
+        resize_by_stage: During an in-place resize, a pod's requests are summed for each stage
+            (requested, allocated, in use), and the largest sum counts. Else each container counts
+            with its largest amounts.
+        binding_gives_topology_labels: When the API server binds a pod, it gives the pod the zone
+            and region labels of its node (PodTopologyLabelsAdmission).
+        empty_selector_counts_pods: In a topology spread constraint, the selector `{}` counts all
+            pods of the namespace. Else it counts none.
+        pod_level_scored: The score of NodeResourcesFit counts the pod-level requests of the
+            incoming pod. Else only the requests of its containers.
+        empty_budget_counts: Preemption applies a PodDisruptionBudget with the selector `{}` to all
+            pods of its namespace, and budgets to pods without labels. Else it ignores both.
+        extenders_add_victims: A preempt extender also gets nodes where the pod would fit without
+            any victim, because only an extender has filtered them out, and it may name victims
             there. Else such a node is an error.
-        fractional_ranges: Steps of a capacity that are thousandths are counted as such, and a
-            negative request is an error before it is rounded. Else steps are whole numbers.
-        unusable_pool_on_node: A request for all devices of a pool that is being updated or is
-            invalid makes the node infeasible. Else it fails the attempt.
-        shares_exclude_whole: A device that has become one for a single claim is in use as long as
-            claims share it. Else it can be allocated.
+        fractional_ranges: Steps of a capacity may be thousandths, and a negative request is an
+            error before it is rounded. Else steps are whole numbers.
+        unusable_pool_on_node: A request for all devices makes a node infeasible if one of its pools
+            is invalid or being updated. Else the attempt fails.
+        shares_exclude_whole: If a device that claims share is published again as one for a single
+            claim, it stays in use until no claim shares it. Else it can be allocated.
         versions_by_precedence: Constraints compare versions without their build metadata. Else as
-            texts.
-        capacities_have_domain: Errors name a capacity with its domain, the driver if it has none.
-        cel_errors_name_container: The error about an unknown name in a CEL selector says that it
-            was looked for in the container ''.
+            strings.
+        capacities_have_domain: Errors name a capacity with its domain, which is the driver by
+            default.
+        cel_errors_name_container: The error about an unknown name in a CEL selector mentions the
+            container ''. This is the older behaviour.
     """
 
     version: str
@@ -242,20 +248,20 @@ KUBERNETES_RULES: Final[Mapping[str, KubernetesRules]] = MappingProxyType(
 )
 """The rules of every minor version that Mooring knows, the oldest first."""
 NEWEST: Final = _1_37
-"""The rules if no server states its version: those of the newest release. 1.38 is a beta."""
+"""The rules if no server states its version: those of the newest release; 1.38 is a beta."""
 
 
 def minor_version(text: str) -> tuple[int, int] | None:
-    """Return the numbers of a version (1.37 or v1.37.2-eks); None if it is malformed."""
+    """Return major and minor number of a version (1.37, v1.37.2-eks); None if it is malformed."""
     found = re.match(r"v?(\d{1,6})\.(\d{1,6})(?!\d)", text)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def rules_of_server(version: str) -> KubernetesRules:
-    """Return the rules of a server of this version.
+    """Return the rules for an API server of this version.
 
-    A server newer than all known ones has the last rules, an older one the first. Where the version
-    is not known, `NEWEST` applies.
+    A server that is newer than all known versions gets the newest rules, an older one the oldest.
+    If the version is malformed or empty, `NEWEST` applies.
     """
     asked = minor_version(version)
     if asked is None:
@@ -265,7 +271,7 @@ def rules_of_server(version: str) -> KubernetesRules:
 
 
 def unknown_server(version: str) -> str | None:
-    """Return a warning about a server of this version, which Mooring does not know."""
+    """Return a warning if Mooring does not know this version of an API server, else None."""
     rules, asked = rules_of_server(version), minor_version(version)
     if asked is None or rules.version == version:
         return None

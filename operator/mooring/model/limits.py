@@ -1,8 +1,8 @@
 """Limits the size of a pod: far beyond real pods, and small enough to decide quickly.
 
-One pod of 1 MB, which the API server accepts, could stop a scheduler for seconds. A pod beyond a
-limit is not scheduled; its PodScheduled condition names the limit and the pod's number. A pod that
-is bound already is always counted on its node, but without inter-pod terms beyond a limit.
+One pod of 1 MB, which the API server accepts, could stop a scheduler for seconds. A pod that
+exceeds a limit is not scheduled; its PodScheduled condition has the limit and the pod's number. If
+such a pod is bound already, it is counted on its node, but too many inter-pod terms are ignored.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from typing import Final
 
 
 class Counted(StrEnum):
-    """The counted parts of a pod, as users read them."""
+    """The limited parts of a pod, in the words of messages."""
 
     BYTES = "bytes of JSON in the fields that scheduling reads"
     NODE_TERMS = "node affinity terms"
@@ -51,7 +51,7 @@ LIMITS: Final[Mapping[Counted, int]] = MappingProxyType(
 
 
 def exceeded(counts: Mapping[Counted, int]) -> str | None:
-    """Return the exceeded limit and the number that exceeds it; None if none is."""
+    """Return a sentence about the first exceeded limit; None if no limit is exceeded."""
     for counted, number in counts.items():
         if number > LIMITS[counted]:
             return f"the pod has {number} {counted}; Mooring schedules at most {LIMITS[counted]}"

@@ -1,10 +1,10 @@
-"""Compiles regular expressions of users by RE2, whose searches take linear time, as Go's do."""
+"""Compiles users' regular expressions with RE2, which searches in linear time, as Go does."""
 
 from typing import Any
 
 
 class LinearPatternError(ValueError):
-    """RE2 does not take the pattern: `what` is wrong, and `where` in it."""
+    """RE2 rejects the pattern: `what` is the mistake, `where` the part of the pattern."""
 
     def __init__(self, what: str, where: str) -> None:
         super().__init__(what, where)
@@ -12,10 +12,10 @@ class LinearPatternError(ValueError):
 
 
 def compile_linear(pattern: str, most_memory: int) -> Any:
-    """Return RE2's object for the pattern, whose groups are not kept.
+    """Return RE2's object for the pattern, which reports no groups.
 
-    `most_memory` are the bytes that it may take, with the states that its searches keep. Raises
-    LinearPatternError, and UnicodeEncodeError for a text that UTF-8 cannot encode.
+    `most_memory` bounds the bytes of the object, including the states that searches keep. Raises
+    LinearPatternError, or UnicodeEncodeError if UTF-8 cannot encode the pattern.
     """
     import re2  # type: ignore[import-untyped] # noqa: PLC0415 - few clusters have patterns
 

@@ -10,8 +10,8 @@ class ManifestError(ValueError):
     """A field has a value that is not allowed; the text is one line, `where: problem`.
 
     Attributes:
-        where: The field's path, such as `spec.containers[0].resources.requests.cpu`, after
-            `under` preceded by the object: `Pod team-a/web spec.containers[0]...`.
+        where: The field's path, such as `spec.containers[0].resources.requests.cpu`. `under` puts
+            the object before it: `Pod team-a/web spec.containers[0]...`.
         problem: The mistake in the value, and a correct form.
     """
 

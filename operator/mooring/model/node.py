@@ -40,7 +40,7 @@ class Node:
         conditions: The status of each condition, by type.
         avoids: Kind and uid of the controllers in the annotation
             `scheduler.alpha.kubernetes.io/preferAvoidPods`.
-        declared_features: The features of its kubelet that it declares, and that some pods need.
+        declared_features: Those of the features declared by its kubelet that a pod may need.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Node:
     annotations: Mapping[str, str]
     allocatable: Mapping[str, int]
     unavailable: Mapping[str, int]
-    """By extended resource, how much more the capacity is than `allocatable`."""
+    """For each extended resource, its capacity minus `allocatable`, if that is positive."""
     pod_slots: int
     taints: tuple[Taint, ...]
     unschedulable: bool
@@ -59,7 +59,7 @@ class Node:
 
     @property
     def zone_key(self) -> tuple[str, str]:
-        """Region and zone; nodes of different zones alternate in the node order (GetZoneKey)."""
+        """Region and zone; the node order takes nodes from each zone in turn (GetZoneKey)."""
         labels = self.labels
         return (
             labels.get(BETA_REGION, labels.get(REGION, "")),
@@ -101,7 +101,7 @@ def _amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
 
 
 def _unavailable(raw: Mapping[str, Any], allocatable: Mapping[str, int]) -> dict[str, int]:
-    """Return by how much the capacity of each extended resource exceeds the allocatable amount."""
+    """Return each extended resource's capacity minus its allocatable amount, if positive."""
     extended = {name: amount for name, amount in raw.items() if "/" in name}
     capacity = _amounts(extended, "status.capacity.")
     missing = {name: amount - allocatable.get(name, 0) for name, amount in capacity.items()}
@@ -109,7 +109,7 @@ def _unavailable(raw: Mapping[str, Any], allocatable: Mapping[str, int]) -> dict
 
 
 def _images(raw: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the size by name, of equal names the first (addNodeImageStates in cache.go)."""
+    """Return the size by name; the first of equal names counts (addNodeImageStates in cache.go)."""
     images = dict[str, int]()
     for index, image in enumerate(raw):
         where = f"status.images[{index}]"
@@ -128,7 +128,7 @@ def _conditions(raw: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
-    """Return kind and uid of each controller; none if kube-scheduler cannot read the annotation."""
+    """Return kind and uid of each controller; none if the annotation is malformed."""
     if annotation is None:
         return frozenset()
     try:
@@ -142,7 +142,7 @@ def _avoided(annotation: str | None) -> frozenset[tuple[str, str]]:
 def normalized_image(name: str) -> str:
     """Return a pod's image name, with `:latest` if it has no tag (imagelocality/image_locality.go).
 
-    kube-scheduler looks for a colon after the last slash, so a digest counts as a tag. It only
-    changes the names in pods, not those that nodes report.
+    kube-scheduler looks for a colon after the last slash, so a digest counts as a tag. It changes
+    only the names in pods, not the names that nodes report.
     """
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

@@ -78,7 +78,7 @@ def object_key(kind: Kind, raw: Mapping[str, Any]) -> str:
 
 
 def identity(kind: Kind, raw: Mapping[str, Any]) -> str:
-    """Return the key in the cluster state: a pod's uid ("" without one), else the object's key."""
+    """Return the key in the cluster state: for a pod its uid ("" if unset), else `object_key`."""
     return text(raw["metadata"], "uid", "metadata") if kind is Kind.POD else object_key(kind, raw)
 
 

@@ -1,4 +1,4 @@
-"""Reads the parts of a pod with pauses: a pod of a megabyte has many thousands."""
+"""Reads the parts of a pod with pauses, because a pod of a megabyte has many thousands of parts."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -9,11 +9,11 @@ from mooring.pausing import pause
 _Item = TypeVar("_Item")
 
 ITEMS_PER_STEP: Final = 500
-"""Work on so many parts of a pod takes 1 to 3 ms."""
+"""Work on this many parts of a pod takes 1 to 3 ms."""
 
 
 def collected(items: Iterable[_Item]) -> tuple[_Item, ...]:
-    """Return all items; pause after each few hundred, because making an item takes work."""
+    """Return all items; pause after each ITEMS_PER_STEP, because producing an item takes work."""
     left, found = iter(items), list[_Item]()
     while some := tuple(islice(left, ITEMS_PER_STEP)):
         if len(some) < ITEMS_PER_STEP:

@@ -34,29 +34,29 @@ Uid = NewType("Uid", str)
 _DEFAULT_GRACE: Final = 30
 _NO_CLAIMS: Final[Mapping[str, str | None]] = MappingProxyType({})
 _MANY_STRINGS: Final = 2000
-"""Labels or annotations that take a millisecond together."""
+"""This many labels or annotations take a millisecond."""
 _START_SECONDS: Final = 60
-"""How long the binding and the start of a pod, and the end of its containers, may take."""
+"""Allowed for the binding and start of a pod, and for the end of its containers."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerRef:
-    """The controller a pod belongs to."""
+    """The controller that a pod belongs to."""
 
     kind: str
     name: str
     uid: str
     api_version: str = ""
-    """Empty if a manifest leaves it out; the API server asks for it."""
+    """Empty if a manifest leaves it out; the API server requires it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pod:
-    """One pod.
+    """The fields of a pod that decisions read.
 
     Times are in seconds since the epoch. `nominated_node` and `node_name` are None if not set.
-    `disrupted`: the pod has the condition DisruptionTarget=True with reason PreemptionByScheduler.
-    `evicted`: it has that condition with reason EvictionByEvictionAPI.
+    `disrupted` means that the pod has the condition DisruptionTarget=True with reason
+    PreemptionByScheduler, `evicted` that its reason is EvictionByEvictionAPI.
     """
 
     key: str
@@ -76,26 +76,26 @@ class Pod:
     owner: OwnerRef | None
     volumes: tuple[PodVolume, ...]
     unscheduled_message: str | None
-    """The message of the pod's condition PodScheduled=False, None without the condition."""
+    """The message of the condition PodScheduled=False; None if the pod does not have it."""
     unscheduled_reason: str | None = None
-    """The reason of that condition."""
+    """The reason of the condition PodScheduled=False."""
     generation: int = 0
     """`metadata.generation`; 0 if the object has none."""
     version: str = ""
-    """`metadata.resourceVersion` of a pod without a node; that of others is not needed."""
+    """`metadata.resourceVersion` of a pod without a node; "" for a pod on a node."""
     scheduling_group: str | None = None
     """The PodGroup of scheduling.k8s.io that `spec.schedulingGroup` names, None without one."""
     active_deadline_seconds: int | None = None
-    """How long the pod may run; None: for ever."""
+    """How long the pod may run; None if it has no limit."""
     termination_grace_period_seconds: int = _DEFAULT_GRACE
     claim_names: Mapping[str, str | None] = field(default_factory=lambda: _NO_CLAIMS)
-    """The claims that were created for the templates in the pod's resourceClaims, by entry."""
+    """The claims that were created for the pod's claim templates, by entry of resourceClaims."""
     extended_resource_claim: ExtendedResourceClaim | None = None
     """The claim that a scheduler created for the pod's extended resources."""
     local_storage: bool = False
-    """Whether data on its node is lost with the pod: it has a hostPath or an emptyDir on disk."""
+    """Whether the pod has a hostPath or an emptyDir on disk, whose data stays on the node."""
     ready: bool = False
-    """Whether it has the condition Ready=True."""
+    """Whether the pod has the condition Ready=True."""
 
     @property
     def name(self) -> str:
@@ -109,31 +109,31 @@ class Pod:
 
     @property
     def longest_run(self) -> int | None:
-        """The most seconds from its start to its end; None if they are not limited."""
+        """The most seconds from the pod's start to its end; None if it has no deadline."""
         if self.active_deadline_seconds is None:
             return None
         return self.active_deadline_seconds + self.termination_grace_period_seconds
 
     def ends_by(self, now: float) -> float:
-        """Return the latest time at which the pod ends if it is bound `now`, or infinity.
+        """Return the latest time when the pod ends if it is bound at `now`; infinity without limit.
 
-        Both are in seconds since the epoch. One minute is added for binding, start and end.
+        Both times are in seconds since the epoch. One minute is added for binding, start and end.
         """
         longest = self.longest_run
         return math.inf if longest is None else now + _START_SECONDS + longest
 
     @property
     def limit_exceeded(self) -> str | None:
-        """The limit of `mooring.model.limits` that the pod exceeds, as a sentence."""
+        """A sentence about the limit of `mooring.model.limits` that the pod exceeds, or None."""
         counts = {Counted.LABELS: len(self.labels), Counted.VOLUMES: len(self.volumes)}
         return self.spec.limit_exceeded or exceeded(counts)
 
 
 @naming_the_object("Pod")
 def parse_pod(raw: Mapping[str, Any]) -> Pod:
-    """Parse a Pod, with pauses if it is a large one; ManifestError names it and the wrong field.
+    """Parse a Pod, with pauses; ManifestError names the pod and the malformed field.
 
-    A pod may be 2 MB long, and to parse 1 MB takes 0.1 to 0.3 s.
+    A pod may be 2 MB long, and parsing 1 MB takes 0.1 to 0.3 s.
     """
     namespace, name = shared_text(namespace_of(raw)), name_of(raw)
     metadata, spec, status = raw["metadata"], required(raw, "spec"), mapping(raw, "status")
@@ -201,13 +201,13 @@ def _conditions(
 
 
 def claim_keys(pod: Pod) -> list[str]:
-    """Return namespace/name of the ResourceClaims that the pod names or that were made for it."""
+    """Return namespace/name of the claims that the pod names or that its templates created."""
     names = (entry.claim or pod.claim_names.get(entry.name) for entry in pod.spec.resource_claims)
     return [f"{pod.namespace}/{name}" for name in names if name]
 
 
 def workload_of(pod: Pod) -> tuple[str, str]:
-    """Return kind and name of the user's object: the Deployment, the owner, or the pod itself."""
+    """Return kind and name of what the user created: a Deployment, an owner, or the pod itself."""
     owner = pod.owner
     if owner is None:
         return "Pod", pod.name
@@ -218,7 +218,7 @@ def workload_of(pod: Pod) -> tuple[str, str]:
 
 
 def is_of_workload(pod: Pod, kind: str, name: str) -> bool:
-    """Return whether a workload controls the pod: its owner, or a Deployment or CronJob above it.
+    """Return whether a workload controls the pod: its owner, or the owner's Deployment or CronJob.
 
     The name of a CronJob's Job ends with a number.
     """
@@ -248,11 +248,11 @@ _OWNERS: Final[Sharing[tuple[str, str, str, str], OwnerRef]] = Sharing(
     8 * 2**20, lambda key: _OWNER_BYTES + 4 * sum(map(len, key))
 )
 _OWNER_BYTES: Final = 512
-"""What an owner's object, tuple and strings take beside their characters."""
+"""Bytes of an owner's object, tuple and strings, without their characters."""
 
 
 def _shared_owner(kind: str, name: str, uid: str, api_version: str) -> OwnerRef:
-    """Return the owner, the same object for all of its pods that are seen one after the other."""
+    """Return the owner; pods of one owner that are parsed close together share the object."""
     key = kind, name, uid, api_version
     owner = _OWNERS.get(key)
     if owner is None:

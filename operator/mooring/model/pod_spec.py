@@ -1,8 +1,8 @@
 """The fields of a pod's spec that scheduling decisions read, parsed once for equal pods.
 
 Most pods are copies of a template. Pods that are equal in these fields share one `PodSpec` object.
-So a spec is parsed once per template, and results of plugins can be cached by the identity of the
-spec.
+Therefore a spec is parsed once per template, and results of plugins can be cached by the identity
+of the spec.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -73,7 +73,7 @@ _CARD_ANNOTATIONS: Final = frozenset(
 )
 """Annotations by which a pod requests GPU cards (gpu_cards/model/cards.py)."""
 _LONGEST_ANNOTATION: Final = 512
-"""Longer values are cut off: specs are kept, and their annotations are a tenant's."""
+"""Longer values are cut off, because a tenant writes them and specs are kept in memory."""
 _STATUS_CONTAINER_FIELDS: Final = ("name", "resources", "allocatedResources")
 
 
@@ -88,12 +88,12 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class PodSpec:
-    """The part of a pod's spec that decisions read; pods that are equal in it share one object."""
+    """The part of a pod's spec that decisions read; pods with equal parts share one object."""
 
     namespace: str
     demand: Demand
     limits: Mapping[str, int]
-    """The pod's limits of cpu (millicores) and memory (bytes); absent without a limit."""
+    """The pod's limits of cpu (millicores) and memory (bytes); no entry means no limit."""
     qos: str
     priority: int
     preempts: bool
@@ -109,27 +109,27 @@ class PodSpec:
     volume_images: tuple[str, ...]
     """The normalized image names of image volumes."""
     container_count: int
-    """The number of init containers and containers."""
+    """The number of containers, including init containers."""
     affinity: PodAffinity
     spread: tuple[SpreadConstraint, ...]
     resource_claims: tuple[PodClaim, ...]
-    """The claims for devices that the pod names, or the templates of its claims."""
+    """The pod's claims for devices: names of claims, or of templates for claims."""
     required_features: frozenset[str]
-    """The features of its kubelet that the pod's node must declare."""
+    """The kubelet features that the pod's node must declare."""
     containers: tuple[ContainerRequests, ...]
-    """What each init container and then each other one requests; () without extended resources."""
+    """The requests of each container, init containers first; () without extended resources."""
     card_annotations: Mapping[str, str]
-    """The annotations in which the pod requests GPU cards."""
+    """The annotations that request GPU cards."""
     limit_exceeded: str | None = None
-    """The limit of `mooring.model.limits` that these fields exceed, as a sentence."""
+    """A sentence about the limit of `mooring.model.limits` that these fields exceed, or None."""
     demands: Mapping[str, Demand] | None = None
-    """The demand by version of Kubernetes while a resize in place makes them differ, else None."""
+    """The demand by version of Kubernetes during an in-place resize; None if all are equal."""
     memory: int = 0
-    """About how many bytes this object takes, with its JSON."""
+    """The estimated bytes of this object, with its JSON."""
 
     @property
     def extended(self) -> tuple[Mapping[str, int], ...]:
-        """The extended resources that each app container requests; () if none requests any."""
+        """The extended resources that each app container requests; () if there are none."""
         return tuple(
             {name: amount for name, amount in container.requests.items() if "/" in name}
             for container in self.containers
@@ -154,10 +154,10 @@ def pod_spec(
     *,
     assigned: bool,
 ) -> PodSpec:
-    """Return the parsed spec of a pod; for an `assigned` pod, its status is read too.
+    """Return the parsed spec of a pod, with pauses; for an `assigned` pod, its status is read too.
 
-    Annotations count only if they request GPU cards. It pauses. Raises ManifestError with the path
-    of a malformed field.
+    Only annotations that request GPU cards count. Raises ManifestError with the path of a malformed
+    field.
     """
     key = _spec_key(namespace, spec, status, annotations, assigned=assigned)
     pause()
@@ -172,7 +172,7 @@ def _spec_key(
     *,
     assigned: bool,
 ) -> bytes:
-    """Return the fields of a spec as JSON; equal pods have equal bytes."""
+    """Return the fields of a spec as JSON; equal pods give equal bytes."""
     picked = {field: spec[field] for field in _SPEC_FIELDS if field in spec}
     for group in ("containers", "initContainers"):
         if group in spec:
@@ -241,9 +241,9 @@ class PodSpecCache:
         return len(self._live)
 
     def of(self, key: bytes) -> PodSpec:
-        """Return the spec of this JSON.
+        """Return the parsed spec for this JSON.
 
-        One that takes more than a hundredth of the bound goes with its last pod.
+        A spec that takes more than a hundredth of `most_bytes` is kept only while a pod has it.
         """
         known = self._recent.get(key) or self._live.get(key)
         if known is not None:
@@ -256,17 +256,16 @@ class PodSpecCache:
 
     @property
     def recent_bytes(self) -> int:
-        """How many bytes the specs used last take."""
+        """The estimated bytes of the most recently used specs."""
         return self._recent.bytes
 
 
 _MOST_MEMORY_PER_BYTE: Final = 25
-"""A spec takes at most this many times the memory of its JSON, usually a fifth of that."""
+"""A spec takes at most this many times the size of its JSON, usually a fifth of that."""
 _SMALL: Final = 2048
-"""Up to this many bytes of JSON, measuring a spec takes longer than making it.
+"""Specs with at most this many bytes of JSON are not measured, which takes longer than parsing.
 
-It takes as long as making it, so a spec that is larger than any that is scheduled, of which none is
-kept, is not measured either.
+A spec over the limit of bytes is not measured either, because it is never scheduled or kept.
 """
 _SPECS: Final = PodSpecCache(64 * 1024 * 1024)
 
@@ -317,7 +316,7 @@ def _parsing(key: bytes) -> PodSpec:
 def _demands(
     spec: Mapping[str, Any], status: Mapping[str, Any] | None, resources: PodContainers
 ) -> tuple[Demand, Mapping[str, Demand] | None]:
-    """Return the demand by the newest rules, and where it differs by version all of them."""
+    """Return the demand by the newest rules, and all demands if they differ by version."""
     pause()
     assigned = status is not None
     demand = pod_demand(spec, status, assigned=assigned, parsed=resources)
@@ -328,9 +327,9 @@ def _demands(
 
 
 def _measured(parsed: PodSpec, key: bytes, *, assigned: bool) -> PodSpec:
-    """Return the spec with the limit that it exceeds, and with the bytes that it takes.
+    """Return the spec with the limit that it exceeds, and with its estimated bytes.
 
-    Of an `assigned` pod, inter-pod terms that exceed a limit are left out.
+    For an `assigned` pod, too many inter-pod terms are removed.
     """
     memory = _MOST_MEMORY_PER_BYTE * len(key)
     if _SMALL < len(key) <= LIMITS[Counted.BYTES]:
@@ -350,7 +349,6 @@ def _gates(spec: Mapping[str, Any]) -> Iterator[str]:
 def _node_affinity(
     affinity: Mapping[str, Any],
 ) -> tuple[NodeSelector | None, tuple[PreferredTerm, ...]]:
-    """Return the required and the preferred node terms."""
     nodes, where = mapping(affinity, "nodeAffinity", "spec.affinity"), "spec.affinity.nodeAffinity"
     hard, soft = (
         "requiredDuringSchedulingIgnoredDuringExecution",
@@ -364,9 +362,9 @@ def _node_affinity(
 
 
 def _has_too_many_terms(affinity: PodAffinity) -> bool:
-    """Return whether the inter-pod terms exceed a limit by themselves.
+    """Return whether the inter-pod terms alone exceed a limit.
 
-    If so, they are ignored once the pod is on a node: every decision about another pod would read
+    Such terms are ignored once the pod is on a node: every decision about another pod would read
     them, and any tenant can create a pod that names its node.
     """
     return not affinity.empty and exceeded(_counts_of_terms(affinity)) is not None

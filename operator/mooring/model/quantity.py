@@ -33,9 +33,9 @@ _SUFFIXES = {power: suffix for suffix, power in _DECIMAL.items()} | {0: ""}
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quantity:
-    """An exact amount in billionths, the smallest part that Kubernetes knows.
+    """An exact amount in billionths, the smallest unit in Kubernetes.
 
-    Quantities are equal if their amounts are equal, however they are written.
+    Quantities are equal if their amounts are equal, even if they are written differently.
     """
 
     nano: int
@@ -59,7 +59,7 @@ class Quantity:
 
 
 def _shortened(number: int, base: int, most: int) -> tuple[int, int]:
-    """Divide the number by `base` as often as possible, within a limit; return it and how often."""
+    """Divide the number by `base` up to `most` times; return the result and how many times."""
     power = 0
     while power < most and number % base == 0:
         number, power = number // base, power + 1
@@ -67,7 +67,7 @@ def _shortened(number: int, base: int, most: int) -> tuple[int, int]:
 
 
 def parse_quantity(text: str | float, where: str = "") -> Quantity:
-    """Parse exactly; parts of a billionth are rounded away from zero. Else ManifestError."""
+    """Parse exactly, rounding to billionths away from zero; raise ManifestError if malformed."""
     try:
         return _exact(str(text))
     except ValueError as error:
@@ -87,17 +87,14 @@ def _exact(text: str) -> Quantity:
 def parse_milli(text: str | float, where: str = "") -> int:
     """Parse `text` in thousandths (cpu: millicores), rounded away from zero, capped at int64.
 
-    Numbers are accepted because manifests may contain them without quotes. Raises ManifestError at
-    `where`, if `text` is not a quantity.
+    A number is accepted, because manifests may have it without quotes. Raises ManifestError with
+    the path `where` if `text` is not a quantity.
     """
     return _parse(text, where, 3)
 
 
 def parse_count(text: str | float, where: str = "") -> int:
-    """Parse `text` in whole units (bytes, devices), rounded away from zero, capped at int64.
-
-    Raises ManifestError at `where`, if `text` is not a quantity.
-    """
+    """Parse `text` in whole units (bytes, devices), with the rules and errors of `parse_milli`."""
     return _parse(text, where, 0)
 
 
@@ -110,13 +107,12 @@ def _parse(text: str | float, where: str, digits: int) -> int:
 
 @lru_cache(maxsize=16_384)
 def _scaled(text: str, digits: int) -> int:
-    """Return `text` times 10**digits, capped at int64."""
     amount, _suffix, _exponent = _amount(text, digits)
     return max(-_INT64_MAX, min(amount, _INT64_MAX))
 
 
 def _amount(text: str, digits: int) -> tuple[int, str, str | None]:
-    """Return `text` times 10**digits as an integer, suffix and exponent; ValueError if wrong."""
+    """Return `text` times 10**digits, its suffix and exponent; raise ValueError if malformed."""
     match = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         shown = text if len(text) <= 40 else f"{text[:40]}..."

@@ -2,7 +2,7 @@
 
 Before the API server stores a pod, it sets missing requests to the limits (SetDefaults_Pod in
 `apis/core/v1/defaults.go`). This module does the same, so that a manifest and the stored object
-have the same requests; for a stored pod it changes nothing.
+have the same requests. A stored pod is not changed by this.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ def amount_text(resource: str, value: int) -> str:
 
 
 class ContainerResources(NamedTuple):
-    """One container's requests and limits: millicores, bytes, counts.
+    """One container's requests and limits: cpu in millicores, others in bytes or counts.
 
     A missing request is set to the limit. A request of zero is kept, because scores replace only
     missing requests.
@@ -42,7 +42,7 @@ class ContainerResources(NamedTuple):
 
     name: str
     sidecar: bool
-    """Whether it is an init container that keeps running (restartPolicy Always)."""
+    """Whether the container is an init container with restartPolicy Always."""
     requests: dict[str, int]
     limits: dict[str, int]
 
@@ -64,7 +64,7 @@ def parse_containers(spec: Mapping[str, Any], field: str) -> list[ContainerResou
 
 
 class ContainerRequests(NamedTuple):
-    """The requests of one container: millicores, bytes, counts; a request of zero is kept."""
+    """One container's requests, zeros included: cpu in millicores, others in bytes or counts."""
 
     name: str
     kind: Literal["init", "sidecar", "app"]
@@ -72,14 +72,14 @@ class ContainerRequests(NamedTuple):
 
 
 class PodContainers(NamedTuple):
-    """The resources of all containers of a pod, which may be thousands."""
+    """The resources of all containers of a pod; there may be thousands of containers."""
 
     containers: Sequence[ContainerResources]
     init: Sequence[ContainerResources]
 
     @property
     def with_extended(self) -> tuple[ContainerRequests, ...]:
-        """The requests of init containers, then of others; () without extended resources."""
+        """The requests of each container, init containers first; () without extended resources."""
         if not any(
             "/" in name for each in (*self.init, *self.containers) for name in each.requests
         ):
@@ -94,7 +94,7 @@ class PodContainers(NamedTuple):
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> "PodContainers":
-        """Parse them from a pod's spec."""
+        """Parse the containers of a pod's spec."""
         return cls(parse_containers(spec, "containers"), parse_containers(spec, "initContainers"))
 
 
@@ -103,9 +103,9 @@ def parse_pod_level(
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Parse the pod-level requests and limits; both are empty if the pod sets none.
 
-    Only cpu, memory and huge pages exist at pod level. `in_containers` is the total of the
-    containers' requests: if there is a pod-level limit, a missing request is set to this total (not
-    for huge pages), or else to the limit.
+    Only cpu, memory and huge pages exist at pod level. If there is any pod-level limit, a missing
+    request for cpu or memory is set to the total of the containers' requests, `in_containers`. For
+    huge pages, and for a resource that is missing in that total, it is set to the limit.
     """
     requests, limits = _requirements(mapping(spec, "resources", "spec"), "spec")
     if limits:
@@ -119,9 +119,9 @@ def total_requests(
 ) -> dict[str, int]:
     """Return the most of each resource needed at one time (component-helpers' resource/helpers.go).
 
-    `init` contains each init container's requests and whether it is a sidecar. A sidecar runs from
-    its start to the end of the pod. Another init container runs only together with the sidecars
-    before it.
+    Each item of `init` has an init container's requests, and whether it is a sidecar. A sidecar
+    runs from its start to the end of the pod. Any other init container runs only together with the
+    sidecars before it.
     """
     total: dict[str, int] = {}
     for requests in containers:
@@ -142,7 +142,7 @@ def total_requests(
 
 
 def raise_to(amounts: dict[str, int], floor: Mapping[str, int]) -> None:
-    """Raise each entry of `amounts` to that of `floor`; add missing names."""
+    """Raise each entry of `amounts` to at least that of `floor`; add missing names."""
     for name, amount in floor.items():
         if amount > amounts.get(name, -1):
             amounts[name] = amount
@@ -151,9 +151,9 @@ def raise_to(amounts: dict[str, int], floor: Mapping[str, int]) -> None:
 def parse_amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
     """Parse a resource list: cpu in millicores, everything else in whole units.
 
-    Each amount is rounded up, not their sum: the API server stores cpu in millicores, and a
-    fraction of a byte is not requested in practice. Raises ManifestError for a malformed or
-    negative amount, or a name that is neither standard nor qualified by a domain.
+    Each amount is rounded up, not the sum: the API server stores cpu in millicores, and nobody
+    requests a fraction of a byte. Raises ManifestError for a malformed or negative amount, or a
+    name that is neither standard nor qualified by a domain.
     """
     amounts = {}
     for name, amount in raw.items():
@@ -179,7 +179,7 @@ def _requirements(raw: Mapping[str, Any], where: str) -> tuple[dict[str, int], d
 
 
 def _parsing_amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
-    """Parse a resource list with pauses, see `parse_amounts`."""
+    """Do the same as `parse_amounts`, with pauses."""
     if len(raw) <= ITEMS_PER_STEP:
         return parse_amounts(raw, where)
     amounts, left = dict[str, int](), iter(raw.items())
@@ -190,7 +190,7 @@ def _parsing_amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
 
 
 def at_pod_level(amounts: dict[str, int]) -> dict[str, int]:
-    """Return the amounts of resources that exist at pod level."""
+    """Return the amounts of those resources that exist at pod level."""
     return {
         name: amount
         for name, amount in amounts.items()

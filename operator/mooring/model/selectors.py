@@ -34,7 +34,7 @@ class Requirement:
     operator: Operator
     values: tuple[str, ...] = ()
     _found: Collection[str] = field(init=False, repr=False, compare=False)
-    """The values, so that one of thousands is found as quickly as one of a few."""
+    """The values, as a set if there are many, so that a value is found quickly."""
 
     def __post_init__(self) -> None:
         found = self.values if len(self.values) <= _FEW_VALUES else frozenset(self.values)
@@ -56,7 +56,7 @@ class Requirement:
 
     @property
     def text(self) -> str:
-        """The requirement as kubectl writes it, `app=db`; a long list of values is cut."""
+        """The requirement as kubectl writes it, `app=db`; a long list of values is shortened."""
         values = ",".join(self.values[:_SHOWN_VALUES])
         if len(self.values) > _SHOWN_VALUES:
             values += ",..."
@@ -80,7 +80,7 @@ class Requirement:
 
 
 def parse_int64(value: str | None) -> int | None:
-    """Parse a number like Go's strconv.ParseInt(s, 10, 64); return None if it is none."""
+    """Parse a number as Go's strconv.ParseInt(s, 10, 64) does; return None if malformed."""
     return _int64(value) if value is not None and len(value) <= _LONGEST_INTEGER else None
 
 
@@ -112,13 +112,13 @@ class LabelSelector:
         return True
 
     def narrowed(self, *requirements: Requirement) -> "LabelSelector":
-        """Return this selector with further requirements, which must hold too."""
+        """Return this selector with additional requirements."""
         return LabelSelector((*self.requirements, *requirements))
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSelectorTerm:
-    """Requirements on labels and on fields; `valid` is False if one cannot be parsed."""
+    """Requirements on labels and fields; `valid` is False if one of them cannot be parsed."""
 
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
@@ -159,17 +159,17 @@ class PreferredTerm:
 
 
 def selector_from_labels(labels: Mapping[str, str]) -> LabelSelector:
-    """Return the selector that requires these labels, as of a Service or a pod's nodeSelector."""
+    """Return a selector that requires exactly these label values, as that of a Service does."""
     return LabelSelector(tuple(requirements_from_labels(labels)))
 
 
 def requirements_from_labels(labels: Mapping[str, str]) -> Iterator[Requirement]:
-    """Return the requirements of these labels one by one, see `selector_from_labels`."""
+    """Yield a requirement `key in (value)` for each label, sorted by key."""
     return (Requirement(key, "In", (value,)) for key, value in sorted(labels.items()))
 
 
 def parse_label_selector(raw: Mapping[str, Any] | None, where: str = "") -> LabelSelector | None:
-    """Compile a metav1.LabelSelector; None matches nothing. ManifestError has the path."""
+    """Compile a metav1.LabelSelector; None stays None. ManifestError has the path."""
     if raw is None:
         return None
     wanted = selector_from_labels(strings(raw, "matchLabels", where))
@@ -178,12 +178,12 @@ def parse_label_selector(raw: Mapping[str, Any] | None, where: str = "") -> Labe
 
 
 def parse_node_selector(raw: Mapping[str, Any] | None, where: str = "") -> NodeSelector | None:
-    """Compile a v1.NodeSelector, None stays None; ManifestError has the path, from `where`."""
+    """Compile a v1.NodeSelector; None stays None. ManifestError has the path."""
     return None if raw is None else NodeSelector(tuple(node_terms_of(raw, where)))
 
 
 def node_terms_of(raw: Mapping[str, Any], where: str) -> Iterator[NodeSelectorTerm]:
-    """Compile the terms of a v1.NodeSelector one by one, see `parse_node_selector`."""
+    """Yield the compiled terms of a v1.NodeSelector; ManifestError has the path."""
     terms = mappings(raw, "nodeSelectorTerms", where)
     return (parse_node_term(t, f"{where}.nodeSelectorTerms[{i}]") for i, t in enumerate(terms))
 
@@ -191,14 +191,14 @@ def node_terms_of(raw: Mapping[str, Any], where: str) -> Iterator[NodeSelectorTe
 def parse_preferred_terms(
     raw: Sequence[Mapping[str, Any]], where: str = ""
 ) -> tuple[PreferredTerm, ...]:
-    """Compile preferred node affinity terms; ManifestError has the path, from `where`."""
+    """Compile preferred node affinity terms; ManifestError has the path, beginning with `where`."""
     return tuple(preferred_terms_of(raw, where))
 
 
 def preferred_terms_of(
     raw: Sequence[Mapping[str, Any]], where: str = ""
 ) -> Iterator[PreferredTerm]:
-    """Compile preferred node affinity terms one by one, see `parse_preferred_terms`."""
+    """Yield compiled preferred node affinity terms; ManifestError has the path."""
     return (
         PreferredTerm(
             integer(entry, "weight", f"{where}[{i}]") or 0,
@@ -213,8 +213,8 @@ def preferred_terms_of(
 def parse_node_term(raw: Mapping[str, Any], where: str = "") -> NodeSelectorTerm:
     """Compile a v1.NodeSelectorTerm; `valid` is False if a requirement cannot be parsed.
 
-    As in component-helpers' nodeaffinity.go: a label requirement needs well-formed values, Gt and
-    Lt need one integer, and a field requirement is In or NotIn with exactly one value.
+    As in component-helpers' nodeaffinity.go, a label requirement needs well-formed values, Gt and
+    Lt need one integer, and a field requirement must be In or NotIn with exactly one value.
     """
     expressions = _requirements(raw, "matchExpressions", _NODE_OPERATORS, where)
     fields = _requirements(raw, "matchFields", _NODE_OPERATORS, where)

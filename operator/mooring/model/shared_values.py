@@ -1,10 +1,10 @@
 """Equal texts, labels and owners of pods share one object.
 
-Most pods are copies of a template: their labels and their owner are equal, and so are the names of
-their node and namespace in many. The values seen last are kept in two generations: when the young
-one is full it becomes the old one, which is dropped then. So frequent values stay, values that
-differ in every pod go, and a look-up costs one or two dicts. Who is missed has an object of its
-own.
+Most pods are copies of a template: their labels and their owner are equal, and many have the same
+node and namespace. The latest values are kept in two generations. When the young generation is
+full, it becomes the old one, and the former old one is dropped. Therefore frequent values stay, and
+values that differ in every pod go. A look-up reads one or two dicts. If an equal value is no longer
+kept, a pod has an object of its own, which does no harm.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -14,13 +14,13 @@ _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 
 _ENTRY: Final = 256
-"""What an entry takes beside its characters: its places in both generations, and its objects."""
+"""Bytes of an entry without its characters: in both generations, with its objects."""
 _ITEM: Final = 256
-"""What a label takes beside its characters: two strings, a tuple and its place in a dict."""
+"""Bytes of a label without its characters: two strings, a tuple and a dict entry."""
 
 
 class FrozenDict(dict[str, str]):
-    """A dict that many share, and that nobody can change; `|` and `dict` make one that can be."""
+    """A shared dict that cannot be changed; `|` and `dict` make a copy that can."""
 
     __slots__ = ("_hash",)
     _hash: int
@@ -49,9 +49,9 @@ class FrozenDict(dict[str, str]):
 
 
 class Sharing(Generic[_Key, _Value]):
-    """The values seen last, by the keys they were made from, in at most `most_bytes`.
+    """The most recent values, by the keys they were made from, in at most `most_bytes`.
 
-    `size` says about how many bytes a key and its value take.
+    `size` returns the estimated bytes of a key and its value.
     """
 
     def __init__(self, most_bytes: int, size: Callable[[_Key], int]) -> None:
@@ -66,11 +66,11 @@ class Sharing(Generic[_Key, _Value]):
 
     @property
     def bytes(self) -> int:
-        """About how many bytes all entries take."""
+        """The estimated bytes of all entries."""
         return self._young_bytes + self._old_bytes
 
     def get(self, key: _Key) -> _Value | None:
-        """Return the value of the key; None if it was not seen lately."""
+        """Return the value of the key; None if it is not kept."""
         value = self._young.get(key)
         if value is None and (value := self._old.pop(key, None)) is not None:
             self._old_bytes -= _ENTRY + self._size(key)
@@ -78,7 +78,7 @@ class Sharing(Generic[_Key, _Value]):
         return value
 
     def keeps(self, key: _Key) -> bool:
-        """Return whether a value of this key is kept: it takes a hundredth of the bound at most."""
+        """Return whether `put` would keep a value: it takes at most a hundredth of the bound."""
         return (_ENTRY + self._size(key)) * 100 <= self.most_bytes
 
     def put(self, key: _Key, value: _Value) -> None:
@@ -95,7 +95,7 @@ class Sharing(Generic[_Key, _Value]):
 
 _Items = tuple[tuple[str, str], ...]
 _MOST_SHARED: Final = 1000
-"""More items than that are never kept, so they are not looked at."""
+"""Larger dicts are never kept, so they are not looked up."""
 
 
 def _size_of_items(items: _Items) -> int:
@@ -107,7 +107,7 @@ _STRINGS: Final[Sharing[_Items, FrozenDict]] = Sharing(16 * 2**20, _size_of_item
 
 
 def shared_text(text: str) -> str:
-    """Return an equal text, the same for all who ask while it is seen often."""
+    """Return an equal text; frequent texts are one object for all callers."""
     known = _TEXTS.get(text)
     if known is None:
         _TEXTS.put(text, text)
@@ -116,10 +116,10 @@ def shared_text(text: str) -> str:
 
 
 def shared_strings(strings: Mapping[str, str]) -> FrozenDict:
-    """Return an equal dict that cannot be changed, the same for all while it is seen often.
+    """Return an equal dict that cannot be changed; frequent dicts are one object for all callers.
 
-    Its keys and values are shared too, unless they are too many: they would push out those of other
-    pods.
+    Its keys and values are shared too, unless there are so many that they would push out those of
+    other pods.
     """
     if len(strings) > _MOST_SHARED:
         return FrozenDict(strings)

@@ -17,7 +17,7 @@ class Taint:
 
     @property
     def text(self) -> str:
-        """`key=value:effect`, or `key:effect` without a value."""
+        """The taint as `key=value:effect`, or as `key:effect` if it has no value."""
         return (
             f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
         )
@@ -25,7 +25,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A toleration; an empty effect matches all effects, an empty key with Exists all keys."""
+    """A toleration; an empty effect matches all effects, and an empty key with Exists all keys."""
 
     key: str
     operator: str
@@ -33,7 +33,7 @@ class Toleration:
     effect: str
 
     def tolerates(self, taint: Taint) -> bool:
-        """Return whether it tolerates the taint (Lt and Gt need a feature gate that is off)."""
+        """Return whether the taint is tolerated; Lt and Gt never match, as their gate is off."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -78,7 +78,7 @@ def parse_tolerations(
 def tolerations_of(
     raw: Iterable[Mapping[str, Any]], where: str = "spec.tolerations"
 ) -> Iterator[Toleration]:
-    """Parse the tolerations one by one, see `parse_tolerations`."""
+    """Yield the parsed tolerations of a pod's spec; ManifestError names a malformed field."""
     return (
         Toleration(
             text(t, "key", path),

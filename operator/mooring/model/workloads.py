@@ -20,7 +20,7 @@ from mooring.model.selectors import LabelSelector, parse_label_selector, selecto
 
 @dataclass(frozen=True, slots=True)
 class _PodSelecting:
-    """A namespaced object that selects pods; a selector of None selects none."""
+    """A namespaced object that selects pods; without a selector it selects none."""
 
     namespace: str
     name: str
@@ -34,7 +34,7 @@ class _PodSelecting:
 
 @dataclass(frozen=True, slots=True)
 class Service(_PodSelecting):
-    """A Service and the pods behind it."""
+    """A Service, which selects the pods behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,13 @@ class Controller(_PodSelecting):
 
 @dataclass(frozen=True, slots=True)
 class PodDisruptionBudget(_PodSelecting):
-    """A budget of disruptions of the selected pods.
+    """A budget for disruptions of the selected pods.
 
-    `disruptions_allowed` is the number of pods that may be disrupted now. The evictions of the pods
-    named in `disrupted_pods` are already subtracted. If it `allows_unhealthy`, the Eviction API
-    evicts pods that are not ready in any case.
+    Attributes:
+        disruptions_allowed: The number of pods that may be disrupted now; evictions of
+            `disrupted_pods` are already subtracted.
+        disrupted_pods: Names of pods whose eviction the disruption controller has not seen yet.
+        allows_unhealthy: Whether the Eviction API always evicts pods that are not ready.
     """
 
     disruptions_allowed: int
@@ -68,7 +70,7 @@ class PriorityClass:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A namespace with its labels."""
+    """A namespace and its labels."""
 
     name: str
     labels: Mapping[str, str]
@@ -76,7 +78,7 @@ class Namespace:
 
 @naming_the_object("Service")
 def parse_service(raw: Mapping[str, Any]) -> Service:
-    """Parse a Service; without a selector it selects no pod."""
+    """Parse a Service; it selects no pod if it has no selector."""
     labels = strings(mapping(raw, "spec"), "selector", "spec")
     return Service(
         namespace_of(raw), name_of(raw), selector_from_labels(labels) if labels else None
@@ -85,7 +87,7 @@ def parse_service(raw: Mapping[str, Any]) -> Service:
 
 @naming_the_object("ReplicationController")
 def parse_replication_controller(raw: Mapping[str, Any]) -> Controller:
-    """Parse a ReplicationController."""
+    """Parse a ReplicationController; without a selector it selects by its template's labels."""
     spec = mapping(raw, "spec")
     labels = strings(spec, "selector", "spec")
     if not labels:  # the API server's default
@@ -106,7 +108,7 @@ parse_stateful_set: Final = naming_the_object("StatefulSet")(_parse_controller)
 
 @naming_the_object("PodDisruptionBudget")
 def parse_pod_disruption_budget(raw: Mapping[str, Any]) -> PodDisruptionBudget:
-    """Parse a PodDisruptionBudget; one without a status allows nothing."""
+    """Parse a PodDisruptionBudget; without a status it allows no disruption."""
     status = mapping(raw, "status")
     policy = text(mapping(raw, "spec"), "unhealthyPodEvictionPolicy", "spec")
     healthy = integer(status, "currentHealthy", "status") or 0
@@ -123,7 +125,7 @@ def parse_pod_disruption_budget(raw: Mapping[str, Any]) -> PodDisruptionBudget:
 
 @naming_the_object("PriorityClass")
 def parse_priority_class(raw: Mapping[str, Any]) -> PriorityClass:
-    """Parse a PriorityClass."""
+    """Parse a PriorityClass; ManifestError names the object and the field."""
     return PriorityClass(
         name=name_of(raw),
         value=integer(raw, "value") or 0,
@@ -134,7 +136,7 @@ def parse_priority_class(raw: Mapping[str, Any]) -> PriorityClass:
 
 @naming_the_object("Namespace")
 def parse_namespace(raw: Mapping[str, Any]) -> Namespace:
-    """Parse a Namespace."""
+    """Parse a Namespace; ManifestError names the object and the field."""
     return Namespace(name_of(raw), strings(mapping(raw, "metadata"), "labels", "metadata"))
 
 
