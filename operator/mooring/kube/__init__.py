@@ -1,1 +1,1 @@
-"""The Kubernetes API over HTTP: client, reflector, writes, events and lease; raw JSON only."""
+"""The Kubernetes API over HTTP: client, reflector, writes, events and lease; all in raw JSON."""

@@ -1,7 +1,7 @@
-"""The API resources Mooring reads and writes, and the address of each.
+"""The API resources that Mooring reads and writes, and the address of each.
 
-`Resource.path` builds a request's path; `ApiCall.parse` reads one back, so that an error can
-say which verb on which resource was refused without the request having to carry it along.
+`Resource.path` builds a request's path. `ApiCall.parse` turns a path back into verb and resource,
+so that an error can name them, although a request does not carry them.
 """
 
 import re
@@ -15,7 +15,7 @@ MOORING_GROUP: Final = "scheduling.mooring.dev"
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind of API object: `group` is empty for the core group."""
+    """One kind of API object; `group` is empty for the core group."""
 
     group: str
     version: str
@@ -25,7 +25,7 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """What stands in an object's `apiVersion`, e.g. `v1` or `apps/v1`."""
+        """The value of an object's `apiVersion`, such as `v1` or `apps/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(
@@ -36,7 +36,7 @@ class Resource:
     ) -> str:
         """Return the absolute path of the collection, of one object, or of its subresource.
 
-        A namespaced resource without `namespace` is the collection over all namespaces.
+        For a namespaced resource without `namespace`, the collection is that of all namespaces.
         """
         parts = [f"/apis/{self.group}" if self.group else "/api", self.version]
         if namespace is not None:
@@ -56,7 +56,7 @@ _is_plain: Final = re.compile(r"[a-z0-9.-]+").fullmatch
 
 
 def _quoted(name: str) -> str:
-    """Return the name quoted for a path; almost no name needs that, so it is checked first."""
+    """Return the name quoted for a path; plain names, which are almost all, skip the quoting."""
     return name if _is_plain(name) else quote(name, safe=":")
 
 
@@ -64,8 +64,8 @@ def _quoted(name: str) -> str:
 class ApiCall:
     """A request in the words of RBAC.
 
-    `resource` carries the subresource (`pods/binding`) and is the bare path for an address
-    outside the resource API, such as `/version`.
+    `resource` includes the subresource (`pods/binding`). For a path outside the resource API, such
+    as `/version`, it is the path itself.
     """
 
     verb: str
@@ -149,19 +149,19 @@ RUNTIME_CLASS: Final = Resource(
     "node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False
 )
 POD_GROUP_V1: Final = Resource("scheduling.k8s.io", "v1", "podgroups", "PodGroup")
-"""Decided for a release after 1.38.0-beta.0 (KEP-4671); of PodGroups it says what v1beta1 does."""
+"""Planned for a release after 1.38.0-beta.0 (KEP-4671); its PodGroups are those of v1beta1."""
 POD_GROUP: Final = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 POD_GROUP_V1ALPHA3: Final = Resource("scheduling.k8s.io", "v1alpha3", "podgroups", "PodGroup")
-"""As Kubernetes 1.37 serves it, if it is told to; of PodGroups it says what v1beta1 does."""
+"""Kubernetes 1.37 serves it if it is enabled; its PodGroups are those of v1beta1."""
 POD_GROUP_V1ALPHA2: Final = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
-"""As Kubernetes 1.36 serves it, behind a feature gate."""
+"""Kubernetes 1.36 serves it behind a feature gate."""
 COSCHEDULING_POD_GROUP: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 SIGS_POD_GROUP: Final = Resource("scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup")
-"""The same under its older name, by which Koordinator has it."""
+"""The coscheduling PodGroup under its older group name, which Koordinator uses."""
 VOLCANO_POD_GROUP: Final = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 KUEUE_WORKLOAD: Final = Resource("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
 KUEUE_WORKLOAD_V1BETA1: Final = Resource("kueue.x-k8s.io", "v1beta1", "workloads", "Workload")
-"""As Kueue before 0.15 serves it."""
+"""Kueue before 0.15 serves this version."""
 KAI_POD_GROUP: Final = Resource("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup")
 HYPER_NODE: Final = Resource(
     "topology.volcano.sh", "v1alpha1", "hypernodes", "HyperNode", namespaced=False
@@ -184,7 +184,7 @@ DEVICE_TAINT_RULE: Final = Resource(
 DEVICE_TAINT_RULE_V1BETA2: Final = Resource(
     "resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule", namespaced=False
 )
-"""As Kubernetes 1.36 serves it, behind a feature gate."""
+"""Kubernetes 1.36 serves it behind a feature gate."""
 EVENT: Final = Resource("events.k8s.io", "v1", "events", "Event")
 LEASE: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 SCHEDULING_PROFILE: Final = Resource(

@@ -19,5 +19,5 @@ class Backoff:
         return pause * self._random.uniform(0.5, 1.0)
 
     def reset(self) -> None:
-        """Make the next pause `first` again, because something worked."""
+        """Begin again with a pause of `first` seconds, because a try has succeeded."""
         self._next = self._first

@@ -1,4 +1,4 @@
-"""The verbs of the API, raw JSON in and out: nothing is turned into a model."""
+"""The verbs of the API: raw JSON in and out, without conversion to models."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -17,12 +17,12 @@ from mooring.model.kubernetes_rules import minor_version
 from mooring.model.manifest_error import ManifestError
 
 PAGE_SIZE: Final = 500
-"""Objects per page of a list, as kubectl and client-go ask; bounds one answer's memory."""
+"""Objects per page of a list, as in kubectl and client-go; bounds the memory of one answer."""
 
 SMALL_PAGE_SIZE: Final = 100
-"""Objects per page where each object is parsed at once: 100 pods take about 20 milliseconds.
+"""Objects per page if each object is parsed at once: 100 pods take about 20 milliseconds.
 
-What is kept of a pod holds on to the memory around it, so that small pages leave smaller gaps.
+The kept parts of a pod keep the memory around them in use, so small pages leave smaller gaps.
 """
 
 _PARTS: Final = ("Major", "Minor")
@@ -30,7 +30,7 @@ _PARTS: Final = ("Major", "Minor")
 METADATA_ONLY: Final = (
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 )
-"""A list of objects without their specs; what a server that cannot do that answers will do too."""
+"""The Accept header for a list without specs; a server without this format sends all fields."""
 
 
 class PatchType(Enum):
@@ -43,17 +43,14 @@ class PatchType(Enum):
 
 
 class Listing(NamedTuple):
-    """A collection, or a page of it, at one resourceVersion.
-
-    Its items carry no apiVersion and kind.
-    """
+    """A collection or a page, at one resourceVersion; its items have no apiVersion and kind."""
 
     items: list[dict[str, Any]]
     version: str
 
 
 class ApiClient(Transport):
-    """A session with one API server; its methods raise `ApiError` and nothing else."""
+    """A session with one API server; its methods raise only `ApiError`."""
 
     async def get(
         self, resource: Resource, name: str, namespace: str | None = None
@@ -68,7 +65,7 @@ class ApiClient(Transport):
         return raw
 
     async def served_in(self, group: str, version: str) -> frozenset[str]:
-        """Return the plurals that the server serves in a version of a group (API discovery)."""
+        """Return the plural names of the resources that the server has in a version of a group."""
         path = f"/apis/{group}/{version}"
         try:
             known = await self._json("GET", path)
@@ -82,7 +79,8 @@ class ApiClient(Transport):
     async def server_version(self) -> str:
         """Return the server's version, such as 1.37.
 
-        A server that emulates an older version, as in an upgrade in two steps, gives that version.
+        If the server emulates an older version, as in an upgrade in two steps, this is the older
+        one.
         """
         path = "/version"
         answer = await self._json("GET", path)
@@ -102,12 +100,12 @@ class ApiClient(Transport):
         metadata_only: bool = False,
         limit: int | None,
     ) -> AsyncGenerator[Listing, None]:
-        """Yield the collection page by page, all pages of one version.
+        """Yield the collection page by page, all pages at one resourceVersion.
 
-        A page has `limit` objects at most; without a limit one page has all. `selectors` are the
-        query's `fieldSelector` and `labelSelector`. With `metadata_only` the server sends only the
-        metadata of each object, if it can. Raises GoneError if the pages take longer than the
-        server keeps a version.
+        A page has `limit` objects at most; None means all in one page. `selectors` are the query's
+        `fieldSelector` and `labelSelector`. With `metadata_only` the server sends only the metadata
+        of each object, if it can. Raises GoneError if reading the pages takes longer than the
+        server keeps a resourceVersion.
         """
         path = resource.path(namespace)
         accept = METADATA_ONLY if metadata_only else JSON
@@ -133,7 +131,7 @@ class ApiClient(Transport):
     ) -> Listing:
         """Return the whole collection; for the arguments see `list_pages`.
 
-        `on_page` gets the objects of each page, and may take fields out of them.
+        `on_page` is called with the objects of each page, and may remove fields from them.
         """
         limit: int | None = PAGE_SIZE
         while True:
@@ -156,12 +154,12 @@ class ApiClient(Transport):
                 return Listing(items, version)
 
     async def create(self, resource: Resource, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create the object in the namespace that its metadata name, and return it."""
+        """Create the object in the namespace of its metadata, and return it."""
         path = resource.path(body["metadata"].get("namespace"))
         return await self._json("POST", path, body=orjson.dumps(body))
 
     async def update(self, resource: Resource, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace the object; raise ConflictError if its resourceVersion is not the last."""
+        """Replace the object; raise ConflictError if its resourceVersion is not the newest."""
         metadata = body["metadata"]
         path = resource.path(metadata.get("namespace"), metadata["name"])
         return await self._json("PUT", path, body=orjson.dumps(body))
@@ -178,7 +176,7 @@ class ApiClient(Transport):
         params: Mapping[str, str] | None = None,
         wanted: Callable[[], bool] | None = None,
     ) -> dict[str, Any]:
-        """Patch the object and return it; `params` has `fieldManager` and `force` for APPLY.
+        """Patch the object and return it; for APPLY, `params` has `fieldManager` and `force`.
 
         See `request` for `wanted`.
         """
@@ -201,7 +199,7 @@ class ApiClient(Transport):
         uid: str | None = None,
         wanted: Callable[[], bool] | None = None,
     ) -> None:
-        """Begin to delete; with `uid`, raise ConflictError if the name belongs to another now.
+        """Begin the deletion; with `uid`, raise ConflictError if another object has the name now.
 
         See `request` for `wanted`.
         """
@@ -209,7 +207,7 @@ class ApiClient(Transport):
         await self.request("DELETE", resource.path(namespace, name), body=body, wanted=wanted)
 
     async def _page(self, path: str, params: Mapping[str, str], accept: str) -> dict[str, Any]:
-        """Return one page of a list, whose objects have a name and a uid."""
+        """Return one page of a list; each of its objects has a name and a uid."""
         page = await self._json("GET", path, params=params, accept=accept)
         try:
             page["items"] = items_of(page)

@@ -1,12 +1,12 @@
 """Finds the API server and the credentials for it: a kubeconfig or a service account.
 
 kubernetes_asyncio reads kubeconfigs, runs login plugins and refreshes tokens. This module makes a
-frozen `Connection` of the result, and one line of `ConfigError` of every mistake. `Credentials`
-keeps tokens fresh; whenever it requests one, certificate files are read again, too.
+frozen `Connection` from the result, and turns each mistake into a `ConfigError` of one line.
+`Credentials` keeps tokens fresh; whenever it requests one, certificate files are read again, too.
 
-The library is imported where it is used: a replica in a pod does not need it, nor does a command
-that only reads files or shows its help. Its client with 800 models, which take 0.25 seconds and 36
-MB, is not imported at all.
+The library is imported only when it is used: a replica in a pod does not need it, nor does a
+command that only reads files or shows its help. The library's client, which has 800 models and
+takes 0.25 seconds and 36 MB, is never imported.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ logger = logging.getLogger(__name__)
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 _SERVER: Final = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
-"""The variables that tell a pod where the API server is."""
+"""The variables that give a pod the address of the API server."""
 
 _USERS_FILES: Final = frozenset(("client-certificate", "client-key", "tokenFile"))
-"""The fields of a kubeconfig's user that are paths."""
+"""The fields of a kubeconfig's user that contain paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One API server and the way in.
+    """One API server, and how to connect to it.
 
     Attributes:
         url: Scheme, host, port and optional base path, without a trailing slash.
@@ -78,9 +78,9 @@ async def load_connection(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Connection:
-    """Return the connection of the first of: `kubeconfig`, $KUBECONFIG, the pod, ~/.kube/config.
+    """Return the connection from the first found: `kubeconfig`, $KUBECONFIG, pod, ~/.kube/config.
 
-    `kubeconfig` may name several files joined by the path separator, as $KUBECONFIG may;
+    `kubeconfig` may contain several files, joined by the path separator as in $KUBECONFIG.
     `context` defaults to the file's current context. Raises `ConfigError`.
     """
     paths = kubeconfig or environ.get("KUBECONFIG")
@@ -100,9 +100,9 @@ def default_namespace(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> str:
-    """Return kubectl's namespace without `-n`: the context's, or the pod's own.
+    """Return the namespace that kubectl uses without `-n`: the context's, or the pod's own.
 
-    It needs no login. Raises `ConfigError`; for the arguments see `load_connection`.
+    It does not log in. Raises `ConfigError`; for the arguments see `load_connection`.
     """
     paths = kubeconfig or environ.get("KUBECONFIG")
     if not paths and "KUBERNETES_SERVICE_HOST" in environ:
@@ -126,7 +126,7 @@ def _home_kubeconfig(environ: Mapping[str, str]) -> str:
 def _malformed() -> tuple[type[Exception], ...]:
     """Return the errors that the library raises for missing or invalid files.
 
-    ClientError is of an OIDC provider that breaks the connection off.
+    It raises ClientError if an OIDC provider breaks the connection off.
     """
     from aiohttp import ClientError  # noqa: PLC0415 - slow, and files alone do not need it
     from yaml import YAMLError  # noqa: PLC0415 - slow, and files alone need it
@@ -146,10 +146,11 @@ def _malformed() -> tuple[type[Exception], ...]:
 
 @cache
 def _library() -> Any:
-    """Import the module of the library that reads kubeconfigs, alone.
+    """Import only the module of the library that reads kubeconfigs.
 
-    It imports two classes of the library's client and uses only Configuration. A plugin that
-    imports the library gets all of it. Any, because the library is annotated only in part.
+    That module imports two classes of the library's client, and uses only Configuration. If a login
+    plugin has imported the library, all of it is used. The result is Any, because the library is
+    annotated only in part.
     """
     package, client = "kubernetes_asyncio", "kubernetes_asyncio.client"
     if package in sys.modules:
@@ -168,11 +169,11 @@ def _library() -> Any:
 
 
 def _merged(paths: str) -> Any:
-    """Return the merged contents of the files; the paths that a user names are absolute.
+    """Return the merged contents of the files, with absolute paths in the users' entries.
 
-    An empty file beside others is ignored. Paths are relative to the file that the user is in, as
-    in kubectl (clientcmd/loader.go). The library takes some of them for relative to the cluster's
-    file or the working directory.
+    An empty file beside others is ignored. Paths are relative to the file with the user, as in
+    kubectl (clientcmd/loader.go). The library alone would take some of them as relative to the
+    cluster's file or to the working directory.
     """
     given = [path for path in paths.split(os.pathsep) if path]
     filled = [path for path in given if not _is_empty(Path(path).expanduser())]
@@ -197,11 +198,11 @@ def _is_empty(file: Path) -> bool:
 
 
 class _Source(TokenSource, Protocol):
-    """What a connection is read from; `str` names it for a user's mistakes."""
+    """The origin of a connection; `str` names it in messages about mistakes."""
 
     @property
     def configuration(self) -> Any:
-        """Server, files and token as they were read last."""
+        """Server, files and token, as they were last read."""
 
 
 class _Kubeconfig:
@@ -237,7 +238,7 @@ class _Kubeconfig:
         return await self.current()
 
     async def current(self) -> str | None:
-        """Read the token file again, run an expired plugin, refresh an expired OIDC token."""
+        """Read the token file again, rerun an expired plugin, refresh an expired OIDC token."""
         try:
             await self._loader.load_and_set(self.configuration)
         except _malformed() as error:
@@ -247,7 +248,7 @@ class _Kubeconfig:
         return _token(self.configuration)
 
     def namespace(self) -> str:
-        """Return the context's namespace, `default` without one."""
+        """Return the context's namespace, `default` if it has none."""
         try:
             merger = _merged(self._paths)
             context = self._context or _current_context(merger)
@@ -257,11 +258,13 @@ class _Kubeconfig:
             raise self._unusable(error) from error
 
     def plugin_names_no_expiry(self) -> bool:
-        """Return whether a login plugin gave the token, to be run again only if that is refused."""
+        """Return whether the token is from a login plugin that gives no expiry.
+
+        Such a plugin is run again only when the server refuses the token.
+        """
         return self._plugin() is not None and not hasattr(self._loader, "exec_plugin_expiry")
 
     def _plugin(self) -> Any:
-        """Return the user's `exec` section, None without one."""
         user_name = self._loader.current_context["context"].get("user")
         user = self._merger.config["users"].get_with_name(user_name, safe=True)
         return user["user"].safe_get("exec") if user is not None else None
@@ -279,20 +282,23 @@ class _Kubeconfig:
 
 
 def _without_entries(problem: str) -> str:
-    """Return the library's message without the entries that it quotes whole, tokens included."""
+    """Return the library's message without the entries that it quotes, which may have tokens."""
     before, _, entries = problem.partition("/{")
     return before + entries.rpartition("}")[2]
 
 
 def _current_context(merger: Any) -> str | None:
-    """Return the context of the first file that sets it, as kubectl does; not of the last."""
+    """Return the current context of the first file that sets it, as kubectl does.
+
+    The library takes the last file that sets it.
+    """
     settings = (config.get("current-context") for config in merger.config_files.values())
     return next((name for name in settings if name), None)
 
 
 @dataclass(slots=True)
 class _PodConfiguration:
-    """What a `Connection` is made of, in the words of the library's `Configuration`."""
+    """The source of a `Connection` in a pod, with the fields of the library's `Configuration`."""
 
     host: str
     ssl_ca_cert: str
@@ -305,7 +311,7 @@ class _PodConfiguration:
 
 
 class _ServiceAccount:
-    """What a pod's service account volume holds; a `_Source`."""
+    """The contents of a pod's service account volume; a `_Source`."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder = folder
@@ -316,7 +322,7 @@ class _ServiceAccount:
         return f"service account in {self._folder}"
 
     def read(self) -> _PodConfiguration:
-        """Return a configuration with server, CA and token as the files say now."""
+        """Read server, CA and token from the environment and the files."""
         try:
             server = [self._environ[name] for name in _SERVER]
             token, _ = self._text_of("token"), self._text_of("ca.crt")
@@ -358,8 +364,8 @@ def _token(configuration: Any) -> str | None:
 class _Followed:
     """A `TokenSource` around `source` that also updates the TLS context from its files.
 
-    Open connections stay as they are. A CA removed from its file is trusted until the process ends,
-    because a context cannot forget one.
+    Open connections are not changed. If a CA is removed from its file, it stays trusted until the
+    process ends, because a TLS context cannot forget a CA.
     """
 
     def __init__(self, source: _Source) -> None:
@@ -372,11 +378,11 @@ class _Followed:
         self._follow()
 
     async def current(self) -> str | None:
-        """Return the value to use now."""
+        """Return the source's current value, and update the TLS context."""
         return self._and_follow(await self._source.current())
 
     async def replaced(self) -> str | None:
-        """Obtain the value again and return it."""
+        """Return a new value from the source, and update the TLS context."""
         return self._and_follow(await self._source.replaced())
 
     def _and_follow(self, value: str | None) -> str | None:
@@ -387,7 +393,7 @@ class _Followed:
         return value
 
     def _follow(self) -> None:
-        """Read the files, and use their contents if these have changed."""
+        """Read the files, and load them into the TLS context if they have changed."""
         now = self._source.configuration
         paths = (now.ssl_ca_cert, now.cert_file, now.key_file)
         with self._mistakes():
@@ -404,7 +410,6 @@ class _Followed:
 
     @contextmanager
     def _mistakes(self) -> Iterator[None]:
-        """Raise ConfigError for files that cannot be read or used."""
         try:
             yield
         except (OSError, ValueError) as error:
@@ -416,7 +421,7 @@ class _Followed:
 def _connection(
     source: _Source, value: str | None, user_agent: str, reread: float | None = REREAD_SECONDS
 ) -> Connection:
-    """Return the connection that was just read, with this value as Authorization header."""
+    """Return the connection from a source just read; `value` is the Authorization header."""
     configuration = source.configuration
     url = configuration.host.rstrip("/")
     if not url.startswith(("http://", "https://")):

@@ -1,4 +1,4 @@
-"""The TLS of a client's connections, and the messages for users when one of them fails."""
+"""The TLS of a client's connections, and messages about connections that fail."""
 
 import os
 import ssl
@@ -7,10 +7,10 @@ import ssl
 def client_context(
     ca_file: str | None = None, ca_data: str | None = None, *, verified: bool = True
 ) -> ssl.SSLContext:
-    """Return a TLS context that trusts these CAs alone, or the system's without any.
+    """Return a TLS context that trusts only these CAs; without any, the system's.
 
-    `ca_data` is PEM. If not `verified`, every certificate is accepted. Raises OSError, ValueError
-    if the CAs cannot be read or used.
+    `ca_data` is PEM. If `verified` is False, every certificate is accepted. Raises OSError or
+    ValueError if the CAs cannot be read or used.
     """
     context = ssl.create_default_context(cafile=ca_file, cadata=ca_data)
     # Python 3.13 demands extensions that cluster CAs often lack and Go's clients do not ask for.
@@ -22,7 +22,7 @@ def client_context(
 
 
 def failure_text(error: BaseException) -> str:
-    """Return in a few words why a connection failed, without URLs, reprs and file contents."""
+    """Return briefly why a connection failed, without URLs, reprs and file contents."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message or error.reason}"
     if isinstance(error, ssl.SSLError):

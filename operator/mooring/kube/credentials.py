@@ -12,40 +12,40 @@ from mooring.process.shielding import shielded
 logger = logging.getLogger(__name__)
 
 REREAD_SECONDS: Final = 60.0
-"""How long a token is used before its source is read again; client-go's figure for token files."""
+"""A token's source is read again after this time, as client-go does with token files."""
 LOGIN_SECONDS: Final = 60.0
-"""After so long a login is given up: a plugin may be waiting for input."""
+"""A login is given up after this time, because its plugin may be waiting for input."""
 
 
 class TokenSource(Protocol):
-    """Where the header's value comes from; None means that the connection needs no header.
+    """The source of the Authorization header's value; None means that no header is needed.
 
-    Both methods raise `ConfigError` when the source cannot be used.
+    Both methods raise `ConfigError` if the source cannot be used.
     """
 
     async def current(self) -> str | None:
         """Return the current value; read files again, and replace a value that expires soon."""
 
     async def replaced(self) -> str | None:
-        """Obtain the value again and return it, because the server has refused the last one."""
+        """Obtain a new value and return it, because the server has refused the last one."""
 
 
 class NoToken:
     """The source of a connection that authenticates by client certificate or not at all."""
 
     async def current(self) -> None:
-        """Do nothing: there is nothing to send."""
+        """Do nothing, because no header is needed."""
 
     async def replaced(self) -> None:
-        """Do nothing: there is nothing to send."""
+        """Do nothing, because no header is needed."""
 
 
 class Credentials:
     """The authorization header last obtained from `source`.
 
     The source is read again after `reread` seconds (never, if None) and after a refusal. If that
-    fails, the present header stays: an expired one causes a 401 soon enough. If the request that
-    asked the source is cancelled, the source still finishes, because all other requests need its
+    fails, the present header stays: if it has expired, the server answers 401. If the request that
+    caused the reading is cancelled, the reading goes on, because all other requests need its
     result.
     """
 
@@ -63,7 +63,7 @@ class Credentials:
         self._clock = clock
         self._due = clock() + self._reread
         self._logins: dict[Callable[[], Awaitable[str | None]], asyncio.Task[None]] = {}
-        """Those that run, by what the source does for them."""
+        """The logins under way, by the method of the source that each one calls."""
 
     async def headers(self) -> Mapping[str, str]:
         """Return the headers to send; the same object until they change."""
@@ -74,7 +74,7 @@ class Credentials:
         return self._headers
 
     async def renew(self, refused: Mapping[str, str]) -> bool:
-        """Renew after a 401 to the headers `refused`; return whether there are others to try."""
+        """Renew after a 401 to the headers `refused`; return whether the headers have changed."""
         if self._headers is refused and self._source.current in self._logins:
             await self._login(self._source.current)
         if self._headers is refused:
@@ -85,7 +85,7 @@ class Credentials:
     async def _login(self, obtain: Callable[[], Awaitable[str | None]]) -> None:
         """Wait for the login, which goes on if the caller is cancelled.
 
-        Requests that are refused at the same time share one login.
+        Callers at the same time share one login.
         """
         task = self._logins.get(obtain)
         if task is None:

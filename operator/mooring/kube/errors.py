@@ -12,9 +12,9 @@
         TooManyRequestsError 429
           DisruptionBudgetError  429 of the Eviction API: a disruption budget forbids it for now
 
-These are the only errors that leave the package: aiohttp's and kubernetes_asyncio's are chained
-as `__cause__`. `asyncio.CancelledError` always passes through. `explain` turns any of them
-into the one line a user reads.
+No other errors leave the package: errors of aiohttp and kubernetes_asyncio are chained as
+`__cause__`. `asyncio.CancelledError` always passes through. `explain` turns each error into one
+line for users.
 """
 
 import re
@@ -27,9 +27,9 @@ from mooring.kube.api_resources import MOORING_GROUP, ApiCall
 _Typed = TypeVar("_Typed", int, str, list[Any], dict[str, Any])
 
 LEASE_NOT_VALID: Final = "the lease of this replica is not valid at the moment"
-"""Why a write is not sent."""
+"""The message of NotLeadingError."""
 NOT_WANTED: Final = "it is not wanted any more"
-"""Why another write is not sent."""
+"""The message of NotWantedError."""
 
 
 class KubeError(Exception):
@@ -46,11 +46,11 @@ class ApiError(KubeError):
     Attributes:
         call: Which verb on which resource.
         server: The API server's URL.
-        message: The server's words, or the transport's when no answer came.
-        status: The HTTP status, None when no answer came.
+        message: The server's message, or the transport's if no answer came.
+        status: The HTTP status, None if no answer came.
         reason: The machine-readable reason of the answer, such as `AlreadyExists`; may be empty.
-        retry_after: Seconds the server asks to wait before the next try, None if it does not say.
-        subject: The name of the object the server complains about; empty if it names none.
+        retry_after: The seconds to wait before the next try, if the server says so, else None.
+        subject: The name of the object that the answer is about; empty if it names none.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ApiError(KubeError):
 
     @property
     def verb(self) -> str:
-        """The RBAC verb that was asked for."""
+        """The RBAC verb of the request."""
         return self.call.verb
 
     @property
@@ -85,7 +85,7 @@ class ApiError(KubeError):
 
     @property
     def kind(self) -> tuple[type, int | None, str]:
-        """A text that all errors of one cause have in common, without the names of objects."""
+        """A key that errors with the same cause share, because it has no names of objects."""
         return type(self), self.status, self.reason
 
     def __str__(self) -> str:
@@ -98,35 +98,35 @@ class UnreachableError(ApiError):
 
 
 class UnansweredError(UnreachableError):
-    """The connection broke or timed out after sending: a write may or may not have happened."""
+    """The connection broke or timed out after the request was sent: a write may have happened."""
 
 
 class NotLeadingError(UnreachableError):
-    """This replica's lease is not valid at this moment, so the write was not sent."""
+    """The write was not sent, because this replica's lease is not valid at the moment."""
 
 
 class NotWantedError(UnreachableError):
-    """The write is no longer wanted, so it was not sent."""
+    """The write was not sent, because its caller no longer wants it."""
 
 
 class UnauthorizedError(ApiError):
-    """401: the credentials are missing, wrong or expired, also after renewing them."""
+    """401: the credentials are missing, wrong or expired, even after they were renewed."""
 
 
 class ForbiddenError(ApiError):
-    """403: RBAC, a quota or another admission rule refused; never worth retrying hot."""
+    """403: RBAC, a quota or another admission rule refused; do not retry at once."""
 
 
 class NotFoundError(ApiError):
-    """404: no such object, or no such resource type (`subject` is empty then)."""
+    """404: the object does not exist, or the server lacks its type (then `subject` is empty)."""
 
 
 class ConflictError(ApiError):
-    """409: the object exists already, or is not in the state the request presumed."""
+    """409: the object exists already, or is not in the state that the request needs."""
 
 
 class GoneError(ApiError):
-    """410: the resourceVersion or continue token is too old; list again."""
+    """410: the resourceVersion or continue token is too old; the caller must list again."""
 
 
 class TooManyRequestsError(ApiError):
@@ -134,11 +134,11 @@ class TooManyRequestsError(ApiError):
 
 
 class DisruptionBudgetError(TooManyRequestsError):
-    """429 of the Eviction API: a disruption budget forbids it for now; waiting does not help."""
+    """429 of the Eviction API: a disruption budget forbids the eviction; retrying does not help."""
 
 
 class InvalidError(ApiError):
-    """400 or 422: the server cannot accept the request as it is written."""
+    """400 or 422: the server cannot accept this request."""
 
 
 class ServerError(ApiError):
@@ -157,13 +157,13 @@ _BY_STATUS: Final[dict[int, type[ApiError]]] = {
 }
 
 _BUDGET_CAUSE: Final = "DisruptionBudget"
-"""The reason of the cause that separates a disruption budget from an overloaded server."""
+"""The reason of a cause in the answer; it tells a disruption budget from an overloaded server."""
 
 
 def error_from_response(
     call: ApiCall, status: int, body: bytes, *, server: str = "", retry_after: str | None = None
 ) -> ApiError:
-    """Return the error of an answer outside 2xx; its body is a Status object or plain text."""
+    """Return the error for an answer outside 2xx; its body is a Status object or plain text."""
     try:
         details = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -177,7 +177,7 @@ def error_from_response(
 def error_from_status(
     call: ApiCall, status: dict[str, Any], *, server: str = "", retry_after: float | None = None
 ) -> ApiError:
-    """Return the error of a Status object, from an answer or from an ERROR event of a watch."""
+    """Return the error for a Status object, from an answer or from an ERROR event of a watch."""
     code = _typed(status.get("code"), int) or 500
     kind = _BY_STATUS.get(code, ServerError if code >= 500 else ApiError)
     details = _typed(status.get("details"), dict)
@@ -207,7 +207,7 @@ _RBAC_REFUSAL = re.compile(r'User "([^"]*)" cannot ')
 
 _QUOTA = re.compile(r"\b(exceeded|failed) quota: ")
 _ADMISSION = re.compile(r"admission webhook \"|(Validating|Mutating)AdmissionPolicy '")
-"""The beginning of a denial by admission; the policy or webhook chooses the status."""
+"""Marks a denial by admission, for which the policy or webhook may choose any status."""
 
 
 def exceeds_quota(error: KubeError) -> bool:
@@ -216,7 +216,7 @@ def exceeds_quota(error: KubeError) -> bool:
 
 
 def denied_by_admission(error: KubeError) -> bool:
-    """Return whether an admission policy, webhook or plugin denies the write, a quota not counted.
+    """Return whether an admission policy, webhook or plugin denies the write; quotas do not count.
 
     The message is in the words of the policy's or webhook's author.
     """
@@ -262,7 +262,7 @@ def explain(error: KubeError) -> str:
 
 
 def _refused_user(error: ApiError) -> str | None:
-    """Return the user who lacks a right; None for any other error, a quota's 403 included."""
+    """Return the user who lacks a right; None for other errors, including the 403 of a quota."""
     refusal = _RBAC_REFUSAL.search(error.message) if isinstance(error, ForbiddenError) else None
     return refusal[1] if refusal else None
 

@@ -1,8 +1,8 @@
-"""One request, one whole answer, over kept HTTP/1.1 connections.
+"""One request and one whole answer over kept HTTP/1.1 connections.
 
 A scheduler's throughput is bounded by its many small writes, and a general HTTP client costs more
-per write than deciding does: here a request is one `write` and an answer one call of httptools'
-parser (docs/adr/0011). Streams and proxies are aiohttp's, in `mooring.kube.transport`.
+per write than deciding does. Here a request is one `write`, and an answer is one call of httptools'
+parser (docs/adr/0011). Streams and proxies use aiohttp, in `mooring.kube.transport`.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ import httptools
 CONNECT_SECONDS: Final = 10.0
 
 KEEPALIVE_SECONDS: Final = 25.0
-"""Idle connections are dropped before a server (90 s) or a common load balancer (30 s) does."""
+"""Idle connections are dropped sooner than by a server (90 s) or a common load balancer (30 s)."""
 
 
 class NoConnectionError(Exception):
-    """There is no connection, so nothing was sent; the cause is chained."""
+    """There is no connection, so nothing was sent; `__cause__` says why."""
 
 
 class BrokenExchangeError(Exception):
-    """The request went out and no whole answer came back: it may have been carried out."""
+    """The request was sent but no whole answer came: it may have been carried out."""
 
 
 class NotSentError(Exception):
@@ -36,7 +36,7 @@ class NotSentError(Exception):
 
 
 class Answer(NamedTuple):
-    """A whole answer; `retry_after` is that header as it came."""
+    """A whole answer; `retry_after` is the text of that header."""
 
     status: int
     body: bytes
@@ -61,7 +61,7 @@ class _Wire(asyncio.Protocol):
     def ask(
         self, request: bytes, seconds: float | None, most: int | None
     ) -> asyncio.Future[Answer]:
-        """Return the answer, or raise BrokenExchangeError: see `Exchange.ask`."""
+        """Send a request; the future gets the answer or BrokenExchangeError, see `Exchange.ask`."""
         loop = self._pool.loop
         self._waiting = waiting = loop.create_future()
         self._retry_after, self._framed, self._body = None, False, []
@@ -146,10 +146,10 @@ class _Wire(asyncio.Protocol):
 
 
 class Exchange:
-    """Up to `pool` connections to the server of `url`; to be created while the event loop runs.
+    """Up to `pool` connections to the server of `url`; create it while the event loop runs.
 
-    `headers` go with every request. `tls` True means Python's defaults; `server_name` is the name
-    to expect in the certificate, if not the URL's host.
+    `headers` are sent with every request. `tls` True means Python's defaults; `server_name` is the
+    name to expect in the certificate, if not the URL's host.
     """
 
     def __init__(
@@ -191,11 +191,14 @@ class Exchange:
     ) -> Answer:
         """Send one request once, and return its answer.
 
-        It must come within `seconds` of the sending; None: the caller sees to that. `may_send` is
-        called when there is a connection, immediately before the request is sent. An answer of more
-        than `most` bytes, its head included, breaks the exchange. Raises NoConnectionError if
-        nothing was sent. Raises NotSentError if nothing was sent, because `may_send` returned
-        False. Raises BrokenExchangeError if it was sent, and its result is not known.
+        The answer must come within `seconds` after sending; with None, the caller must limit the
+        time. `may_send` is called once there is a connection, immediately before sending. An answer
+        of more than `most` bytes, including its head, breaks the exchange.
+
+        Raises:
+            NoConnectionError: Nothing was sent.
+            NotSentError: Nothing was sent, because `may_send` returned False.
+            BrokenExchangeError: The request was sent, and its result is not known.
         """
         fields = f"{self._fixed}{_lines(headers)}"
         if body is not None:
@@ -227,7 +230,7 @@ class Exchange:
             await self._none_open.wait()
 
     def free(self, wire: _Wire) -> None:
-        """Keep the connection for the next request, until it has idled for long."""
+        """Keep the connection for the next request; it is closed after KEEPALIVE_SECONDS."""
         wire.idle_since = self.loop.time()
         self._idle.append(wire)
         if self._tidying is None and not self._closed:
@@ -242,7 +245,7 @@ class Exchange:
             self._none_open.set()
 
     def _drop_idle(self) -> None:
-        """End the connections that have idled for long, and come again while others idle."""
+        """Close connections that have idled too long; run again while others are idle."""
         self._tidying = None
         now = self.loop.time()
         while self._idle and self._idle[0].idle_since + KEEPALIVE_SECONDS <= now:
@@ -252,7 +255,7 @@ class Exchange:
             self._tidying = self.loop.call_at(due, self._drop_idle)
 
     def _kept(self) -> _Wire | None:
-        """Take the connection that was used last: it is the least likely to be closed by now."""
+        """Take the connection that was used last, because it is the most likely to be open."""
         while self._idle:
             wire = self._idle.pop()
             if wire.idle_since >= self.loop.time() - KEEPALIVE_SECONDS:
@@ -278,10 +281,10 @@ class Exchange:
         return [*dict.fromkeys(str(address[0]) for *_, address in found)]
 
     async def _connected_to_one(self, addresses: list[str]) -> _Wire:
-        """Connect to the first of the addresses that accepts.
+        """Connect to the first address that accepts.
 
-        An address that does not answer only gets its share of the time, as in Go's net.Dialer:
-        other addresses may be of live servers.
+        Each address gets an equal share of the remaining time, as in Go's net.Dialer, because a
+        later address may answer if an earlier one does not.
         """
         until = self.loop.time() + CONNECT_SECONDS
         *others, last = addresses

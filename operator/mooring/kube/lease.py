@@ -4,21 +4,22 @@
                                                            |
                                                       cancelled --> the lease is released
 
-- Another's lease has expired when it has not *changed* for its duration on this process's own
-  monotonic clock; the times written in it are for readers and never compared (clocks differ).
+- Another replica's lease has expired when it has not *changed* for its duration, measured on this
+  process's own monotonic clock. The times in the lease are for readers and never compared, because
+  clocks differ.
 - Every write carries the resourceVersion it was decided on, so that only one replica can win.
 - A replica asks for the lease only while it is able to lead.
-- Leading ends `renew_deadline` seconds after the last successful renewal was sent, which is
-  before `lease_duration` has passed for any other replica. (client-go counts from the answer, and
-  may overrun when an answer is slow.) Finding another holder in the lease ends it at once.
-- One attempt to renew may take half of the renew deadline, so that there is time for another
-  one on a new connection.
-- After a stall of this process (it was paused, or its event loop was blocked) past the deadline
-  nothing may be written, but the deadline for a renewal begins anew: if no other replica has
-  taken the lease meanwhile, this one goes on.
+- Leading ends `renew_deadline` seconds after the last successful renewal was sent. At that time,
+  `lease_duration` has not passed for any other replica. (client-go counts from the answer, and may
+  lead too long if an answer is slow.) If the lease has another holder, leading ends at once.
+- One attempt to renew may take half of the renew deadline, which leaves time for another attempt
+  on a new connection.
+- If this process stalls past the deadline (it was paused, or its event loop was blocked), nothing
+  may be written. But the deadline for a renewal then begins anew: if no other replica has taken the
+  lease meanwhile, this one goes on.
 
-The lease also says where a leader outside the cluster is reached, in two annotations that every
-write of a leader sets or removes (docs/adr/0020-a-leader-outside-the-cluster.md).
+The lease also says how to reach a leader outside the cluster, in two annotations that every write
+of a leader sets or removes (docs/adr/0020-a-leader-outside-the-cluster.md).
 
 See client-go tools/leaderelection/leaderelection.go.
 """
@@ -50,35 +51,36 @@ CERTIFICATE: Final = f"{MOORING_GROUP}/server-certificate"
 _PUBLISHED: Final = (SERVER, CERTIFICATE)
 
 JITTER: Final = 1.2
-"""The waits of a replica that does not lead vary by this factor, so that tries spread."""
+"""The waits of a replica that does not lead vary by up to this factor, to spread the tries."""
 LOOK_SECONDS: Final = 0.5
-"""A replica that does not lead reads the lease every 0.5 to 1.1 seconds: one small request, so that
-it takes over about a second after the lease was released, and notices soon when it is renewed.
-(client-go waits for the retry period.) It also reads it at the moment when it expires.
+"""A replica that does not lead reads the lease every 0.5 to 1.1 seconds with one small request.
+
+So it takes over about a second after the lease was released, and soon notices a renewal. It also
+reads the lease at the moment when it expires. (client-go waits for the retry period.)
 """
 
 
 TOLERATED_SECONDS: Final = 20.0
-"""A leader whose lease expired longer ago is not live; kube-scheduler tolerates as much."""
+"""A leader whose lease expired longer ago is not live; the value is kube-scheduler's."""
 
 
 class Leadership:
-    """Whether this replica may write: it holds the lease, and its renew deadline is ahead."""
+    """Whether this replica may write: it holds the lease, and its renew deadline has not passed."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._until = -math.inf
 
     def valid(self) -> bool:
-        """Return whether the lease is valid at this moment; this only reads the clock."""
+        """Return whether the lease is valid at this moment, by the clock alone."""
         return self._clock() < self._until
 
     def extend(self, until: float) -> None:
-        """Note that the lease is valid until that time of the clock."""
+        """Set the time of the clock until which the lease is valid."""
         self._until = until
 
     def end(self) -> None:
-        """Note that the lease is no longer valid."""
+        """Make the lease invalid from now on."""
         self._until = -math.inf
 
 
@@ -86,9 +88,9 @@ class Leadership:
 class LeaderElector:
     """One replica's part in the election; `identity` must differ between replicas.
 
-    `client` should serve nothing else and have no client limit, so that renewals wait for no other
-    request. `leadership` is kept up to date. The durations are kube-scheduler's `leaderElection`
-    defaults, in seconds.
+    `client` should have no other users and no client limit, so that renewals wait for no other
+    request. The elector keeps `leadership` up to date. The durations are kube-scheduler's
+    `leaderElection` defaults, in seconds.
     """
 
     client: "ApiClient"
@@ -122,17 +124,18 @@ class LeaderElector:
         self._trouble = ""
         self._published: Callable[[], Mapping[str, str]] = dict
         self._has_written = False
-        """Whether the lease may be this replica's, also if no answer has said so yet."""
+        """Whether this replica may hold the lease, even if no answer has confirmed it yet."""
 
     @property
     def holder(self) -> str:
-        """The identity last seen in the lease; empty when no replica holds it."""
+        """The holder's identity when the lease was last read; empty if no replica holds it."""
         return (self._lease.get("spec") or {}).get("holderIdentity") or ""
 
     def check(self) -> str | None:
-        """Return why this replica is not live; None if it is, or does not lead.
+        """Return why this replica is not live; None if it is live or does not lead.
 
-        Its lease expired long ago and it has not noticed, see HealthzAdaptor of client-go.
+        A leader is not live if its lease expired long ago and it has not noticed, see
+        HealthzAdaptor of client-go.
         """
         silent = self.clock() - self._renewed_at
         if not self.is_leader or silent <= self.lease_duration + TOLERATED_SECONDS:
@@ -146,12 +149,13 @@ class LeaderElector:
         able: Callable[[], bool] = lambda: True,
         published: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """Wait for the lease, lead, and return when it is lost.
+        """Wait for the lease, lead, and return when the lease is lost.
 
-        `on_started` is called when the lease is held, `on_lost` when it is lost; both must be
-        quick. While `able` returns False, this replica does not ask for the lease. `published`
-        returns the annotations SERVER and CERTIFICATE, or none. Cancelling releases the lease
-        without `on_lost`: stop everything that only a leader may do before cancelling.
+        `on_started` is called when this replica has taken the lease, `on_lost` when it has lost it;
+        both must be quick. While `able` returns False, this replica does not ask for the lease.
+        `published` returns the annotations SERVER and CERTIFICATE, or none. Cancelling releases the
+        lease and does not call `on_lost`; before that, the caller must stop everything that only a
+        leader may do.
         """
         self._published = published
         try:
@@ -174,7 +178,7 @@ class LeaderElector:
         on_lost()
 
     def _until_next_look(self) -> float:
-        """Return the look period with jitter, at most until the known lease expires."""
+        """Return the look period with jitter, or the time until the lease expires if shorter."""
         pause = self._look_period * (1 + JITTER * self._random.random())
         left = self._expires_at() - self.clock()
         return min(pause, left) if left > 0 else pause
@@ -184,7 +188,6 @@ class LeaderElector:
         return self.renew_deadline / 2
 
     async def _keep(self) -> None:
-        """Renew until that fails for too long, or another replica holds the lease."""
         held = True
         while held:
             await self.sleep(self.retry_period)
@@ -193,7 +196,7 @@ class LeaderElector:
     async def _renew(self) -> bool:
         """Renew; return False if another holds the lease, or at the renew deadline.
 
-        If the deadline has passed in a stall of this process, it starts again.
+        If this process has stalled past the deadline, the deadline begins anew.
         """
         deadline = self._renewed_at + self.renew_deadline
         if self.clock() >= deadline:
@@ -213,7 +216,7 @@ class LeaderElector:
                 deadline = self.clock() + self.renew_deadline
 
     async def _try(self) -> bool:
-        """Take or renew the lease; return True if it is held now."""
+        """Take or renew the lease; return whether this replica holds it now."""
         try:
             held = await self._update_known() or await self._take_or_create()
         except ApiError as error:
@@ -226,7 +229,7 @@ class LeaderElector:
         return held
 
     async def _update_known(self) -> bool:
-        """Renew the lease that this leader wrote last, without reading it again."""
+        """Renew the lease in the version that this leader wrote last, without reading it first."""
         if not self.is_leader:
             return False
         try:
@@ -248,7 +251,6 @@ class LeaderElector:
         return True
 
     def _expires_at(self) -> float:
-        """Return when the lease expires on this process's clock, unless it is renewed."""
         seconds: float = (self._lease.get("spec") or {}).get("leaseDurationSeconds") or 0
         return self._observed_at + seconds
 
@@ -258,7 +260,7 @@ class LeaderElector:
         self._lease = lease
 
     async def _write(self, lease: dict[str, Any]) -> None:
-        """Take `lease` as it was read, or create it if it is empty."""
+        """Take the lease in this version; create it if `lease` is empty."""
         old = lease.get("spec") or {}
         now = micro_time(self.now())
         spec = {
@@ -287,7 +289,7 @@ class LeaderElector:
         self._leadership.extend(sent_at + self.renew_deadline)
 
     async def _release(self) -> bool:
-        """Let the next replica take over immediately, not after the lease's duration."""
+        """Release the lease, so that the next replica need not wait until it expires."""
         try:
             while not await self._release_as_read():
                 if self.holder != self.identity:
@@ -298,10 +300,9 @@ class LeaderElector:
         return True
 
     async def _release_as_read(self) -> bool:
-        """Return whether the lease was released; not if it is another's, or just changed.
+        """Release the lease if this replica holds it; return False if not, or after a conflict.
 
-        A write that was cancelled may have reached the server all the same, and may reach it even
-        after it was asked for the lease.
+        A write that was cancelled may still reach the server, even after the lease was read here.
         """
         lease = await self.client.get(LEASE, self.name, self.namespace)
         self._observe(lease)

@@ -1,8 +1,8 @@
-"""Cuts JSON that is nested deeper than a parser can follow.
+"""Replaces JSON that is nested deeper than a parser can follow.
 
 The API server keeps up to 10,000 levels of a user's JSON in the `args` of a SchedulingProfile and
-in the managed fields of any object. Python's parser raises RecursionError at about 1,000, which
-would end kopf's watch again and again, for every profile or pod.
+in the managed fields of any object. Python's parser raises RecursionError at about 1,000 levels,
+which would end kopf's watch again and again, for every profile or pod.
 """
 
 from typing import Any, Final
@@ -14,16 +14,16 @@ DEEPEST: Final = 100
 
 _TOO_DEEP: Final = b'"(nested too deeply)"'
 _MARK: Final = 0xFF
-"""A byte that no text in UTF-8 has."""
+"""A byte that never occurs in UTF-8."""
 _QUOTE: Final = ord('"')
 _LOWER: Final = 0x20
-"""The bit that turns a bracket into a brace, so that only braces have to be looked for."""
+"""The bit that turns a bracket into a brace, so that the search needs to find only braces."""
 _OPENS: Final = ord("{")
 _CLOSES: Final = ord("}")
 
 
 def cut_nesting(text: bytes) -> bytes:
-    """Return the JSON text with a string in place of every value nested deeper than `DEEPEST`."""
+    """Return the JSON text with a string instead of each value nested deeper than `DEEPEST`."""
     # An empty object or list adds one level at most, inside all others. Most of a pod's braces are
     # such empty ones, in its managed fields: without them few pods need the slow way.
     empty = text.count(b"{}") + text.count(b"[]")
@@ -33,7 +33,7 @@ def cut_nesting(text: bytes) -> bytes:
 
 
 def _cut(text: bytes) -> bytes:
-    """Return the text without values that are nested too deeply.
+    """Replace the values that are nested too deeply.
 
     The work is done on arrays, because a user can write a megabyte of braces, again and again.
     """
@@ -60,7 +60,7 @@ def _cut(text: bytes) -> bytes:
 
 
 def parsed(text: bytes) -> Any:
-    """Return the value of a JSON text, cut below the 1,024 levels that orjson can follow.
+    """Return the value of a JSON text; text that orjson cannot parse is first cut to `DEEPEST`.
 
     Raises orjson.JSONDecodeError if the text is not JSON.
     """

@@ -1,8 +1,8 @@
 """A connection to a port of a pod, through the API server and the pod's kubelet.
 
-The subresource `pods/portforward` over a websocket: binary messages whose first byte is a channel,
-0 for data and 1 for errors; the first message of each channel names the port (k8s.io/cri-streaming
-pkg/streaming/portforward/websocket.go).
+It uses the subresource `pods/portforward` over a websocket. The first byte of each binary message
+is its channel: 0 for data, 1 for errors. The first message of each channel names the port
+(k8s.io/cri-streaming pkg/streaming/portforward/websocket.go).
 """
 
 import asyncio
@@ -29,10 +29,10 @@ async def port_forward(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> str:
-    """Connect the streams to `port` of the pod, as the user of `connection`, until a side ends.
+    """Connect the streams to `port` of the pod, as the user of `connection`, until one side ends.
 
-    Return the kubelet's message about the pod's port; "" if nothing is wrong. Raises ApiError if
-    the API server refuses the connection.
+    Return the kubelet's error message about the port; "" if there is none. Raises ApiError if the
+    API server refuses the connection.
     """
     path = f"{POD.path(namespace, pod, 'portforward')}?ports={port}"
     call = ApiCall("create", "pods/portforward", "", namespace, pod)

@@ -1,9 +1,9 @@
 """Writes Events of events.k8s.io/v1 in the background, apart from bindings and statuses.
 
-Recording never waits and never fails: Events beyond the bounded queue, and those that the server
-refuses, are counted and logged. Equal events about one object become one Event with a series, as in
-client-go (tools/events/event_broadcaster.go); here a new note begins a new Event, so that a user
-sees what changed, and a series is written as often as the lane allows.
+Recording never waits and never fails. Events that do not fit into the bounded queue, and those that
+the server refuses, are counted and logged. Equal events about one object become one Event with a
+series, as in client-go (tools/events/event_broadcaster.go). Unlike there, a new note begins a new
+Event, so that a user sees what changed, and a series is written as often as the lanes allow.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ from mooring.model.bounded_cache import BoundedCache
 logger = logging.getLogger(__name__)
 
 NOTE_LIMIT: Final = 1024
-"""Bytes; the API's limit (pkg/apis/core/validation/events.go)."""
+"""The API's limit in bytes (pkg/apis/core/validation/events.go)."""
 
 NAME_LIMIT: Final = 253 - len(".") - 16
-"""Characters of the object's name in the Event's, which ends in a time of 16 digits."""
+"""Characters of the object's name in an Event's name, which ends with a time of 16 digits."""
 
 LOSSES_PER_LOG_LINE: Final = 1000
 
@@ -36,11 +36,11 @@ PATIENCE_SECONDS: Final = 10.0
 """The longest time that an event waits for more important work."""
 
 PAUSE_SECONDS: Final = 0.05
-"""How often a lane that gives way looks again."""
+"""The interval at which a waiting lane checks whether it may go on."""
 
 
 class ObjectRef(NamedTuple):
-    """The object an event is about."""
+    """The object that an event is about."""
 
     kind: str
     name: str
@@ -63,7 +63,7 @@ _Key = tuple[ObjectRef, str, str, str, str, ObjectRef | None]
 
 
 class _Series:
-    """One Event, how often it has happened, and how much of that the server knows."""
+    """One Event with its number of occurrences; `written` of them are known to the server."""
 
     __slots__ = ("body", "count", "key", "last", "pending", "since", "written")
 
@@ -81,11 +81,14 @@ class _Series:
 class EventRecorder:
     """Writes events while `run` runs; `record` may be called at any time.
 
-    `capacity` bounds the queue (the oldest goes first), `remembered` the bytes of past events to
-    which repetitions can be added, `lanes` the requests in flight. While `gives_way` returns True,
-    events wait for more important work, ten seconds at most, so that the events of a burst are
-    written after its bindings. `dropped` and `refused` count events lost to a full queue and to the
-    server.
+    Attributes:
+        capacity: The most events in the queue; the oldest is dropped first.
+        remembered: The most bytes of past events, which can become a series.
+        lanes: The most requests at the same time.
+        gives_way: While this returns True, events wait for more important work, ten seconds at
+            most. So the events of a burst are written after its bindings.
+        dropped: The number of events that the queue had no room for.
+        refused: The number of events that the server refused.
     """
 
     client: ApiClient
@@ -122,7 +125,7 @@ class EventRecorder:
         *,
         related: ObjectRef | None = None,
     ) -> None:
-        """Write the event soon, or count it in `dropped`."""
+        """Queue the event for writing; if the queue is full, drop the oldest one."""
         key = (regarding, type, reason, action, _cut(note), related)
         at = self.now()
         series = self._series.get(key)
@@ -143,9 +146,9 @@ class EventRecorder:
         raise AssertionError("the lanes end only by cancellation")
 
     async def drain(self, timeout: float) -> bool:  # noqa: ASYNC109 - a shutdown step's budget
-        """Wait up to `timeout` seconds until everything is written; return False if it was not.
+        """Wait up to `timeout` seconds until all events are written; return whether they are.
 
-        From now on events give way to nothing.
+        From now on events give way to no other work.
         """
         self._draining = True
         try:
@@ -158,10 +161,9 @@ class EventRecorder:
 
     @property
     def unwritten(self) -> int:
-        """The number of events that wait to be written, without those being written.
+        """The number of queued events; those being written do not count.
 
-        `drain` returns it too, but stops giving way for it. Tests that read it must not change when
-        events are written.
+        Tests read this instead of calling `drain`, which would change when events are written.
         """
         return self._queue.qsize()
 
@@ -259,13 +261,12 @@ class EventRecorder:
 
 
 def _memory(key: _Key, _series: _Series) -> int:
-    """Return about how many bytes an event takes: names are at most 253 characters long."""
     regarding, _, _, _, note, _ = key
     return 3000 + len(note.encode()) + 3 * len(regarding.name)
 
 
 def _cut(note: str) -> str:
-    """Return `note` within the API's limit, cut as in kube-scheduler's schedule_one.go."""
+    """Return the note, cut to the API's limit as in kube-scheduler's schedule_one.go."""
     encoded = note.encode()
     if len(encoded) <= NOTE_LIMIT:
         return note

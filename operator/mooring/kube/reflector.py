@@ -4,15 +4,15 @@
          ^                                  |                        |
          +------- 410 Gone, broken line ----+---- any other error: back off, watch from there
 
-- Every list is handed to the sink object by object, as it comes. When the set is complete the sink
-  takes it over, in slices, and deletes all other objects. Events wait until that is done.
-- WatchList (`sendInitialEvents`) streams the set as events and says when it is complete; a server
-  that refuses it is listed page by page from then on.
+- Every list is handed to the sink object by object, as it comes. When the list is complete, the
+  sink takes it over in slices, and deletes all other objects. Events wait until that is done.
+- WatchList (`sendInitialEvents`) streams the list as events and tells when it is complete. If a
+  server refuses WatchList, the reflector lists page by page from then on.
 - Bookmarks and events move the version forward, so that after a lost connection the watch goes on
   where it stopped. Only when the server no longer knows the version (410, in the answer's head or
-  as an ERROR event) is the set listed again.
-- The server ends every watch after 5 to 10 minutes; a stream that is silent for longer than
-  bookmarks are apart is taken for dead.
+  as an ERROR event) is the resource listed again.
+- The server ends every watch after 5 to 10 minutes. A stream that is silent for longer than the
+  interval of bookmarks counts as dead.
 
 The rules are those of client-go (tools/cache/reflector.go).
 """
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 SILENCE_SECONDS: Final = 120.0
-"""Bookmarks come about once a minute; two missed ones are a dead connection."""
+"""Bookmarks come about once a minute; if two are missing, the connection counts as dead."""
 
 SHORTEST_WATCH: Final = 300.0
 """Seconds; a watch is requested for a random time between this and twice this."""
@@ -57,54 +57,58 @@ TOO_SHORT: Final = 1.0
 """Seconds; a watch that ends sooner and without an event counts as a failure."""
 
 GOOD_SECONDS: Final = 10.0
-"""A watch that has gone on for so long has worked, also if nothing happened. Load balancers may cut
-what is silent for less time than bookmarks are apart: that is nothing to log.
+"""A watch that has lasted this long has worked, even without an event.
+
+Load balancers may cut a connection that is silent for less time than bookmarks are apart; such a
+cut is not logged.
 """
 
 LONGEST_RETRY_AFTER: Final = 32.0
-"""Seconds; the server's wish is followed up to here. That is the most that an API server asks for
-(apiserver pkg/util/flowcontrol/dropped_requests_tracker.go); what is in front of it may say an hour
-and be done in a minute.
+"""Seconds; a longer `Retry-After` of the server is shortened to this.
+
+An API server asks for no more than this (apiserver
+pkg/util/flowcontrol/dropped_requests_tracker.go). A proxy before it may ask for an hour and be
+ready in a minute.
 """
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
 class Relist(Protocol):
-    """Takes the objects of one list as they come, and replaces the former set at the end.
+    """Takes the objects of one list as they come, and replaces the former objects at the end.
 
-    Called on the event loop's thread, must not block. If the list breaks off, nothing more is
-    called. An exception of `add` is logged, once per resource, and the list goes on; after one of
-    `apply` the set is listed again.
+    Its methods are called on the event loop's thread and must not block. If the list breaks off, no
+    further method is called. An exception of `add` is logged, once per resource, and the list goes
+    on; after an exception of `apply` the resource is listed again.
     """
 
     def add(self, obj: dict[str, Any]) -> None:
-        """Add an object of the list, or a newer version of one; other work runs in pauses.
+        """Add an object of the list, or its newer version; pauses let other work run.
 
-        Pages omit apiVersion and kind.
+        Objects of pages have no apiVersion and kind.
         """
 
     def remove(self, obj: dict[str, Any]) -> None:
         """Remove an object that was deleted before the list was complete."""
 
     def apply(self) -> None:
-        """Replace the former set by the objects that were added; other work runs in pauses."""
+        """Replace the former objects by those that were added; pauses let other work run."""
 
 
 class Sink(Protocol):
-    """Keeps the objects that a reflector reads; called on the event loop's thread, must not block.
+    """Keeps the objects that a reflector reads.
 
-    It copes with objects it cannot use. An exception is logged, once per resource, and the stream
-    goes on.
+    Its methods are called on the event loop's thread and must not block. They should accept objects
+    that they cannot use. An exception is logged, once per resource, and the stream goes on.
     """
 
     def relist(self, resource: Resource) -> Relist:
-        """Begin a list of the resource, before it is requested."""
+        """Begin a new list of the resource; called before the list is requested."""
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
-        """Take over one added, changed or deleted object; other work runs in pauses.
+        """Take over one added, changed or deleted object; pauses let other work run.
 
-        ADDED may repeat for a known object.
+        ADDED may come for an object that is known already.
         """
 
 
@@ -112,10 +116,11 @@ class Sink(Protocol):
 class Reflector:
     """Keeps `sink` up to date with one resource until cancelled.
 
-    `selectors` are the query's `fieldSelector` and `labelSelector`. `on_trouble` is called
-    with every error, and with None once the watch works again. `synced` is set, and `on_synced`
-    called, once the sink has taken the first whole set over; `on_relist` is called for every later
-    one.
+    Attributes:
+        selectors: The query's `fieldSelector` and `labelSelector`.
+        on_trouble: Called with every error, and with None once the watch works again.
+        on_synced: Called, after `synced` is set, once the sink has taken over the first whole list.
+        on_relist: Called once the sink has taken over any later list.
     """
 
     client: ApiClient
@@ -144,13 +149,13 @@ class Reflector:
         self._watch_list = True
         self._is_troubled = False
         self._logged = ""
-        """What was logged last of the present trouble."""
+        """The last message that was logged about the present trouble."""
         self._has_lasted = False
         """Whether the last watch has gone on for `GOOD_SECONDS`."""
         self._sink_failed = False
 
     async def run(self) -> NoReturn:
-        """List and watch for ever; tell every ApiError to `on_trouble`, and try again."""
+        """List and watch for ever; report every ApiError to `on_trouble`, and try again."""
         while True:
             try:
                 if self._version is None and not self._watch_list:
@@ -173,7 +178,7 @@ class Reflector:
         await self.sleep(max(self._backoff.pause(), wish))
 
     def _log(self, error: ApiError) -> None:
-        """Log an error that differs from the last; not the end of a watch that has worked."""
+        """Log an error unless it equals the last one, or only ends a watch that has worked."""
         text = explain(error)
         is_cut = isinstance(error, UnansweredError) and self._version is not None
         if not (is_cut and self._has_lasted) and text != self._logged:

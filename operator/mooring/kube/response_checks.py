@@ -1,7 +1,7 @@
-"""Checks the shape of the API server's answers, as far as every reader relies on it.
+"""Checks the shape of the API server's answers, as far as all readers rely on it.
 
-An object's parser checks its content. But a list that is none, or an object without a name, must
-not cause a TypeError far away from here.
+The parser of an object checks its content. But an answer that is not a list, or an object without a
+name, must not cause a TypeError far away from here.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,14 @@ from mooring.model.fields import integer, mapping, mappings, name_of, required, 
 from mooring.model.manifest_error import ManifestError
 
 WatchEvent = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
-"""The type of an event of a watch."""
+"""The type of a watch event."""
 
 _EVENTS: Final[Mapping[str, WatchEvent]] = {name: name for name in get_args(WatchEvent)}
 _VERSION: Final = "resourceVersion"
 
 
 def items_of(page: Any) -> list[Any]:
-    """Return the objects of one page of a list, an empty list for null.
-
-    Raises ManifestError if it is no page of a list, or one of its objects cannot be identified.
-    """
+    """Return the objects of a page of a list ([] for null); raise ManifestError if malformed."""
     _check_mapping(page)
     for field in ("kind", "apiVersion"):
         text(page, field)
@@ -41,10 +38,7 @@ def items_of(page: Any) -> list[Any]:
 
 
 def event_of(line: bytes) -> tuple[WatchEvent, dict[str, Any]]:
-    """Return the type and the object of one event of a watch.
-
-    Raises ManifestError if it is no event, or its object cannot be identified.
-    """
+    """Return type and object of a watch event; raise ManifestError if it is malformed."""
     event = parsed(line)
     _check_mapping(event)
     kind = _EVENTS.get(_needed(event, "type"))
@@ -68,10 +62,7 @@ def event_of(line: bytes) -> tuple[WatchEvent, dict[str, Any]]:
 
 
 def parsed(text: bytes) -> Any:
-    """Return the value of the JSON text, see `mooring.kube.nesting.parsed`.
-
-    Raises ManifestError if it is none.
-    """
+    """Return the value of a JSON text, as `nesting.parsed`; raise ManifestError if not JSON."""
     try:
         return nesting.parsed(text)
     except orjson.JSONDecodeError as error:
@@ -79,7 +70,6 @@ def parsed(text: bytes) -> Any:
 
 
 def _check_object(raw: Mapping[str, Any]) -> None:
-    """Raise ManifestError if the object has no name or no uid."""
     name_of(raw)
     _needed(raw["metadata"], "uid", "metadata")
 

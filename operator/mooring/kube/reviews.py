@@ -1,6 +1,6 @@
 """Delegated authentication and authorization: the API server identifies users and their rights.
 
-As for kube-scheduler's secure port, tokens are checked with a TokenReview and accesses with a
+As with kube-scheduler's secure port, a token is checked with a TokenReview and an access with a
 SubjectAccessReview, and answers are kept for ten seconds (k8s.io/apiserver
 pkg/server/options/authentication.go and authorization.go).
 """
@@ -24,13 +24,13 @@ from mooring.model.fields import strings
 from mooring.model.manifest_error import ManifestError
 
 CACHE_SECONDS: Final = 10.0
-"""How long an answer holds, a denial as well; kube-scheduler's defaults."""
+"""How long an answer is valid, including a denial; kube-scheduler's defaults."""
 _CACHE_BYTES: Final = 8 * 2**20
-"""For the users, and as much for the answers: enough for some 5,000 each."""
+"""For the users, and again for the answers: enough for about 5,000 of each."""
 REVIEW_SECONDS: Final = 10.0
-"""How long a request waits for its review, the wait for others' reviews included."""
+"""How long a request waits for its review, including the wait for other reviews."""
 AT_ONCE: Final = 8
-"""Reviews in flight: invented tokens must not become a flood of requests to the API server."""
+"""The most reviews at the same time, so that false tokens cannot flood the API server."""
 _LATE: Final = f"no answer from the API server within {REVIEW_SECONDS:g} s"
 
 TOKEN_REVIEW: Final = Resource(
@@ -46,29 +46,29 @@ _V = TypeVar("_V")
 
 
 class _Cache(Generic[_K, _V]):
-    """Values that are valid for ten seconds; those used last, as many as fit into `most_bytes`."""
+    """Values that are valid for ten seconds; the most recently used that fit into `most_bytes`."""
 
     def __init__(self, clock: Callable[[], float], most_bytes: int) -> None:
         self._clock = clock
         self._entries: BoundedCache[_K, tuple[float, _V]] = BoundedCache(most_bytes)
 
     def get(self, key: _K) -> tuple[_V] | None:
-        """Return the value in a tuple, because None is a value too; None if none is valid."""
+        """Return the valid value in a tuple, because a value may be None; else None."""
         entry = self._entries.get(key)
         if entry is None or entry[0] <= self._clock():
             return None
         return (entry[1],)
 
     def put(self, key: _K, value: _V) -> None:
-        """Keep the value, which is valid from now on."""
+        """Keep the value, which is valid for CACHE_SECONDS."""
         self._entries.put(key, (self._clock() + CACHE_SECONDS, value))
 
 
 class Reviews:
-    """The reviews that `client` makes, and the client CA of the cluster.
+    """Reviews over `client`, and the client CA of the cluster.
 
-    Every method raises `ReviewError` when the API server gives no answer; then
-    no request may be granted.
+    Every method raises `ReviewError` if the API server gives no answer; then the caller must grant
+    no request.
     """
 
     def __init__(
@@ -94,15 +94,16 @@ class Reviews:
         return await self._cached(self._users, key, lambda: self._review_token(token))
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Return whether the user may do this."""
+        """Return whether the user has this access."""
         return await self._cached(
             self._answers, (user, attributes), lambda: self._review_access(user, attributes)
         )
 
     async def client_ca(self) -> str | None:
-        """Return the CA certificates of client certificates, PEM; None if the cluster has none.
+        """Return the CA certificates (PEM) for client certificates; None if the cluster has none.
 
-        It is where kube-apiserver publishes it for every server that extends it.
+        They are read from the ConfigMap in which kube-apiserver publishes them for extension
+        servers.
         """
         try:
             async with asyncio.timeout(REVIEW_SECONDS):
@@ -125,7 +126,7 @@ class Reviews:
     async def _cached(
         self, cache: _Cache[_K, _V], key: _K, review: Callable[[], Awaitable[_V]]
     ) -> _V:
-        """Return the cached answer, else that of a review; equal requests share the review."""
+        """Return the cached answer, or review; equal requests that wait share the result."""
         known = cache.get(key)
         if known is not None:
             return known[0]

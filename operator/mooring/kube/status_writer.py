@@ -1,6 +1,6 @@
-"""Writes statuses of objects: only the newest of each, until it is written or refused.
+"""Writes statuses of objects: for each object only the newest, until it is written or refused.
 
-Each kind of object has its own few workers, so that no kind delays another or the bindings.
+Each kind of object has its own few workers, so that no kind delays another one or the bindings.
 """
 
 import asyncio
@@ -26,32 +26,32 @@ from mooring.kube.writes import ProfileWriter
 from mooring.process.turn import Turn
 
 Look = tuple[float, Callable[[], Iterable[Any]]]
-"""How often, in seconds, a call returns keys of objects whose statuses may have changed."""
+"""An interval in seconds, and a function that returns objects whose status may have changed."""
 
 
 logger = logging.getLogger(__name__)
 
 RETRIED: Final = (UnreachableError, ServerError, TooManyRequestsError, UnauthorizedError)
-"""The errors after which a status is written again, because the object is not their reason."""
+"""After these errors a status is written again, because the object did not cause them."""
 SECTION_SECONDS: Final = 10.0
-"""How often sections of profiles are written that have changed."""
+"""The interval at which changed sections of profiles are written."""
 _PAUSE_SECONDS: Final = 1.0
-"""Between two tries to write the same status, and after a try that did not reach the server."""
+"""The pause between two tries for one status, and after a try that did not reach the server."""
 
 _Key = TypeVar("_Key", bound="Hashable")
 
 
 class StatusWriter(Generic[_Key]):
-    """Calls `write` for every object that is noted, while `run` runs.
+    """Calls `write` for every noted object, while `run` runs.
 
-    `write` computes the object's status, and patches it if the object has another one. It raises
-    ApiError if this fails. After an error in `RETRIED` it is called again; after any other, the
-    object must be noted again. An error is logged once for all objects.
+    `write` computes the object's status, and patches the object if its status differs. It raises
+    ApiError if this fails. After an error in `RETRIED` it is called again; after any other error,
+    the object must be noted again. Equal errors of several objects are logged once.
 
     Args:
-        what: Whose statuses are written, for the log.
-        lanes: How many calls are in flight at once; never two for one object.
-        turn: Nothing is computed while another task has it.
+        what: The objects whose statuses are written, for the log.
+        lanes: How many calls may run at the same time; never two for one object.
+        turn: No status is computed while another task has the turn.
     """
 
     def __init__(
@@ -72,28 +72,28 @@ class StatusWriter(Generic[_Key]):
         self._failed: dict[_Key, None] = {}
         self._writing: dict[_Key, asyncio.Event] = {}
         self._digests: dict[_Key, bytes] = {}
-        """Of the statuses that `patch` has sent last."""
+        """Digests of the statuses that `patch` has sent last."""
         self._trouble: tuple[type, int | None, str] | None = None
-        """The kind of error that was logged last, until a status is written."""
+        """The kind of the last logged error; None once a status is written."""
         self._more = asyncio.Event()
         self._settled = asyncio.Event()
         self._settled.set()
 
     def note(self, *keys: _Key) -> None:
-        """Queue these statuses for writing."""
+        """Queue the statuses of these objects for writing."""
         if keys:
             self._due |= dict.fromkeys(keys)
             self._settled.clear()
             self._more.set()
 
     def forget(self, key: _Key) -> None:
-        """Drop the known status of the object."""
+        """Forget the object: its queued writes and its last sent status."""
         self._due.pop(key, None)
         self._failed.pop(key, None)
         self._digests.pop(key, None)
 
     async def run(self, *looks: Look) -> None:
-        """Write until cancelled, also the statuses that these looks return."""
+        """Write noted statuses until cancelled, including those that the looks return."""
         async with asyncio.TaskGroup() as tasks:
             for seconds, look in ((_PAUSE_SECONDS, self._take_failed), *looks):
                 tasks.create_task(self._turn.between(self._look, seconds, look))
@@ -101,16 +101,16 @@ class StatusWriter(Generic[_Key]):
                 tasks.create_task(self._turn.between(self._write_due))
 
     async def written(self, key: _Key) -> None:
-        """Wait until this status is not being written."""
+        """Wait while the status of this object is being written."""
         while (ended := self._writing.get(key)) is not None:
             await ended.wait()
 
     async def settled(self) -> None:
-        """Return when every status that was noted is written, or has failed."""
+        """Wait until every noted status is written or has failed."""
         await self._settled.wait()
 
     async def write(self, key: _Key) -> None:
-        """Write the status immediately, changed or not; raise ApiError if that fails."""
+        """Write the status now, even if it is unchanged; raise ApiError if that fails."""
         async with self._alone(key):
             self._digests.pop(key, None)
             await self._write(key)
@@ -118,14 +118,14 @@ class StatusWriter(Generic[_Key]):
     async def patch(
         self, key: _Key, status: Mapping[str, Any], send: Callable[[], Awaitable[object]]
     ) -> None:
-        """Send a status if it differs from the last one sent, apart from its times."""
+        """Call `send` if the status, without its times, differs from the last one that was sent."""
         digest = _digest(status)
         if self._digests.get(key) != digest:
             await send()
             self._digests[key] = digest
 
     def has_patched(self, key: _Key) -> bool:
-        """Return whether a status of the object was sent."""
+        """Return whether `patch` has sent a status of the object."""
         return key in self._digests
 
     async def _look(self, seconds: float, look: Callable[[], Iterable[_Key]]) -> None:
@@ -168,9 +168,9 @@ class StatusWriter(Generic[_Key]):
 
     @asynccontextmanager
     async def _alone(self, key: _Key) -> AsyncIterator[None]:
-        """Wait for the write of this status that is in flight, and have others wait.
+        """Wait until no write of this status is under way; other writes wait for this one.
 
-        Of two writes under way the older one might arrive last.
+        Otherwise the older of two writes might arrive last.
         """
         await self.written(key)
         ended = self._writing[key] = asyncio.Event()
@@ -182,7 +182,7 @@ class StatusWriter(Generic[_Key]):
             self._more.set()
 
     def _log(self, error: ApiError) -> None:
-        """Log the error once for all objects."""
+        """Log the error, unless one of the same kind was logged last."""
         if error.kind != self._trouble:
             logger.warning("the status of %s is not written: %s", self._what, explain(error))
         self._trouble = error.kind
@@ -192,9 +192,9 @@ class ProfileSectionWriter(StatusWriter[str]):
     """Writes one field of profiles' statuses when it has changed.
 
     Args:
-        field: The field.
-        names: The profiles that have it now.
-        status: Returns the field of the profile with this name; None if the profile has none.
+        field: The name of the field.
+        names: Returns the names of the profiles that have the field now.
+        status: Returns the field's value for the profile of this name; None if it has none.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class ProfileSectionWriter(StatusWriter[str]):
         self._status = status
 
     async def run(self, *looks: Look) -> None:
-        """Write until cancelled."""
+        """Write changed fields until cancelled."""
         await super().run((SECTION_SECONDS, self._all_names), *looks)
 
     def _all_names(self) -> Iterable[str]:
@@ -231,7 +231,7 @@ class ProfileSectionWriter(StatusWriter[str]):
 
 
 def _digest(status: Mapping[str, Any]) -> bytes:
-    """Return a key that is equal for statuses that differ in times alone, without their strings."""
+    """Return a short key that is equal for statuses that differ only in times."""
     conditions = [
         {name: value for name, value in condition.items() if name != "lastTransitionTime"}
         for condition in status.get("conditions", ())

@@ -1,9 +1,9 @@
 """HTTP to one API server: credentials, limit, retries, timeouts and typed errors.
 
-The limiter, if there is one, counts every request. After a 401 it renews the credentials and tries
-once more. After `Retry-After` it waits and tries again, a bounded number of times: the server has
-not acted on the request. `Accept-Encoding: identity` saves the server about a third of a list's
-cost.
+The limiter, if there is one, counts every request. After a 401 the transport renews the credentials
+and tries once more. After an answer with `Retry-After` it waits and tries again, a bounded number
+of times; this is safe because the server has not acted on the request. `Accept-Encoding: identity`
+saves the server about a third of a list's cost.
 """
 
 import asyncio
@@ -42,18 +42,18 @@ from mooring.kube.exchange import (
 from mooring.kube.limiter import TokenBucket
 
 RETRIES: Final = 5
-"""Further tries after an answer with `Retry-After`."""
+"""The most repetitions after answers with `Retry-After`."""
 
 LONGEST_RETRY_AFTER: Final = 10.0
-"""Seconds; the server's wish is followed up to here."""
+"""Seconds; a longer `Retry-After` of the server is shortened to this."""
 
 JSON: Final = "application/json"
 
 REVIEWS: Final = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
-"""Objects of these groups are questions about a user: creating one changes nothing."""
+"""Objects of these groups are questions about a user; creating one changes nothing."""
 
 READ_BUFFER: Final = 256 * 1024
-"""Bytes of an answer read together: a burst of events causes one wake-up."""
+"""Bytes that are read at once, so that a burst of events causes one wake-up."""
 
 
 class _Request(NamedTuple):
@@ -66,7 +66,7 @@ class _Request(NamedTuple):
 
     @property
     def call(self) -> ApiCall:
-        """The request in the words of an error; worked out only when there is one."""
+        """The request in the words of an error; computed only for errors."""
         return ApiCall.parse(self.method, self.path, watch="watch" in (self.params or {}))
 
     @property
@@ -78,15 +78,15 @@ class _Request(NamedTuple):
 _AnswerT = TypeVar("_AnswerT", Answer, aiohttp.ClientResponse)
 
 _Sender = Callable[[_Request, "Mapping[str, str]"], Awaitable[_AnswerT]]
-"""Sends a request with all its headers, once."""
+"""Sends a request once, with all its headers."""
 
 
 class Transport:
-    """A session with one API server; must be created while the event loop runs.
+    """A session with one API server; create it while the event loop runs.
 
-    `timeout` bounds each try, from the sending to the answer's last byte, in seconds. `pool` bounds
-    the connections for requests, and separately those for watches. `may_write` is called
-    immediately before each write, or its repetition, is sent; if it returns False, the write is not
+    `timeout` bounds each try, from sending to the answer's last byte, in seconds. `pool` bounds the
+    connections for requests, and separately those for watches. `may_write` is called immediately
+    before each write is sent, and before each repetition; if it returns False, the write is not
     sent and NotLeadingError is raised.
     """
 
@@ -134,7 +134,7 @@ class Transport:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection, open watches included."""
+        """Close every connection, including open watches."""
         await self._exchange.close()
         await self._session.close()
 
@@ -156,8 +156,8 @@ class Transport:
     ) -> bytes:
         """Return the body of a 2xx answer; raise an ApiError for any other outcome.
 
-        `wanted` is called immediately before a write, or its repetition, is sent; if it returns
-        False, the write is not sent and NotWantedError is raised.
+        `wanted` is called immediately before a write is sent, and before each repetition; if it
+        returns False, the write is not sent and NotWantedError is raised.
         """
         headers = {"Accept": accept}
         if body is not None:
@@ -178,11 +178,12 @@ class Transport:
     async def watch_lines(
         self, path: str, params: Mapping[str, str], *, silence: float
     ) -> AsyncGenerator[list[bytes], None]:
-        """Yield the lines of a watch, all that have arrived together, until the server ends it.
+        """Yield the lines of a watch until the server ends it; an item is a list of lines.
 
         The first item is empty and means that the server has accepted the watch. Raises
-        UnansweredError if it is not accepted in time, after `silence` seconds without a byte, or if
-        the connection breaks. Close the generator (`contextlib.aclosing`) to close the connection.
+        UnansweredError if the watch is not accepted in time, if no byte comes for `silence`
+        seconds, or if the connection breaks. The caller must close the generator
+        (`contextlib.aclosing`) to close the connection.
         """
         patience = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silence)
         request = _Request("GET", path, {**params, "watch": "true"}, None, {"Accept": JSON})
@@ -201,7 +202,7 @@ class Transport:
                 abort(response)
 
     async def _authorised(self, request: _Request, send: _Sender[_AnswerT]) -> _AnswerT:
-        """Return the answer or its head; try a 401 once more with renewed credentials."""
+        """Send the request; after a 401 send it once more with renewed credentials."""
         credentials = await self._credentials.headers()
         answer = await self._limited(request, send, credentials)
         if answer.status == 401 and await self._credentials.renew(credentials):
@@ -238,7 +239,7 @@ class Transport:
             raise UnansweredError(request.call, str(error), server=self.url) from error
 
     async def _ask_by_proxy(self, request: _Request, headers: Mapping[str, str]) -> Answer:
-        """Return the whole answer through the proxy, which aiohttp knows how to talk to."""
+        """Return the whole answer to a request through the proxy, for which aiohttp is used."""
         if request.is_write and not self._may_send(request):
             raise self._not_sent(request)
         patience = aiohttp.ClientTimeout(total=self._timeout, sock_connect=CONNECT_SECONDS)
@@ -249,7 +250,7 @@ class Transport:
     async def _open(
         self, request: _Request, headers: Mapping[str, str], *, patience: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        """Return the head of an answer; read the whole of a refusal."""
+        """Return the head of an answer; read the whole answer if its status is 300 or more."""
         with self._transport_errors(request):
             async with asyncio.timeout(self._timeout):
                 response = await self._session.request(
@@ -300,7 +301,7 @@ class Transport:
 
 
 def refusal_by_proxy(error: aiohttp.ClientHttpProxyError) -> str:
-    """Return the proxy's answer; the error's own text has its URL with the password."""
+    """Return the proxy's answer; the text of `error` would show the proxy's URL and password."""
     return f"the proxy answers {error.status} {error.message}"
 
 
@@ -310,7 +311,7 @@ async def _whole(response: aiohttp.ClientResponse) -> Answer:
 
 
 def abort(response: aiohttp.ClientResponse) -> None:
-    """Drop the connection of an unfinished answer, for a TLS farewell waits for the other side."""
+    """Drop the connection of an unfinished answer; a TLS close would wait for the other side."""
     if (transport := transport_of(response)) is not None:
         transport.abort()
 
@@ -321,7 +322,7 @@ def transport_of(response: aiohttp.ClientResponse) -> asyncio.Transport | None:
 
 
 class LineSplitter:
-    """Cuts chunks of bytes into lines; keeps the unfinished last one for the next chunk.
+    """Cuts chunks of bytes into lines; keeps an unfinished last line for the next chunk.
 
     A long line that comes in many chunks is copied once, not once per chunk.
     """
@@ -330,7 +331,7 @@ class LineSplitter:
         self._unfinished: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that `chunk` finishes, without their ends and without empty ones."""
+        """Return the lines that `chunk` finishes, without line ends; empty lines are left out."""
         head, *lines = chunk.split(b"\n")
         if not lines:
             self._unfinished.append(chunk)

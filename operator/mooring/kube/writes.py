@@ -1,8 +1,8 @@
-"""The engine's writes to the cluster: bind, set a status, delete, evict.
+"""The scheduler's writes to the cluster: bind, set a status, delete, evict.
 
 Every write names the object's uid, or for a custom resource its version, so that it never changes
 another object of the same name. The errors are those of `mooring.kube.errors`; the caller decides
-whether the write is worth repeating.
+whether to repeat a write.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ from mooring.kube.errors import (
 )
 
 _MOST_TRIES: Final = 5
-"""How often a status is written to the newest version; somebody else writes all the time then."""
+"""The most tries to write a status, if other writers change the object each time."""
 
 
 @dataclass(eq=False, repr=False)
 class PodWriter:
-    """Writes to pods over `client`; any number may be in flight at once."""
+    """Writes to pods over `client`; its methods may run at the same time."""
 
     client: ApiClient
     random: random_module.Random | None = None
@@ -60,13 +60,17 @@ class PodWriter:
         The API server copies the annotations of a Binding to the pod when it sets the node
         (registry/core/pod/storage/storage.go, setPodNodeAndMetadata).
 
-        An answer with `Retry-After`, for example the 429 of an overloaded server, repeats the
-        Binding, as `ApiClient.request` does for any write. After a lost answer, a server error or a
-        conflict, this Binding or an earlier try may have been carried out: the pod is then read
-        until the server answers. An error is raised only if the pod is not bound to `node` with
-        these annotations: ConflictError if it is bound to another node or names other GPU cards;
-        NotFoundError if it is gone, or another pod has its name; NotWantedError if it was not sent,
-        or not repeated, because `wanted` returned False.
+        After an answer with `Retry-After`, such as the 429 of an overloaded server, the Binding is
+        repeated, as `ApiClient.request` does for any write. After a lost answer, a server error or
+        a conflict, this Binding or an earlier try may have been carried out: then the pod is read
+        until the server answers. If the pod is bound to `node` with these annotations, no error is
+        raised.
+
+        Raises:
+            ConflictError: The pod is bound to another node, or names other GPU cards.
+            NotFoundError: The pod is gone; another pod may have its name.
+            NotWantedError: The Binding was not sent or not repeated, because `wanted` returned
+                False.
         """
         metadata: dict[str, Any] = {"namespace": namespace, "name": name, "uid": uid}
         if annotations:
@@ -90,30 +94,24 @@ class PodWriter:
                 raise
 
     async def bound_node(self, namespace: str, name: str, uid: str) -> str | None:
-        """Return the node that the pod is bound to; None if it is not bound, or gone.
-
-        Waits until the server answers.
-        """
+        """Return the pod's node, None if not bound or gone; retry until the server answers."""
         with suppress(NotFoundError):
             pod = await self._read(namespace, name, uid)
             return pod["spec"].get("nodeName") if pod is not None else None
         return None
 
     async def is_running(self, namespace: str, name: str, uid: str) -> bool:
-        """Return whether the API server has this very pod, and it is not terminating.
-
-        Waits until the server answers.
-        """
+        """Return whether the pod exists and is not terminating; retry until there is an answer."""
         with suppress(NotFoundError):
             pod = await self._read(namespace, name, uid)
             return pod is not None and "deletionTimestamp" not in pod["metadata"]
         return False
 
     async def _read(self, namespace: str, name: str, uid: str) -> dict[str, Any] | None:
-        """Return the pod of this uid; None if it may not be read.
+        """Return the pod of this uid; None if the server refuses to return it.
 
-        Waits until the server answers. Raises NotFoundError if it is gone; another pod may have its
-        name.
+        It retries until the server answers. Raises NotFoundError if the pod is gone, even if
+        another pod has its name.
         """
         backoff = Backoff(self._random)
         while True:
@@ -140,11 +138,11 @@ class PodWriter:
         *,
         wanted: Callable[[], bool] | None = None,
     ) -> str:
-        """Merge `status` into the pod's status, conditions by their type; return the new version.
+        """Merge `status` into the pod's status, conditions by type; return the new resourceVersion.
 
-        Raises ConflictError if the name now belongs to another pod. The server answers that with
-        422, because a uid cannot be changed; any other 422 is raised as InvalidError. Raises
-        NotWantedError if it was not sent because `wanted` returned False then.
+        Raises ConflictError if another pod has the name now: the server answers that with 422,
+        because a uid cannot be changed. Any other 422 is raised as InvalidError. Raises
+        NotWantedError if `wanted` returned False, so that nothing was sent.
         """
         return await _patch_status(self.client, POD, namespace, name, uid, status, wanted=wanted)
 
@@ -156,12 +154,12 @@ class PodWriter:
         *,
         wanted: Callable[[], bool] | None = None,
     ) -> bool:
-        """Delete the pod, with the grace period of its own spec.
+        """Delete the pod, with the grace period of its spec; return whether this call did it.
 
-        Returns False if the pod was gone or terminating already. When the answer is lost, or is
-        a conflict or an error of the server's, the pod is read until the server answers; the error
-        is raised only if the pod is still there. Raises NotWantedError if it was not sent, or not
-        once more, because `wanted` returned False then.
+        The result is False if the pod was gone or terminating already. After a lost answer, a
+        conflict or a server error, the pod is read until the server answers; the error is raised
+        only if the pod is still there. Raises NotWantedError if `wanted` returned False, so that
+        nothing was sent, or not repeated.
         """
         deleting = self.client.delete(POD, name, namespace, uid=uid, wanted=wanted)
         return await self._has_removed(deleting, namespace, name, uid)
@@ -174,10 +172,11 @@ class PodWriter:
         *,
         wanted: Callable[[], bool] | None = None,
     ) -> bool:
-        """Delete the pod if every PodDisruptionBudget allows it.
+        """Delete the pod if every PodDisruptionBudget allows it; return whether this call did it.
 
-        Return False if the pod was gone or terminating already. Raises DisruptionBudgetError,
-        without a retry, if a budget forbids it for now, and other errors as `delete_pod`.
+        The result is False if the pod was gone or terminating already. Raises
+        DisruptionBudgetError, without a retry, if a budget forbids it now, and other errors as
+        `delete_pod` does.
         """
         body = orjson.dumps(
             {
@@ -194,10 +193,10 @@ class PodWriter:
     async def _has_removed(
         self, removing: Awaitable[object], namespace: str, name: str, uid: str
     ) -> bool:
-        """Return whether the request removed the pod, and it was not gone or terminating before.
+        """Return whether this request removed the pod: it was not gone or terminating before.
 
-        A request without an answer, or at which the server failed, may have been carried out: it
-        counts if the pod is gone or terminating now.
+        After a lost answer or a server error, the request may have been carried out: the result is
+        True if the pod is gone or terminating now.
         """
         try:
             await removing
@@ -227,9 +226,9 @@ class PodGroupWriter:
     ) -> None:
         """Merge `status` into the group's status; errors are those of `patch_pod_status`.
 
-        Conditions are merged by their type in Kubernetes' own kind. In a custom resource the list
-        replaces what was there, and ConflictError is raised too if the group has another version
-        than the one that is given.
+        In Kubernetes' own PodGroups, conditions are merged by type. In a custom resource the list
+        replaces the former one, and ConflictError is also raised if the group's version is not
+        `version`.
         """
         await _patch_status(self._client, resource, namespace, name, uid, status, version)
 
@@ -255,7 +254,7 @@ class PodGroupWriter:
 
 
 class _KnownProfile:
-    """A profile as it was shown last; an empty version is not known."""
+    """A profile as it was last seen; the version is empty if it is not known."""
 
     __slots__ = ("uid", "version")
 
@@ -265,11 +264,11 @@ class _KnownProfile:
 
 
 class ProfileWriter:
-    """Writes the statuses of SchedulingProfiles over `client`, one at a time for each.
+    """Writes the statuses of SchedulingProfiles over `client`, one write at a time per profile.
 
-    The API server does not compare the uid in the status of a custom resource, only the version. So
-    each write names the known version, and the server refuses a write that arrives after the next,
-    or for another profile of the name.
+    For the status of a custom resource, the API server compares the version but not the uid.
+    Therefore each write names the known version. The server then refuses a write that arrives after
+    the next one, or that was meant for another profile of the name.
     """
 
     def __init__(self, client: ApiClient) -> None:
@@ -278,7 +277,7 @@ class ProfileWriter:
         self._writing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def seen(self, name: str, uid: str, version: str) -> None:
-        """Note the profile that has the name now."""
+        """Note the uid and the version of the profile that has the name now."""
         known = self._known.get(name)
         if known is None or known.uid != uid:
             self._known[name] = _KnownProfile(uid, version)
@@ -286,15 +285,15 @@ class ProfileWriter:
             known.version = version
 
     def gone(self, name: str, uid: str) -> None:
-        """Forget the profile: nothing is written to another one of its name that is not seen."""
+        """Forget the profile, so that nothing is written to a later one of its name by mistake."""
         known = self._known.get(name)
         if known is not None and known.uid == uid:
             del self._known[name]
 
     async def patch_status(self, name: str, status: Mapping[str, Any]) -> None:
-        """Merge `status`, which is about the profile that has the name now, into its status.
+        """Merge `status` into the status of the profile that has the name when this is called.
 
-        Raises NotFoundError if the profile is gone; another one may have its name.
+        Raises NotFoundError if that profile is gone; another one may have its name.
         """
         known = self._known.get(name)
         lock = self._writing.setdefault(name, asyncio.Lock())
@@ -314,14 +313,13 @@ class ProfileWriter:
                     return
 
     async def _version(self, name: str, uid: str) -> str:
-        """Return the profile's version from an empty patch, for which the same right is enough."""
+        """Return the profile's version from an empty patch, which needs no further right."""
         found, version = await self._patch(name, {})
         if found != uid:
             raise _another_profile(name)
         return version
 
     async def _patch(self, name: str, patch: Mapping[str, Any]) -> tuple[str, str]:
-        """Patch the status; return uid and version of the profile."""
         raw = await self._client.patch(SCHEDULING_PROFILE, name, patch, subresource="status")
         metadata = raw.get("metadata") or {}
         return metadata.get("uid", ""), metadata.get("resourceVersion", "")
@@ -344,8 +342,8 @@ async def _patch_status(
 ) -> str:
     """Patch the status; return the object's new version: see `PodWriter.patch_pod_status`.
 
-    The lists of a status that are merged by a key are its own fields, as conditions are. Without
-    a list both kinds of patch do the same, and a strategic one costs the server 0.6 ms more.
+    Only lists in a status, such as conditions, are merged by a key. Without a list, both kinds of
+    patch have the same effect, and a strategic patch costs the server 0.6 ms more.
 
     For a custom resource the server does not compare the uid: it takes all metadata from the object
     that has the name (status_strategy.go of apiextensions-apiserver). It compares the version.
