@@ -1,1 +1,1 @@
-"""Mooring's messages about itself: metrics, logs, decision records and the HTTP endpoints."""
+"""Mooring's information about itself: metrics, logs, decision records and the HTTP endpoints."""

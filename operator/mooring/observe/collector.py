@@ -1,4 +1,4 @@
-"""Numbers that other packages already have; they are read when the metrics are scraped."""
+"""Metrics whose values other packages already have; they are read when the metrics are scraped."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -11,11 +11,11 @@ _SCHEDULER: Final = "mooring"
 
 
 _MOST_VALUES: Final = 100
-"""Values of a label that users choose; the others share one series."""
+"""The most values of a label that users choose; all other values share one series."""
 
 
 def largest(counts: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the largest hundred counts, and the sum of the others as "other"."""
+    """Return the hundred largest counts; "other" is the sum of the rest."""
     if len(counts) <= _MOST_VALUES:
         return counts
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
@@ -33,9 +33,10 @@ def _gauge(name: str, text: str, labels: tuple[str, ...] = ()) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateCollector:
-    """The callbacks a scrape reads, by metric; each is called once per scrape on the event loop.
+    """One callback per metric; a scrape calls each once, on the event loop.
 
-    A callback returns one value, or values by the value of its label or by a tuple of them.
+    A callback returns one value, or a mapping from label values to values; several labels form a
+    tuple.
     """
 
     pending_pods: Callable[[], Mapping[str, int]] = _gauge(

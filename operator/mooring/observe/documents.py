@@ -1,9 +1,9 @@
-"""Turns documents into JSON; only this module does so.
+"""Turns documents into JSON; no other module does so.
 
-A document is a dataclass, or a list or mapping of such. Its fields are written in camel case; a
-field with the default None is left out while it is None. A document refers to pods by `PodRef` or
-`TextAboutPods`, so that these types alone decide which names are hidden from users who may not get
-the pods (`mooring.observe.viewer`).
+A document is a dataclass, or a list or mapping of dataclasses. Its fields are written in camel
+case; a field with the default None is left out while it is None. A document refers to pods only by
+`PodRef` or `TextAboutPods`. Therefore these types alone decide which names are hidden from users
+who may not get the pods (`mooring.observe.viewer`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,15 +17,15 @@ import orjson
 from mooring.framework.decision import NodeScore, PodRef, Rejection, TextAboutPods
 
 HIDDEN: Final = "a pod that you may not get"
-"""Stands where a user may not read the name of a pod."""
+"""Replaces the name of a pod that the user may not get."""
 
 _Sees = Callable[[PodRef], bool]
 
 
 def dumps(document: Any, sees: _Sees | None = None) -> bytes:
-    """Return the document as JSON, without names of pods for which `sees` is False.
+    """Return the document as JSON, without the names of pods for which `sees` returns False.
 
-    Characters that UTF-8 cannot encode are replaced; plugins may return such.
+    Characters that UTF-8 cannot encode are replaced, because plugins may return such characters.
     """
     value_of = partial(_value_of, sees) if sees is not None else _whole_value_of
     try:
@@ -35,7 +35,7 @@ def dumps(document: Any, sees: _Sees | None = None) -> bytes:
 
 
 def plain(document: Any) -> Any:
-    """Return the document as a program reads it: dicts, lists, strings and numbers."""
+    """Return the document as dicts, lists, strings and numbers."""
     return orjson.loads(dumps(document))
 
 
@@ -51,7 +51,7 @@ def fields_of(document: Any) -> dict[str, Any]:
 
 @cache  # as many entries as there are classes
 def _parsed(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], Sequence[str]]:
-    """Return a reader of all fields, their names in JSON, and the fields with default None."""
+    """Return a reader of all fields, their names in JSON, and the names of optional fields."""
     every = fields(kind)
     names = [name_of(each.name) for each in every]
     optional = [name_of(each.name) for each in every if each.default is None]
@@ -61,7 +61,7 @@ def _parsed(kind: type) -> tuple[Callable[[Any], Sequence[Any]], Sequence[str], 
 
 
 def _whole_value_of(value: Any) -> Any:
-    """Return the JSON for a value that is no JSON value, with the names of all pods."""
+    """Return the JSON for a value that orjson cannot write, with the names of all pods."""
     # The cells of tables come first, because there are many, and without reading their fields.
     if type(value) is Rejection:
         reasons = value.reasons
@@ -80,7 +80,7 @@ def _whole_value_of(value: Any) -> Any:
 
 
 def _value_of(sees: _Sees, value: Any) -> Any:
-    """Return the JSON of a value; hide the pods that the user may not see."""
+    """Return the JSON for a value, without pods that the user may not see."""
     if isinstance(value, PodRef) and not sees(value):
         return HIDDEN
     if isinstance(value, TextAboutPods) and not all(map(sees, value.pods)):
@@ -90,13 +90,13 @@ def _value_of(sees: _Sees, value: Any) -> Any:
 
 @cache  # as many entries as there are names of fields
 def name_of(field: str) -> str:
-    """Return the name in JSON of a field."""
+    """Return a field's name in JSON, in camel case."""
     first, *others = field.split("_")
     return first + "".join(map(str.capitalize, others))
 
 
 def _replaced(value: Any, value_of: Callable[[Any], Any]) -> Any:
-    """Return the value in dicts and lists, with "?" for characters that UTF-8 has not."""
+    """Return the value as JSON values, with "?" for characters that UTF-8 cannot encode."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):

@@ -1,7 +1,7 @@
-"""Measure for how long each step of a task holds the event loop.
+"""Measures how long each step of a task holds the event loop.
 
-Nothing else runs meanwhile: no watch is read, no binding sent, no lease renewed. All of Mooring's
-work is in tasks; callbacks outside of them hand over data and do nothing else.
+Nothing else runs during a step: no watch is read, no binding sent, no lease renewed. All of
+Mooring's work is in tasks; callbacks outside of tasks only hand data over.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from typing import Any, Final
 logger = logging.getLogger(__name__)
 
 SHORTEST_SECONDS: Final = 0.001
-"""Shorter holds, thousands a second, are not reported."""
+"""Shorter steps, of which there are thousands a second, are not reported."""
 _LONG_SECONDS: Final = 1.0
-"""Decisions have waited so long that people ask why."""
+"""Steps of this length delay decisions so much that people ask why."""
 
 
 _Steps = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
@@ -24,10 +24,10 @@ _Steps = Coroutine[Any, Any, Any] | Generator[Any, None, Any]
 
 @dataclass(eq=False, repr=False)
 class HoldTimer:
-    """A task factory that reports each step of a task of a millisecond or longer to `held`.
+    """A task factory that reports each step of a millisecond or longer to `held`.
 
-    `held` gets the seconds and the name of the task's coroutine. `clock` is in seconds; a clock of
-    the thread's CPU time leaves out other processes.
+    `held` gets the seconds and the name of the task's coroutine. `clock` is in seconds; the clock
+    of the thread's CPU time would leave out the time of other processes.
     """
 
     held: Callable[[float, str], object]
@@ -39,12 +39,12 @@ class HoldTimer:
         coro: _Steps,
         **options: Any,
     ) -> "asyncio.Task[Any]":
-        """Return a task of the coroutine whose steps are timed."""
+        """Return a task for the coroutine whose steps are timed."""
         return asyncio.Task(_Timed(coro, self.held, self.clock), loop=loop, **options)
 
 
 class _Timed(Coroutine[Any, Any, Any]):
-    """A coroutine whose steps are timed; all its other methods are the original's."""
+    """A coroutine whose steps are timed; all its other methods are those of the original."""
 
     __slots__ = ("_clock", "_coro", "_held")
 
@@ -89,6 +89,6 @@ class _Timed(Coroutine[Any, Any, Any]):
 
 
 def log_long_hold(seconds: float, task: str) -> None:
-    """Log which task held the event loop, if that was for a second or longer."""
+    """Log the task that held the event loop, if it did for a second or longer."""
     if seconds >= _LONG_SECONDS:
         logger.warning("%s held the event loop for %.1f seconds", task, seconds)

@@ -2,8 +2,8 @@
 
 Health pages are in the style of Kubernetes components: "ok", or with `?verbose` (and whenever a
 check fails) one line per check. Unlike kube-scheduler's, they say why a check failed. Every other
-page is shown to users whom the API server knows and lets `get` its path; decision records only to
-those who may also get the pods they are about (docs/adr/0014).
+page is shown only to users whom the API server knows and allows to `get` its path. A decision
+record also needs the right to get the pods it is about (docs/adr/0014).
 """
 
 import asyncio
@@ -48,45 +48,45 @@ from mooring.process.turn import Turn
 logger = logging.getLogger(__name__)
 
 RELOAD_SECONDS: Final = 10.0
-"""Pause between two looks at the files of certificates."""
+"""The interval at which certificate files are read again."""
 _SLICE: Final = 200
-"""Records of the cache that are sent at a time; they take some milliseconds."""
+"""Records of the cache that are sent at once, which takes some milliseconds."""
 
 _Answer = TypeVar("_Answer")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 Check = Callable[[], str | None]
-"""Returns one line about what is wrong, None if all is well. Called on the event loop."""
+"""Returns one line about what is wrong, None if nothing is; called on the event loop."""
 
 
 class AccessReviews(Protocol):
-    """The API server's answers; both methods raise ReviewError if there is none."""
+    """The API server's answers about users; both methods raise ReviewError without an answer."""
 
     async def user_of(self, token: str) -> User | None:
         """Return the user of a bearer token; None if the token is not accepted."""
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Return whether the user may do this."""
+        """Return whether the user has this access."""
 
 
 class Pending(Protocol):
-    """The pending pods at a moment."""
+    """The pending pods at one moment."""
 
     def largest_namespaces(self) -> Sequence[str]:
-        """Return the namespaces, those with the most pods first."""
+        """Return the namespaces with pending pods, those with the most pods first."""
 
     def groups(self, visible: frozenset[str], namespace: str = "") -> Mapping[str, Any]:
-        """Return the pods by state, cause and owner; names are those of visible namespaces.
+        """Return the pods by state, cause and owner; pods outside `visible` are only counted.
 
-        With a `namespace`, only its pods.
+        If `namespace` is given, only its pods are returned.
         """
 
 
 class PendingQueue(Protocol):
-    """The known facts about pending pods."""
+    """Documents about pending pods."""
 
     async def pending(self) -> Pending:
-        """Return the pending pods, at most some seconds old."""
+        """Return the pending pods; the answer may be some seconds old."""
 
     async def workload(self, namespace: str, kind: str, name: str) -> Mapping[str, Any]:
         """Return the document about the pods of a workload."""
@@ -96,20 +96,20 @@ class PageRoutes(Protocol):
     """What is served below /ui/ and at /api/v1/what-if; see `mooring.page`."""
 
     def is_public(self, path: str) -> bool:
-        """Return whether everybody may get the path: a file of the page, which holds no data."""
+        """Return whether everybody may get the path: it is a file of the page and holds no data."""
 
     def start(self, access: Access) -> Iterable[web.RouteDef]:
-        """Return the routes; the pods that they show depend on the user's rights."""
+        """Return the routes; `access` decides which pods they show to a user."""
 
     def headers(self, path: str) -> Mapping[str, str]:
-        """Return the headers of every answer for the path, whatever its status."""
+        """Return the headers for every answer to this path, whatever its status."""
 
     async def stop(self) -> None:
-        """End the streams, which would end with their clients only."""
+        """End the streams, which would otherwise go on until their clients leave."""
 
 
 class ListenError(Exception):
-    """The endpoints cannot be served at this address or with this certificate, in one line."""
+    """The endpoints cannot use this address or certificate; the text is one line."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -117,24 +117,24 @@ class Endpoints:
     """Serves /livez, /readyz, /healthz, /metrics, /configz, /debug, /ui and /api once started.
 
     Args:
-        live: Checks by name whose failure means that only a restart helps. /healthz is the same.
-        ready: Checks by name whose failure means that this replica cannot do its work yet.
-        metrics: What /metrics shows.
-        decisions: What /debug/decisions shows.
-        pod_report: Gives the document about the pod "namespace/name" as it is now; None if the pod
-            is not known.
-        pod_groups: Gives the documents about the pod groups of this namespace and name.
-        queue: Gives the pending pods, which /debug/pending and the page count alike.
-        shadow: Gives what /debug/shadow shows of a namespace; of all if it is "".
-        rebalancing: Gives the documents about the profiles that /debug/rebalancing shows.
-        cache_dump: Begins what /debug/cache shows: records of the cache as JSON values.
-        configuration: Gives the configuration in force, as JSON values, for /configz.
-        tls: Gives the TLS context to serve with.
-        reviews: Says who a user is and what it may do.
-        always_allow_paths: Paths that are shown to everybody; `/a/*` stands for all below `/a/`.
-        page: What is served below /ui/ and /api/; without it nothing is.
-        turn: Answers are made while no other task has the turn; health is always served.
-        dump_seconds: A client that has not read /debug/cache in this time is cut off.
+        live: Checks by name. If one fails, only a restart helps. /healthz runs the same checks.
+        ready: Checks by name. If one fails, this replica cannot do its work yet.
+        metrics: The content of /metrics.
+        decisions: The content of /debug/decisions.
+        pod_report: Returns the document about the present state of the pod "namespace/name"; None
+            if the pod is not known.
+        pod_groups: Returns the documents about the pod groups of this namespace and name.
+        queue: The pending pods, for both /debug/pending and the page.
+        shadow: Returns the content of /debug/shadow for a namespace; "" means all namespaces.
+        rebalancing: Returns the documents about profiles for /debug/rebalancing.
+        cache_dump: Yields the content of /debug/cache: records of the cache as JSON values.
+        configuration: Returns the configuration in force, as JSON values, for /configz.
+        tls: Makes the TLS context to serve with.
+        reviews: Tells who a user is and what the user may do.
+        always_allow_paths: Paths that everybody may read; `/a/*` means all paths below `/a/`.
+        page: Serves the paths below /ui/ and /api/; None serves nothing there.
+        turn: Answers are made while no other task has the turn; only health pages do not wait.
+        dump_seconds: A client that needs longer than this to read /debug/cache is cut off.
     """
 
     live: Mapping[str, Check]
@@ -171,7 +171,7 @@ class Endpoints:
 
     @property
     def certificate(self) -> str:
-        """The served certificate without its chain, PEM; "" if nothing is served yet."""
+        """The served certificate (PEM) without its chain; "" if nothing is served yet."""
         return self.tls.certificate
 
     async def start(self, address: str, port: int) -> int:
@@ -214,7 +214,7 @@ class Endpoints:
         return bound
 
     async def stop(self) -> None:
-        """Free the port, after a second for the requests that are being answered."""
+        """Free the port; requests in progress have one second to finish."""
         if self._reloading is not None:
             self._reloading.cancel()
             await asyncio.wait([self._reloading])
@@ -228,9 +228,9 @@ class Endpoints:
     async def reload(self) -> None:
         """Serve new connections with the present contents of the certificate files.
 
-        Unusable files change nothing, and are logged once: while both are being replaced,
-        certificate and key may not match for a moment, and the process may have too many open
-        files.
+        If the files cannot be used, nothing changes, and the reason is logged once. While both
+        files are being replaced, certificate and key may not match for a moment; the process may
+        also have too many open files.
         """
         try:
             context = await self.tls.context()
@@ -254,7 +254,7 @@ class Endpoints:
 
     @web.middleware
     async def _authorized(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Return the handler's answer to those who may have it, one line to others."""
+        """Return the handler's answer if the user may have it, else one line that says why not."""
         path = request.path
         always = path in self._always_allowed or path.startswith(self._always_allowed_below)
         always |= self.page is not None and self.page.is_public(path)
@@ -265,7 +265,7 @@ class Endpoints:
         return await self.turn.between(_answer, handler, request)
 
     async def _require(self, request: web.Request, attributes: Attributes) -> None:
-        """Raise HTTPUnauthorized or HTTPForbidden unless the request's user may do this.
+        """Raise HTTPUnauthorized or HTTPForbidden unless the request's user has this access.
 
         Raise HTTPServiceUnavailable if the API server does not answer.
         """
@@ -274,14 +274,14 @@ class Endpoints:
             raise web.HTTPForbidden(text=f'forbidden: User "{user.name}" cannot {attributes}\n')
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Return whether the user may do this; HTTPServiceUnavailable if there is no answer."""
+        """Return whether the user has this access; HTTPServiceUnavailable without an answer."""
         return await self._answered(self.reviews.allows(user, attributes))
 
     async def user_of(self, request: web.Request) -> User:
-        """Return the user of the client certificate, else of the bearer token, else the anonymous.
+        """Return the user of the client certificate, else of the bearer token, else ANONYMOUS.
 
-        Raises HTTPUnauthorized if the API server does not accept the token. Raises
-        HTTPServiceUnavailable if it does not say.
+        Raises HTTPUnauthorized if the API server rejects the token, and HTTPServiceUnavailable if
+        the API server does not answer.
         """
         certificate = request.get_extra_info("peercert")
         if certificate and ssl.cert_time_to_seconds(certificate["notAfter"]) > time.time():
@@ -350,11 +350,11 @@ class Endpoints:
         return json_answer(shown)
 
     async def _show_decisions(self, request: web.Request) -> web.Response:
-        """Show the records of ?pod=NAMESPACE/NAME with its path, of ?namespace=NAMESPACE, or all.
+        """Return the records of ?pod=NAMESPACE/NAME with its path, of ?namespace=NAMESPACE, or all.
 
-        Other pods are named to those who may get them.
-        With ?summary=true only short records, of at most ?limit=N pods. Of
-        ?podgroup=NAMESPACE/NAME the groups of this name, to those who may get the namespace's pods.
+        ?summary=true returns short records, of at most ?limit=N pods. ?podgroup=NAMESPACE/NAME
+        returns the groups of this name; for this the user needs the right to get the pods of the
+        namespace. Other pods are named only to users who may get them.
         """
         if (group := request.query.get("podgroup")) is not None:
             return await self._show_pod_groups(request, group)
@@ -380,7 +380,7 @@ class Endpoints:
         return json_answer(await viewer.shown(found, lambda other: other.key == pod))
 
     async def _show_summaries(self, namespace: str, limit: str) -> web.Response:
-        """Return short records of this many pods; build them in slices."""
+        """Return short records of at most `limit` pods, built in slices."""
         if not (limit.isdecimal() and len(limit) < 10) or not 0 < int(limit) <= MOST_SUMMARIES:
             raise web.HTTPBadRequest(text=f"limit must be between 1 and {MOST_SUMMARIES}\n")
         found = self.decisions.summaries(namespace, int(limit))
@@ -393,10 +393,10 @@ class Endpoints:
         return json_answer(page)
 
     async def _show_pending(self, request: web.Request) -> web.Response:
-        """Return the pending pods by state, cause and owner; their names to those who may get them.
+        """Return the pending pods by state, cause and owner, with the names that the user may see.
 
-        Other pods are only counted. Those of ?namespace=NAMESPACE, and of a workload in it,
-        ?workload=KIND/NAME, are shown only to users who may get the pods there.
+        All other pods are only counted. For ?namespace=NAMESPACE, and for a workload in it,
+        ?workload=KIND/NAME, the user needs the right to get the pods of the namespace.
         """
         namespace = request.query.get("namespace", "")
         if namespace:
@@ -419,14 +419,14 @@ class Endpoints:
         return json_answer(orjson.dumps(self.shadow(namespace)))
 
     async def _show_rebalancing(self, request: web.Request) -> web.Response:
-        """Return each profile's last plan and current moves, with pods that the user may see."""
+        """Return each profile's last plan and current moves, with the names the user may see."""
         viewer = await Viewer.of(self, request)
         return json_answer(await viewer.shown({"profiles": self.rebalancing()}))
 
     async def _show_cache(self, request: web.Request) -> web.StreamResponse:
         """Send the cache as lines of JSON in slices, to one client at a time.
 
-        An answer that does not end with the record "end" is not complete.
+        If the last record of an answer is not "end", the answer is incomplete.
         """
         await self._require(request, pod_read())
         if self._dumping:
@@ -446,7 +446,7 @@ class Endpoints:
         return response
 
     async def _send_cache(self, response: web.StreamResponse) -> None:
-        """Send the records, and wait for the client after each slice, so that few are in memory."""
+        """Send the records in slices; wait for the client after each, so that few are in memory."""
         lines = (orjson.dumps(record) + b"\n" for record in self.cache_dump())
         while True:
             slices = TimeSlices(0.0, rest=REST)
@@ -464,8 +464,8 @@ async def _answer(handler: _Handler, request: web.Request) -> web.StreamResponse
 async def _unless_gone(request: web.Request, handler: _Handler) -> web.StreamResponse:
     """Return the handler's answer, or an empty one if the client has closed the connection.
 
-    A client may leave at any moment, for example a browser that loads another page. Without this,
-    aiohttp logs each as an error of the handler, with a traceback.
+    A client may leave at any moment, for example a browser that loads another page. Without this
+    middleware, aiohttp logs each such case as an error of the handler, with a traceback.
     """
     try:
         return await handler(request)
@@ -476,12 +476,12 @@ async def _unless_gone(request: web.Request, handler: _Handler) -> web.StreamRes
 
 
 def json_answer(body: bytes) -> web.Response:
-    """Return the answer with this JSON."""
+    """Return an answer with this JSON text as its body."""
     return web.Response(body=body, content_type="application/json")
 
 
 def namespace_and_name(parameter: str, value: str, path: str = "") -> tuple[str, str]:
-    """Return both parts of a value NAMESPACE/NAME, else HTTPBadRequest with a correct one."""
+    """Return both parts of NAMESPACE/NAME; else raise HTTPBadRequest, which shows the form."""
     namespace, slash, name = value.partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise web.HTTPBadRequest(text=f"say which {parameter}: {path}?{parameter}=NAMESPACE/NAME\n")
@@ -489,7 +489,7 @@ def namespace_and_name(parameter: str, value: str, path: str = "") -> tuple[str,
 
 
 class _Listener:
-    """A listening socket whose connections are served with the TLS context given last."""
+    """A listening socket; new connections use the TLS context that was given last."""
 
     def __init__(self, runner: web.AppRunner, listening: socket.socket) -> None:
         self._runner = runner
@@ -500,7 +500,7 @@ class _Listener:
     async def serve_with(self, context: ssl.SSLContext) -> bool:
         """Serve new connections with `context`; return False if it was in use already.
 
-        The socket stays open, so that no client fails to connect in between.
+        The socket stays open, so that clients can connect all the time.
         """
         if context is self._context:
             return False
@@ -520,7 +520,7 @@ class _Listener:
 def _listening(address: str, port: int) -> socket.socket:
     """Return a socket bound to the IP address and port.
 
-    0.0.0.0 and :: both mean all addresses of this machine, IPv6 included, as in kube-scheduler
+    0.0.0.0 and :: both mean all addresses of this machine, including IPv6, as in kube-scheduler
     (Go's net.Listen): kubelet probes IPv6 addresses if pods have no others.
     """
     parsed = ip_address(address)

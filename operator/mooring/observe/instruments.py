@@ -1,9 +1,9 @@
 """Counters and histograms cheap enough for every pod.
 
 prometheus_client guards each number with a lock, which Mooring's single writing thread does not
-need: 0.7 us for a histogram's `observe`, 0.14 us here, and a pod makes a dozen of them. The text
-that Prometheus reads is still made by prometheus_client: a family gives its values as that
-library's metric families at scrape time.
+need. A histogram's `observe` takes 0.7 us there and 0.14 us here, and each pod causes a dozen of
+these calls. prometheus_client still writes the text for Prometheus: at scrape time, each family
+here gives its values as that library's metric families.
 """
 
 from bisect import bisect_left
@@ -15,13 +15,13 @@ from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricF
 
 _LONGEST_VALUE: Final = 512
 _VALUE: Final = 256
-"""Bytes of a value besides its characters."""
+"""Bytes of a value, without its characters."""
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Return `count` upper bounds, each `factor` times the one before it.
+    """Return `count` upper bounds; each is `factor` times the one before.
 
-    They are computed as Go's client does, so that the `le` labels agree to the last digit.
+    They are computed as in Go's client, so that the `le` labels agree to the last digit.
     """
     bounds = [start]
     while len(bounds) < count:
@@ -30,17 +30,17 @@ def exponential_buckets(start: float, factor: float, count: int) -> tuple[float,
 
 
 class LabelValues:
-    """The values of a label that profiles choose; only the first `most` have series."""
+    """The values of a label that profiles choose; only the first `most` values get a series."""
 
     def __init__(self, most: int) -> None:
         self.most_bytes = most * (_LONGEST_VALUE + _VALUE)
         self.bytes = 0
-        """About how many bytes the values take."""
+        """The estimated bytes of the values."""
         self._most = most
         self._values: set[str] = set()
 
     def of(self, value: str) -> str:
-        """Return the value, or "other" if it is too long or one value too many."""
+        """Return the value; "other" if it is too long, or if there are `most` values already."""
         if value not in self._values:
             if len(self._values) >= self._most or len(value) > _LONGEST_VALUE:
                 return "other"
@@ -63,7 +63,7 @@ class Count:
 
 
 class Distribution:
-    """One series of a histogram: how many values fell into each bucket, and their sum."""
+    """One series of a histogram: the number of values in each bucket, and their sum."""
 
     __slots__ = ("_bounds", "counts", "total")
 
@@ -91,7 +91,7 @@ class _Family(Generic[_Series]):
         self._series: dict[tuple[str, ...], _Series] = {}
 
     def child(self, *values: str) -> _Series:
-        """Return the series with these label values, made on first use; keep it on a hot path."""
+        """Return the series with these label values, made on first use; callers should keep it."""
         series = self._series.get(values)
         if series is None:
             series = self._series[values] = self._new()
@@ -101,7 +101,7 @@ class _Family(Generic[_Series]):
         raise NotImplementedError
 
     def keep(self, label: str, values: Container[str]) -> None:
-        """Remove the series with other values of the label, if they have it."""
+        """Remove all series whose value of the label, if the family has it, is not in `values`."""
         if label not in self._labels:
             return
         at = self._labels.index(label)

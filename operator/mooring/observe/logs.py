@@ -1,6 +1,6 @@
 """One line per log record, as JSON or as text, for Mooring's loggers and its libraries' alike.
 
-A call is the standard library's: a constant message, and variable values as fields in `extra`:
+Calls use the standard library: a constant message, and variable values as fields in `extra`:
 
     logger.info("pod bound", extra={"pod": key, "node": node})
 
@@ -21,15 +21,15 @@ FORMATS = ("json", "text")
 LEVELS = ("debug", "info", "warning", "error")
 
 LIBRARIES = ("aiohttp", "asyncio", "kopf", "kubernetes_asyncio")
-"""Loggers whose progress reports are not for users: shown from warning on, or at debug."""
+"""Loggers of libraries: below the level warning they are shown only with --log-level debug."""
 
 KOPF_PLUMBING = frozenset({"k8s_ref", "k8s_skip", "settings"})
-"""Attributes kopf hangs on its records; `k8s_ref` is shown as `object`, the others never."""
+"""Attributes that kopf adds to its records; only `k8s_ref` is shown, as `object`."""
 
 STANDARD_ATTRIBUTES = frozenset(
     {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", *KOPF_PLUMBING}
 )
-"""What a record carries anyway; every other attribute came with `extra` and is a field."""
+"""Attributes of every record; all other attributes come from `extra` and are shown as fields."""
 
 
 def configure(
@@ -43,7 +43,7 @@ def configure(
 
     Args:
         log_format: One of `FORMATS`.
-        level: One of `LEVELS`; what is less severe is dropped.
+        level: One of `LEVELS`; less severe records are dropped.
         mistakes: Exceptions whose text tells a user what to do; their traceback is left out.
         stream: Where lines go.
     """
@@ -61,7 +61,7 @@ def configure(
 
 
 class _LineFormatter(logging.Formatter):
-    """Takes a record apart into a time, a level, a logger, a message and fields."""
+    """Splits a record into time, level, logger, message and fields."""
 
     def __init__(self, mistakes: tuple[type[BaseException], ...]) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ def _object_name(reference: Mapping[str, Any]) -> str:
 
 
 def _plain(value: object) -> str:
-    """Return `value` as it is if it is one word, else quoted as in JSON."""
+    """Return a single word as it is, any other value quoted as in JSON."""
     text = value if isinstance(value, str) else json.dumps(value, default=str, skipkeys=True)
     if isinstance(value, str) and (not text or not text.isprintable() or set(text) & set(' "=')):
         return json.dumps(text, ensure_ascii=not text.isprintable())

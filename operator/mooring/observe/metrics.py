@@ -25,19 +25,19 @@ from mooring.observe.instruments import (
 from mooring.runtime.plugin_metrics import Status
 
 RESULTS = ("scheduled", "unschedulable", "error")
-"""How an attempt can end: the values of kube-scheduler's label `result`."""
+"""The possible results of an attempt, as in kube-scheduler's label `result`."""
 
 _MOST_EXTENDERS = 100
-"""Values of the label `extender`, which profiles choose."""
+"""The most values of the label `extender`, which profiles choose."""
 
 _MOST_DRIVERS = 100
-"""Limit for the values of the label `driver`; any publisher of devices chooses one."""
+"""The most values of the label `driver`, which anyone who publishes devices chooses."""
 
 _MOST_PLUGINS = 500
-"""Values of the label `plugin`: each rule of a profile is one."""
+"""The most values of the label `plugin`; each rule of a profile is a value."""
 
 ATTEMPTS_LABEL_LIMIT = 15
-"""From this many attempts on, the label `attempts` is "15+", which bounds its series."""
+"""For more attempts than this, the label `attempts` is "15+", which bounds its series."""
 
 _FROM_A_MILLISECOND = exponential_buckets(0.001, 2, 15)
 _FROM_TEN_MILLISECONDS = exponential_buckets(0.01, 2, 20)
@@ -48,7 +48,7 @@ _OF_CALLS = exponential_buckets(0.00001, 1.5, 20)
 
 
 class ProfileMetrics:
-    """The series of one profile, with their labels bound once."""
+    """The series of one profile, looked up once."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class ProfileMetrics:
     def attempt(self, result: str, algorithm_seconds: float, attempt_seconds: float) -> None:
         """Count an attempt that has ended with one of `RESULTS`.
 
-        `algorithm_seconds` is the decision alone, `attempt_seconds` the time from the queue to
-        the outcome, binding included.
+        `algorithm_seconds` is the time of the decision alone, `attempt_seconds` the time from the
+        queue to the outcome, including the binding.
         """
         count, duration = self._attempts[result]
         count.add()
@@ -77,7 +77,7 @@ class ProfileMetrics:
 
 
 class Metrics(Collector, DeviceMetrics):
-    """The registry of this process; write from the event loop's thread only."""
+    """The registry of this process; only the event loop's thread may write to it."""
 
     def __init__(self) -> None:
         self.pods_bound = 0
@@ -349,7 +349,7 @@ class Metrics(Collector, DeviceMetrics):
         )
 
     def for_profile(self, profile: str) -> ProfileMetrics:
-        """Return the recorder of this profile; it is the same one while the profile is in force."""
+        """Return the recorder of this profile; it stays the same while the profile is in force."""
         recorder = self._profiles.get(profile)
         if recorder is None:
             recorder = self._profiles[profile] = ProfileMetrics(
@@ -361,7 +361,7 @@ class Metrics(Collector, DeviceMetrics):
         return recorder
 
     def keep_profiles(self, profiles: Container[str]) -> None:
-        """Remove the series of all profiles but these: users may invent ever new names."""
+        """Remove the series of all other profiles, because users may invent new names for ever."""
         for family in self._families:
             family.keep("profile", profiles)
         self._profiles = {
@@ -369,9 +369,10 @@ class Metrics(Collector, DeviceMetrics):
         }
 
     def pod_bound(self, attempts: int, seconds: float, *, flushed: bool = False) -> None:
-        """Count a pod bound after `attempts` attempts and `seconds` since it entered the queue.
+        """Count a pod bound after `attempts` attempts, `seconds` after it entered the queue.
 
-        If `flushed`, no event had moved it: it was tried again when five minutes were over.
+        `flushed` means that the pod was retried only because five minutes were over, not by an
+        event.
         """
         if flushed:
             self._after_flush.child().add()
@@ -385,25 +386,25 @@ class Metrics(Collector, DeviceMetrics):
         self._permit_wait.child(result).observe(seconds)
 
     def preemption_attempted(self) -> None:
-        """Count that a single pod preempts others."""
+        """Count a single pod that tries to preempt others."""
         self._preemption_attempts.child().add()
 
     def preempted(self, victims: int, violations: int) -> None:
-        """Count the victims of a single pod, without those that were leaving already.
+        """Count the victims of a single pod; pods that were terminating already are left out.
 
-        `violations` of them violate a disruption budget.
+        `violations` is the number of victims whose eviction violates a disruption budget.
         """
         self._preemption_victims.child().observe(victims)
         self._violations.child("pod").add(violations)
 
     def pod_group_preempted(self, victims: int, violations: int) -> None:
-        """Count the victims of a pod group, as for `preempted`."""
+        """Count the victims of a pod group; for the arguments see `preempted`."""
         self._group_preemptions.child(Status.SUCCESS).add()
         self._group_victims.child().observe(victims)
         self._violations.child("podgroup").add(violations)
 
     def pod_group_cannot_preempt(self) -> None:
-        """Count that preemption does not help a pod group."""
+        """Count a pod group for which preemption finds no victims that help."""
         self._group_preemptions.child(Status.UNSCHEDULABLE).add()
 
     def pod_group_placed(self, seconds: float) -> None:
@@ -411,28 +412,31 @@ class Metrics(Collector, DeviceMetrics):
         self._pod_group_duration.child().observe(seconds)
 
     def preemption_ended(self, preemptor: str, result: str, seconds: float) -> None:
-        """Count a preemption of a pod or podgroup; success if all its victims are evicted."""
+        """Count a preemption whose evictions have ended.
+
+        `preemptor` is pod or podgroup; `result` is success if all victims are evicted, else error.
+        """
         self._evictions.child(result).add()
         self._eviction_duration.child(result).observe(seconds)
         self._execution_duration.child(preemptor, result).observe(seconds)
 
     def pod_group_attempted(self, result: str, profile: str, seconds: float) -> None:
-        """Count an attempt of a pod group: one of `RESULTS`, or waiting_on_preemption."""
+        """Count an attempt of a pod group; `result` is in `RESULTS` or waiting_on_preemption."""
         self._group_attempts.child(result, profile).add()
         self._group_attempt_duration.child(result, profile).observe(seconds)
 
     def pod_group_decided(self, seconds: float) -> None:
-        """Count a decision about a pod group."""
+        """Count a decision about a pod group, which took `seconds`."""
         self._group_algorithm_duration.child().observe(seconds)
 
     def extension_point(
         self, point: ExtensionPoint, status: Status, profile: str
     ) -> Callable[[float], None]:
-        """Return the counter of the seconds of all plugins of an extension point; keep it."""
+        """Return the counter of an extension point's seconds; callers should keep it."""
         return self._point_duration.child(point, status, profile).observe
 
     def preemption_evaluated(self, preemptor: str, status: Status, seconds: float) -> None:
-        """Count a search for victims of a pod or a podgroup."""
+        """Count a search for victims; `preemptor` is pod or podgroup."""
         self._evaluation_duration.child(preemptor, status).observe(seconds)
 
     def plugin_ran(
@@ -451,15 +455,15 @@ class Metrics(Collector, DeviceMetrics):
         return self._plugin_evaluations.child(self._plugins.of(plugin), point, profile)
 
     def event_handled(self, event: str, seconds: float) -> None:
-        """Count an event of a watch that has changed the state and the queue."""
+        """Count an event of a watch, after it has changed the state and the queue."""
         self._event_duration.child(event).observe(seconds)
 
     def event_loop_held(self, seconds: float) -> None:
-        """Count that nothing else could run for a while."""
+        """Count a step of a task, during which nothing else could run."""
         self._held.observe(seconds)
 
     def relisted(self, resource: str) -> None:
-        """Count that `resource` (pods, replicasets.apps) was listed because its watch broke off."""
+        """Count that `resource` (pods, replicasets.apps) was listed again after a broken watch."""
         self._relists.child(resource).add()
 
     def plugin_failed(self, plugin: str, extension_point: str, kind: str) -> None:
@@ -467,13 +471,14 @@ class Metrics(Collector, DeviceMetrics):
         self._plugin_failures.child(self._plugins.of(plugin), extension_point, kind).add()
 
     def shadow_decided(self, profile: str, result: str) -> None:
-        """Count a decision of a profile in mode Shadow about a pod, with this result."""
+        """Count a pod that a profile in mode Shadow decided."""
         self._shadow_pods.child(profile, result).add()
 
     def shadow_node(self, profile: str, choice: str, utilization: float, balance: float) -> None:
-        """Count the node of a pod, chosen by the scheduler that bound it or by the shadow profile.
+        """Count the node that was chosen for a pod.
 
-        `choice` is bound or shadow; both amounts are between 0 and 1.
+        `choice` is bound if the scheduler that bound the pod chose the node, shadow if the profile
+        did. `utilization` and `balance` are between 0 and 1.
         """
         self._shadow_utilization.child(profile, choice).observe(utilization)
         self._shadow_balance.child(profile, choice).observe(balance)
@@ -490,20 +495,23 @@ class Metrics(Collector, DeviceMetrics):
         status: str,
         seconds: float,
     ) -> None:
-        """Count that PreBind has waited until devices of these drivers were bound."""
+        """Count the `seconds` that PreBind waited for binding conditions.
+
+        `drivers` has an item for each device of the claims, `waited` for each one with conditions.
+        """
         for driver in map(self._drivers.of, drivers):
             self._device_waits.child(profile, driver, status).observe(seconds)
         for driver in map(self._drivers.of, waited):
             self._device_allocations.child(profile, driver, status).add()
 
     def claim_created(self, status: str) -> None:
-        """Count that a claim for a pod's extended resources was created, or could not be."""
+        """Count an attempt to create a claim for a pod's extended resources."""
         self._claims_created.child(status, "false", "", "Pod").add()
 
     def extender_called(self, extender: str, verb: str, result: str, seconds: float) -> None:
-        """Count a call of an extender; if `result` is invalid, it was counted as a success before.
+        """Count a call of an extender; the result invalid comes after a success for the same call.
 
-        Extenders beyond the first 100 of a process share the label "other".
+        Extenders after the first 100 of a process share the label "other".
         """
         extender = self._extenders.of(extender)
         self._extender_calls.child(extender, verb, result).add()
@@ -511,16 +519,16 @@ class Metrics(Collector, DeviceMetrics):
             self._extender_duration.child(extender, verb).observe(seconds)
 
     def read_from(self, readings: StateCollector) -> None:
-        """Show the readings too at each scrape from now on."""
+        """Include the values of `readings` in each scrape from now on."""
         self._readings = readings
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """Return the page for a scraper's `Accept` header, and that page's content type."""
+        """Return the page for a scraper's `Accept` header, and the page's content type."""
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families with their present values, for the registry."""
+        """Yield all families with their present values; the registry calls this."""
         yield self._build
         for family in self._families:
             yield family.collect()

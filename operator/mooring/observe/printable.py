@@ -1,11 +1,11 @@
-"""Texts of others for a terminal: no character of them may control it, or hide another one."""
+"""Makes foreign text safe for a terminal: no character may control it, or hide another one."""
 
 
 def printable(text: str) -> str:
     """Return the text in one line, with unprintable characters escaped as in Python.
 
-    Control characters, C1 included, and characters that change the direction of text are
-    unprintable.
+    Unprintable are control characters, including C1, and characters that change the direction of
+    text.
     """
     if text.isprintable():
         return text

@@ -1,9 +1,9 @@
 """A bounded memory of recent decisions and of pods' paths.
 
-A running scheduler keeps the path of each pod in a `DecisionLog`: what happened to it, and the
-decisions about it. Its memory does not grow with the cluster. Each step is a line of JSON. A
-decision is one too, kept once for all pods with equal ones, so that many equal pods with the same
-decision cost little more than one. Readers of the log get documents: `PodPath`, `KeptDecision` and
+A running scheduler keeps the path of each pod in a `DecisionLog`: the steps of the pod, and the
+decisions about it. The log's memory does not grow with the cluster. Each step is a line of JSON.
+Equal decisions are stored once for all pods, so that many equal pods with the same decision cost
+little more than one. Readers of the log get the documents `PodPath`, `KeptDecision` and
 `PodSummary`, which `mooring.observe.documents` writes as JSON.
 """
 
@@ -33,56 +33,56 @@ from mooring.observe.documents import HIDDEN, dumps, fields_of, name_of
 from mooring.runtime.queued_pod import PodState, StateTimes
 
 MOST_SUMMARIES: Final = 50_000
-"""Short records that one answer shows."""
+"""The most short records in one answer."""
 LATEST: Final = 100
-"""Pods whose records one answer shows: bounds how long the event loop writes JSON."""
+"""The most pods with whole records in one answer; bounds how long the loop writes JSON."""
 DEFAULT_LIMIT: Final = 64 * 2**20
 """Bytes; enough for the paths of 20,000 pending pods with two different decisions each."""
 
 _MOST_STEPS: Final = 32
-"""Steps that are kept of one pod."""
+"""The most steps kept of one pod."""
 _FIRST_STEPS: Final = 4
-"""Of these the first, which stay when a pod has more steps."""
+"""The number of first steps that stay when a pod has more than _MOST_STEPS."""
 _MOST_VICTIMS: Final = 10
-"""Victims that a step names."""
+"""The most victims that a step names."""
 _MOST_DROPPED: Final = 1_000
-"""Paths that one step drops, or whose decisions it drops, which takes a millisecond."""
+"""The most paths that one step drops, or strips of decisions; this many take a millisecond."""
 
 _PATH_BYTES: Final = 1000
-"""A path without its steps and names, with its `StateTimes` and its entries in two dicts."""
+"""Bytes of a path without steps and names, with its `StateTimes` and its entries in two dicts."""
 _STEP_BYTES: Final = 56
-"""A step without the characters of its line."""
+"""Bytes of a step, without the characters of its line."""
 _TEXT_BYTES: Final = 240
-"""A decision that is kept once, without its characters."""
+"""Bytes of a shared decision, without its characters."""
 
 
 class RecordedStep(StrEnum):
-    """The steps of a pod, by their values in JSON; `PathStep` has the fields named here."""
+    """The steps of a pod, with their names in JSON; a field named here is one of `PathStep`."""
 
     SEEN = "seen"
-    """The replica sees the pod without a node for the first time."""
+    """The replica has seen the pod without a node for the first time."""
     NO_PROFILE = "noProfile"
     GATED = "gated"
-    """A PreEnqueue plugin (`plugins`), or something else, gated the pod."""
+    """A PreEnqueue plugin (`plugins`) gated the pod; no plugin is named if something else did."""
     QUEUED = "queued"
     UNSCHEDULABLE = "unschedulable"
     """An attempt found no node; `mooring.scheduling.causes` computes `cause`."""
     NOMINATED = "nominated"
-    """To `node`, from which `victims` are evicted."""
+    """The pod is nominated to `node`, from which `victims` are evicted."""
     PREEMPTION_FAILED = "preemptionFailed"
     """The evictions were given up for the reason in `cause`, and `victims` stay."""
     ASSUMED = "assumed"
     """An attempt chose `node`."""
     WAITING_AT_PERMIT = "waitingAtPermit"
-    """For `plugins`, and for a place on `node`."""
+    """The pod waits for `plugins`; it has a place on `node`."""
     REJECTED = "rejected"
     """A Reserve or Permit plugin (`plugins`) rejected the pod; `cause` is its reason."""
     ERROR = "error"
     """The attempt or the binding ended in the error in `cause`."""
     BOUND = "bound"
-    """To `node`."""
+    """The pod is bound to `node`."""
     PREEMPTED = "preempted"
-    """The pod is evicted from `node` for the pod in `by`."""
+    """The pod is evicted from `node` to make room for the pod in `by`."""
     GONE = "gone"
     """The pod was deleted, has ended, or was bound by another scheduler."""
 
@@ -92,14 +92,14 @@ _ENDS: Final = (RecordedStep.BOUND, RecordedStep.GONE)
 
 _WallTime = Callable[[float], str]
 _Fields = Mapping[str, Any]
-"""The fields of a `PathStep` behind its times."""
+"""The fields of a `PathStep` that follow its times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptDecision(Decision):
     """The last of `count` attempts in a row with the same cause or node; the first was at `since`.
 
-    Where nodes were left out, `truncated` has the full size of each table that was shortened.
+    `truncated` has the full size of each table from which nodes were left out.
     """
 
     time: str
@@ -111,7 +111,7 @@ class KeptDecision(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep:
-    """A step of a pod; `RecordedStep` says which fields after the times it has."""
+    """A step of a pod; `RecordedStep` tells which of the optional fields each step has."""
 
     step: RecordedStep
     time: str
@@ -129,8 +129,8 @@ class PathStep:
 class PodPath:
     """The steps of a pod, in order.
 
-    `state` and `since` say where the pod is now and since when, `seconds` how long it was in each
-    state. `left_out` counts the steps that are missing after the first four.
+    `state` is the pod's present state, `since` when it began, `seconds` how long the pod was in
+    each state. `left_out` counts the steps that are missing after the first four.
     """
 
     uid: Uid
@@ -143,7 +143,7 @@ class PodPath:
 
 @dataclass(frozen=True, slots=True)
 class PodSummary:
-    """Where a pod is, and the last decision about it."""
+    """The state of a pod, and the last decision about it."""
 
     pod: PodRef
     seen: str | None
@@ -158,30 +158,30 @@ class PodSummary:
 
 
 class NotedStep(NamedTuple):
-    """A step of a pod when it is noted, with the values for a trace of the pod."""
+    """A step of a pod at the moment when it is noted, with the values for a trace of the pod."""
 
     pod: str
     uid: Uid
     step: RecordedStep
     time: float
     since: float
-    """When the pod's state before the step began: of a decision, the beginning of its attempt."""
+    """When the state before this step began; for a decision, when its attempt began."""
     fields: _Fields
     decision: bytes | None
-    """The decision of an attempt, packed; one text for all equal ones."""
+    """The decision of an attempt, packed; equal decisions share one object."""
     attempts: int
-    """How many decisions there were about the pod so far."""
+    """The number of decisions about the pod so far."""
     times: StateTimes | None
 
     def decided(self) -> Decision | None:
-        """Return the decision of the attempt, if the step is one."""
+        """Return the decision, if this step is one, else None."""
         if self.decision is None:
             return None
         return Decision(**_unpacked(self.decision)[0], pod=PodRef.of_key(self.pod, self.uid))
 
 
 def _packed(decision: Decision, truncated: Mapping[str, int]) -> bytes:
-    """Return all but the pod as JSON without names of fields; `_unpacked` reads it."""
+    """Return the decision without its pod, as JSON without field names; `_unpacked` reads it."""
     scores = decision.scores
     return dumps(
         [
@@ -203,7 +203,7 @@ def _packed(decision: Decision, truncated: Mapping[str, int]) -> bytes:
 
 
 def _unpacked(packed: bytes) -> tuple[dict[str, Any], Mapping[str, int]]:
-    """Return the arguments of `Decision` except the pod, and the names of those truncated."""
+    """Return the arguments of `Decision` without the pod, and the sizes of truncated tables."""
     fields = orjson.loads(packed)
     profile, generation, kubernetes, *fields = fields
     node, nominated, victims, scores, rejections, message, truncated = fields
@@ -243,30 +243,30 @@ class _Path:
     uid: Uid
     times: StateTimes | None
     admission: tuple[RecordedStep, str | None] | None = None
-    """The last step that said whether the pod is in the queue, and who holds it back."""
+    """The last step that told whether the pod is in the queue, and the gate that holds it back."""
     steps: list[bytes] = field(default_factory=list)
-    """Lines as `_line` makes them."""
+    """Lines made by `_line`."""
     decisions: list[_Text | None] = field(default_factory=list)
-    """The decision of each step, if it is kept."""
+    """For each step its decision; None if it has none, or it is not kept."""
     last_step: RecordedStep | None = None
     changed: float = 0.0
-    """When the last step was."""
+    """The time of the last step."""
     left_out: int = 0
     attempts: int = 0
 
     @property
     def size(self) -> int:
-        """How many bytes it takes, about, without its decisions."""
+        """The estimated bytes of the path, without its decisions."""
         return _PATH_BYTES + len(self.pod) + len(self.uid) + sum(map(_size, self.steps))
 
     def decided(self, wall: _WallTime) -> Iterator[KeptDecision]:
-        """Yield the decisions that are kept, newest first."""
+        """Yield the kept decisions, newest first."""
         for line, text in zip(reversed(self.steps), reversed(self.decisions), strict=True):
             if text is not None:
                 yield _kept(self, line, text.value, wall)
 
     def last(self, *steps: RecordedStep) -> dict[str, Any] | None:
-        """Return the fields of the last of these steps; None if there is none."""
+        """Return the fields of the last step of these kinds; None if there is none."""
         for line in reversed(self.steps):
             step, _, _, _, fields = orjson.loads(line)
             if step in steps:
@@ -279,20 +279,19 @@ def _size(line: bytes) -> int:
 
 
 def _line(step: RecordedStep, first: float, last: float, in_a_row: int, fields: _Fields) -> bytes:
-    """Return a step as JSON; it happened `in_a_row` times."""
+    """Return a step as JSON; it happened `in_a_row` times without another step between."""
     # A copy, because what orjson returns occupies 4 KiB however short it is.
     return memoryview(dumps([step.value, first, last, in_a_row, fields])).tobytes()
 
 
 def _plain(value: Any) -> Any:
-    """Return the field as JSON: sequences as lists, all values but text and integers as text."""
+    """Return the field for JSON: strings and integers as they are, sequences as lists, else str."""
     if type(value) in (str, int):
         return value
     return [*map(_plain, value)] if isinstance(value, list | tuple) else str(value)
 
 
 def _document(line: bytes, wall: _WallTime) -> PathStep:
-    """Return a step as it is shown."""
     name, first, last, count, fields = orjson.loads(line)
     if (by := fields.get("by")) is not None:
         fields["by"] = PodRef(*by)
@@ -311,22 +310,23 @@ def _document(line: bytes, wall: _WallTime) -> PathStep:
 class DecisionLog:
     """The paths and last decisions of pods, in a bounded number of bytes.
 
-    When there are too many, the paths of pods that are bound or gone are dropped first, the oldest
-    first; then the decisions of the pods to which nothing has happened for the longest time, and
-    at last their paths. Times that callers pass are seconds on the scheduler's monotonic clock.
-    Paths are kept by the pods' uids; people ask for the latest pod of a "namespace/name". The path
-    of a pod that is bound or gone is dropped when another pod of its name is seen.
+    When there are too many, paths of pods that are bound or gone are dropped first, the oldest
+    first. Next, decisions are dropped: of those pods first whose last step is the longest ago. At
+    last their paths are dropped, too. Times that callers pass are seconds on the scheduler's
+    monotonic clock. Paths are kept by the pods' uids; people ask for the latest pod of a
+    "namespace/name". When another pod of the same name is seen, the path of a pod that is bound or
+    gone is dropped.
 
     Args:
         limit: The number of bytes; 0 keeps nothing.
         decisions_per_pod: How many decisions are kept of one pod. Of consecutive decisions with the
-            same cause, the last one is kept.
-        nodes: How many nodes are kept in each table of a decision: the best scores, the chosen node
-            among them, and rejections of as many different kinds as there are.
+            same cause, only the last one is kept.
+        nodes: How many nodes are kept in each table of a decision: the best scores, including that
+            of the chosen node, and rejections of as many different kinds as possible.
         clock: The scheduler's monotonic clock.
         wall: Seconds since the epoch.
-        append: Gets every step as a line of JSON, for the long term.
-        trace: Gets every step as it is, for the long term.
+        append: Called with every step as a line of JSON, for long-term records.
+        trace: Called with every step, for long-term records.
     """
 
     limit: int = DEFAULT_LIMIT
@@ -339,12 +339,12 @@ class DecisionLog:
 
     def __post_init__(self) -> None:
         self.bytes = 0
-        """How much memory is used, about."""
+        """The estimated memory in use."""
         self._texts: dict[bytes, _Text] = {}
         # In each of these the path that has changed last is the last one.
         self._live: OrderedDict[Uid, _Path] = OrderedDict()
         self._without_decisions: OrderedDict[Uid, _Path] = OrderedDict()
-        """Paths of live pods whose decisions were dropped, and that have not changed since."""
+        """Paths of live pods whose decisions were dropped, and that have had no step since."""
         self._ended: OrderedDict[Uid, _Path] = OrderedDict()
         self._names = Names()
 
@@ -354,10 +354,10 @@ class DecisionLog:
     def seen(
         self, pod: str, uid: Uid, now: float, known: StateTimes | None = None
     ) -> StateTimes | None:
-        """Begin the path of a pod without a node, if it has none.
+        """Begin the path of a pod without a node, if it has none; return the pod's times.
 
-        `known` are the times of a pod that is queued already. Returns the times of the pod, or
-        None if nothing is kept.
+        `known` are the times of a pod that is queued already. If nothing is kept, the result is
+        `known`.
         """
         path = self._find(uid)
         if path is not None and uid not in self._ended:
@@ -378,14 +378,14 @@ class DecisionLog:
         return times
 
     def without_profile(self, pod: str, uid: Uid, now: float) -> None:
-        """Note that no profile takes the pod, unless that is known."""
+        """Note that no profile takes the pod, unless this was noted already."""
         times = self.seen(pod, uid, now)
         if times is not None and times.state is not PodState.NO_PROFILE:
             times.enter(PodState.NO_PROFILE, now)
             self._admit(uid, RecordedStep.NO_PROFILE, None, now)
 
     def admitted(self, uid: Uid, gate: str | None, now: float) -> None:
-        """Note that the pod is in the queue, or that `gate` holds it back, unless that is known.
+        """Note that the pod is in the queue, or that `gate` holds it back, if this is new.
 
         `gate` is the name of a PreEnqueue plugin, or "" if something else holds the pod back.
         """
@@ -439,11 +439,11 @@ class DecisionLog:
             self.nominated(uid, decision.nominated_node, decision.victims, now)
 
     def nominated(self, uid: Uid, node: str, victims: Sequence[PodRef], now: float) -> None:
-        """Note that preemption of these pods makes space on the node for the pod."""
+        """Note that evicting these victims will make room for the pod on the node."""
         self._note(uid, RecordedStep.NOMINATED, now, {"node": node, **_victims(victims)})
 
     def preempted(self, uid: Uid, by: PodRef, node: str, now: float) -> None:
-        """Note that the pod is evicted from the node for another one."""
+        """Note that the pod is evicted from the node to make room for the pod `by`."""
         self._note(uid, RecordedStep.PREEMPTED, now, {"by": by, "node": node})
 
     def preemption_failed(self, uid: Uid, why: str, victims: Sequence[PodRef], now: float) -> None:
@@ -451,7 +451,7 @@ class DecisionLog:
         self._note(uid, RecordedStep.PREEMPTION_FAILED, now, {"cause": why, **_victims(victims)})
 
     def note(self, uid: Uid, step: RecordedStep, now: float, **fields: str | Sequence[str]) -> None:
-        """Note a step of the pod; `RecordedStep` lists its fields."""
+        """Note a step of the pod; `RecordedStep` lists the fields of each step."""
         self._note(uid, step, now, fields)
 
     def bound(self, uid: Uid, node: str, now: float) -> None:
@@ -464,7 +464,7 @@ class DecisionLog:
         self._note(uid, RecordedStep.BOUND, now, {"node": node})
 
     def bound_by_another(self, uid: Uid, node: str, now: float) -> None:
-        """Note that another scheduler has bound the pod, unless it is known to be gone."""
+        """Note that another scheduler has bound the pod, unless its path has ended already."""
         if uid not in self._ended:
             self.bound(uid, node, now)
 
@@ -485,8 +485,7 @@ class DecisionLog:
     def latest(self, namespace: str = "") -> list[KeptDecision]:
         """Return the last decision about each of the pods that changed last, newest first.
 
-        Args:
-            namespace: Whose pods; empty for all. They are at most `LATEST`.
+        At most `LATEST` decisions are returned, of pods of the namespace, or of all if it is "".
         """
         wall = self._wall_time()
         found = islice(self._newest(namespace, decided=True), LATEST)
@@ -508,13 +507,13 @@ class DecisionLog:
         )
 
     def cause(self, uid: Uid) -> str | None:
-        """Return why the last attempt did not bind the pod; None if that is not kept."""
+        """Return why the last failed attempt did not bind the pod; None if that is not kept."""
         path = self._find(uid)
         failure = path.last(*_FAILURES) if path is not None else None
         return str(failure["cause"]) if failure is not None else None
 
     def victims(self, uid: Uid) -> Sequence[PodRef]:
-        """Return pods whose eviction makes room for the pod, at most ten, as nominated last."""
+        """Return up to ten pods whose eviction makes room for the pod, by its last nomination."""
         path = self._find(uid)
         nominated = path.last(RecordedStep.NOMINATED) if path is not None else None
         return [PodRef(*victim) for victim in nominated["victims"]] if nominated is not None else ()
@@ -522,19 +521,16 @@ class DecisionLog:
     def summaries(self, namespace: str = "", limit: int = LATEST) -> Iterator[PodSummary]:
         """Yield short records of the `limit` pods that changed last, newest first.
 
-        The pods are chosen immediately; each record is built when it is read.
-
-        Args:
-            namespace: Whose pods; empty for all.
-            limit: How many at most.
+        Only pods of the namespace count; "" means all. The pods are chosen immediately; each record
+        is built when it is read.
         """
         chosen, wall = [*islice(self._newest(namespace), limit)], self._wall_time()
         return (_summary(path, wall) for path in chosen)
 
     def _newest(self, namespace: str, *, decided: bool = False) -> Iterator[_Path]:
-        """Yield the paths of the namespace's pods, of all if it is "", the last changed first.
+        """Yield the paths of the namespace's pods ("": all pods), the last changed first.
 
-        `decided` leaves out those without a decision.
+        `decided` leaves out paths without a decision.
         """
         prefix = f"{namespace}/" if namespace else ""
         parts = (self._live, self._without_decisions, self._ended)
@@ -579,9 +575,9 @@ class DecisionLog:
         fields: _Fields,
         decided: tuple[Decision, Mapping[str, int]] | None = None,
     ) -> None:
-        """Append the step to the path, or count it if it is the same as the last one.
+        """Append the step to the path, or count it if it equals the last one.
 
-        What happens to a pod after its end is left out, unless it is bound and preempted.
+        Steps after a pod's end are left out, except the preemption of a bound pod.
         """
         path = self._live.get(uid)
         ends = step in _ENDS or (step is RecordedStep.PREEMPTED and uid in self._ended)
@@ -625,13 +621,12 @@ class DecisionLog:
             path.left_out += 1
 
     def _end(self, path: _Path) -> None:
-        """End the path of a pod that is bound or gone; drop it if a later pod has its name."""
         self._ended[path.uid] = self._live.pop(path.uid)
         if self._names.latest(path.pod) != path.uid:
             self._drop(path.uid)
 
     def _made_live(self, uid: Uid, step: RecordedStep) -> _Path | None:
-        """Return the path of a pod that lives again; None if the step is left out."""
+        """Move the pod's path back to the live ones; return None if the step must be left out."""
         path = self._without_decisions.pop(uid, None)
         if path is None and step is RecordedStep.PREEMPTED:
             path = self._ended.pop(uid, None)
@@ -647,7 +642,7 @@ class DecisionLog:
         fields: _Fields,
         decided: tuple[Decision, Mapping[str, int]] | None,
     ) -> bytes:
-        """Return the step as a line for the long term, with the decision if it is one."""
+        """Return the step, and its decision if it has one, as a line for long-term records."""
         at = self._wall_time()(now)
         line: dict[str, Any] = {"pod": path.pod, "uid": path.uid, "step": step, "time": at}
         line |= {name_of(name): value for name, value in fields.items()}
@@ -659,7 +654,7 @@ class DecisionLog:
         return dumps(line)
 
     def _attach(self, path: _Path, packed: bytes) -> None:
-        """Keep the decision with the last step; drop the oldest of too many."""
+        """Keep the decision with the last step; drop the oldest decision if there are too many."""
         path.attempts += 1
         self._release(path.decisions[-1])
         path.decisions[-1] = self._text(packed)
@@ -669,7 +664,7 @@ class DecisionLog:
             path.decisions[kept[0]] = None
 
     def _text(self, value: bytes) -> _Text:
-        """Return the text with this value, which has one user more now."""
+        """Return the shared text with this value, with one more user."""
         text = self._texts.get(value)
         if text is None:
             value = memoryview(value).tobytes()  # a copy, as in `_line`
@@ -679,7 +674,7 @@ class DecisionLog:
         return text
 
     def _release(self, text: _Text | None) -> None:
-        """Drop one reference to the text; forget the text with the last one."""
+        """Remove one user of the text; forget a text without users."""
         if text is not None:
             text.users -= 1
             if not text.users:
@@ -687,10 +682,10 @@ class DecisionLog:
                 self.bytes -= _TEXT_BYTES + len(text.value)
 
     def _shrink(self) -> None:
-        """Drop the oldest entries. If that is much, the next steps drop the rest.
+        """Drop the oldest entries, at most _MOST_DROPPED; later steps drop the rest.
 
         A decision that thousands of paths share is freed with the last of them. This must not
-        pause: the caller may be in the middle of a change.
+        pause, because the caller may be in the middle of a change.
         """
         for _ in range(_MOST_DROPPED):
             if self.bytes <= self.limit or not len(self):
@@ -763,7 +758,7 @@ def _best(
 
 
 def _witnesses(rejections: Mapping[str, Rejection], limit: int) -> Mapping[str, Rejection]:
-    """Return at most `limit` rejections, one of each kind before a second of any."""
+    """Return at most `limit` rejections; all kinds come once before any comes twice."""
     if len(rejections) <= limit:
         return rejections
     first_of_kind: dict[Rejection, str] = {}

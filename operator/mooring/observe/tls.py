@@ -1,6 +1,6 @@
-"""Makes the TLS context of the endpoints, again whenever its files change.
+"""Makes the TLS context of the endpoints, and a new one whenever its files change.
 
-Without files, a certificate is made at the start, as in kube-scheduler: it encrypts, but clients
+Without files, a certificate is made at the start, as in kube-scheduler. It encrypts, but clients
 cannot verify it.
 """
 
@@ -23,11 +23,11 @@ _RENEW: Final = timedelta(days=SELF_SIGNED_DAYS / 2)
 
 
 class TlsError(Exception):
-    """The endpoints cannot be served with these files; the text is one line for users."""
+    """The endpoints cannot use these files; the text is one line for users."""
 
 
 class _Material(NamedTuple):
-    """PEM texts: the certificate with its chain, its key, the CAs of client certificates."""
+    """PEM texts: the certificate with its chain, its key, and the CAs of client certificates."""
 
     certificate: bytes
     key: bytes
@@ -36,15 +36,15 @@ class _Material(NamedTuple):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ServingTls:
-    """Gives the TLS context, a new one whenever the files have changed.
+    """Makes the TLS context, and a new one whenever the files have changed.
 
     Args:
         cert_file: The served certificate with its chain, PEM. None: a self-signed one is made.
-        key_file: The certificate's key, PEM; None where `cert_file` is None.
-        client_ca_file: The CAs that sign client certificates, PEM. Read instead of `client_ca`.
-        client_ca: Gives the CAs from elsewhere, None if there are none; raises ReviewError.
+        key_file: The certificate's key, PEM; None if `cert_file` is None.
+        client_ca_file: The CAs that sign client certificates, PEM; used instead of `client_ca`.
+        client_ca: Returns the CAs from another source, None if there are none; raises ReviewError.
         names: Host names and IP addresses in the self-signed certificate.
-        now: Tells when the self-signed certificate is to be replaced.
+        now: The clock that decides when the self-signed certificate is replaced.
     """
 
     cert_file: str | None = None
@@ -59,21 +59,21 @@ class ServingTls:
         self._context: ssl.SSLContext | None = None
         self._made: tuple[datetime, bytes, bytes] | None = None
         self.trouble = ""
-        """Why client certificates are not verified with the present CAs; empty if they are."""
+        """Why the present CAs of client certificates could not be read; "" if they could."""
 
     @property
     def certificate(self) -> str:
-        """The served certificate without its chain, PEM; "" if nothing is served yet."""
+        """The served certificate (PEM) without its chain; "" if nothing is served yet."""
         text = self._served.certificate.decode(errors="replace") if self._served else ""
         begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
         body = text.partition(begin)[2].partition(end)[0]
         return f"{begin}{body}{end}\n" if body else ""
 
     async def context(self) -> ssl.SSLContext:
-        """Return a context for the files as they are now; the same object until they change.
+        """Return a context for the present files; the same object until they change.
 
-        Where the CAs of client certificates cannot be looked up, the last ones known stay. Raises
-        TlsError if a file cannot be read, or the certificate and key do not belong together.
+        If the CAs of client certificates cannot be looked up, the last known CAs stay. Raises
+        TlsError if a file cannot be read, or if certificate and key do not belong together.
         """
         certificate, key = self._certificate()
         material = _Material(certificate, key, await self._client_cas())
@@ -130,7 +130,7 @@ class ServingTls:
 
 
 def self_signed(names: tuple[str, ...], now: datetime) -> tuple[bytes, bytes]:
-    """Return a certificate for these names, valid for a year from `now`, and its key, PEM."""
+    """Return a certificate for these names, valid for a year from `now`, and its key, in PEM."""
     from cryptography import x509  # noqa: PLC0415 - with files never loaded
     from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - with files never loaded
     from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - with files never loaded
@@ -180,7 +180,7 @@ def _read(path: str) -> bytes:
 
 
 def _no_password() -> str:
-    """Keep OpenSSL from asking on the terminal for an encrypted key's password."""
+    """Raise ValueError, so that OpenSSL does not ask for the password of an encrypted key."""
     raise ValueError("the key is encrypted")
 
 
@@ -190,9 +190,9 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def as_file(content: bytes) -> Iterator[str]:
-    """Yield the path of a file with this content, in memory where the system can do that.
+    """Yield the path of a temporary file with this content, in memory if the system supports it.
 
-    The ssl module loads keys from files only, and a container's file system may be read-only.
+    The ssl module loads keys only from files, and a container's file system may be read-only.
     """
     if sys.platform == "linux":
         descriptor = os.memfd_create("mooring-tls")

@@ -2,8 +2,8 @@
 
 A pod is a trace. Its root span lasts from the first sight of the pod until it is bound or gone;
 each scheduling attempt is a child span. The identifiers of trace and root span are derived from the
-pod's uid: the trace's is the uid without dashes. So the span of an attempt is sent when the attempt
-ends, however long the pod waits, and another leader continues the same trace.
+pod's uid: the trace's is the uid without dashes. Therefore the span of an attempt can be sent when
+the attempt ends, however long the pod waits, and another leader continues the same trace.
 
 This module needs the packages of the extra `otlp`; it is imported only if an endpoint is given.
 """
@@ -45,20 +45,20 @@ from mooring.process.time_slices import TimeSlices
 logger = logging.getLogger(__name__)
 
 _MOST_WAITING: Final = 32_768
-"""Steps that wait until spans are made of them; those beyond are lost."""
+"""The most steps that wait until spans are made of them; further steps are lost."""
 _MOST_BYTES: Final = 64 * 2**20
-"""How many bytes these steps may take."""
+"""The most bytes of these waiting steps."""
 _MOST_OPEN: Final = 16_384
-"""Attempts that have a node and have not ended; when there are more, the oldest is lost."""
+"""The most attempts that have a node and have not ended; of more, the oldest is lost."""
 _LONGEST_CAUSE: Final = 1_024
-"""Characters of a cause that a span has."""
+"""The most characters of a cause in a span."""
 _BATCH: Final = 256
-"""Spans in one request."""
+"""The most spans in one request."""
 _SLICE_SECONDS: Final = 0.001
-"""For how long spans are made at a time."""
+"""Making spans pauses after this time."""
 _PAUSE_SECONDS: Final = 1.0
 _FLUSH_SECONDS: Final = 0.8
-"""How long spans may take to be sent when the process ends."""
+"""The most seconds for sending spans when the process ends."""
 
 _FOLLOWED: Final = frozenset(
     {
@@ -71,21 +71,22 @@ _FOLLOWED: Final = frozenset(
         RecordedStep.GONE,
     }
 )
-"""The steps at which an attempt or the way of a pod ends, or has a node."""
+"""The steps at which an attempt or a pod's trace ends, or an attempt gets a node."""
 
 _Attributes = dict[str, str | int | float]
 
 
 class _First(local):
-    """The library's first message about an export, one in each thread."""
+    """OpenTelemetry's first message about an export; each thread has its own."""
 
     text = ""
 
 
 class _Reasons(logging.Filter):
-    """Keeps the library's first message about an export, and keeps all from being logged.
+    """Keeps OpenTelemetry's first message about an export, and lets none of its messages be logged.
 
-    Each thread has its own: a thread abandoned at the end may fail while another one exports.
+    Each thread keeps its own message, because a thread that was abandoned may fail while another
+    one exports.
     """
 
     def __init__(self) -> None:
@@ -94,7 +95,7 @@ class _Reasons(logging.Filter):
 
     @property
     def first(self) -> str:
-        """The first message about this thread's export; a thread has only one."""
+        """The first message of this thread, which makes only one export."""
         return self._first.text
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -110,7 +111,7 @@ class _Reasons(logging.Filter):
 
 
 class _WithoutHeaders(logging.Filter):
-    """Takes header values out of the library's messages about headers that it cannot read."""
+    """Removes values from OpenTelemetry's messages about bad headers, as they may be secret."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.args = ("(not shown)",) * len(record.args or ())
@@ -126,9 +127,9 @@ logging.getLogger("opentelemetry.util.re").addFilter(_WithoutHeaders())
 class Traces:
     """Sends the traces of pods to the OTLP endpoint while `run` runs.
 
-    Steps wait in memory until then, a bounded number of them. Spans are made on the event loop in
-    short slices, and sent by a thread of their own, one batch at a time. Spans that the endpoint
-    does not take are lost.
+    A bounded number of steps waits in memory. Spans are made of them on the event loop in short
+    slices, and a thread sends them, one batch at a time. Spans that the endpoint does not take are
+    lost.
 
     Args:
         endpoint: The endpoint's base URL; spans are posted to `v1/traces` below it. Headers,
@@ -138,7 +139,7 @@ class Traces:
         clock: The scheduler's monotonic clock.
         wall: Seconds since the epoch.
         sleep: Waits between two rounds.
-        flush_seconds: How long spans may take to be sent when `run` is cancelled.
+        flush_seconds: The most seconds for sending spans after `run` is cancelled.
     """
 
     endpoint: str
@@ -155,22 +156,22 @@ class Traces:
         self._waiting = deque[NotedStep]()
         self.most_bytes = _MOST_BYTES
         self.bytes = 0
-        """About how many bytes the steps take that wait."""
+        """The estimated bytes of the waiting steps."""
         self._finished = _Finished()
         self._spans = _PodSpans(self._finished, self.version, self.instance, self._lose)
         self._exporting: asyncio.Future[bool] | None = None
         self._in_flight = 0
-        """Spans that the endpoint has not answered for."""
+        """The number of spans that were sent and not answered yet."""
         self._dropped = 0
         self._told = False
 
     @property
     def dropped(self) -> int:
-        """How many spans, and steps that would have become spans, are lost so far."""
+        """The number of lost spans, including steps that would have become spans."""
         return self._dropped
 
     def note(self, noted: NotedStep) -> None:
-        """Keep the step until a span is made of it, if it needs one."""
+        """Keep the step until its span is made; ignore a step that ends no span."""
         if noted.step not in _FOLLOWED:
             return
         size = _size(noted)
@@ -181,7 +182,7 @@ class Traces:
             self.bytes += size
 
     async def run(self) -> None:
-        """Send spans until cancelled, and then the rest, for a bounded time."""
+        """Send spans until cancelled; then send the rest, for at most `flush_seconds`."""
         try:
             while True:
                 await self.sleep(_PAUSE_SECONDS)
@@ -197,7 +198,7 @@ class Traces:
             self._exporter.shutdown()  # type: ignore[no-untyped-call] # the library does not say
 
     async def _round(self) -> None:
-        """Send spans of all steps that wait, or of some if the endpoint does not take them."""
+        """Send the spans of all waiting steps; stop if the endpoint does not take a batch."""
         while self._waiting:
             await self._make_spans()
             if len(self._finished.spans) >= _BATCH and not await self._export():
@@ -208,7 +209,7 @@ class Traces:
         self._told = False
 
     async def _make_spans(self) -> None:
-        """Make spans until there is a batch of them, or no step is left."""
+        """Make spans until there is a whole batch, or no step is left."""
         offset = self.wall() - self.clock()
         slices = TimeSlices(_SLICE_SECONDS, clock=self.clock)
         while self._waiting and len(self._finished.spans) < _BATCH:
@@ -220,7 +221,8 @@ class Traces:
     async def _export(self) -> bool:
         """Send a batch in a thread that waits for the endpoint; return False if it is lost.
 
-        The thread is a daemon, so that an endpoint that does not answer keeps no process alive.
+        The thread is a daemon, so that an endpoint that does not answer cannot keep the process
+        alive.
         """
         spans = self._finished.spans
         batch, spans[:] = spans[:_BATCH], spans[_BATCH:]
@@ -251,7 +253,7 @@ class Traces:
         exported.set_result(lost is None)
 
     def _lose(self, number: int, reason: str) -> None:
-        """Count lost spans; log it once, until the endpoint has taken all waiting spans."""
+        """Count lost spans; log the first loss, until the endpoint has taken all waiting spans."""
         self._dropped += number
         if not self._told:
             self._told = True
@@ -259,7 +261,7 @@ class Traces:
 
 
 def _session() -> Session:
-    """Return a session that raises on redirections; the exporter would count them as success."""
+    """Return a session that raises for redirections, which the exporter would count as success."""
 
     def check(response: Response, *_: Any, **__: Any) -> None:
         if 300 <= response.status_code < 400:
@@ -283,7 +285,7 @@ class _Finished(SpanProcessor):
 
 
 class _Identifiers(IdGenerator):
-    """Gives a root span the identifiers that are set for it, and other spans random ones."""
+    """Gives a root span the identifiers in `root`, and all other spans random ones."""
 
     def __init__(self) -> None:
         self._random = RandomIdGenerator()
@@ -297,9 +299,10 @@ class _Identifiers(IdGenerator):
 
 
 class _PodSpans:
-    """Makes spans of steps, in their order; attempts that have a node and have not ended are open.
+    """Makes spans of steps, which must come in order.
 
-    `lose` is called with the number of lost spans and the reason.
+    An attempt that has a node is open until it ends. `lose` is called with the number of lost spans
+    and the reason.
     """
 
     def __init__(
@@ -331,7 +334,7 @@ class _PodSpans:
         self._nominated: dict[Uid, NotedStep] = {}
 
     def take(self, noted: NotedStep, offset: float) -> None:
-        """Make the spans that end with this step; `offset` leads from its clock to the epoch."""
+        """Make the spans that end with this step; its times plus `offset` are since the epoch."""
         uid, step = noted.uid, noted.step
         if step is RecordedStep.ASSUMED:
             self._keep(self._open, noted)
@@ -373,7 +376,7 @@ class _PodSpans:
         cause: str = "",
         nominated: NotedStep | None = None,
     ) -> None:
-        """Make the span of an attempt whose decision is in `begun`, and which has ended since."""
+        """Make the span of an attempt from its decision, in `begun`, to its end."""
         attributes: _Attributes = {
             **_pod_attributes(ended),
             "mooring.attempt.number": begun.attempts,
@@ -406,7 +409,7 @@ class _PodSpans:
         span.end(_nanoseconds(ended.time + offset))
 
     def _root(self, ended: NotedStep, offset: float) -> None:
-        """Make the span of the pod's whole way."""
+        """Make the span from the first sight of the pod to its end."""
         began, times = ended.time, ended.times
         attributes: _Attributes = {
             **_pod_attributes(ended),
@@ -431,18 +434,16 @@ class _PodSpans:
 
 
 def _size(noted: NotedStep) -> int:
-    """Return about how many bytes the step takes."""
     return 1000 + sum(map(sys.getsizeof, noted.fields.values())) + len(noted.decision or b"")
 
 
 def _pod_attributes(noted: NotedStep) -> dict[str, str]:
-    """Return the pod's names by OpenTelemetry's semantic conventions for Kubernetes."""
     namespace, _, name = noted.pod.partition("/")
     return {"k8s.namespace.name": namespace, "k8s.pod.name": name, "k8s.pod.uid": noted.uid}
 
 
 def _root_context(uid: str) -> SpanContext:
-    """Return the identifiers of the pod's trace and root span, which follow from its uid."""
+    """Return the identifiers of the pod's trace and root span, derived from its uid."""
     try:
         trace = UUID(uid).int
     except ValueError:  # the uid of a static pod is a hash of another length

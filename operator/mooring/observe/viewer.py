@@ -1,4 +1,4 @@
-"""The user of a request, which pods it may see, and answers that name no others.
+"""The user of a request, the pods that this user may see, and answers without all other pods.
 
 To see all nodes and the whole queue, a user needs the right to `get` the path. Names of pods, their
 owners and their namespaces are shown only to users who may `get` the pods of the namespace.
@@ -15,21 +15,21 @@ from mooring.model.access import Attributes, User, pod_read
 from mooring.observe.documents import dumps
 
 MOST_NAMESPACES: Final = 64
-"""Namespaces that are looked up for one answer; each may take a request to the API server."""
+"""The most namespaces checked for one answer; each may take a request to the API server."""
 
 
 class Access(Protocol):
-    """The API server's answer about the user of a request.
+    """The API server's answers about the user of a request.
 
-    Both methods raise HTTPUnauthorized if it does not accept the token, and HTTPServiceUnavailable
-    if it does not answer.
+    Both methods raise HTTPUnauthorized if the API server rejects the token, and
+    HTTPServiceUnavailable if it does not answer.
     """
 
     async def user_of(self, request: web.Request) -> User:
-        """Return the user of the client certificate, else of the token, else the anonymous one."""
+        """Return the user of the client certificate, else of the bearer token, else ANONYMOUS."""
 
     async def allows(self, user: User, attributes: Attributes) -> bool:
-        """Return whether the user may do this."""
+        """Return whether the user has this access."""
 
 
 class Viewer:
@@ -41,15 +41,15 @@ class Viewer:
 
     @classmethod
     async def of(cls, access: Access, request: web.Request) -> "Viewer":
-        """Return the user of the request; raise the errors of `Access.user_of`."""
+        """Return the viewer for a request; raise the errors of `Access.user_of`."""
         return cls(access, await access.user_of(request))
 
     async def may(self, attributes: Attributes) -> bool:
-        """Return whether the user may do this."""
+        """Return whether the user has this access."""
         return await self._access.allows(self.user, attributes)
 
     async def require(self, attributes: Attributes) -> None:
-        """Raise HTTPForbidden unless the user may do this."""
+        """Raise HTTPForbidden unless the user has this access."""
         if not await self.may(attributes):
             text = f'forbidden: User "{self.user.name}" cannot {attributes}\n'
             raise web.HTTPForbidden(text=text)
@@ -59,9 +59,9 @@ class Viewer:
         return await self.may(pod_read())
 
     async def visible(self, namespaces: Iterable[str]) -> frozenset[str]:
-        """Return the namespaces among these whose pods the user may get.
+        """Return those of the namespaces whose pods the user may get.
 
-        If the user may not get all pods, only the first `MOST_NAMESPACES` are looked up.
+        If the user may not get all pods, only the first `MOST_NAMESPACES` are checked.
         """
         names = tuple(dict.fromkeys(namespaces))
         if await self.sees_all_pods():
@@ -73,9 +73,9 @@ class Viewer:
     async def shown(
         self, document: Any, may_get: Callable[[PodRef], bool] = lambda _: False
     ) -> bytes:
-        """Return the document as JSON, without names of pods that the user may not get.
+        """Return the document as JSON, without the names of pods that the user may not get.
 
-        `may_get` is True of pods that the user is known to be allowed to get.
+        `may_get` returns True for pods that the user is already known to be allowed to get.
         """
         namespaces = set[str]()
 
