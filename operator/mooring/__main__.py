@@ -37,10 +37,10 @@ _BAD_INPUT: Final = 2
 
 
 class _Commands(click.Group):
-    """Imports a command when it is used, because each needs other packages, some of them slow."""
+    """Imports a command only when it is used, because some commands need slow packages."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; exit with 2 and a line if there is no space for what it prints."""
+        """Run the command; if there is no space for its output, print a line and exit with 2."""
         try:
             return super().invoke(ctx)
         except OSError as error:
@@ -66,7 +66,7 @@ class _Commands(click.Group):
             formatter.write_dl([*_COMMANDS.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands and options that begin so, without importing a command."""
+        """Return the commands and options with this beginning, without importing a command."""
         found = [
             CompletionItem(name, help=text)
             for name, text in _COMMANDS.items()
@@ -77,7 +77,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command named by the arguments, else NoSuchCommand with similar names."""
+        """Return the command that the arguments name; NoSuchCommand suggests similar names."""
         try:
             return super().resolve_command(ctx, args)
         except NoSuchCommand as unknown:

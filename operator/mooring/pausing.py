@@ -1,8 +1,8 @@
 """Lets long work pause: `pause` is a plain function that is called at the head of loops.
 
-Work that decides knows neither the event loop nor a clock. The driver of the work decides when a
-pause is due, and runs other tasks in it: `Work.advance` runs a call until its next pause. Where
-nobody does so, `pause` does nothing. Only this module knows that a greenlet makes it possible.
+Code that decides knows neither the event loop nor a clock. Its caller decides when a pause is due,
+and runs other tasks in the pause: `Work.advance` runs a call until its next pause. Without such a
+caller, `pause` does nothing. Only this module knows that greenlets make this possible.
 """
 
 from collections.abc import Callable
@@ -16,33 +16,33 @@ _Result = TypeVar("_Result")
 
 
 class _Thread(local):
-    """What this thread does."""
+    """The state of this module in one thread."""
 
     active: "Work[Any] | None" = None
     """The work that runs now, if it may pause."""
 
     def __init__(self) -> None:
         self.idle = list[greenlet]()
-        """Greenlets without work: to make one takes as long as ten pauses."""
+        """Greenlets without work, kept because making one takes as long as ten pauses."""
 
 
 _thread = _Thread()
 
 
 def pause() -> None:
-    """Let other tasks run, if this is work that may pause and a pause is due."""
+    """Let other tasks run, if the present work may pause and a pause is due."""
     if (work := _thread.active) is not None:
         work.pause()
 
 
 def pause_now() -> None:
-    """Let other tasks run, if this is work that may pause."""
+    """Let other tasks run, if the present work may pause."""
     if (work := _thread.active) is not None:
         work.leave()
 
 
 class Pace(Protocol):
-    """Says when work pauses."""
+    """Tells when a pause is due."""
 
     @property
     def is_over(self) -> bool:
@@ -53,9 +53,9 @@ class Pace(Protocol):
 
 
 class Work(Generic[_Result]):
-    """A call that may pause. To be used in `with`, which cancels what has not ended.
+    """A call that may pause; use it in `with`, which cancels a call that has not ended.
 
-    The call begins at the first `advance`. Without a `pace` it pauses wherever it may.
+    The call begins at the first `advance`. Without a `pace`, it pauses at every `pause`.
     """
 
     def __init__(self, call: Callable[[], _Result], pace: Pace | None = None) -> None:
@@ -67,7 +67,7 @@ class Work(Generic[_Result]):
         self._results: list[_Result] = []
         self._error: BaseException | None = None
         self.paused = 0.0
-        """Seconds of all pauses, by the clock of the pace."""
+        """The seconds of all pauses, by the clock of `pace`."""
 
     def __enter__(self) -> Self:
         return self
@@ -76,7 +76,7 @@ class Work(Generic[_Result]):
         self.cancel()
 
     def advance(self) -> bool:
-        """Go on until the next pause; return whether the call has ended. Raise what it raises."""
+        """Run the call until its next pause; return whether it has ended, or raise its error."""
         if not self._has_ended:
             self._go_on()
         if self._error is not None:
@@ -95,25 +95,28 @@ class Work(Generic[_Result]):
             _thread.active = outer
 
     def result(self) -> _Result:
-        """Return what the call has returned, once it has ended, or raise what it has raised."""
+        """Return the result of the call, which must have ended, or raise its error."""
         if self._error is not None:
             raise self._error
         return self._results[0]
 
     def cancel(self) -> None:
-        """End the call by an exception at its pause; on its way out it does not pause any more."""
+        """End the call by raising Interrupted at its pause; after that it does not pause again."""
         if self._worker is not None and not self._has_ended:
             self._is_cancelled = True
             with suppress(Interrupted):
                 self.advance()
 
     def pause(self) -> None:
-        """Pause if that is due."""
+        """Pause if a pause is due."""
         if self._pace is None or self._pace.is_over:
             self.leave()
 
     def leave(self) -> None:
-        """Pause, unless the work was cancelled: its driver goes on until it advances this."""
+        """Return to the caller of `advance` until its next call; do nothing if already cancelled.
+
+        Raise Interrupted if the work is cancelled in this pause.
+        """
         if self._is_cancelled:
             return
         began = self._pace.clock() if self._pace is not None else 0.0
@@ -123,7 +126,7 @@ class Work(Generic[_Result]):
         self.paused += self._pace.clock() - began if self._pace is not None else 0.0
 
     def run(self) -> "greenlet":
-        """Run the call to its end; return who waits for that."""
+        """Run the call to its end; return the greenlet to continue with."""
         try:
             self._results.append(self._call())
         except BaseException as error:  # noqa: BLE001 - `advance` raises it
@@ -133,11 +136,14 @@ class Work(Generic[_Result]):
 
 
 class Interrupted(BaseException):
-    """Ends work in a pause. No plugin that it passes through has failed, or may catch it."""
+    """Ends work in a pause.
+
+    It is not an error of the plugins that it passes, and none may catch it.
+    """
 
 
 def _run_each(work: Work[Any]) -> None:
-    """Run one work after the other, each with pauses; the body of a greenlet."""
+    """Run one work after the other; the body of a greenlet."""
     while True:
         driver = work.run()
         del work
@@ -146,13 +152,13 @@ def _run_each(work: Work[Any]) -> None:
 
 
 def worked(clock: Callable[[], float]) -> float:
-    """Return the time by the clock, without the seconds in which the present work has paused."""
+    """Return the time by the clock, minus the pauses of the present work."""
     work = _thread.active
     return clock() - work.paused if work is not None else clock()
 
 
 def timed(call: Callable[[], _Result], clock: Callable[[], float]) -> tuple[_Result, float]:
-    """Return the result of a call, and its seconds by the clock without those of pauses."""
+    """Return the result of a call, and the seconds that it took without pauses."""
     began = worked(clock)
     result = call()
     return result, worked(clock) - began

@@ -1,8 +1,9 @@
-"""kopf's handlers: an object in, a change or a status out.
+"""kopf's handlers: they get an object, and make a change or write a status.
 
-kopf imports other clients of Kubernetes if they are installed, to recognise their objects in the
-results of handlers. Mooring's handlers return none, and all 800 models of kubernetes_asyncio take
-0.2 seconds and 36 MB. So this module imports kopf while these clients are hidden.
+If other clients of Kubernetes are installed, kopf imports them to recognise their objects in the
+results of handlers. Mooring's handlers return no such objects, and the 800 models of
+kubernetes_asyncio take 0.2 seconds and 36 MB. Therefore this module hides these clients while it
+imports kopf.
 """
 
 import sys
@@ -15,7 +16,7 @@ _CLIENTS: Final = ("kubernetes_asyncio", "kubernetes", "pykube")
 
 
 def _import_kopf() -> None:
-    """Import kopf as if none of the clients that are not imported yet were installed."""
+    """Import kopf as if those clients that are not imported yet were not installed."""
     hidden = [name for name in _CLIENTS if name not in sys.modules]
     # An entry of None makes an import fail as if there were no such module.
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # declared without None

@@ -1,4 +1,4 @@
-"""Take in kopf's objects: pods without a node, SchedulingProfiles and PriorityClasses."""
+"""Takes in kopf's objects: pods without a node, SchedulingProfiles and PriorityClasses."""
 
 import logging
 import time
@@ -23,15 +23,15 @@ from mooring.state.cluster import ClusterState
 logger = logging.getLogger(__name__)
 
 _USUAL_BYTES: Final = 4096
-"""What the event of a pod is taken for where its size is not known."""
+"""The assumed size of a pod's event, if its size is not known."""
 
 
 @dataclass(eq=False, repr=False)
 class ObjectHandlers:
     """Handles the objects that kopf shows; the methods `on_...` are kopf's handlers.
 
-    They run while no other task has the `turn`. `listed` is called when kopf has listed anew,
-    `seen` with each queued pod and its object. `handled` is called with the name of each event
+    They run while no other task has the `turn`. `listed` is called when kopf has listed again,
+    `seen` with each queued pod and its raw object. `handled` is called with the name of each event
     about a pod, as in the metrics, and its seconds.
     """
 
@@ -45,10 +45,7 @@ class ObjectHandlers:
     clock: Callable[[], float] = time.monotonic
 
     async def on_pod(self, event: Mapping[str, Any], **_: Any) -> None:
-        """Queue a pod, or note that it got a node or has gone.
-
-        During an attempt, this is postponed to its end.
-        """
+        """Queue a pod, or note that it got a node or has gone; wait for the end of an attempt."""
         # kopf gives no type to what it lists, which is new to it.
         action = ACTIONS.get(event["type"], Action.ADD)
         self._note_listing(event)
@@ -57,7 +54,7 @@ class ObjectHandlers:
         await self.turn.deliver(take_in, size, TimeSlices(clock=self.clock))
 
     async def on_pods(self, pods: list[dict[str, Any]]) -> None:
-        """Queue the pods of the first list since kopf's start, in slices."""
+        """Queue the pods of kopf's first list, in slices."""
         self.listed()
         slices = TimeSlices(clock=self.clock)
         for raw in pods:
@@ -67,7 +64,7 @@ class ObjectHandlers:
             await slices.pause()
 
     async def pod_read(self, raw: Mapping[str, Any]) -> None:
-        """Queue a pod that was read apart from the watch, unless the watch is newer."""
+        """Queue a pod that was read without the watch, unless the watch has shown newer events."""
         await self.turn.between(self._pod_read, raw)
 
     async def _pod_read(self, raw: Mapping[str, Any]) -> None:
@@ -77,7 +74,7 @@ class ObjectHandlers:
             self._take_in(pod, raw)
 
     def _take_in_event(self, action: Action, raw: Mapping[str, Any]) -> None:
-        """Take in an event of a pod, and measure how long that took without pauses."""
+        """Take in an event of a pod, and measure its seconds without pauses."""
         began = worked(self.clock)
         try:
             if action is Action.DELETE:
@@ -93,7 +90,7 @@ class ObjectHandlers:
     def _take_in(self, pod: Pod, raw: Mapping[str, Any]) -> None:
         """Queue a pod that has no node and has not ended.
 
-        A terminating pod is never scheduled: it is only taken as a newer version of a known pod.
+        A terminating pod is never scheduled. It is taken in only if an earlier version is known.
         """
         if pod.node_name is not None or pod.finished:
             return
@@ -117,7 +114,7 @@ class ObjectHandlers:
     async def profiles_read(
         self, profiles: Iterable[Mapping[str, Any]], gone: Container[str]
     ) -> None:
-        """Put profiles in force that were read apart from the watch, unless they are `gone`."""
+        """Put profiles in force that were read without the watch, except those in `gone`."""
         slices = TimeSlices(clock=self.clock)
         for item in profiles:
             raw = {"apiVersion": API_VERSION, "kind": KIND, **item}  # which a list may leave out
@@ -142,6 +139,6 @@ class ObjectHandlers:
             self.state.put(Kind.PRIORITY_CLASS, key, value)
 
     def _note_listing(self, event: Mapping[str, Any]) -> None:
-        """Call `listed` after kopf has listed anew: it reports no object missing from the list."""
+        """Call `listed` after kopf has listed again, as kopf does not report missing objects."""
         if event["type"] is None:
             self.listed()

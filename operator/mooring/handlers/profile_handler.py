@@ -1,4 +1,4 @@
-"""Puts SchedulingProfiles in force or rejects them, and works out their status."""
+"""Puts SchedulingProfiles in force or rejects them, and computes their status."""
 
 import asyncio
 import logging
@@ -32,31 +32,28 @@ logger = logging.getLogger(__name__)
 STATUS_SECONDS: Final = 30.0
 """The interval at which statuses are compared with nodes, API server and files."""
 REPEAT_SECONDS: Final = 5.0
-"""How often statuses are written again that were refused."""
+"""The interval at which refused statuses are written again."""
 _LANES: Final = 4
-"""Statuses to write in parallel."""
+"""The number of statuses written in parallel."""
 CONFLICT_SECONDS: Final = 1.0
-"""For how long no profile may have changed before statuses say which of them conflict."""
+"""Statuses report conflicts when no profile has changed for this time."""
 MOST_CONFLICT_WAITS: Final = 30
-"""Waits of this length after which statuses say it although profiles go on changing."""
+"""After this many waits, statuses report conflicts even if profiles still change."""
 _MOST_NAMED = 3
-"""How many rules, warnings or profiles a message names."""
+"""The most rules, warnings or profiles that a message names."""
 _OUTRANKED: Final = "outranked by "
 _MOST_HISTORY = 50
-"""Generations that are remembered, of all profiles together."""
+"""The number of generations in the history, of all profiles together."""
 _MOST_HISTORY_BYTES = 8 * 2**20
 _MOST_SPEC_BYTES = 16 * 1024
-"""A larger spec is not remembered."""
+"""The history does not keep a larger spec."""
 MOST_KEPT_BYTES: Final = 512 * 1024
-"""The status does not keep a larger spec.
-
-etcd accepts objects of 1.5 MiB, including the managed fields.
-"""
+"""The status does not keep a larger spec; etcd accepts 1.5 MiB, managed fields included."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """Whether one generation of a profile is in force, in the words of its Ready condition."""
+    """Whether one generation of a profile is in force, with the texts of its Ready condition."""
 
     uid: str
     generation: int
@@ -66,7 +63,7 @@ class _Verdict:
 
 
 class _Surroundings(NamedTuple):
-    """The part of a status that follows from nodes and other profiles, not from the profile."""
+    """The part of a status that depends on nodes and other profiles."""
 
     over_budget: str | None
     warning: str | None
@@ -91,22 +88,22 @@ class ProfileHandler:
         self._shown: dict[str, Mapping[str, Any]] = {}
         self._shown_versions: dict[str, str] = {}
         self._told: dict[str, _Surroundings] = {}
-        """What the last status said of nodes and profiles, also where an old CRD prunes it."""
+        """The surroundings in the last status; kept here, because an old CRD may prune them."""
         self._uncertified: dict[str, tuple[Mapping[str, Any], CertificatesInvalid]] = {}
-        """The profiles that would be in force with other certificates, as they were shown."""
+        """Profiles that only invalid certificates keep out of force, with their errors."""
         self._unsettled: set[str] = set()
-        """The profiles whose statuses do not say yet which profiles they conflict with by now."""
+        """The profiles whose statuses do not report their present conflicts yet."""
         self._just_changed = False
         self._conflict_waits = 0
         self._history: BoundedCache[int, dict[str, Any]] = BoundedCache(_MOST_HISTORY_BYTES)
         self._changes = 0
         self.departures = DeletedUids()
-        """The profiles that were deleted, for whoever reads a profile meanwhile."""
+        """The uids of deleted profiles, for callers that read a profile in the meantime."""
 
     def applied(self, raw: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Put the profile in force if it is valid and this is its newest version.
+        """Put the profile in force, if it is valid and not older than the known version.
 
-        Return a merge patch of its status, None if the status is right already.
+        Return a merge patch for its status; None if the status needs no change.
         """
         metadata, before = raw["metadata"], _without_moves(raw.get("status") or {})
         verdict = self._verdicts.get(metadata["name"])
@@ -123,7 +120,7 @@ class ProfileHandler:
         return self.patch(metadata["name"]) or None
 
     def patch(self, name: str) -> dict[str, Any]:
-        """Return a merge patch of the profile's status, empty if it is right or has gone."""
+        """Return a merge patch for the profile's status; {} if it is right or there is none."""
         verdict, before = self._verdicts.get(name), self._shown.get(name, {})
         if verdict is None:
             return {}
@@ -131,7 +128,7 @@ class ProfileHandler:
         return _merge_patch(before, self._status(name, verdict, before))
 
     def surroundings_changed(self) -> list[str]:
-        """Return the profiles whose status no longer agrees with nodes or files.
+        """Return the profiles whose status no longer agrees with nodes, API server or files.
 
         Profiles that were invalid because of certificates are checked again.
         """
@@ -144,11 +141,11 @@ class ProfileHandler:
         return sorted(outdated.union(n for n, said in told if said != self._surroundings(n)))
 
     def settle_conflicts(self) -> list[str]:
-        """Return the profiles that may have new conflicts, if it is time to report them.
+        """Return the profiles that may have new conflicts, when these are due to be reported.
 
-        It is time when no profile has changed since the last call, or after some calls. So profiles
-        that come together, as at the start of a leader, are reported once, and two that are edited
-        again and again only now and then.
+        They are due when no profile has changed since the last call, or after MOST_CONFLICT_WAITS
+        calls. Therefore profiles that come together, as when a replica begins to lead, are reported
+        once, and profiles that change again and again are reported rarely.
         """
         if not self._unsettled:
             return []
@@ -161,9 +158,9 @@ class ProfileHandler:
         return settled
 
     def warnings(self, name: str, patch: Mapping[str, Any]) -> list[tuple[ObjectRef, str, str]]:
-        """Return the Events for a patch of a status: object, reason and note.
+        """Return the Events for a patch of a status, as object, reason and note.
 
-        There is one only when the text in the status changes, so that another leader repeats none.
+        There is an Event only if the text in the status changes, so that a new leader repeats none.
         """
         verdict, before = self._verdicts[name], self._shown[name]
         regarding = ObjectRef(KIND, name, uid=verdict.uid, api_version=API_VERSION)
@@ -182,20 +179,20 @@ class ProfileHandler:
         return found
 
     def ready(self) -> dict[str, bool]:
-        """Return by name whether the newest spec of the profile is in force."""
+        """Return, by name of each profile, whether its newest spec is in force."""
         return {name: verdict.ready for name, verdict in self._verdicts.items()}
 
     def known(self) -> dict[str, str]:
-        """Return the name of every profile that has come and not gone, by its uid."""
+        """Return the names of all known profiles by uid; deleted ones are left out."""
         return {verdict.uid: name for name, verdict in self._verdicts.items()}
 
     def knows(self, name: str, uid: str) -> bool:
-        """Return whether the profile has come and not gone."""
+        """Return whether the profile of this name and uid is known and not deleted."""
         verdict = self._verdicts.get(name)
         return verdict is not None and verdict.uid == uid
 
     def verdicts(self) -> Mapping[str, dict[str, Any]]:
-        """Return by name of each profile whether its newest spec is in force, as JSON values."""
+        """Return, by profile, whether its newest spec is in force, and why, as JSON values."""
         return {
             name: {
                 "observedGeneration": verdict.generation,
@@ -207,10 +204,10 @@ class ProfileHandler:
         }
 
     def history(self) -> list[dict[str, Any]]:
-        """Return the last 50 changes of profiles since this replica leads, the newest first.
+        """Return the last 50 changes of profiles since this replica leads, newest first.
 
-        Each has `time`, `profile`, `generation`, `ready`, `reason`, `message` and `spec`, the spec
-        in force since then; it is None if it is large, or if there is none.
+        Each has `time`, `profile`, `generation`, `ready`, `reason` and `message`. `spec` is the
+        spec in force after the change; None if it is too large, or if no spec is in force.
         """
         return self._history.values()[::-1]
 
@@ -268,7 +265,7 @@ class ProfileHandler:
         return _Verdict(uid, generation, ready=True, reason=reason, message=message)
 
     def _note_certificates(self, shown: Mapping[str, Any], error: ProfileInvalid) -> None:
-        """Remember a profile with invalid certificates, because they may be mended."""
+        """Remember a profile with invalid certificates, because the files may be corrected."""
         if isinstance(error, CertificatesInvalid):
             self._uncertified.setdefault(shown["metadata"]["name"], (shown, error))
 
@@ -297,7 +294,7 @@ class ProfileHandler:
         self.pod_enqueuer.profiles_changed()
 
     def _restore(self, raw: Mapping[str, Any]) -> None:
-        """Put the spec in force that the status keeps."""
+        """Put the last valid spec in force, which the status keeps."""
         status, metadata = raw.get("status") or {}, raw["metadata"]
         spec, generation = status.get("inForceSpec"), status.get("inForceGeneration")
         if spec is None:
@@ -336,10 +333,7 @@ class ProfileHandler:
     def _conditions(
         self, name: str, verdict: _Verdict, before: Mapping[str, Any], size: int
     ) -> Iterator[Condition]:
-        """Yield Ready, and Conflicted, OverBudget and Warning where they hold.
-
-        `size` is how many bytes the spec in force has.
-        """
+        """Yield the conditions that hold, Ready always; the spec in force has `size` bytes."""
 
         def condition(
             kind: str, holds: Literal["True", "False"], reason: str, message: str
@@ -372,9 +366,9 @@ class ProfileHandler:
             yield condition("Warning", "True", reason, text)
 
     def _ready_message(self, name: str, verdict: _Verdict, before: Mapping[str, Any]) -> str:
-        """Return the message of Ready; it says so if others take all pods of the profile.
+        """Return the message of Ready, which also tells if other profiles take all its pods.
 
-        Until conflicts are settled, that part stays as it was.
+        Until conflicts are settled, that part stays as in the status `before`.
         """
         if not verdict.ready:
             return verdict.message
@@ -385,7 +379,7 @@ class ProfileHandler:
         return self._outranked(name) or verdict.message
 
     def _outranked(self, name: str) -> str | None:
-        """Return that the profile takes no pods, and who takes them; None if it may take some."""
+        """Return a message if other profiles take all its pods; None if it may take some."""
         others = self.profiles.outranked_by(name)
         if not others:
             return None
@@ -396,14 +390,13 @@ class ProfileHandler:
         )
 
     def _warning(self, name: str) -> tuple[str, str | None]:
-        """Return reason and message of Warning; the message is None without a warning."""
+        """Return reason and message of the condition Warning; message is None without a warning."""
         unknown, missing = self.profiles.unknown_server(name), self._missing(name)
         if unknown is None:
             return "NotOnAnyNode", missing
         return "UnknownServer", "; ".join(filter(None, (unknown, missing)))
 
     def _missing(self, name: str) -> str | None:
-        """Return which labels and resources its rules read that no node has; None if all exist."""
         warnings = self.profiles.missing_on_nodes(name)
         if not warnings:
             return None
@@ -412,14 +405,13 @@ class ProfileHandler:
         return named + (f"; and {more} more" if more > 0 else "")
 
     def _surroundings(self, name: str) -> _Surroundings:
-        """Return the part of the status that follows from nodes and other profiles."""
         warning, outranked = self._warning(name)[1], self._outranked(name)
         return _Surroundings(self._over_budget(name), warning, outranked)
 
     def _conflict(self, name: str, before: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Return the status's texts about conflicts, short and full; None without a conflict.
+        """Return the status's texts about conflicts, short and long; None without a conflict.
 
-        Until the conflicts are settled, these are the texts of the status before.
+        Until conflicts are settled, these are the texts of the status `before`.
         """
         if name in self._unsettled:
             conditions = before.get("conditions") or ()
@@ -430,7 +422,7 @@ class ProfileHandler:
         return (conflict_in_short(name, others), conflict_text(name, others)) if others else None
 
     def _over_budget(self, name: str) -> str | None:
-        """Return which of its rules are too expensive for the present nodes; None if none is."""
+        """Return which rules are too expensive for the present nodes; None if none is."""
         in_force = self.profiles.in_force.get(name)
         left_out = in_force.pipeline.evaluations.left_out() if in_force is not None else []
         if not left_out:
@@ -441,12 +433,11 @@ class ProfileHandler:
 
 @dataclass(eq=False, repr=False)
 class ProfileStatusWriter:
-    """Gives profiles to a ProfileHandler, and writes their statuses except two fields.
+    """Gives profiles to a ProfileHandler, and writes their statuses.
 
-    Others write `shadow` and `rebalancing`.
-
-    A status that the API server refused is written again after a while, or when the profile is
-    shown again. An Event names a profile's mistakes after its status does.
+    Two fields are written by others: `shadow` and `rebalancing`. A status that the API server
+    refused is written again after some seconds, or when the profile is shown again. After the
+    status with a profile's mistakes was written, an Event reports them.
     """
 
     handler: ProfileHandler
@@ -462,10 +453,10 @@ class ProfileStatusWriter:
             "profiles", self._write, lanes=_LANES, turn=self.turn, sleep=self.sleep
         )
         self._later: set[str] = set()
-        """The profiles whose statuses are written some seconds later."""
+        """The profiles whose statuses are written again some seconds later."""
 
     async def run(self) -> None:
-        """Write statuses for ever, also if they become outdated without a change of a profile."""
+        """Write statuses until cancelled, including those outdated by nodes, server or files."""
         await self._statuses.run(
             (STATUS_SECONDS, self.handler.surroundings_changed),
             (CONFLICT_SECONDS, self.handler.settle_conflicts),
@@ -477,14 +468,15 @@ class ProfileStatusWriter:
         return later
 
     async def found(self, raw: Mapping[str, Any]) -> None:
-        """Put a profile in force as the API server has it, and have its status written."""
+        """Put a profile in force as the API server has it, and queue its status for writing."""
         if await self._apply(raw) is not None:
             self._statuses.note(raw["metadata"]["name"])
 
     async def read(self, raw: Mapping[str, Any]) -> None:
-        """Put a profile in force that was read, unless it is known: then that may be newer.
+        """Put a profile in force that was read without the watch, unless it is known already.
 
-        Its status is written when kopf shows it, or some seconds later.
+        A known one may be newer. The status is written when kopf shows the profile, or some seconds
+        later.
         """
         if await self._apply(raw, unless_known=True) is not None:
             self._later.add(raw["metadata"]["name"])
@@ -494,7 +486,8 @@ class ProfileStatusWriter:
     ) -> dict[str, Any] | None:
         """Put a profile in force in a turn, because pods may be counted anew for it.
 
-        Returns a merge patch of its status, None if none is to be written or it has gone meanwhile.
+        Return a merge patch for its status; None if it needs none, or the profile has gone
+        meanwhile.
         """
         name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
         with self.handler.departures.meanwhile() as gone:
@@ -512,7 +505,7 @@ class ProfileStatusWriter:
             self.writer.seen(name, uid, metadata.get("resourceVersion", ""))
 
     async def gone(self, name: str, uid: str) -> None:
-        """Take a profile out of force."""
+        """Take a deleted profile out of force, and forget its status."""
         await self.turn.run(partial(self.handler.gone, name, uid))
         self.writer.gone(name, uid)
         self._statuses.forget(name)
@@ -536,12 +529,12 @@ class ProfileStatusWriter:
 
 
 def _without_moves(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status with the Rebalancer's section emptied, if it has one."""
+    """Return the status; if it has a section `rebalancing`, that is emptied."""
     return {**status, "rebalancing": {}} if "rebalancing" in status else status
 
 
 def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the scheduler names whose pods the profile would take, however invalid it is."""
+    """Return the scheduler names whose pods the profile would take, even if it is invalid."""
     spec = raw.get("spec")
     if isinstance(spec, Mapping) and spec.get("mode") == "Shadow":
         return ()
@@ -553,13 +546,13 @@ def _scheduler_names(raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _is_older(metadata: Mapping[str, Any], than: str) -> bool:
-    """Return whether an object's version is older than another; False if they do not say."""
+    """Return whether an object's resourceVersion is older; False if either is not a number."""
     version = metadata.get("resourceVersion", "")
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
 def _transition_time(kind: str, holds: str, before: Mapping[str, Any], now: float) -> str:
-    """Return when the condition last changed: now if its status is a new one."""
+    """Return when the condition last changed its status; `now` if it changes with this write."""
     for condition in before.get("conditions") or ():
         if condition.get("type") == kind and condition.get("status") == holds:
             return str(condition.get("lastTransitionTime"))
@@ -567,10 +560,7 @@ def _transition_time(kind: str, holds: str, before: Mapping[str, Any], now: floa
 
 
 def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON merge patch (RFC 7386) that makes `after` of `before`.
-
-    In it, null takes a field away.
-    """
+    """Return the JSON merge patch (RFC 7386) from `before` to `after`; null removes a field."""
     patch: dict[str, Any] = {field: None for field in before if field not in after}
     for field, value in after.items():
         old = before.get(field)

@@ -1,8 +1,8 @@
 """Runs kopf: its tasks, its sessions, and the resources that it may watch.
 
-Only `on.event` handlers are used: they write nothing to the objects, no annotation and no
-finalizer. For the same reason kopf's storages for progress and diffs do nothing, which also saves
-most of its cost per event.
+Only `on.event` handlers are used, because they write nothing to the objects: no annotation and no
+finalizer. For the same reason kopf's storages for progress and diffs are replaced by empty ones,
+which also saves most of kopf's cost per event.
 """
 
 import asyncio
@@ -39,32 +39,32 @@ _WORKER_SECONDS: Final = 0.5
 A stopping leader waits a second for all of kopf, and then releases the lease.
 """
 _WATCHER: Final = "watcher for "
-"""How the names of kopf's tasks begin that list and watch."""
+"""The beginning of the names of kopf's tasks that list and watch."""
 
 RETRIES: Final = (1.0, 1.0, 2.0) + (4.0,) * 14
 """Seconds between kopf's tries of a request; after the last try kopf ends.
 
-They add up to a minute, in which an API server restarts or etcd elects a leader.
+Together they are a minute, in which an API server restarts or etcd elects a leader.
 """
 
 GOOD_SECONDS: Final = 60.0
-"""After a run of at least this length the pause before the next one is short again."""
+"""After a run of at least this length, the pauses before new starts begin short again."""
 
 UNWATCHED_SECONDS: Final = 60.0
-"""A replica whose kopf has not watched a resource for longer is not ready."""
+"""A replica is not ready if kopf has not watched a needed resource for longer than this."""
 
 ASK_AGAIN_SECONDS: Final = 60.0
-"""How often a missing right to watch PriorityClasses is looked for again."""
+"""The interval at which a missing right to watch PriorityClasses is checked again."""
 
 UNSCHEDULED: Final = "spec.nodeName=,status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector of the pods that wait for a node."""
+"""The field selector of the pods that wait for a node."""
 
 _NEEDED: Final = (POD, SCHEDULING_PROFILE)
-"""Without these nothing can be scheduled; PriorityClasses only give priorities a name."""
+"""The resources that scheduling needs; PriorityClasses only give names to priorities."""
 
 
 class _NoProgress(kopf.ProgressStorage):
-    """Keeps no progress: event handlers have none."""
+    """Keeps no progress, because event handlers have none."""
 
     def fetch(self, **_: Any) -> None: ...
 
@@ -75,15 +75,15 @@ class _NoProgress(kopf.ProgressStorage):
     def touch(self, **_: Any) -> None: ...
 
     def clear(self, *, essence: Any) -> Any:
-        """Return the essence as it is, without a copy."""
+        """Return the essence itself, without a copy."""
         return essence
 
 
 class _NoDiffs(kopf.DiffBaseStorage):
-    """Keeps no last-seen state: event handlers do not compare with it."""
+    """Keeps no last-seen state, because event handlers do not compare objects with it."""
 
     def build(self, **_: Any) -> Any:
-        """Return nothing to compare with, and copy nothing."""
+        """Return an empty essence, without a copy of the object."""
         return {}
 
     def fetch(self, **_: Any) -> None: ...
@@ -92,7 +92,7 @@ class _NoDiffs(kopf.DiffBaseStorage):
 
 
 class KopfRunner:
-    """Runs kopf inside our event loop for as long as this replica leads.
+    """Runs kopf inside our event loop while this replica leads.
 
     Attributes:
         restarts: How often kopf has ended and was started again.
@@ -122,14 +122,14 @@ class KopfRunner:
         self._trouble = ""
         self._class_trouble: str | None = None
         self._resources: tuple[Resource, ...] = ()
-        """What kopf may watch as far as `until_watchable` has found, and it has not begun to."""
+        """The resources found by `until_watchable`, until `run` begins to watch them."""
 
     async def run(self, restore_signals: Callable[[], None]) -> NoReturn:
-        """Serve until cancelled; `restore_signals` takes back the handlers that kopf replaces.
+        """Run kopf until cancelled; `restore_signals` restores signal handlers that kopf replaces.
 
-        kopf's own runner would also end every task started after it, bindings included, so its
-        tasks are run here. Where kopf gives up, as it does when it lacks a right, it is started
-        again.
+        kopf's own runner would also end every task started after it, including bindings. Therefore
+        its tasks are run here. If kopf gives up, for example because it lacks a right, it is
+        started again.
         """
         backoff = Backoff(self._random)
         self._watches_nothing()
@@ -153,21 +153,18 @@ class KopfRunner:
     async def until_watchable(self) -> None:
         """Wait until kopf may watch its resources; a replica that waits here cannot lead.
 
-        `run` does not check again before it starts kopf: the pods of a leader that was killed wait.
+        The next `run` does not check again, because the pods of a leader that was killed wait.
         """
         self._watches_nothing()
         self._resources = await self._watchable(Backoff(self._random))
         self._unwatched.clear()
 
     async def until_pods_are_listed(self) -> None:
-        """Wait until the pods without a node are queued that existed when kopf was started.
-
-        kopf watches pods when it has listed them.
-        """
+        """Wait until pods that had no node when kopf was started are listed and queued."""
         await self._pods_listed.wait()
 
     def problem(self) -> str | None:
-        """Return what kopf has not watched for a minute, and why; None if nothing."""
+        """Return which resources kopf has not watched for a minute, and why; None if it has."""
         now = self._clock()
         late = {
             str(resource): now - self._unwatched[resource.path()]
@@ -202,7 +199,7 @@ class KopfRunner:
         return _NEEDED if trouble is not None else (*_NEEDED, PRIORITY_CLASS)
 
     async def _until_watchable(self, resource: Resource, backoff: Backoff) -> None:
-        """Wait until kopf may watch `resource`: without the right, kopf logs many lines."""
+        """Wait until kopf may watch the resource; without the right, kopf would log many lines."""
         said = ""
         while (trouble := await self._trouble_with(resource)) is not None:
             if trouble != said:
@@ -229,9 +226,10 @@ class KopfRunner:
     async def _serve(
         self, restore_signals: Callable[[], None], resources: Collection[Resource]
     ) -> list[str] | None:
-        """Serve until cancelled or until kopf ends; return why it did.
+        """Run kopf until cancelled or until kopf ends; return why it ended.
 
-        Returns None if kopf was ended to begin again with PriorityClasses, which it may watch now.
+        Return None if kopf was ended here, to start again with PriorityClasses, which it may watch
+        now.
         """
         sessions = KopfSessions(
             self._connection,
@@ -300,7 +298,7 @@ _T = TypeVar("_T")
 
 
 async def _finished(ending: Coroutine[Any, Any, _T]) -> _T:
-    """Wait for the end even if the caller is cancelled; return the result."""
+    """Wait for the coroutine to end, even if the caller is cancelled; return its result."""
     task = asyncio.create_task(ending)
     try:
         return await asyncio.shield(task)
@@ -318,10 +316,10 @@ async def _end(tasks: Collection[asyncio.Task[Any]], sessions: KopfSessions) -> 
 
 
 async def _stop(tasks: Collection[asyncio.Task[Any]]) -> list[str]:
-    """End the tasks, and those kopf lost track of; return the messages of those that failed.
+    """End the tasks, and tasks that kopf lost track of; return the messages of those that failed.
 
-    The watchers end first: if one has failed, kopf closes its connections while the others still
-    use them.
+    The watchers end first: if one has failed, kopf closes the connections that the others still
+    use.
     """
     if watchers := [task for task in asyncio.all_tasks() if _is_watcher(task)]:
         for task in watchers:
@@ -344,7 +342,7 @@ async def _stop(tasks: Collection[asyncio.Task[Any]]) -> list[str]:
 def _is_watcher(task: asyncio.Task[Any]) -> bool:
     """Return whether the task lists and watches for kopf, and has begun.
 
-    One that has not begun uses no connection, and leaves a warning if it is cancelled.
+    A task that has not begun uses no connection, and would leave a warning if it were cancelled.
     """
     if not task.get_name().startswith(_WATCHER):
         return False
@@ -355,7 +353,7 @@ def _is_watcher(task: asyncio.Task[Any]) -> bool:
 
 
 def _is_of_kopf(task: asyncio.Task[Any]) -> bool:
-    """Return whether kopf created the task: a watcher that fails leaves the others running."""
+    """Return whether kopf created the task; a watcher that fails leaves other tasks running."""
     code = getattr(task.get_coro(), "cr_code", None)
     return code is not None and Path(code.co_filename).is_relative_to(_KOPF)
 

@@ -1,11 +1,11 @@
-"""The HTTP sessions that kopf works with, and how they end.
+"""The HTTP sessions that kopf uses, and how they end.
 
 kopf should write nothing. If it does, its writes are guarded by the lease like Mooring's own.
 
 kopf starts a task for every object of a list. The task costs several times as much as Mooring's own
-work for the pod, and thousands of pods may wait when a replica begins to lead. So this module
-handles the pods of the first list itself, and gives kopf an empty one. A later list goes through
-kopf, because events from before it may wait in kopf's tasks, and versions must not overtake each
+work for the pod, and thousands of pods may wait when a replica begins to lead. Therefore this
+module handles the pods of the first list itself, and gives kopf an empty one. A later list goes
+through kopf: earlier events may still wait in kopf's tasks, and versions must not overtake each
 other. `PodEventFilter` keeps most events of the watch from kopf.
 
 kopf cancels its requests when it stops. A cancelled request is still finished here, because asyncio
@@ -13,10 +13,10 @@ never closes a connection that is cancelled before its TLS handshake has begun. 
 answers are aborted, because closing a TLS connection waits for the other side. Watches are aborted
 first, writes last, because kopf logs the broken answer to a write as an error, with a traceback.
 
-kopf never sees a 401: it would log in again, and close the session under all its other requests.
-The credentials are renewed here; if there are no others, kopf tries again later, as after a server
-error. kopf never sees a malformed list or event either, which would end it with a TypeError: it
-sees a broken answer, and its next request is sent after a pause.
+kopf never sees a 401, because it would log in again, and close the session that all its other
+requests use. The credentials are renewed here; if they cannot be, kopf tries again later, as after
+a server error. kopf never sees a malformed list or event either, which would end it with a
+TypeError. It sees a broken answer instead, and its next request is sent after a pause.
 """
 
 import asyncio
@@ -51,22 +51,22 @@ logger = logging.getLogger(__name__)
 MOST_GARBAGE_BYTES: Final = 2**25
 """Bytes of large JSON objects that kopf may read before the next garbage collection."""
 _LARGE_BYTES: Final = 2**14
-"""From this size on an object counts; Python's collector runs often enough for smaller ones."""
+"""Only objects of at least this size count; Python collects smaller ones often enough."""
 
 BOOKMARK_EVENTS: Final = 100
-"""At most so many events are kept from kopf before a bookmark tells it the version."""
+"""The most events kept from kopf before a bookmark tells kopf the version."""
 
 _SLOW_BYTES: Final = 2**18
-"""From this size on, reading the JSON of an object takes a millisecond or more."""
+"""Reading the JSON of an object of this size takes a millisecond or more."""
 
 _WATCHED: Final = (POD, SCHEDULING_PROFILE, PRIORITY_CLASS)
-"""What kopf lists and watches."""
+"""The resources that kopf lists and watches."""
 
 _SESSION_CLOSED: Final = "[SSL: APPLICATION_DATA_AFTER_CLOSE_NOTIFY]"
-"""kopf takes an error with these words for the end of the session, as it does a 401."""
+"""An error with these words ends the session for kopf, as a 401 does."""
 
 _LAST_SECONDS: Final = 1.0
-"""How long requests may take to get an answer once kopf has stopped."""
+"""The most seconds for requests to get an answer once kopf has stopped."""
 
 
 OnPods = Callable[[list[dict[str, Any]]], Awaitable[None]]
@@ -74,7 +74,7 @@ OnPods = Callable[[list[dict[str, Any]]], Awaitable[None]]
 
 
 class OnWatch(Protocol):
-    """Called for each list and watch of kopf, with the path of the resource."""
+    """A function that is called for each list and watch of kopf."""
 
     def __call__(self, path: str, *, accepted: bool) -> None:
         """Note that a list or watch of `path` is sent, or (`accepted`) its watch is accepted."""
@@ -82,13 +82,15 @@ class OnWatch(Protocol):
 
 @dataclass(eq=False, repr=False)
 class KopfSessions:
-    """Sessions with our own credentials and TLS, one per login of kopf's.
+    """Sessions with our own credentials and TLS, one for each login of kopf.
 
-    `on_pods` gets the pods listed before kopf watches pods for the first time. It gets an empty
-    list for each list without objects: kopf reports none of these to a handler, and all known pods
-    may be gone. `may_write` is called immediately before each write is sent. If it returns False,
-    the write is not sent, and kopf sees an `aiohttp.ClientConnectionError`, after which it tries
-    again. `bursts` gets the events of the watch of pods, and leaves some of them to kopf.
+    Attributes:
+        on_pods: Gets the pods that are listed before kopf watches pods for the first time. Also
+            gets an empty list for each list without objects, because kopf tells no handler about
+            it, and all known pods may be gone.
+        bursts: Gets the events of the watch of pods, and leaves some of them to kopf.
+        may_write: Called immediately before each write is sent. If it returns False, the write is
+            not sent, and kopf sees an `aiohttp.ClientConnectionError`, after which it tries again.
     """
 
     connection: Connection
@@ -110,10 +112,10 @@ class KopfSessions:
         self._answers: WeakSet[aiohttp.ClientResponse] = WeakSet()
         self._is_ending = False
         self._transports: list[asyncio.Transport] = []
-        """Of other answers that are open while kopf ends; a cancelled reader drops its own."""
+        """Transports of other answers that are open when kopf ends, unless their reader ended."""
 
     async def log_in(self, **_: Any) -> kopf.AiohttpSession:
-        """Return a new session; this is a login handler for kopf."""
+        """Return a new session; kopf calls this as its login handler."""
         connection = self.connection
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=connection.tls),
@@ -126,7 +128,7 @@ class KopfSessions:
         return kopf.AiohttpSession(server=connection.url, aiohttp_session=session)
 
     def hang_up(self) -> None:
-        """Stop reading every watch, from now on; to be called before kopf's tasks are cancelled.
+        """Stop reading all watches; call this before kopf's tasks are cancelled.
 
         Other answers can be read until `close`.
         """
@@ -137,7 +139,7 @@ class KopfSessions:
             self._note_transport(answer)
 
     async def close(self) -> None:
-        """Close every connection; to be called when kopf's tasks have ended."""
+        """Close every connection; call this when kopf's tasks have ended."""
         if self._requests:
             _, late = await asyncio.wait(self._requests, timeout=_LAST_SECONDS)
             for request in late:
@@ -177,9 +179,10 @@ class KopfSessions:
     async def _authorised(
         self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType, path: str
     ) -> aiohttp.ClientResponse:
-        """Return the head of the answer; try once more with renewed credentials after a 401.
+        """Return the head of the answer; after a 401 try once more with renewed credentials.
 
-        Raises ClientConnectionError if the server refuses these too, or the proxy the connection.
+        Raises ClientConnectionError if the server refuses the renewed credentials, or the proxy the
+        connection.
         """
         credentials = self.connection.credentials
         for _ in range(2):
@@ -205,7 +208,7 @@ class KopfSessions:
     def _checked(
         self, content: Any, read: "_Read", query: Mapping[str, str], *, is_watch: bool
     ) -> "_Content":
-        """Return the body of a list or watch; it breaks off where it is malformed."""
+        """Return the body of a list or watch, which breaks off at a malformed part."""
         if is_watch:
             self._has_watched_pods |= read.resource is POD
             path = read.resource.path()
@@ -223,7 +226,7 @@ class KopfSessions:
             self._transports.append(transport)
 
     async def _finished(self, sending: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
-        """Return the head of the answer, which a cancelled caller leaves to be hung up on."""
+        """Return the head of the answer; a cancelled caller leaves a head that is hung up on."""
         request = asyncio.ensure_future(sending)
         self._requests.add(request)
         request.add_done_callback(self._requests.discard)
@@ -235,10 +238,10 @@ class KopfSessions:
 
 
 def _guarded_request(may_write: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
-    """Return the class of requests that are sent only if they read, or if `may_write` allows."""
+    """Return a request class whose writes are sent only if `may_write` returns True."""
 
     class GuardedRequest(aiohttp.ClientRequest):
-        """Checks here, and not in a middleware, because connecting comes in between and waits."""
+        """Checks at sending; a middleware would check before the wait for a connection."""
 
         async def send(self, conn: Any) -> aiohttp.ClientResponse:
             if self.method != "GET" and not may_write():
@@ -249,7 +252,7 @@ def _guarded_request(may_write: Callable[[], bool]) -> type[aiohttp.ClientReques
 
 
 class _Content:
-    """The body of an answer; all that a subclass does not change is as the server sent it."""
+    """The body of an answer; methods that a subclass lacks are those of the server's body."""
 
     def __init__(self, content: aiohttp.StreamReader) -> None:
         self._content = content
@@ -259,18 +262,18 @@ class _Content:
 
 
 class _CutContent(_Content):
-    """The body of an answer, cut where it is nested too deeply for kopf's parser.
+    """The body of an answer without values that are nested too deeply for kopf's parser.
 
     Any user may write such managed fields into a pod.
     """
 
     async def read(self, n: int = -1) -> bytes:
-        """Return the whole body, or `n` bytes of it."""
+        """Return the whole body, or `n` bytes of it unchanged."""
         data = await self._content.read(n)
         return cut_nesting(data) if n < 0 else data
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
-        """Yield the body, in whole lines."""
+        """Yield the body line by line."""
         lines: list[bytes] = []
         async for data in self._content.iter_chunked(n):
             *whole, rest = data.split(b"\n")
@@ -301,7 +304,7 @@ class _Read:
         return aiohttp.ClientPayloadError(text)
 
     def works(self) -> None:
-        """Note that something could be read."""
+        """Note that a list or an event could be read."""
         if self.trouble:
             logger.info("kopf can read %s again", self.resource)
         self.trouble = ""
@@ -311,7 +314,7 @@ class _Read:
 class _List(_Content):
     """The body of a page of a list; `goes_on` is False for the first page.
 
-    If `hands_over`, `on_pods` gets the objects, and kopf gets none.
+    If `hands_over` is set, `on_pods` gets the objects, and kopf gets an empty page.
     """
 
     def __init__(
@@ -332,7 +335,7 @@ class _List(_Content):
         self._goes_on = goes_on
 
     async def read(self, n: int = -1) -> bytes:
-        """Return the whole body, or `n` bytes of it as it is."""
+        """Return the whole body, or `n` bytes of it unchanged."""
         data = await self._content.read(n)
         if n >= 0:
             return data
@@ -355,16 +358,16 @@ class _List(_Content):
 class _Garbage:
     """Collects young garbage after each `MOST_GARBAGE_BYTES` of large objects.
 
-    kopf keeps a read object in a reference cycle until Python's collector runs. The collector
-    counts containers, and a pod of a megabyte may have as few containers as one of a kilobyte: it
-    would not run for hundreds of megabytes of large pods.
+    kopf keeps each object in a reference cycle until Python's collector runs. The collector counts
+    containers, and a pod of a megabyte may have as few containers as a pod of a kilobyte. With
+    large pods the collector alone would run only after hundreds of megabytes.
     """
 
     def __init__(self) -> None:
         self._bytes = 0
 
     def received(self, size: int) -> None:
-        """Count an object of this many bytes of JSON."""
+        """Count an object with this many bytes of JSON."""
         if size < _LARGE_BYTES:
             return
         self._bytes += size
@@ -396,10 +399,10 @@ class _Watch(_Content):
         """How many events kopf does not know of, and the version of the last one."""
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
-        """Yield the body line by line; drop an unfinished last line, which comes again.
+        """Yield the body line by line; drop an unfinished last line, whose event comes again.
 
-        kopf gets a bookmark after each `BOOKMARK_EVENTS` that were kept from it, and one where the
-        body ends or breaks off: it must know the version for its next request.
+        kopf gets a bookmark after each `BOOKMARK_EVENTS` events that were kept from it, and one at
+        the end of the body, because it must know the version for its next request.
         """
         splitter = LineSplitter()
         try:
@@ -429,16 +432,13 @@ class _Watch(_Content):
         self._version = raw["metadata"]["resourceVersion"]
 
     def _bookmark(self) -> bytes:
-        """Return the BOOKMARK event that makes kopf go on after the last event that was taken."""
+        """Return a BOOKMARK event with the version of the last event that was kept from kopf."""
         self._taken = 0
         metadata = {"resourceVersion": self._version}
         return orjson.dumps({"type": "BOOKMARK", "object": {"metadata": metadata}}) + b"\n"
 
     def _event(self, line: bytes) -> tuple[WatchEvent, dict[str, Any]]:
-        """Return the event.
-
-        Raises ClientPayloadError if it is malformed.
-        """
+        """Parse an event; raise ClientPayloadError if it is malformed."""
         self._garbage.received(len(line))
         try:
             event = event_of(line)

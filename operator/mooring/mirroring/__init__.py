@@ -1,1 +1,1 @@
-"""The cluster as the API server shows it, copied into the state and compared from time to time."""
+"""Copies the cluster from the API server into the state, and compares both at intervals."""

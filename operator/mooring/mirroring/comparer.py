@@ -1,7 +1,8 @@
 """Compares the pods and profiles that Mooring knows with those of the API server.
 
-kopf does not report deletions that happened while its watch was down, and no lost event may leave a
-pod unscheduled for ever. Mirrored objects need no comparison: their reflectors deliver whole sets.
+kopf does not report deletions that happened while its watch was down, and a lost event must not
+leave a pod unscheduled for ever. Objects from reflectors need no comparison, because reflectors
+deliver whole lists.
 """
 
 import asyncio
@@ -22,27 +23,27 @@ logger = logging.getLogger(__name__)
 
 EVERY_SECONDS: Final = 300.0
 PAUSE_SECONDS: Final = 10.0
-"""From a hint to the comparison: the many hints of one relist cause one comparison.
+"""The wait between a hint and the comparison, so that the many hints of one relist cause only one.
 
-kopf also gets this time to show unknown objects before they are read.
+In this time kopf may still show objects that would otherwise be read.
 """
 MOST_FETCHED: Final = 100
-"""Unknown objects to read in one round; if there are more, the next round follows immediately."""
+"""The most unknown objects read in one round; if there are more, the next round follows at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedResource:
-    """A resource that kopf watches, and the part of Mooring that keeps its objects.
+    """A resource that kopf watches, and how Mooring keeps its objects.
 
     Attributes:
-        resource: What is listed.
-        known: Returns the uids of the objects that are removed once they are not listed; later
-            changes make no difference.
-        knows: Whether the object with this key and uid is known, in whatever state.
+        resource: The resource to list.
+        known: Returns the uids of the known objects that `gone` must remove if they are not listed;
+            later changes do not alter the result.
+        knows: Returns whether the object with this key and uid is known, in any state.
         gone: Removes the object with this uid.
-        found: Takes an object that was not known, as the API server has it.
+        found: Takes an unknown object, as the API server returned it.
         gone_meanwhile: Returns a context with the uids that have gone since it was entered.
-        in_flight: Returns the uids of objects that are not known for now, but may be again.
+        in_flight: Returns the uids of objects that are not known now, but may become known again.
         selectors: `fieldSelector` and `labelSelector` of the list.
     """
 
@@ -58,9 +59,9 @@ class WatchedResource:
 
 @dataclass(eq=False, repr=False)
 class CacheComparer:
-    """Compares every few minutes and soon after each hint.
+    """Compares every few minutes, and soon after each hint.
 
-    An object that is not listed has gone. Listed objects that are not known are read, at most
+    A known object that is not listed has gone. Listed objects that are not known are read, at most
     `MOST_FETCHED` of a resource per round, and handed over.
     """
 
@@ -72,14 +73,14 @@ class CacheComparer:
     def __post_init__(self) -> None:
         self._hint = asyncio.Event()
         self._unusable: dict[Resource, dict[str, str]] = {}
-        """Versions, by uid, of objects that were handed over and are not known all the same."""
+        """Versions, by uid, of objects that were handed over but not accepted."""
         self._in_doubt: dict[Resource, set[str]] = {}
-        """The uids of objects that were in flight and not listed when they were compared."""
+        """The uids of objects that were in flight and not listed in the last comparison."""
         self._last_read: dict[Resource, str] = {}
-        """The key of the object that was read last; the next round begins after it."""
+        """The key of the last object that was read; the next round begins after it."""
 
     def hint(self) -> None:
-        """Compare soon, because a deletion may just have been missed."""
+        """Compare soon, because a deletion may have been missed just now."""
         self._hint.set()
 
     async def run(self) -> None:
@@ -95,7 +96,7 @@ class CacheComparer:
                     logger.warning("%s are not compared: %s", compared.resource, explain(error))
 
     async def _until_due(self) -> None:
-        """Wait for the next round, for a hint, or until what was in doubt is known again."""
+        """Wait for the next round, for a hint, or until an object in doubt is known again."""
         left = EVERY_SECONDS
         while left > 0:
             pause = min(left, PAUSE_SECONDS) if any(self._in_doubt.values()) else left
@@ -112,7 +113,7 @@ class CacheComparer:
             left -= pause
 
     def _is_known_again(self, compared: WatchedResource) -> bool:
-        """Return whether an object in doubt is known; drop doubts about those not in flight."""
+        """Return whether an object in doubt is known; forget doubts about objects not in flight."""
         if not (in_doubt := self._in_doubt.get(compared.resource)):
             return False
         known = not in_doubt.isdisjoint(compared.known())
@@ -150,7 +151,7 @@ class CacheComparer:
     async def _unknown(
         self, compared: WatchedResource, listed: Mapping[str, Mapping[str, Any]]
     ) -> dict[str, Mapping[str, Any]]:
-        """Return the metadata, by uid, of objects that are not known and may be of use."""
+        """Return the metadata, by uid, of listed objects that are neither known nor unusable."""
         unusable, slices = self._unusable[compared.resource], TimeSlices(clock=self.clock)
         found = dict[str, Mapping[str, Any]]()
         for uid, metadata in listed.items():
@@ -163,9 +164,10 @@ class CacheComparer:
     async def _hand_over(
         self, compared: WatchedResource, unknown: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Read unknown objects whole and hand them over, beginning where the last round ended.
+        """Read unknown objects whole and hand them over, beginning after the last round's last one.
 
-        Otherwise objects that become unknown again each time would keep the others from their turn.
+        Otherwise, objects that become unknown again and again would keep other objects from being
+        read.
         """
         found, last = 0, self._last_read.get(compared.resource, "")
         slices, by_key = TimeSlices(clock=self.clock), dict[str, Mapping[str, Any]]()
@@ -197,10 +199,7 @@ class CacheComparer:
     async def _read(
         self, compared: WatchedResource, metadata: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """Return the object; None if it has gone, or another one has its name.
-
-        The next round finds that one.
-        """
+        """Return the object; None if it has gone, even if another object has its name now."""
         name, namespace, uid = metadata["name"], metadata.get("namespace"), metadata["uid"]
         with compared.gone_meanwhile() as gone:
             try:

@@ -1,9 +1,10 @@
 """Finds the kinds that the API server serves, and its version of Kubernetes.
 
-Servers differ by version and flags, and are upgraded and downgraded under a running replica. So
-they are asked at intervals (`mooring.mirroring.reflectors`); a replica that finds other versions
-than at its start restarts. During an upgrade several servers may answer in turn. So a kind counts
-as served, or as gone, after two equal answers in a row, and as having another version after ten.
+Servers differ by version and flags, and are upgraded and downgraded while a replica runs. Therefore
+the server is asked at intervals (`mooring.mirroring.reflectors`). A replica that finds another
+version than at its start restarts. During an upgrade several servers may answer in turn. Therefore
+a kind counts as served, or as no longer served, only after two equal answers in a row; a new
+version, of the server or of a kind, counts only after ten.
 """
 
 import logging
@@ -21,11 +22,14 @@ logger = logging.getLogger(__name__)
 EXPECTED: Final[Mapping[Kind, Resource]] = {
     kind: resource for resource, kind in MIRRORED.items() if resource.group
 }
-"""What every API server serves, unless a flag forbids it; the core group cannot be left out."""
+"""Kinds that every API server serves, unless a flag forbids it; the core group is left out."""
 _LOOKS: Final = 2
 _LOOKS_AT_VERSION: Final = 10
-"""Looks in a row that must find a change. A replica that ends during an upgrade of several servers
-could find the former version at its start and end again."""
+"""Equal answers in a row that are needed for a change.
+
+If a replica restarted too early during an upgrade of several servers, it could find the former
+version at its start and restart again.
+"""
 _VERSIONS: Final[Mapping[Kind, tuple[Resource, ...]]] = {
     **{kind: (resource,) for kind, resource in EXPECTED.items()},
     **{
@@ -33,7 +37,7 @@ _VERSIONS: Final[Mapping[Kind, tuple[Resource, ...]]] = {
         for kind in MIRRORED_IF_SERVED.values()
     },
 }
-"""The resources that a kind is read from; the first of them that is served is used."""
+"""The resources from which a kind can be read; the first served one is used."""
 _WITHOUT: Final[Mapping[Kind, str]] = {
     Kind.POD_GROUP: "pods that name one in spec.schedulingGroup wait (docs/gangs.md)",
     Kind.COSCHEDULING_POD_GROUP: "pods that name one by its label wait (docs/gangs.md)",
@@ -49,7 +53,7 @@ _WITHOUT: Final[Mapping[Kind, str]] = {
     Kind.DEVICE_TAINT_RULE: "taints of devices are those of their slices",
     Kind.DEVICE_CLASS: "pods with claims for devices wait",
 }
-"""What follows from a kind that is not served, where users notice it."""
+"""For a kind that is not served, the effect that users notice."""
 
 
 class Discovery:
@@ -67,16 +71,16 @@ class Discovery:
         self._version: str | None = None
         self._served: dict[Kind, Resource | None] = {}
         self._changes: dict[Kind | None, tuple[object, int]] = {}
-        """What the last looks have found that is new, and how many; None: of the version."""
+        """By kind (None: the version), the last new answer and its number in a row."""
         self._troubles: dict[str, str] = {}
 
     @property
     def served(self) -> Mapping[Kind, Resource | None]:
-        """The resource of each kind, None if it is not served; without kinds that nobody knows."""
+        """The resource of each kind that has an answer; None if the kind is not served."""
         return self._served
 
     def unserved(self) -> Mapping[Kind, Resource]:
-        """Return the kinds that are not served, each with a resource that would do."""
+        """Return the kinds that are not served, each with a resource that Mooring could read."""
         return {kind: _VERSIONS[kind][0] for kind, found in self._served.items() if found is None}
 
     async def look(self) -> None:
@@ -102,9 +106,9 @@ class Discovery:
     async def _find(
         self, versions: tuple[Resource, ...], answers: dict[str, frozenset[str] | None]
     ) -> tuple[bool, Resource | None]:
-        """Return whether it is known which of these resources is served first, and that one.
+        """Return whether the answer is known, and the first served resource, None without one.
 
-        `answers` has the server's answers of this look, for each version of a group.
+        `answers` caches the server's answers of this look by API version.
         """
         for resource in versions:
             if resource.api_version not in answers:
@@ -117,7 +121,7 @@ class Discovery:
         return True, None
 
     async def _plurals(self, resource: Resource) -> frozenset[str] | None:
-        """Return what is served in the resource's version of its group; None without an answer."""
+        """Return the plurals served in the resource's API version; None without an answer."""
         version = resource.api_version
         try:
             plurals = await self._client.served_in(resource.group, resource.version)
@@ -131,7 +135,7 @@ class Discovery:
         """Note the server's version; return whether an API server has answered.
 
         Raises:
-            UnreachableError: if nothing has answered.
+            UnreachableError: Nothing has answered.
         """
         try:
             found = await self._client.server_version()
@@ -150,7 +154,7 @@ class Discovery:
         return True
 
     def _counts(self, about: Kind | None, found: object, known: object) -> bool:
-        """Return whether an answer counts: it is the known one, or so many in a row are like it."""
+        """Return whether an answer counts: it is the known one, or came often enough in a row."""
         before, times = self._changes.pop(about, (found, 0))
         times = times + 1 if before == found else 1
         is_version = found is not None and known is not None
@@ -160,7 +164,7 @@ class Discovery:
         return False
 
     def _note(self, kind: Kind, found: Resource | None) -> None:
-        """Note the resource from which a kind is read, and log a change."""
+        """Note the resource from which a kind is read; log it if it has changed."""
         is_new, before = kind not in self._served, self._served.get(kind)
         self._served[kind] = found
         if found is None and (is_new or before is not None):

@@ -1,4 +1,4 @@
-"""Objects that the reflectors read are parsed here and put into the cluster state."""
+"""Parses the objects that reflectors read, and puts them into the cluster state."""
 
 import logging
 import time
@@ -57,7 +57,7 @@ MIRRORED_IF_SERVED: Final[Mapping[Resource, Kind]] = {
     resources.DEVICE_TAINT_RULE: Kind.DEVICE_TAINT_RULE,
     resources.DEVICE_TAINT_RULE_V1BETA2: Kind.DEVICE_TAINT_RULE,
 }
-"""What is mirrored where the API server serves it; of two versions of a kind, the first served."""
+"""Resources that are mirrored if the API server serves them; of one kind, only the first served."""
 
 DEVICE_KINDS: Final = (
     Kind.DEVICE_CLASS,
@@ -65,7 +65,7 @@ DEVICE_KINDS: Final = (
     Kind.RESOURCE_SLICE,
     Kind.DEVICE_TAINT_RULE,
 )
-"""What must be known before a device is allocated; DeviceTaintRules only where they are served."""
+"""Kinds that must be known before a device is allocated; DeviceTaintRules only if served."""
 
 ASSIGNED_PODS: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 """Field selector of the pods that are bound to a node and have not ended."""
@@ -76,13 +76,13 @@ ACTIONS: Final[Mapping[EventType, Action]] = {
     "MODIFIED": Action.UPDATE,
     "DELETED": Action.DELETE,
 }
-"""The action on the object, by type of watch event."""
+"""The action on the object, by the type of watch event."""
 
 _POD_FIELDS: Final = attrgetter(*(field.name for field in fields(Pod)))
 
 
 def parsed_or_none(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
-    """Return the value of an API object; None if it is malformed, and log that."""
+    """Parse an API object; if it is malformed, log that and return None."""
     try:
         return parse_object(kind, raw)
     except ManifestError as error:
@@ -91,10 +91,10 @@ def parsed_or_none(kind: Kind, raw: Mapping[str, Any]) -> Any | None:
 
 
 def _parsed(state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]) -> Any | None:
-    """Return the value of an API object; None if it is malformed and is left out.
+    """Parse an API object; None if it is malformed.
 
-    A malformed claim is not left out: its devices stay in use. Which ones depends
-    on the claim that is known, so only pods are parsed with pauses.
+    For a malformed claim, a value is returned whose devices stay in use. These devices depend on
+    the known claim; therefore only pods are parsed with pauses.
     """
     if kind is Kind.DEVICE_CLASS:
         # Without a class no selector is compiled. So the first claim does not wait for the import,
@@ -115,9 +115,9 @@ def _parsed(state: ClusterState, kind: Kind, key: str, raw: Mapping[str, Any]) -
 class Mirror:
     """Writes the objects of reflectors into the cluster state (`mooring.kube.reflector.Sink`).
 
-    A malformed object is logged and keeps its former version, so that it holds up nothing else; the
-    devices of a malformed claim stay in use. `handled` is called with the name of each event, as in
-    the metrics, and the seconds that the change of state and queue took.
+    A malformed object is logged and its known version stays, so that it does not stop the stream;
+    the devices of a malformed claim stay in use. `handled` is called with the name of each event,
+    as in the metrics, and the seconds that the change of state and queue took.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Mirror:
         """Store one object that was added, changed or deleted.
 
         Other work may run while a pod is parsed, before it is counted. Parsing reads nothing of the
-        cluster, so the effect is the same as that of a later event.
+        cluster, so this has the same effect as a later event.
         """
         kind = _KINDS[resource]
         _, seconds = timed(lambda: self._take_over(kind, event, obj), self._clock)
@@ -161,8 +161,8 @@ class Mirror:
 class MirroredList:
     """The objects of one list, parsed as they come (`mooring.kube.reflector.Relist`).
 
-    The JSON of a pod takes several times as much memory as the parsed pod. Pods that have not
-    changed are not kept twice, so most relists take little memory.
+    The JSON of a pod takes several times as much memory as the parsed pod. For pods that have not
+    changed, the known object is kept, so that most relists take little memory.
     """
 
     def __init__(self, state: ClusterState, kind: Kind) -> None:
@@ -173,7 +173,7 @@ class MirroredList:
         self._values: dict[str, Any] = {}
 
     def add(self, obj: dict[str, Any]) -> None:
-        """Add an object of the list; a malformed one stays as it was known before."""
+        """Add an object of the list; for a malformed one, the known version stays."""
         key = identity(self._kind, obj)
         self._values.setdefault(key, None)
         value = _parsed(self._state, self._kind, key, obj)
@@ -187,6 +187,6 @@ class MirroredList:
         self._values.pop(identity(self._kind, obj), None)
 
     def apply(self) -> None:
-        """Put the objects into the state, and remove those that are missing in the list."""
+        """Put the objects into the state, and remove known objects that are not in the list."""
         self._state.replacing(self._kind, self._values, self._before)
         self._state.doubt(uid for uid in self._unconfirmed if uid not in self._values)

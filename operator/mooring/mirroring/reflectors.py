@@ -24,7 +24,7 @@ LOOK_SECONDS: Final = 15.0
 """The interval at which the server is asked for its version and its kinds."""
 
 DEAD_SECONDS: Final = 60.0
-"""A watch that has failed for longer is dead; API servers restart and etcd elects in less."""
+"""A watch that has failed for longer is dead: API servers restart, and etcd elects, sooner."""
 
 _FORBIDDEN: Final = (
     "Mooring may not list and watch {} of resource.k8s.io; apply the ClusterRole of its version: "
@@ -36,7 +36,7 @@ _UNSERVED: Final = (
 )
 _FAILING: Final = "{} of resource.k8s.io cannot be watched; Mooring's log says why"
 _UNLISTED: Final = "{} of resource.k8s.io are not listed yet"
-"""Why no device is allocated, with the kinds that are not known, and what to do about it."""
+"""Reasons why no device is allocated; the kinds that are not known are filled in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +59,21 @@ class _Served:
 
     @property
     def is_expected(self) -> bool:
-        """Whether API servers usually serve it."""
+        """Whether API servers usually serve the kind."""
         return self.kind in EXPECTED
 
     @property
     def is_listed(self) -> bool:
-        """Whether its objects are in force."""
+        """Whether the kind's objects have been listed and are in use."""
         return self.reflector.synced.is_set()
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether a replica waits until it is listed, also if listing it fails."""
+        """Whether a replica waits until the kind is listed, even if listing fails."""
         return self.is_expected and self.kind not in DEVICE_KINDS
 
     def counts(self) -> bool:
-        """Return whether a replica that does not follow it is unready."""
+        """Return whether a replica is unready while it cannot follow the kind."""
         if self.kind in DEVICE_KINDS:
             return False
         return self.is_expected or self.is_listed or not self.troubled.is_set()
@@ -83,15 +83,15 @@ class _Served:
 class Reflectors:
     """Keep `sink` up to date while `run` runs.
 
-    The server is asked for its kinds every `look_seconds`. A kind that it does not serve has no
-    objects. If a kind of `MIRRORED_IF_SERVED` cannot be listed, the replica stays ready: only pods
-    that name an unknown PodGroup wait. After it has been listed it counts like any other, because
-    its objects stay in force. The kinds of `DEVICE_KINDS` never make a replica unready: while one
-    is unknown, no device is allocated.
+    Every `look_seconds` the server is asked for its kinds. A kind that it does not serve has no
+    objects. If a kind of `MIRRORED_IF_SERVED` cannot be listed, the replica stays ready, because
+    only pods that name an unknown PodGroup wait. Once such a kind has been listed, it counts like
+    any other, because its objects stay in use. The kinds of `DEVICE_KINDS` never make a replica
+    unready: while one of them is unknown, no device is allocated.
 
-    `devices_known` is called with the reason for that, and with None when all are known. `relisted`
-    is called with the name of each resource that had to be listed again, `versioned` with the
-    server's version, `outdated` with the reason why the replica must restart.
+    `devices_known` is called with the reason why no device is allocated, and with None when all are
+    known. `relisted` is called with the name of each resource that had to be listed again,
+    `versioned` with the server's version, `outdated` with the reason why the replica must restart.
     """
 
     client: ApiClient
@@ -108,7 +108,7 @@ class Reflectors:
     def __post_init__(self) -> None:
         self._turn = self.turn if self.turn is not None else Turn(self.clock)
         self._devices_logged = set[tuple[str, str]]()
-        """Why which kinds are not known, as far as that was logged."""
+        """The pairs of reason and unknown kind that were logged."""
         self._troubles: dict[Resource, _Trouble] = {}
         self._reflectors = {
             resource: self._reflector(resource) for resource in MIRRORED if not resource.group
@@ -120,7 +120,7 @@ class Reflectors:
         self._looked = asyncio.Event()
 
     async def run(self) -> None:
-        """Follow the cluster until cancelled."""
+        """List and watch until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._tell_of_devices()
             await self._discovery.look()
@@ -135,11 +135,7 @@ class Reflectors:
                 await self._discovery.look()
 
     async def synced(self) -> None:
-        """Wait until every resource has been listed.
-
-        It does not wait for resources that are not served, nor for optional ones that cannot be
-        listed.
-        """
+        """Wait until all resources are listed, but not for unserved or failing optional ones."""
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
         await self._looked.wait()
@@ -148,17 +144,17 @@ class Reflectors:
             await _any_of(served.reflector.synced, given_up)
 
     def served(self) -> Mapping[Kind, Resource]:
-        """Return the resources in use of the kinds in `MIRRORED_IF_SERVED`."""
+        """Return the resource in use for each served kind of `MIRRORED_IF_SERVED`."""
         return {
             kind: served.resource for kind, served in self._served.items() if not served.is_expected
         }
 
     def unserved(self) -> Mapping[Kind, Resource]:
-        """Return the kinds that the server does not serve, each with a resource that would do."""
+        """Return the kinds that are not served, each with a resource that Mooring could read."""
         return self._discovery.unserved()
 
     def problem(self) -> str | None:
-        """Name the resources not yet listed or long unwatched, and why; None if there are none."""
+        """Return which resources are not listed yet or have a dead watch, and why; else None."""
         counted = self._counted()
         unlisted = [r for r, reflector in counted.items() if not reflector.synced.is_set()]
         if not self._looked.is_set():
@@ -178,9 +174,9 @@ class Reflectors:
         return None
 
     def is_current(self) -> bool:
-        """Return whether everything has been listed, and no watch is broken.
+        """Return whether everything has been listed and no watch is broken.
 
-        A broken watch of claims, slices or classes counts until device allocation stops.
+        A broken watch of a device kind counts only until device allocation stops because of it.
         """
         self._tell_of_devices()
         if self.problem() is not None:
@@ -195,18 +191,18 @@ class Reflectors:
         )
 
     def _counted(self) -> dict[Resource, Reflector]:
-        """Return the resources that this replica cannot work without."""
+        """Return the resources that a replica needs to be ready, with their reflectors."""
         return self._reflectors | {
             served.resource: served.reflector for served in self._served.values() if served.counts()
         }
 
     def lags(self) -> Mapping[str, float]:
-        """Return the seconds since each resource was last watched; 0 for a working watch."""
+        """Return for how many seconds each resource has not been watched; 0 if its watch works."""
         served = (served.resource for served in self._served.values())
         return {str(resource): self._lag(resource) for resource in (*self._reflectors, *served)}
 
     def _unknown_devices(self) -> dict[str, list[str]]:
-        """Return the kinds of `DEVICE_KINDS` that are not known, by the reason."""
+        """Return the device kinds that are not known, by the reason."""
         unknown: dict[str, list[str]] = {_FORBIDDEN: [], _FAILING: [], _UNSERVED: [], _UNLISTED: []}
         for kind in DEVICE_KINDS:
             served = self._served.get(kind)
@@ -224,14 +220,13 @@ class Reflectors:
         return _FORBIDDEN if trouble.is_forbidden else _FAILING
 
     def _knows(self, served: _Served) -> bool:
-        """Return whether its objects are listed and its watch was alive within DEAD_SECONDS."""
         return served.is_listed and self._lag(served.resource) <= DEAD_SECONDS
 
     def _tell_of_devices(self) -> None:
-        """Tell whether devices can be allocated, and log if they cannot; called again and again.
+        """Report whether devices can be allocated, and log if they cannot; called again and again.
 
-        A line is logged once all others are listed, not one for each kind that is known again.
-        `Discovery` logs the kinds that are not served.
+        The line is logged only when no kind waits for its list, so that there is one line for all
+        kinds. `Discovery` logs the kinds that are not served.
         """
         unknown = self._unknown_devices()
         texts = [reason.format(_listing(kinds)) for reason, kinds in unknown.items()]
@@ -248,7 +243,7 @@ class Reflectors:
     async def _follow(
         self, kind: Kind, resource: Resource | None, group: asyncio.TaskGroup
     ) -> None:
-        """Follow the kind as this resource; None: not at all, and no more if it was."""
+        """Follow the kind as this resource; None ends following it."""
         served = self._served.get(kind)
         if served is not None and resource not in (None, served.resource):
             before = served.resource.version
@@ -316,7 +311,6 @@ def _listing(names: list[str]) -> str:
 
 
 async def _any_of(*events: asyncio.Event) -> None:
-    """Wait until one of the events is set."""
     tasks = [asyncio.create_task(event.wait()) for event in events]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

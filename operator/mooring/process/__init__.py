@@ -1,1 +1,1 @@
-"""How work shares the one thread of the process."""
+"""Lets tasks share the one thread of the process."""

@@ -6,10 +6,10 @@ from types import ModuleType
 
 
 def import_module_quickly(name: str) -> ModuleType:
-    """Import the module without garbage collection meanwhile.
+    """Import the module while garbage collection is off.
 
-    Modules, classes and functions stay: hundreds of collections would find nothing and take a tenth
-    of the time.
+    Modules, classes and functions are never garbage: hundreds of collections would find nothing and
+    take a tenth of the time.
     """
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Waits for work that continues if the waiter is cancelled: a request that was sent."""
+"""Waits for work, such as a request that was sent, which goes on if the waiter is cancelled."""
 
 import asyncio
 from typing import TypeVar
@@ -7,10 +7,10 @@ _Result = TypeVar("_Result")
 
 
 async def shielded(work: "asyncio.Future[_Result]") -> _Result:
-    """Return the result of the work, which goes on if the caller is cancelled.
+    """Return the result of the work; if the caller is cancelled, the work goes on.
 
-    If the caller was cancelled, a later error of the work is dropped. `asyncio.shield` has it
-    logged with a traceback: Python 3.14 always, older ones if nobody reads it.
+    If the caller was cancelled, a later error of the work is dropped. `asyncio.shield` instead logs
+    such an error with a traceback: Python 3.14 always, older ones if nobody reads it.
     """
     try:
         await asyncio.wait((work,))

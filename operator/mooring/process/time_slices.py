@@ -1,7 +1,7 @@
-"""Do long work on the event loop in slices, between which other tasks run.
+"""Does long work on the event loop in slices, between which other tasks run.
 
-Work that decides about pods may not know of the event loop: it calls `pause` where other tasks may
-run, and `TimeSlices.run` runs it.
+Code that decides about pods knows nothing of the event loop: it calls `pause` at places where other
+tasks may run, and `TimeSlices.run` runs it.
 """
 
 import asyncio
@@ -17,21 +17,21 @@ from mooring.pausing import Interrupted, Work
 _Result = TypeVar("_Result")
 
 REST: Final = 3.0
-"""The usual rest after work on request, so that decisions continue beside it."""
+"""The usual `rest` for work on request, so that decisions continue beside it."""
 
 _SLICES_PER_COLLECTION: Final = 10
-"""After so many slices of any work, young garbage is collected, in 1 to 5 ms."""
+"""After this many slices of any work, young garbage is collected, which takes 1 to 5 ms."""
 _slices_ended = count(1)
 
 
 @dataclass(eq=False, repr=False)
 class TimeSlices:
-    """Divide long work into slices: `pause` after each small step, or `run` a call that pauses.
+    """Divides long work into slices: `pause` after each small step, or `run` a call that pauses.
 
     Args:
-        seconds: How long a slice lasts at least; it ends with a step.
-        rest: For how many times the duration of a slice the event loop is free after it. With 0
-            the other tasks run once.
+        seconds: The least duration of a slice, which ends at the end of a step.
+        rest: After a slice the event loop is free for this many times the slice's duration; with 0,
+            all other ready tasks run once.
         clock: The time in seconds.
     """
 
@@ -44,20 +44,20 @@ class TimeSlices:
 
     @property
     def end(self) -> float:
-        """When the present slice may end."""
+        """The time from which on the present slice may end."""
         return self._began + self.seconds
 
     def begin(self) -> None:
-        """Begin a slice now, because the task has just waited and other tasks have run."""
+        """Begin a slice now, because the task has just waited while other tasks ran."""
         self._began, self._stopped = self.clock(), float("inf")
 
     def stop(self) -> None:
-        """End the slice now: the time until the next pause is not the task's."""
+        """End the slice now, so that the time until the next pause does not count."""
         self._stopped = self.clock()
 
     @property
     def is_over(self) -> bool:
-        """Whether the present slice has lasted long enough."""
+        """Whether the present slice has lasted `seconds`."""
         return self.clock() - self._began >= self.seconds
 
     async def pause(self) -> None:
@@ -70,7 +70,7 @@ class TimeSlices:
     ) -> _Result:
         """Return the result of a call; let other tasks run whenever it pauses.
 
-        Raises Interrupted if `wanted` returned False after a pause; the call was ended there.
+        If `wanted` returns False after a pause, the call is ended there, and Interrupted is raised.
         """
         with Work(call, self) as work:
             while not work.advance():
@@ -88,8 +88,9 @@ class TimeSlices:
 def _collect_at_times() -> None:
     """Collect young garbage after some slices, so that a collection stays short.
 
-    Python collects when many more objects were made than freed. Work that replaces 100,000 objects
-    frees as many as it makes: all are young then, and one collection takes up to 0.4 s.
+    Python collects only when many more objects were made than freed. Work that replaces 100,000
+    objects frees as many as it makes, so all of them stay young, and one collection takes up to 0.4
+    s.
     """
     if next(_slices_ended) % _SLICES_PER_COLLECTION == 0:
         gc.collect(1)

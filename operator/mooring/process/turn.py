@@ -1,8 +1,9 @@
-"""Whose turn it is to use the cluster's state, which stands still while somebody decides.
+"""A lock on the cluster's state, which must not change while somebody decides.
 
-An attempt, a plan or an answer may pause, and other tasks run then. It has the turn meanwhile, and
-nobody else reads or changes the state: a trial may be open. Objects that watches bring wait in the
-inbox until the turn ends. kube-scheduler copies the state for each attempt (a snapshot) instead.
+An attempt, a plan or an answer may pause, and other tasks run in the pause. While a task has the
+turn, no other task reads or changes the state, because a trial may be open. Objects from watches
+wait in the inbox until the turn ends. (kube-scheduler instead copies the state for each attempt, a
+snapshot.)
 """
 
 import asyncio
@@ -22,14 +23,14 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 _MOST_BYTES: Final = 16 * 2**20
-"""Bytes of objects in the inbox, from which on watches are not read any further."""
+"""When the inbox has objects of this many bytes, watches are not read any further."""
 
 
 class Turn:
     """A lock for `async with`, held by work that pauses; tasks get it in order of request.
 
-    A coroutine that uses the state between two awaits only is run by `between` instead. A task that
-    has the turn must not ask for it again.
+    A coroutine that uses the state only between two awaits does not take the turn; it is run by
+    `between`. A task that has the turn must not ask for it again.
 
     Attributes:
         holder: The task that has the turn.
@@ -40,8 +41,11 @@ class Turn:
         self._clock = clock
         self._is_taken = False
         self._waiting = deque[asyncio.Future[None]]()
-        """Those who asked for the turn. An `asyncio.Lock` would wake one that was cancelled and,
-        because of `between`, has not been told yet: nobody had the turn then."""
+        """One future for each task that waits for the turn.
+
+        An `asyncio.Lock` does not work here. It would wake a task that was cancelled and, because
+        of `between`, has not been told yet; then no task would have the turn.
+        """
         self._inbox = deque[tuple[Callable[[], object], int]]()
         self._bytes = 0
         self._is_emptied = asyncio.Event()
@@ -68,7 +72,7 @@ class Turn:
             raise
 
     def _end(self) -> None:
-        """Give the turn to the next one who waits for it."""
+        """Give the turn to the next task that waits for it."""
         self.holder = None
         while self._waiting:
             given = self._waiting.popleft()
@@ -89,9 +93,9 @@ class Turn:
             await slices.pause()
 
     def _leave(self, emptied: "asyncio.Task[None] | None" = None) -> None:
-        """End the turn once a task has emptied the inbox; new calls may come just after that.
+        """End the turn once a task has emptied the inbox; repeat if new calls have come since.
 
-        A process that ends cancels that task, maybe before its first step.
+        When the process ends, that task is cancelled, perhaps before its first step.
         """
         if self._inbox and not (emptied is not None and emptied.cancelled()):
             self.holder = task = asyncio.create_task(self._empty_inbox())
@@ -102,20 +106,21 @@ class Turn:
 
     @property
     def is_free(self) -> bool:
-        """Whether this task may use the state: no other task has the turn."""
+        """Whether the present task may use the state, because no other task has the turn."""
         return self.holder is None or self.holder is asyncio.current_task()
 
     def post(self, call: Callable[[], object]) -> None:
-        """Make a call now, or at the end of another task's turn."""
+        """Make the call now; if another task has the turn, make it when that turn ends."""
         if self.is_free:
             call()
         else:
             self._inbox.append((call, 0))
 
     async def deliver(self, call: Callable[[], object], size: int, slices: TimeSlices) -> None:
-        """Run a call that takes in an object of `size` bytes; it may pause and must not raise.
+        """Make a call that takes in an object of `size` bytes; it may pause and must not raise.
 
-        In another task's turn, put the call into the inbox; wait only while the inbox is full.
+        If another task has the turn, the call is put into the inbox; wait only while the inbox is
+        full.
         """
         if self.holder is None:
             async with self:
@@ -128,9 +133,9 @@ class Turn:
             await self._is_emptied.wait()
 
     async def run(self, call: Callable[[], _Result], rest: TimeSlices | None = None) -> _Result:
-        """Return the result of a call that may pause, made in a turn of this task.
+        """Take the turn, make a call that may pause, and return its result.
 
-        The slice of `rest` is the turn: the task pauses with it afterwards.
+        The turn counts as one slice of `rest`: the caller pauses with `rest` afterwards.
         """
         rest = rest or TimeSlices(clock=self._clock)
         async with self:
@@ -146,7 +151,7 @@ class Turn:
         *args: _Arguments.args,
         **named: _Arguments.kwargs,
     ) -> Coroutine[Any, Any, _Result]:
-        """Call a coroutine function whose steps each wait until no other task has the turn."""
+        """Return a coroutine of `work` whose steps wait until no other task has the turn."""
         steps = self._between(partial(work, *args, **named))
         if (name := getattr(work, "__qualname__", None)) is not None:
             cast("CoroutineType[Any, Any, _Result]", steps).__qualname__ = name  # for HoldTimer

@@ -1,1 +1,1 @@
-"""What runs the process of `mooring run`."""
+"""The process of `mooring run`."""

@@ -1,4 +1,4 @@
-"""Wire the parts of the engine; nothing here starts or stops."""
+"""Connects the parts of the engine; this module starts and stops nothing."""
 
 import asyncio
 import logging
@@ -60,13 +60,13 @@ logger = logging.getLogger(__name__)
 
 
 _MOST_DECISIONS: Final = 20_000
-"""What a plan of rebalancing may cost, in decisions about one pod."""
+"""The most decisions about one pod that a plan of rebalancing may need."""
 _MOST_PENDING: Final = 1_000
-"""Unschedulable pods for which a plan makes room."""
+"""The most unschedulable pods for which a plan makes room."""
 _BUSY: Final = 16
-"""Requests in flight that matter more than events; a server that keeps up has fewer."""
+"""From this many requests in flight on, events wait; a server that keeps up has fewer."""
 _FLUSH_SECONDS: Final = 30.0
-"""kube-scheduler flushes its unschedulable pods as often (scheduling_queue.go)."""
+"""The interval at which kube-scheduler flushes unschedulable pods (scheduling_queue.go)."""
 _REPORT_SECONDS: Final = 5.0
 _NOMINATION_SECONDS: Final = 5.0
 
@@ -75,8 +75,8 @@ _NOMINATION_SECONDS: Final = 5.0
 class Options:
     """The options of an engine; times are in seconds.
 
-    `SchedulingQueue` describes the fields of the backoff and `namespaces_take_turns`,
-    `PluginFailures` those of plugins, and `Evaluations` `most_per_attempt`.
+    `SchedulingQueue` describes the backoff and `namespaces_take_turns`, `PluginFailures` the fields
+    of plugins, and `Evaluations` `most_per_attempt`.
     """
 
     initial_backoff: float = 1.0
@@ -88,21 +88,21 @@ class Options:
 
 
 class Engine:
-    """The parts of an engine over a state; those with a method `run` work while it runs.
+    """The parts of a scheduler over one state; parts with a method `run` work while it runs.
 
-    It receives every event of the state from now on.
+    The engine receives every event of the state from now on.
 
     Args:
         client: Reads and writes for the engine and the plugins.
-        state: The cluster; nothing else may listen to its events.
+        state: The cluster; it must have no other receiver of events.
         registry: The plugins that profiles may name.
         identity: The name of this replica, for the events that it writes.
         options: The settings of users.
-        metrics: Where everything is counted; by default metrics of its own.
-        decisions: Keeps the decisions and the paths of pods; by default a log of its own.
+        metrics: Counts everything; by default new metrics.
+        decisions: Keeps the decisions and the paths of pods; by default a new log.
         extender_client: Reads the objects that extenders get; by default `client`.
-        turn: Whose turn it is to use the state; by default one of its own.
-        served: The resources that the API server serves, by kind.
+        turn: The lock for the use of the state; by default a new one.
+        served: Returns the resources that the API server serves, by kind.
         make_plan: Makes the plans of rebalancing; by default the planner does.
         clock: Monotonic, in seconds.
         now: The time of day, in seconds since the epoch.
@@ -247,9 +247,9 @@ class Engine:
         self.rebalancer = Rebalancer(parts)
 
     def follow_server(self, version: str) -> None:
-        """Follow the rules of an API server of this version (1.37).
+        """Apply the rules of an API server of this version (1.37).
 
-        Call it before any profile is in force, or if the rules stay the same.
+        Once a profile is in force, call this only if the rules stay the same.
         """
         self.scheduler.state.follow_server(version)
         if (unknown := unknown_server(version)) is not None:
@@ -258,13 +258,13 @@ class Engine:
             logger.info("the API server is %s, whose rules apply", version)
 
     def is_busy(self) -> bool:
-        """Return whether pods wait to be decided, or for an API server that has fallen behind."""
+        """Return whether pods wait for a decision, or many requests wait for the API server."""
         if self.loop.schedule_one.requesting + self.preemptions.in_flight >= _BUSY:
             return True
         return self.scheduler.queue.has_active
 
     def on_events(self, events: tuple[ClusterEvent, ...]) -> None:
-        """Pass the changes of the cluster to every part."""
+        """Pass the changes of the cluster to the parts that need them."""
         self.group_reports.on_events(events)
         self.pod_enqueuer.on_events(events)
         self.expected.on_events(events)
@@ -276,7 +276,7 @@ class Engine:
         return entry is not None and bool(entry.profile.spec.extenders)
 
     def _not_pending(self, uid: str) -> None:
-        """Forget the data kept about a pod while it had no node."""
+        """Forget the data that was kept only while the pod had no node."""
         self.reports.forget(uid)
         self.extender_objects.forget(uid)
         self.shadow.forget(uid)
@@ -296,9 +296,10 @@ def build_scheduler_state(
     now: Callable[[], float] = time.time,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> SchedulerState:
-    """Return the shared parts of an engine: no profile is in force and no pod waits.
+    """Return the shared parts of an engine, without a profile in force and without pods.
 
-    Without `metrics` nothing is counted of plugins. The `api` asks `at_bind`, if it asks at all.
+    Without `metrics`, calls of plugins are not counted. `at_bind` has the attempts that `api` may
+    bind.
     """
     cluster, waiting = ClusterView(state), WaitingPods()
     device_metrics = metrics if metrics is not None else DeviceMetrics()
@@ -349,7 +350,7 @@ def _make_plan(
     resting: Collection[str],
     position: int,
 ) -> Plan:
-    """Make a plan of rebalancing with pauses, by the decisions that the profile makes now."""
+    """Make a plan of rebalancing, with pauses, by the decisions that the profile would make now."""
     from mooring.rebalancing.planner import (  # noqa: PLC0415 - few profiles plan moves
         make_plan,
         takes_of,
@@ -371,9 +372,9 @@ def _make_plan(
 
 
 def unschedulable(scheduler: SchedulerState, entry: ActiveProfile) -> list[Pod]:
-    """Return the profile's pods that fit nowhere, those of the highest priority first.
+    """Return the profile's pods that fit nowhere, by descending priority.
 
-    Those that may not preempt yet wait for a cluster autoscaler.
+    Pods that may not preempt yet are left out, because a cluster autoscaler may help them first.
     """
     now, delay = scheduler.clock(), entry.pipeline.preemption.delay_seconds
     waiting = (

@@ -1,9 +1,9 @@
 """The composition root: builds the parts of a replica, starts and stops them in order.
 
-Every replica mirrors the cluster, so that a stand-by is ready, and asks for the lease only when it
-has seen the whole cluster and can watch the resources of kopf. kopf and the scheduling loop run
-only while it leads. Losing the lease ends the process immediately, as in kube-scheduler. A leader
-that cannot work for too long stops as on SIGTERM, which releases the lease.
+Every replica mirrors the cluster, so that a stand-by is ready. It asks for the lease only when it
+has seen the whole cluster and may watch the resources of kopf. kopf and the scheduling loop run
+only while the replica leads. Losing the lease ends the process immediately, as in kube-scheduler. A
+leader that cannot work for too long stops as on SIGTERM, which releases the lease.
 """
 
 import asyncio
@@ -76,25 +76,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _EVENT_SECONDS: Final = 1.0
-"""How long events may take to be written after the last binding: the next leader waits for it."""
+"""The most seconds for writing events after the last binding; the next leader waits for it."""
 _LAST_SECONDS: Final = 1.0
-"""How long cancelled work, such as kopf, may take to end before the lease is released."""
+"""The most seconds for cancelled work, such as kopf, to end before the lease is released."""
 _HEALTH_SECONDS: Final = 1.0
-"""How often a leader looks whether it is able to work."""
+"""The interval at which a leader checks whether it is able to work."""
 _UNABLE_SECONDS: Final = 60.0
-"""A leader that has not been ready for longer gives the lease up.
+"""A leader that has been unready for longer gives the lease up.
 
-It becomes unready after a watch has been dead for a minute; together that is longer than an API
-server needs to restart, or etcd to elect a leader.
+A leader becomes unready after a watch has been dead for a minute. Together that is longer than an
+API server needs to restart, or etcd to elect a leader.
 """
 _ENTITY: Final = "pod"
-"""What an entry of the queues is, as metrics name it."""
+"""The type of all queue entries in metrics."""
 _MOST_CERTIFICATE: Final = 16 * 1024
-"""Bytes of a certificate that the lease is given; certificates of servers have one or two KiB."""
+"""The most bytes of a certificate in the lease; certificates of servers have one or two KiB."""
 
 
 def _new_identity() -> str:
-    """Return a name for this process that no other replica has, as kube-scheduler does."""
+    """Return a name for this process that no other replica has, in kube-scheduler's form."""
     return f"{socket.gethostname()}_{uuid4()}"
 
 
@@ -102,7 +102,7 @@ def spare_the_mirror() -> None:
     """Let the garbage collector examine only young objects until the first lists have come.
 
     With Python's thresholds it would examine all listed objects each time their number has grown by
-    a quarter: half a second at 150,000 pods. None of them is garbage.
+    a quarter. This takes half a second with 150,000 pods, and none of the objects is garbage.
     """
     gc.set_threshold(10_000, 3, 100_000)
 
@@ -113,7 +113,7 @@ def calm_the_collector() -> None:
     The mirror is long-lived and free of cycles, and examining 100,000 objects stops all other work
     for 50 ms. The two younger generations hold at most 40,000 objects, unless objects are freed as
     fast as they are made; then collections run between slices of work (`process/time_slices.py`).
-    The collector examines all other objects when they have grown by a quarter, and after 100,000
+    All other objects are examined when their number has grown by a quarter, and after 100,000
     collections of the younger ones.
     """
     gc.collect()
@@ -122,33 +122,33 @@ def calm_the_collector() -> None:
 
 
 class Kopf(Protocol):
-    """Shows the handlers pods without a node, profiles and priority classes: `KopfRunner`."""
+    """Shows the handlers pods without a node, profiles and priority classes; see `KopfRunner`."""
 
     @property
     def restarts(self) -> int:
-        """How often it was started again."""
+        """How often kopf was started again."""
 
     async def run(self, restore_signals: Callable[[], None]) -> None:
-        """Serve until cancelled."""
+        """Run kopf until cancelled; `restore_signals` sets the replica's signal handlers again."""
 
     async def until_watchable(self) -> None:
-        """Wait until it may watch all resources that it needs."""
+        """Wait until kopf may watch all resources that it needs."""
 
     async def until_pods_are_listed(self) -> None:
-        """Wait until it has shown the pods that were there when it was started."""
+        """Wait until kopf has shown all pods of its first list."""
 
     def problem(self) -> str | None:
-        """Return why it is not ready; None if it is."""
+        """Return why kopf is not ready; None if it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """The parts outside of a replica, other than the API server.
+    """The surroundings of a replica, except the API server.
 
     Attributes:
         clock: Monotonic, in seconds.
         now: The time of day, in seconds since the epoch.
-        random: Spreads load; hides nothing.
+        random: Spreads load; it is not used for secrets.
         identity: This replica's name in the lease; every replica has its own.
         registry: The plugins that profiles may name.
         kopf: Makes the part that runs the handlers.
@@ -171,10 +171,10 @@ class Environment:
 class Scheduler:
     """One replica: its parts, and the order in which they start and stop.
 
-    Without `elector` it always leads. `environment` is the machine's by default.
+    Without `elector` the replica always leads. `environment` is the machine's by default.
 
     Attributes:
-        engine: The parts that decide; only they may change anything in it.
+        engine: The parts that decide; nothing outside may change anything in it.
     """
 
     def __init__(
@@ -223,7 +223,6 @@ class Scheduler:
         self._shadow_status = self._new_shadow_status()
 
     def _new_shadow_status(self) -> ProfileSectionWriter:
-        """Return the writer of the section in which shadow profiles show their differences."""
         writer, shadow = self.engine.profile_writer, self.engine.shadow
         names, status = shadow.names, shadow.status
         return ProfileSectionWriter(writer, "shadow", names, status, turn=self._turn)
@@ -261,7 +260,7 @@ class Scheduler:
         )
 
     def _new_decision_log(self) -> DecisionLog:
-        """Return the log of decisions, which the file of decisions and the traces follow."""
+        """Return the log of decisions, which also feeds the decision file and the traces."""
         return DecisionLog(
             limit=round(self._settings.decision_record_mib * 2**20),
             append=self._decision_file.append if self._decision_file is not None else None,
@@ -283,7 +282,7 @@ class Scheduler:
         )
 
     def _new_comparer(self) -> CacheComparer:
-        """Return what compares the pods and profiles that kopf shows with the API server's."""
+        """Return the comparer of the pods and profiles from kopf with those of the API server."""
         engine, profiles = self.engine, self._profile_handler
         return CacheComparer(
             self._client,
@@ -311,7 +310,7 @@ class Scheduler:
         )
 
     async def run(self) -> int:
-        """Serve until told to stop; return the exit code."""
+        """Serve and schedule until told to stop; return the exit code."""
         asyncio.get_running_loop().set_task_factory(HoldTimer(self._note_hold))
         self._catch_signals()
         self._metrics.read_from(self._readings())
@@ -332,7 +331,7 @@ class Scheduler:
         return self._exit_code
 
     async def run_without_endpoints(self) -> int:
-        """Run as `run` does, but without endpoints."""
+        """Do the same as `run`, but without endpoints."""
         self._catch_signals()
         try:
             await self._schedule()
@@ -341,7 +340,7 @@ class Scheduler:
         return self._exit_code
 
     async def _schedule(self) -> None:
-        """Follow the cluster, and lead when it is this replica's turn, until told to stop."""
+        """Follow the cluster, and lead when this replica holds the lease, until told to stop."""
         self._environment.spare_mirror()
         followers = [
             self._start(self._reflectors.run()),
@@ -359,14 +358,13 @@ class Scheduler:
         await self._extender_client.close()
 
     async def _start_serving(self, endpoints: Endpoints) -> None:
-        """Start the endpoints; they wait for the CA of client certificates first."""
         address = self._settings.bind_address
         port = await endpoints.start(address, self._settings.secure_port)
         self._published = partial(_published, endpoints, address, port)
         logger.info("serving health, metrics and decisions", extra={"address": f"{address}:{port}"})
 
     async def _lead_until_stopped(self) -> None:
-        """Wait for the lease, lead, finish what is in flight, and only then release the lease."""
+        """Wait for the lease, lead, finish work in flight, and only then release the lease."""
         async with AsyncExitStack() as on_the_way_out:
             if not await self._unless_stopped(self._able_to_lead()):
                 return
@@ -390,7 +388,7 @@ class Scheduler:
             logger.info("stopping: %d bindings in flight", self.engine.loop.binding)
 
     def _start_writers(self) -> "list[asyncio.Task[None]]":
-        """Start the writers of reports, which run until the last binding has ended."""
+        """Start the tasks that write reports; they run until the last binding has ended."""
         engine = self.engine
         parts = (
             engine.recorder,
@@ -402,7 +400,7 @@ class Scheduler:
         return [self._start(self._turn.between(part.run)) for part in parts if part is not None]
 
     def _start_workers(self) -> "list[asyncio.Task[None]]":
-        """Start the tasks of a leader, which end when it stops."""
+        """Start the tasks of a leader; they end when it stops."""
         work = [
             self._decide(),
             self._kopf.run(self._catch_signals),
@@ -417,11 +415,12 @@ class Scheduler:
         return [self._start(each) for each in work]
 
     async def _decide(self) -> None:
-        """Take in all profiles and pods that there are, and then decide until cancelled.
+        """Take in all present profiles and pods, and then decide until cancelled.
 
-        kopf shows one after the other, and reading a profile may take long. Meanwhile a profile of
-        lower precedence would take its pods, and pods of lower priority the room of others. Nor
-        does kube-scheduler begin before (WaitForHandlersSync in cmd/kube-scheduler/app/server.go).
+        kopf shows objects one after the other, and reading a profile may take long. If decisions
+        began earlier, a profile of lower precedence could take pods of a later profile, and pods of
+        lower priority the room of later pods. kube-scheduler waits, too (WaitForHandlersSync in
+        cmd/kube-scheduler/app/server.go).
         """
         with self._profile_handler.departures.meanwhile() as gone:
             profiles = await self._profiles()
@@ -431,7 +430,7 @@ class Scheduler:
         await self.engine.loop.run()
 
     async def _profiles(self) -> Sequence[Mapping[str, Any]]:
-        """Return the SchedulingProfiles; wait until the API server answers."""
+        """Return the SchedulingProfiles; retry until the API server answers."""
         backoff, trouble = Backoff(self._environment.random), ""
         while True:
             try:
@@ -449,20 +448,19 @@ class Scheduler:
         return task
 
     async def _able_to_lead(self) -> None:
-        """Wait until this replica has seen the whole cluster and kopf may watch."""
         await self._reflectors.synced()
         await self._kopf.until_watchable()
 
     def is_current(self) -> bool:
         """Return whether this replica may ask for the lease.
 
-        If a watch is broken, pods that the last leader bound may be missing, and full nodes look
-        free.
+        While a watch is broken, it may not: pods that the last leader bound may be missing, so that
+        full nodes look free.
         """
         return self._reflectors.is_current()
 
     async def _give_up_when_unable(self) -> None:
-        """Return when this replica has been unable to do its work for too long."""
+        """Return once this replica has been unable to work for too long."""
         able_at = self._environment.clock()
         while True:
             await asyncio.sleep(_HEALTH_SECONDS)
@@ -475,7 +473,7 @@ class Scheduler:
                 return
 
     async def _unless_stopped(self, awaited: Coroutine[Any, Any, Any]) -> bool:
-        """Return True once it is done, False if this replica is told to stop first."""
+        """Run the coroutine; return False if this replica is told to stop before it is done."""
         task, stop = asyncio.create_task(awaited), asyncio.create_task(self._stop.wait())
         await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
@@ -490,10 +488,10 @@ class Scheduler:
         workers: "Sequence[asyncio.Task[None]]",
         writers: "Sequence[asyncio.Task[None]]",
     ) -> None:
-        """Finish what is in flight, in --stop-seconds at most.
+        """Finish work in flight, within --stop-seconds.
 
-        The leader's tasks have been told to end. A task that has not ended by then may write
-        nothing once the lease is released.
+        The workers are cancelled. A worker that has not ended by then cannot write, because the
+        lease is released.
         """
         engine, now = self.engine, asyncio.get_running_loop().time
         deadline = now() + self._settings.stop_seconds
@@ -513,7 +511,7 @@ class Scheduler:
         await asyncio.wait((*workers, *writers), timeout=_LAST_SECONDS)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        """Stop: a task has ended that should run as long as this replica leads."""
+        """Stop this replica, because a task has ended that should run as long as it leads."""
         if not task.cancelled():
             if task.exception() is not None:
                 logger.error("a part of the scheduler failed", exc_info=task.exception())
@@ -526,9 +524,9 @@ class Scheduler:
             loop.add_signal_handler(number, self._stop.set)
 
     def _lost(self) -> None:
-        """End the process at once, with no further decision and no write: the lease is lost.
+        """End the process at once, without a further decision or write, because the lease is lost.
 
-        The elector has already ended the leadership that every write checks.
+        The elector has already made the leadership invalid, which every write checks.
         """
         self.engine.loop.halt()
         self._leading = False
@@ -538,7 +536,7 @@ class Scheduler:
         self._environment.end_process(self._exit_code)
 
     def _follow_server(self, version: str) -> None:
-        """Decide by the rules of the API server's version; end if they are others than before."""
+        """Apply the rules of the API server's version; restart if the rules have changed."""
         scheduler = self.engine.scheduler
         before, has_begun = scheduler.state.server_version, scheduler.profiles.in_force
         is_other = rules_of_server(version) is not scheduler.state.kubernetes
@@ -548,13 +546,13 @@ class Scheduler:
             self.engine.follow_server(version)
 
     def _begin_anew(self, why: str) -> None:
-        """Stop in order: something has changed that a replica reads only at its start."""
+        """Stop in order, because something has changed that is read only at the start."""
         logger.warning("%s: the process ends and must be started again", why)
         self._exit_code = 1
         self._stop.set()
 
     def _compare_soon(self) -> None:
-        """Compare soon: kopf has listed anew and may have missed a deletion."""
+        """Let the comparer run soon: kopf has listed again and may have missed a deletion."""
         self._comparer.hint()
 
     def _endpoints(self, reviews: Reviews, page_client: ApiClient) -> Endpoints:
@@ -657,9 +655,9 @@ class Scheduler:
 
 
 def _published(endpoints: Endpoints, address: str, port: int) -> dict[str, str]:
-    """Return the annotations of the lease that say where a leader outside the cluster is.
+    """Return the lease's annotations with the address of a leader outside the cluster.
 
-    A leader in a pod is reached by a port-forward, and publishes nothing.
+    A leader in a pod publishes nothing, because it is reached by a port-forward.
     """
     certificate = endpoints.certificate
     if "KUBERNETES_SERVICE_HOST" in os.environ or not 0 < len(certificate) <= _MOST_CERTIFICATE:
@@ -696,6 +694,5 @@ def _traces(settings: RunSettings, identity: str) -> "Traces | None":
 
 
 async def _cancelled(task: "asyncio.Task[None]") -> None:
-    """Cancel the task and wait until it has ended; `_ended` tells what it raised."""
     task.cancel()
     await asyncio.wait([task])

@@ -1,7 +1,7 @@
 """The process of `mooring run`: a connection, one replica, and an exit code.
 
-The modules of a replica are imported only when the API server has answered, because they take most
-of the start-up time: so a wrong server address is reported quickly, and a process that has just
+The modules of a replica take most of the start-up time. Therefore they are imported only when the
+API server has answered: a wrong server address is reported quickly, and a process that has just
 started reacts to SIGTERM.
 """
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 _TLS_ERROR: Final = "Fatal error on SSL protocol"
-"""uvloop says so, with a RuntimeError, if it writes to a connection that was just aborted."""
+"""uvloop's RuntimeError has this text if it writes to a connection that was just aborted."""
 
 
 class StartError(Exception):
@@ -88,8 +88,8 @@ async def connected_replica(
 ) -> AsyncIterator["Scheduler"]:
     """Yield one replica, ready to run, with the connections that it needs.
 
-    `environment` is by default the machine's. Raises KubeError if the API server cannot be asked
-    for profiles.
+    `environment` is the machine's by default. Raises KubeError if the first request, for profiles,
+    fails.
     """
     async with AsyncExitStack() as stack:
         # Renewals of the lease wait for no other request: a client of their own, without a limit.

@@ -1,6 +1,6 @@
-"""The settings of `mooring run`, each told once.
+"""The settings of `mooring run`, each described once.
 
-`mooring run` makes its options of them, and `python -m website --settings` the tables of
+`mooring run` makes its options from them, and `python -m website --settings` the tables of
 docs/settings.md.
 """
 
@@ -14,12 +14,12 @@ from mooring.observe.logs import FORMATS, LEVELS
 
 
 class _Finite(click.FloatRange):
-    """A number in a range; `inf` and `nan`, which Python reads as numbers too, are none."""
+    """A number in a range; `inf` and `nan`, which Python can parse, are rejected."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the number; raise BadParameter if it is none, or out of range."""
+        """Return the number; raise BadParameter if it is malformed, infinite or out of range."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
@@ -31,13 +31,12 @@ _AT_LEAST_0: Final = _Finite(min=0)
 
 
 def _setting(default: Any, text: str, kind: Any = str) -> Any:
-    """Return a field of RunSettings with its description in Markdown and its type for click."""
     return field(default=default, metadata={"text": text, "kind": kind})
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """How one replica of the scheduler runs; its policy is in SchedulingProfiles, not here."""
+    """The settings of one replica; its scheduling policy is in SchedulingProfiles."""
 
     kubeconfig: str | None = _setting(
         None,

@@ -1,12 +1,12 @@
-"""Kubernetes objects from a few words, as an API server would store them.
+"""Makes Kubernetes objects from a few arguments, as an API server would store them.
 
     state = cluster(
         node("n1", cpu="4", zone="a", taints=["dedicated=gpu:NoSchedule"]),
         pod("web", cpu="500m", node="n1"),
     )
 
-Every builder returns a raw API object with a uid and a creation time, to be parsed or to be changed
-further. Names, labels and amounts mean what they mean in a manifest.
+Every builder returns a raw API object with a uid and a creation time, which can be parsed or
+changed further. Names, labels and amounts mean the same as in a manifest.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 CREATED: Final = "2026-01-01T00:00:00Z"
-"""When everything was made that does not say otherwise."""
+"""The default creation time."""
 
 Raw = dict[str, Any]
 Labels = Mapping[str, str]
@@ -67,7 +67,7 @@ _API_VERSIONS: Final = {
 
 
 def cluster(*objects: Mapping[str, Any]) -> ClusterState:
-    """Return a state that holds the objects; pods without a node only as members of groups."""
+    """Return a state with the objects; pods without a node count only as members of groups."""
     state = ClusterState()
     for raw in objects:
         kind = _kind(raw)
@@ -136,13 +136,13 @@ def pod(
     spec: Mapping[str, Any] | None = None,
     status: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """Return a pod with one container per image; the first requests what the pod requests.
+    """Return a pod with one container per image; the first container has all requests.
 
-    `requests` are resources beside cpu and memory. `ports` are host ports: numbers (TCP, every
+    `requests` are resources other than cpu and memory. `ports` are host ports: numbers (TCP, every
     address) or whole port objects. `affinity`, `spread` (topologySpreadConstraints), `tolerations`
-    and `owner` (the controlling ownerReference) are as in the API; `claims` names
-    PersistentVolumeClaims; `group` is the PodGroup of scheduling.k8s.io. `spec` and `status` hold
-    further fields, or replace those above.
+    and `owner` (the controlling ownerReference) are as in the API. `claims` names
+    PersistentVolumeClaims, `group` a PodGroup of scheduling.k8s.io. `spec` and `status` add further
+    fields, or replace fields.
     """
     raw = api_object(
         "Pod", name, namespace=namespace, labels=labels, annotations=annotations, created=created
@@ -194,11 +194,11 @@ def node(
     conditions: Labels | None = None,
     status: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """Return a node with its hostname label; the amounts are its allocatable ones.
+    """Return a node with its hostname label; the amounts are allocatable.
 
-    `resources` are those beside cpu, memory and pods. `taints` are written as for kubectl,
+    `resources` are resources other than cpu, memory and pods. `taints` are written as for kubectl,
     `key=value:Effect` or `key:Effect`. `images` maps names to bytes; `conditions` maps types to
-    statuses, beside Ready=True. `status` holds further fields.
+    statuses, in addition to Ready=True. `status` adds further fields.
     """
     own = {HOSTNAME: name, **({ZONE: zone} if zone is not None else {})}
     amounts = {"cpu": cpu, "memory": memory, "pods": pods, **(resources or {})}
@@ -223,13 +223,13 @@ def node(
 
 
 def toleration(key: str = "", value: str | None = None, effect: str = "") -> dict[str, str]:
-    """Return a toleration of the key (empty: of every key), of any value or of this one."""
+    """Return a toleration; an empty `key` tolerates every key, no `value` every value."""
     how = {"operator": "Exists"} if value is None else {"operator": "Equal", "value": value}
     return {"key": key, "effect": effect, **how}
 
 
 def namespace(name: str, labels: Labels | None = None) -> Raw:
-    """Return a namespace; like every stored one it carries its name as a label."""
+    """Return a namespace with its name as a label, which every stored namespace has."""
     own = {"kubernetes.io/metadata.name": name}
     return api_object("Namespace", name, labels=own | dict(labels or {}))
 
@@ -237,14 +237,14 @@ def namespace(name: str, labels: Labels | None = None) -> Raw:
 def priority_class(
     name: str, value: int, *, default: bool = False, policy: str = "PreemptLowerPriority"
 ) -> Raw:
-    """Return a priority by name; `default` for pods that name none, `policy` may be Never."""
+    """Return a PriorityClass; `default` makes it the globalDefault, `policy` may be Never."""
     return api_object(
         "PriorityClass", name, value=value, globalDefault=default, preemptionPolicy=policy
     )
 
 
 def service(name: str, selector: Labels, *, namespace: str = "default") -> Raw:
-    """Return a Service before the pods with these labels."""
+    """Return a Service whose selector is these labels."""
     return api_object("Service", name, namespace=namespace, spec={"selector": dict(selector)})
 
 
@@ -256,7 +256,7 @@ def pdb(
     namespace: str = "default",
     selector: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """Return a budget of pods with these labels, or another selector, that allows so many."""
+    """Return a PodDisruptionBudget for these labels, or `selector`, that allows `allowed`."""
     return api_object(
         "PodDisruptionBudget",
         name,
@@ -279,7 +279,7 @@ def pod_group(
     status: Mapping[str, Any] | None = None,
     claims: Sequence[Mapping[str, Any]] = (),
 ) -> Raw:
-    """Return a PodGroup of scheduling.k8s.io: a gang with a minimum, or of the policy `basic`."""
+    """Return a PodGroup of scheduling.k8s.io: a gang with `minimum`, the policy `basic` without."""
     policy: Raw = {"basic": {}} if minimum is None else {"gang": {"minCount": minimum}}
     raw = api_object(
         "PodGroup", name, namespace=namespace, annotations=annotations, created=created
@@ -306,7 +306,7 @@ def coscheduling_pod_group(
     created: str = CREATED,
     status: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """Return a PodGroup of scheduling.x-k8s.io, whose members have the label COSCHEDULING_LABEL."""
+    """Return a PodGroup of scheduling.x-k8s.io; members name it by the label COSCHEDULING_LABEL."""
     raw = api_object(
         "PodGroup", name, namespace=namespace, annotations=annotations, created=created
     )
@@ -318,20 +318,20 @@ def coscheduling_pod_group(
 
 
 def volcano_pod_group(name: str, minimum: int, **spec: Any) -> Raw:
-    """Return a PodGroup of Volcano, which its members name by an annotation."""
+    """Return a PodGroup of Volcano; members name it by an annotation."""
     raw = coscheduling_pod_group(name, minimum)
     raw["spec"] |= spec
     return raw | {"apiVersion": "scheduling.volcano.sh/v1beta1"}
 
 
 def kai_pod_group(name: str, minimum: int | None = None, **spec: Any) -> Raw:
-    """Return a PodGroup of KAI, which its members name by an annotation."""
+    """Return a PodGroup of KAI; members name it by an annotation."""
     raw = volcano_pod_group(name, 1, **{"minMember": minimum, **spec})
     return raw | {"apiVersion": "scheduling.run.ai/v2alpha2"}
 
 
 def pod_gang(name: str, groups: Mapping[str, int], **spec: Any) -> Raw:
-    """Return a PodGang of Grove with the least replicas of each of its groups of pods."""
+    """Return a PodGang of Grove; `groups` has the least replicas of each of its groups of pods."""
     raw = coscheduling_pod_group(name, 1)
     parts = [
         {"name": role, "minReplicas": least, "podReferences": []} for role, least in groups.items()
@@ -347,7 +347,7 @@ def hyper_node(name: str, tier: int, *members: Raw, **spec: Any) -> Raw:
 
 
 def given(**fields: Any) -> Raw:
-    """Return the fields that say something: neither None, False nor empty."""
+    """Return the fields without those that are None, False or empty."""
     return {name: value for name, value in fields.items() if value}
 
 
@@ -376,13 +376,12 @@ _GROUP_KINDS: Final = {
 
 
 def _kind(raw: Mapping[str, Any]) -> Kind:
-    """Return the kind, which for a PodGroup depends on the API group."""
+    """Return the object's kind; for a PodGroup it depends on the API group."""
     group, _, _ = raw["apiVersion"].partition("/")
     return _GROUP_KINDS.get(group) or Kind(raw["kind"])
 
 
 def _taint(text: str) -> dict[str, str]:
-    """Return the taint written as `key=value:Effect` or `key:Effect`."""
     rest, _, effect = text.rpartition(":")
     key, _, value = rest.partition("=")
     return {"key": key, "value": value, "effect": effect}

@@ -1,16 +1,17 @@
 # ruff: noqa: S101 - asserting is what this file is for; it runs under pytest only
 """The rules that every plugin must keep, as a test class to inherit.
 
-The author of a plugin writes a test class, and pytest runs the tests it inherits:
+The author of a plugin writes a test class, and pytest runs the tests that it inherits:
 
     class TestRackAware(PluginContract):
         plugin = RackAware
         scenarios = [Scenario(nodes=(node("n1", zone="a"), node("n2")), pod=pod("web"))]
 
-The scenarios should make the plugin accept nodes, reject nodes, and skip the pod. In one of them at
-least, its filter must reject a node, and its scores of two nodes must differ. The tests check the
-shapes and types of `mooring.framework.plugin`, that deciding methods change nothing and depend
-on nothing but their arguments, and that results for all nodes and for single nodes are the same.
+The scenarios should make the plugin accept nodes, reject nodes, and skip the pod. In at least one
+scenario the filter must reject a node, and in at least one the scores of two nodes must differ. The
+tests check the shapes and types of `mooring.framework.plugin`. They also check that deciding
+methods change nothing and depend only on their arguments, and that results for all nodes and for
+single nodes are the same.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +45,7 @@ Raw: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Raw objects: the nodes, everything else in the cluster, and the pod to schedule."""
+    """Raw objects: the nodes, all other objects in the cluster, and the pod to schedule."""
 
     nodes: tuple[Raw, ...]
     pod: Raw
@@ -55,12 +56,12 @@ class Scenario:
         return replace(self, nodes=self.nodes[::-1])
 
     def without_pods(self) -> "Scenario":
-        """Return the same cluster with nothing on its nodes."""
+        """Return the same cluster without pods on its nodes."""
         return replace(self, others=tuple(raw for raw in self.others if raw["kind"] != "Pod"))
 
 
 class PluginContract:
-    """Inherit, set `plugin` and `scenarios`, and `args` where its defaults are not what to test.
+    """Inherit, set `plugin` and `scenarios`, and `args` if the defaults are not what to test.
 
     As in the scheduler, the filter does not run after SKIP or Unschedulable. The score runs for all
     nodes, as if every node were feasible.
@@ -77,7 +78,7 @@ class PluginContract:
             self.plugin(read(self.plugin.Args, {}, ""), handle(cluster()))
 
     def test_it_has_no_misspelt_method(self) -> None:
-        """A method that is called `filtr` never runs."""
+        """A method with a wrong name, such as `filtr`, would never run."""
         _check(misspelt_name(self.plugin))
 
     def test_its_filter_rejects_a_node_in_some_scenario(self) -> None:
@@ -93,7 +94,7 @@ class PluginContract:
         assert differs or not scores, "its score is the same for all nodes in every scenario"
 
     def test_it_filters_with_one_bool_per_node(self) -> None:
-        """Also for a view without nodes."""
+        """This must hold for a view without nodes, too."""
         for trial in self._filters():
             for nodes in (trial.nodes, trial.nodes.take(np.zeros(0, np.int64))):
                 _check(wrong_mask(trial.filter(nodes), len(nodes)))
@@ -123,7 +124,7 @@ class PluginContract:
             assert in_range, f"a score is outside of 0-{MAX_SCORE}: {final}"
 
     def test_it_scores_some_nodes_as_it_scores_all_if_it_is_node_only(self) -> None:
-        """Otherwise scores that are kept and updated node by node would be wrong."""
+        """Otherwise scores that the scheduler keeps and updates node by node would be wrong."""
         for trial in self._scores() if self.plugin.depends_on_node_only else ():
             whole = trial.score(trial.nodes)
             for rows in _choices(trial.rows):
@@ -131,7 +132,7 @@ class PluginContract:
                 assert_array_equal(part, whole[np.isin(trial.rows, rows)])
 
     def test_pre_filter_and_pre_score_do_not_read_the_cluster_if_it_is_node_only(self) -> None:
-        """Their states are kept while the cluster changes."""
+        """The scheduler keeps the results of both methods while the cluster changes."""
         for scenario in self.scenarios if self.plugin.depends_on_node_only else ():
             here, elsewhere = self._trial(scenario), self._trial(Scenario((), scenario.pod))
             before = here.by_name()
@@ -139,7 +140,7 @@ class PluginContract:
             assert here.by_name() == before, "pre_filter or pre_score reads the cluster"
 
     def test_it_returns_the_same_when_it_runs_again(self) -> None:
-        """Also when it is built again: it uses no clock, no randomness and no memory."""
+        """A plugin that is built again agrees: it uses no clock, no randomness and no memory."""
         for scenario in self.scenarios:
             trial = self._trial(scenario)
             first = trial.by_name()
@@ -202,7 +203,7 @@ class PluginContract:
 
 
 class _PluginInScenario:
-    """One plugin, built, in the cluster of one scenario."""
+    """A plugin that was built for the cluster of one scenario."""
 
     def __init__(self, plugin: type[Any], args: Any, scenario: Scenario) -> None:
         self.state = cluster(*scenario.others, *scenario.nodes)
@@ -263,7 +264,7 @@ class _PluginInScenario:
         return results
 
     def _rejections(self, mask: BoolArray) -> list[tuple[str, Any]]:
-        """Return every rejected node by name: the reasons, and whether preemption could help."""
+        """Return the rejected nodes by name, with the reasons and whether preemption may help."""
         rejected = self.nodes.take(self.rows[~mask])
         if not len(rejected):
             return []
@@ -294,7 +295,7 @@ def _choices(rows: IntArray) -> Iterable[IntArray]:
 
 
 def _fingerprint(state: ClusterState) -> dict[str, Any]:
-    """Return everything that a decision could wrongly write to, by value."""
+    """Return a copy of everything that a decision could wrongly write to."""
     table, rows = state.nodes, state.nodes.row_count
     columns = {
         "present": table.present,

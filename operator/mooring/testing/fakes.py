@@ -1,4 +1,4 @@
-"""A stand-in for the API that remembers what plugins write; a handle, a pipeline, a queued pod."""
+"""A fake API that remembers what plugins write; a handle, a pipeline and a queued pod."""
 
 import asyncio
 from collections import deque
@@ -26,14 +26,14 @@ __all__ = ["FakeApi", "Lost", "Patch", "handle", "pipeline", "queued_pod"]
 
 
 def handle(state: ClusterState, api: "FakeApi | None" = None) -> Handle:
-    """Return what a plugin is built with, over this state."""
+    """Return a Handle over this state; every plugin is built with one."""
     return Handle(ClusterView(state), WaitingPods(), api or FakeApi(), state)
 
 
 def pipeline(
     state: ClusterState | None = None, registry: Registry | None = None, **spec: Any
 ) -> Pipeline:
-    """Return the plugins of a profile with this `spec`, by default over no cluster."""
+    """Return the plugins of a profile with this `spec`; by default over an empty cluster."""
     plugins = registry or Registry(SHIPPED, {})
     read_spec = read(SchedulingProfileSpec, spec, "spec")
     profile = SchedulingProfile(DEFAULT_SCHEDULER, read_spec)
@@ -48,9 +48,9 @@ def queued_pod(
     timestamp: float = 0.0,
     **fields: Any,
 ) -> QueuedPod:
-    """Return the pod as it waits in the queue since `timestamp`; `fields` are of QueuedPod.
+    """Return the pod as queued since `timestamp`; `fields` are further fields of QueuedPod.
 
-    Without `plugins` it belongs to a profile that changes nothing about the defaults.
+    Without `plugins`, its profile has the default plugins.
     """
     times = StateTimes(timestamp)
     return QueuedPod(
@@ -60,7 +60,7 @@ def queued_pod(
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """One merge patch as it was sent; `key` is the object's name, or namespace/name."""
+    """One merge patch as it was sent; `key` is the object's name or namespace/name."""
 
     resource: str
     key: str
@@ -68,29 +68,33 @@ class Patch:
 
 
 class Lost(Enum):
-    """What is lost of an update."""
+    """The part of an update that is lost."""
 
     NOTHING = "nothing"
     REQUEST = "request"
     ANSWER = "answer"
     TIME = "time"
-    """No answer comes in time, and the update is carried out by `arrive`, if it still can be."""
+    """No answer comes in time; `arrive` carries the update out later, if that is still possible."""
     CALLER = "caller"
-    """It is carried out, but the caller is cancelled while it waits for the answer."""
+    """The update is carried out, but the caller is cancelled while it waits for the answer."""
 
 
 class FakeApi:
     """Implements `mooring.framework.handle.Api`; returns at once and remembers every call.
 
-    `bindings` lists (namespace/name, node) and `patches` the patches and what is created, in order;
-    `annotations` holds by namespace/name what the pod's Binding carries. While
-    `failure` is set, every write raises it instead. `objects` are raw objects by resource and key,
-    as `("persistentvolumes", "pv-1")`. `events` are functions that change the cluster: a
-    wait in `until` runs them one after the other, and then times out. `writes` are what `later`
-    was given and `write_all` has not run. `recorded` has the events by the pod's key.
+    An `update` fails if the object has another version.
 
-    An `update` fails if the object has another version. `lost` says of the next updates, in order,
-    whether they are carried out, and whether their answer is lost.
+    Attributes:
+        objects: Raw objects by resource and key, such as `("persistentvolumes", "pv-1")`.
+        events: Functions that change the cluster. A wait in `until` calls them one after the other,
+            and times out after the last.
+        bindings: Pairs of namespace/name and node, in order.
+        patches: The patches and created objects, in order.
+        annotations: By namespace/name, the annotations for the pod's Binding.
+        failure: While it is set, every write raises it.
+        writes: The writes that `later` was given and `write_all` has not run.
+        lost: For the next updates, in order, what is lost of each.
+        recorded: The events, each with its pod's key.
     """
 
     def __init__(
@@ -115,22 +119,22 @@ class FakeApi:
         self.bindings.append((pod.key, node))
 
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """Add the annotations to the pod's; an empty mapping takes all of them back."""
+        """Add the annotations to the pod's; an empty mapping removes all of them."""
         if annotations:
             self.annotations.setdefault(pod.key, {}).update(annotations)
         else:
             self.annotations.pop(pod.key, None)
 
     def unix_nanoseconds(self) -> int:
-        """Return the start of 2026, always."""
+        """Return a constant: the start of 2026."""
         return 1_767_225_600_000_000_000
 
     async def patch(
         self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]
     ) -> dict[str, Any]:
-        """Remember the patch and apply it to the object, which is created if it is unknown.
+        """Remember the patch and apply it to the object; create the object if it is unknown.
 
-        An object that has a resourceVersion gets the next one.
+        If the object has a resourceVersion, it gets the next one.
         """
         self._raise_failure()
         key = f"{namespace}/{name}" if namespace else name
@@ -152,7 +156,7 @@ class FakeApi:
         return self.objects.get((resource, f"{namespace}/{name}"))
 
     async def create(self, resource: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Add the object, also if `failure` is raised; a generated name ends with 0, 1, ..."""
+        """Add the object, even if `failure` is raised; a generated name ends with 0, 1, ..."""
         metadata = dict(body["metadata"])
         made = sum(name == resource for name, _ in self.objects)
         metadata.setdefault("name", f"{metadata.get('generateName', '')}{made}")
@@ -165,7 +169,7 @@ class FakeApi:
         return created
 
     async def delete(self, resource: str, namespace: str, name: str, uid: str) -> None:
-        """Delete the object of this uid; with finalizers it is only marked."""
+        """Delete the object of this uid; an object with finalizers is only marked."""
         self._raise_failure()
         known = self.objects.get((resource, f"{namespace}/{name}"))
         if known is None or known["metadata"]["uid"] != uid:
@@ -189,7 +193,7 @@ class FakeApi:
         *,
         subresource: str | None = None,
     ) -> dict[str, Any]:
-        """Remember the patch and apply it to this version of the object."""
+        """Remember the patch and apply it, if the object still has the patch's version."""
         lost = self.lost.popleft() if self.lost else Lost.NOTHING
         if lost is Lost.REQUEST:
             raise ReadAgainError("the request is lost")
@@ -214,13 +218,13 @@ class FakeApi:
         return merged
 
     async def arrive(self) -> None:
-        """Carry out the updates that were late, unless the object has another version by now."""
+        """Carry out the late updates, except those whose object has another version now."""
         while self._late:
             with suppress(ReadAgainError):
                 await self._late.pop(0)()
 
     def alone(self, _key: str) -> AbstractAsyncContextManager[object]:
-        """Return a context that does nothing: a test has one caller."""
+        """Return a context that does nothing, because a test has only one caller."""
         return nullcontext()
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -228,12 +232,12 @@ class FakeApi:
         self.writes.append(write)
 
     async def write_all(self) -> None:
-        """Do the writes that `later` was given."""
+        """Run the writes that `later` was given."""
         while self.writes:
             await self.writes.pop(0)()
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
-        """Return when `done` is True, after running as many of the events as needed."""
+        """Run the events until `done` returns True; raise TimeoutError after the last one."""
         while not done():
             if not self.events:
                 raise TimeoutError(f"not done after {seconds:g}s")
