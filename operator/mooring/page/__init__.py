@@ -1,6 +1,6 @@
-"""The page that the operator serves below /ui/: the scheduler's state and decisions, read-only."""
+"""The read-only page that the operator serves below /ui/: the scheduler's state and decisions."""
 
 from typing import Final
 
 MOST_BYTES: Final = 1024 * 1024
-"""Limit for the body of a request."""
+"""The most bytes in the body of a request."""

@@ -1,7 +1,6 @@
 """Shows a whole decision on the live state: filters, scores and the node.
 
-The decision changes nothing. It takes about as long as an attempt of the scheduling loop, and is
-synchronous.
+Making the decision changes nothing. It takes about as long as an attempt of the scheduling loop.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,20 +19,23 @@ from mooring.scheduling.what_if import WhatIf
 from mooring.state.cluster_view import ClusterView
 
 _MOST_SCORED: Final = 100
-"""Nodes in the table of scores."""
+"""The most nodes in the table of scores."""
 _MOST_REJECTED: Final = 20
-"""Rejected nodes that are named for each plugin."""
+"""The most rejected nodes that are named for each plugin."""
 _MOST_REASONS: Final = 20
-"""Reasons that are listed for each plugin."""
+"""The most reasons that are listed for each plugin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionInFull(Decision):
     """A decision with the results of its filters and scores.
 
-    `nodes` are all nodes of the cluster, `feasible` those that fit. `filters` lists the filters
-    that ran for the pod, in order, each with the number of nodes it rejects and leaves.
-    `pre_filter` names the plugins that rejected all nodes before them, and why.
+    Attributes:
+        nodes: The number of nodes of the cluster.
+        feasible: The number of nodes that fit.
+        pre_filter: The PreFilter plugins that rejected all nodes, and why; else None.
+        filters: The filters that ran for the pod, in order; each with the number of nodes it
+            rejects and leaves.
     """
 
     nodes: int
@@ -48,9 +50,9 @@ def decision_in_full(
 ) -> tuple[int | None, DecisionInFull]:
     """Decide about the pod; return the row of the chosen node (None without one), and the decision.
 
-    With 0 `nodes`, there are neither scores nor results of filters. `scores` has the best nodes, at
-    most `nodes`; it is None if at most one node is feasible, because then nothing is scored.
-    Extenders are not called.
+    With 0 `nodes`, there are neither scores nor results of filters. `scores` has at most `nodes`
+    nodes, the best ones. It is None if at most one node is feasible, because then nothing is
+    scored. Extenders are not called.
     """
     outcome = what_if.decide(pod, pipeline)
     decision = decision_of(pod, pipeline, outcome, nodes)
@@ -79,7 +81,7 @@ def decision_in_full(
 def _filters(
     pod: Pod, pipeline: Pipeline, what_if: WhatIf
 ) -> tuple[Mapping[str, Any] | None, Sequence[Mapping[str, Any]], Mapping[str, Rejection]]:
-    """Return `pre_filter`, `filters` and some rejected nodes."""
+    """Return `pre_filter` and `filters` of the decision, and some rejected nodes."""
     search, cluster = what_if.search(pod, pipeline), what_if.cluster
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis()
     if isinstance(pre_filtered, Diagnosis):
@@ -107,7 +109,7 @@ def _funnel(
 
 
 def _step(name: str, group: RejectedNodes | None, left: Any) -> dict[str, Any]:
-    """Return the effect of one filter; clear the nodes that it rejects in `left` (bool[rows])."""
+    """Return the effect of one filter; set `left` (bool[rows]) to False for nodes it rejects."""
     reasons: list[dict[str, Any]] = []
     rejected = 0
     if group is not None:

@@ -1,4 +1,4 @@
-"""The nodes as the view Cluster shows them: columns for the canvas, and one node in full."""
+"""The nodes for the view Cluster: columns for the canvas, and all data of one node."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,19 +22,19 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 PODS: Final = "pods"
-"""A name beside those of resources: the number of pods on a node, out of its pod slots."""
+"""Used instead of a resource name: the number of pods on a node, out of its pod slots."""
 
 CORDONED: Final = 1
 NOT_READY: Final = 2
 TAINTED: Final = 4
-"""Bits of `ResourceOfNodes.flags`; tainted is a node with a taint NoSchedule or NoExecute."""
+"""Bits of `ResourceOfNodes.flags`; TAINTED means a taint NoSchedule or NoExecute."""
 
 _MOST_RESOURCES: Final = 100
 _MOST_LABELS: Final = 100
 _MOST_VALUES: Final = 1000
-"""A label with more values is not offered to group nodes by."""
+"""Nodes cannot be grouped by a label with more values."""
 _LABEL_SECONDS: Final = 60.0
-"""How old the list of labels may be."""
+"""The list of labels may be this old."""
 _FIRST_LABELS: Final = (ZONE, BETA_ZONE, "topology.kubernetes.io/rack", "rack")
 _MOST_DEVICES: Final = 200
 
@@ -54,9 +54,9 @@ class ResourceOfNodes:
     flags: IntArray
 
     def changes(self, before: "ResourceOfNodes") -> dict[str, Any] | None:
-        """Return the positions where anything differs and the new values; None if nothing does.
+        """Return the positions with a difference, and the new values there; None if there are none.
 
-        Both must have the same version.
+        Both objects must have the same version.
         """
         columns = ("allocatable", "requested", "pods", "flags")
         differs = np.zeros(len(self.rows), np.bool_)
@@ -68,7 +68,7 @@ class ResourceOfNodes:
         return {"at": at, **{name: getattr(self, name)[at] for name in columns}}
 
     def document(self) -> dict[str, Any]:
-        """Return the columns as JSON values; arrays of numpy among them."""
+        """Return the columns as JSON values, in numpy arrays."""
         return {
             "allocatable": self.allocatable,
             "requested": self.requested,
@@ -79,19 +79,19 @@ class ResourceOfNodes:
 
 @dataclass(eq=False, repr=False)
 class Nodes:
-    """Reads the node table, in some milliseconds; `clock` is monotonic, in seconds."""
+    """Reads the node table, which takes some milliseconds; `clock` is monotonic, in seconds."""
 
     scheduler: SchedulerState
     clock: Callable[[], float] = time.monotonic
     _labels: tuple[float, int, list[str]] | None = None
 
     def version(self) -> tuple[int, int]:
-        """Return the part that changes when nodes come or go, or their labels or taints change."""
+        """Return a value that changes when nodes come or go, or their labels or taints change."""
         table = self.scheduler.state.nodes
         return table.set_version, table.topology_version
 
     def columns(self, resource: str) -> ResourceOfNodes:
-        """Return the present values of a resource, or of `PODS`."""
+        """Return the present values of a resource, or of `PODS`, for all nodes."""
         cluster = self.scheduler.cluster
         rows = np.flatnonzero(cluster.nodes.present)
         nodes = cluster.nodes.take(rows)
@@ -142,7 +142,7 @@ class Nodes:
         }
 
     async def _label_keys(self) -> list[str]:
-        """Return the labels to group nodes by: those with several values, zone and rack first."""
+        """Return the labels for grouping nodes: zone and rack first, those with one value last."""
         table, now = self.scheduler.state.nodes, self.clock()
         known = self._labels
         if known is not None and (known[1] == table.topology_version or known[0] > now):
@@ -164,7 +164,7 @@ class Nodes:
         return self._labels[2]
 
     def namespaces_on(self, name: str) -> frozenset[str] | None:
-        """Return the namespaces of the pods on or nominated to the node; None without a node."""
+        """Return the namespaces of the node's pods, nominees and claims; None without a node."""
         row = self._row(name)
         if row is None:
             return None
@@ -217,13 +217,13 @@ class Nodes:
         }
 
     def _devices(self, row: int) -> tuple[list[NodeDevice], int]:
-        """Return the devices that the node can use, its own first, at most 200, and how many."""
+        """Return devices that the node can use, its own first, at most 200, and their number."""
         found = Devices(self.scheduler.cluster, classes=False)
         devices = islice(chain(found.of_node(row), found.of_several(row)), _MOST_DEVICES)
         return [*devices], found.count(row)
 
     def _devices_document(self, row: int, visible: frozenset[str]) -> dict[str, Any]:
-        """Return the devices as JSON; claims of other namespaces are only counted."""
+        """Return the devices as JSON values; claims outside `visible` are only counted."""
         devices, count = self._devices(row)
         documents = [device.document() for device in devices]
         for document in documents:
@@ -256,7 +256,7 @@ def _rank(label: str) -> int:
 
 
 def _flags(nodes: NodeView) -> IntArray:
-    """Return int64 per node of the view: `CORDONED`, `NOT_READY` and `TAINTED`."""
+    """Return int64 per node of the view: the sum of `CORDONED`, `NOT_READY` and `TAINTED`."""
     ready = [dict(conditions).get("Ready") == "True" for conditions in nodes.condition_sets]
     tainted = [
         any(taint.effect in ("NoSchedule", "NoExecute") for taint in taints)
@@ -273,7 +273,7 @@ def _flags(nodes: NodeView) -> IntArray:
 
 
 def _resource(node: NodeView, resource: str) -> dict[str, Any]:
-    """Return amounts of the only node of the view, as numbers and as people write them."""
+    """Return amounts of the view's only node, as numbers and as texts such as `3Gi`."""
     allocatable, requested = int(node.allocatable(resource)[0]), int(node.requested(resource)[0])
     free = max(allocatable - requested, 0)
     return {
@@ -290,7 +290,7 @@ def _largest_pod(
 ) -> dict[str, str] | None:
     """Return the requests of the largest pod of priority 0 that fits; None if none fits.
 
-    It leaves room for the nominated pods in `kept_for`.
+    Room is left for the nominated pods in `kept_for`.
     """
     free: dict[str, str] = {}
     for each in resources:
@@ -311,7 +311,7 @@ def _pod(pod: Pod) -> dict[str, Any]:
 
 
 def _gpus(node: str, row: int, books: Cards, visible: frozenset[str]) -> dict[str, Any]:
-    """Return the cards of the row in one format; owners of other namespaces are only counted."""
+    """Return the row's GPU cards in one format; owners outside `visible` are only counted."""
     document = cards_of(node, row, books).cards_document()
     for card in document["cards"]:
         shown = [key for key in card["owners"] if key.partition("/")[0] in visible]

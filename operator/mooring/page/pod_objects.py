@@ -1,6 +1,7 @@
-"""A pod as the API server has it, and the events about it, read when somebody asks.
+"""A pod as the API server has it, and the events about it, read on request.
 
-They are read with Mooring's rights, so the caller first asks whether the user has the same right.
+They are read with Mooring's rights. Therefore the caller must first check that the user has the
+same right.
 """
 
 import re
@@ -22,20 +23,20 @@ from mooring.page.turns import TrialsBusy, Turns
 _EVENT: Final = Resource("", "v1", "events", "Event")
 """Events of the core group, which `kubectl describe` reads and users may get."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-"""The name of an object; in a path or a selector, other text may mean something else."""
+"""A valid object name; other text could change the meaning of a path or a selector."""
 _MOST_BYTES: Final = 512 * 1024
 _MOST_EVENTS: Final = 200
-"""Events that are read for one answer."""
+"""The most events that are read for one answer."""
 _EVENTS_PER_PAGE: Final = 10
-"""Each may be as large as the API server lets an object be."""
+"""Kept small, because each event may be as large as the API server allows."""
 _MOST_EVENT_BYTES: Final = 2 * 2**20
-"""After so many bytes no more events are read."""
+"""When events of this many bytes were read, no more pages are read."""
 _MOST_CHARACTERS: Final = 1024
-"""Limit for an event's message; the API server allows no more in new events."""
+"""The most characters of an event's message; the API server's limit for new events."""
 _MOST_OF_FIELD: Final = 253
-"""Characters of any other field of an event."""
+"""The most characters of any other field of an event."""
 _MOST_AT_ONCE: Final = 10
-"""Requests that wait or are worked on."""
+"""The most requests that wait or are being answered."""
 _SECONDS: Final = 10.0
 
 
@@ -53,7 +54,7 @@ class ObjectClient(Protocol):
     async def get(
         self, resource: Resource, name: str, namespace: str | None = None
     ) -> dict[str, Any]:
-        """Return the object; NotFoundError if there is none."""
+        """Return the object; raise NotFoundError if there is none."""
 
     def list_pages(
         self,
@@ -68,7 +69,7 @@ class ObjectClient(Protocol):
 
 @dataclass(eq=False, repr=False)
 class PodObjects:
-    """Reads with `client`; `uid_of` is `SchedulerState.uid_of`."""
+    """Reads pods and events with `client`; `uid_of` is `SchedulerState.uid_of`."""
 
     client: ObjectClient
     uid_of: Callable[[str], Uid | None]
@@ -88,9 +89,9 @@ class PodObjects:
         return found
 
     async def events(self, namespace: str, name: str) -> dict[str, Any]:
-        """Return the events about the pod, the last first; of many, some.
+        """Return the events about the pod, the newest first; if there are many, only some.
 
-        Raises NotReadError as `pod`, and if the pod is not known here.
+        Raises NotReadError like `pod`, and if this replica does not know the pod.
         """
         uid = self.uid_of(f"{namespace}/{name}")
         if uid is None:
@@ -112,7 +113,7 @@ class PodObjects:
 
     @asynccontextmanager
     async def _turn(self, namespace: str, name: str) -> AsyncIterator[None]:
-        """Wait for a turn, and bound how long all of it takes; errors become `NotReadError`."""
+        """Wait for a turn, and limit its time; turn errors into `NotReadError`."""
         if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
             raise NotReadError(400, "this is no name of a pod")
         try:
@@ -130,7 +131,7 @@ class PodObjects:
 
 
 def _event(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an event that people read; an event may have been written by anybody."""
+    """Return the fields of an event that people read, shortened, as anybody may write events."""
     series = mapping(raw, "series")
     source = text(raw, "reportingComponent") or text(mapping(raw, "source"), "component")
     created = text(mapping(raw, "metadata"), "creationTimestamp")

@@ -1,4 +1,4 @@
-"""Pods by a part of their names, as the page completes them."""
+"""Finds pods by a part of their names, for the page's completion."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ from mooring.scheduling.scheduler_state import SchedulerState
 MOST_FOUND: Final = 10
 
 _Ranked = dict[tuple[bool, str], str | None]
-"""Nodes of pods by their order: whether the text is only inside of the name, and the pod."""
+"""The node of each pod, by sort key: whether the text is only inside the name, and the pod."""
 
 
 @dataclass(eq=False, repr=False)
@@ -28,11 +28,10 @@ class PodSearch:
     async def find(
         self, text: str, may_see: Callable[[Iterable[str]], Awaitable[frozenset[str]]]
     ) -> dict[str, Any]:
-        """Return the first pods whose "namespace/name" has the text.
+        """Return the first pods whose "namespace/name" contains the text.
 
-        Those that begin with it come first.
-        `may_see` returns which of the namespaces the user may see; pods of others are not named,
-        and not counted.
+        Pods whose name begins with the text come first. `may_see` returns those of the namespaces
+        that the user may see; pods of other namespaces are neither named nor counted.
         """
         if not text:
             return {"pods": [], "more": False}
@@ -47,7 +46,7 @@ class PodSearch:
         }
 
     async def _of_namespaces(self, text: str) -> dict[str, _Ranked]:
-        """Return the first pods of each namespace, one more than are shown."""
+        """Return the first pods of each namespace, one more than is shown."""
         found: dict[str, _Ranked] = {}
 
         def steps() -> None:
@@ -65,7 +64,7 @@ class PodSearch:
         return {namespace: _first(ranked) for namespace, ranked in found.items()}
 
     def _pods(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield namespace, name and node (None if pending); a pod bound meanwhile comes twice."""
+        """Yield namespace, name and node (None: pending); a pod bound meanwhile may come twice."""
         scheduler = self.scheduler
         for queued in scheduler.queue:
             yield queued.pod.namespace, queued.pod.name, None

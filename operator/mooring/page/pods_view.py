@@ -1,4 +1,4 @@
-"""One pod as the view Pod shows it: its history, and the present results of filters and scores."""
+"""One pod for the view Pod: its history, and the present results of filters and scores."""
 
 import asyncio
 import time
@@ -36,11 +36,11 @@ class Pods:
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def of(self, key: str) -> dict[str, Any] | None:
-        """Return the document about the pod "namespace/name"; None if it is not known.
+        """Return the document about the pod "namespace/name"; None if the pod is not known.
 
-        `now` is a decision on the live state, without preemption; a pod that has a node is decided
-        about as if it were not there. It is None if no profile takes the pod, if the pod is gated,
-        and for a member of a group, because groups are decided about as a whole.
+        Its field `now` is a decision on the live state, without preemption; a pod that has a node
+        is first removed from it. `now` is None if no profile takes the pod, if the pod is gated,
+        and for a member of a pod group, because groups are decided as a whole.
         """
         report, decisions = await self.report(key), self.decisions.of(key)
         path = self.decisions.path(key)
@@ -62,7 +62,7 @@ class Pods:
         return decision
 
     def _decided_now(self, key: str) -> DecisionInFull | None:
-        """Return the decision; None for a pod that is not decided about, or if a plugin fails."""
+        """Return the decision; None if the pod is not decided alone, or if a plugin fails."""
         scheduler = self.scheduler
         uid = scheduler.uid_of(key)
         decided = self._decided_alone(uid) if uid is not None else None
@@ -79,7 +79,7 @@ class Pods:
             return None  # it is counted and logged where it failed
 
     def _decided_alone(self, uid: Uid) -> tuple[Pod, Pipeline] | None:
-        """Return the pod without its node, and its pipeline; None if it is not decided alone."""
+        """Return the pod without its node, and its pipeline; None if it is gated or in a group."""
         scheduler = self.scheduler
         queued, placed = scheduler.queue.get(uid), scheduler.cluster.pod(uid)
         if queued is not None:

@@ -1,4 +1,4 @@
-"""The profiles as the view Policy shows them: in force, their history, and shadow profiles."""
+"""The profiles for the view Policy: in force, their history, and shadow profiles."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from mooring.policy.match import conflict_text
 from mooring.scheduling.profiles_in_force import Profiles
 
 _MOST_PODS: Final = 200
-"""Comparisons of shadow profiles in one answer."""
+"""The most comparisons of shadow profiles in one answer."""
 
 
 @dataclass(eq=False, repr=False)
@@ -23,11 +23,11 @@ class PolicyView:
     shadow: Callable[[str], Mapping[str, Any]]
 
     def namespaces(self) -> list[str]:
-        """Return the namespaces of the pods that shadow profiles decided about, the last first."""
+        """Return the namespaces of pods that shadow profiles decided, the latest first."""
         return [*dict.fromkeys(_namespace(record) for record in self.shadow("")["pods"])]
 
     def document(self, visible: frozenset[str]) -> dict[str, Any]:
-        """Return all profiles as JSON values; comparisons of pods of visible namespaces only."""
+        """Return all profiles as JSON values; pods outside `visible` are left out."""
         verdicts, shadow = self.handler.verdicts(), self.shadow("")
         names = sorted({*verdicts, *self.profiles.in_force})
         seen = (record for record in shadow["pods"] if _namespace(record) in visible)
@@ -42,7 +42,7 @@ class PolicyView:
         }
 
     def _profile(self, name: str) -> dict[str, Any]:
-        """Return the part of the profile that is in force; `generation` is 0 if nothing is."""
+        """Return the generation of a profile that is in force; its number is 0 if none is."""
         entry = self.profiles.in_force.get(name)
         if entry is None:
             return {"name": name, "generation": 0, "mode": None, "effective": None, "spec": None}

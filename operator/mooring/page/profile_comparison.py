@@ -1,6 +1,6 @@
-"""How full the nodes would be under two profiles, by the nodes that each chooses for some pods.
+"""Compares how full the nodes would be if each of two profiles chose the nodes of some pods.
 
-Nothing is put on a node for that: the pods' requests are added to copies of columns.
+No pod is put on a node: the pods' requests are added to copies of columns.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from mooring.simulate.compare import (
 from mooring.state.columns import IntArray
 
 _MOST_NAMED: Final = 10
-"""Nodes that are named for each group of equal pods."""
+"""The most nodes that are named for each group of equal pods."""
 
 
 async def compared_nodes(
@@ -39,12 +39,12 @@ async def compared_nodes(
     *,
     running: bool,
 ) -> dict[str, Any]:
-    """Return the differences of the sides as JSON values, as in `mooring simulate --compare`.
+    """Return the differences of both sides as JSON values, as in `mooring simulate --compare`.
 
     Args:
         scheduler: The live state.
         pods: The pods that were decided about.
-        sides: For either profile, the `node` and the `cause` of each pod, in the same order.
+        sides: For each profile, the `node` and the `cause` of each pod, in the order of `pods`.
         clock: Monotonic, in seconds.
         running: Whether the pods were taken off their nodes first.
     """
@@ -72,9 +72,9 @@ def _row(group: Sequence[ChangedNode]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """The nodes at a moment, and how many pods each has that may be anywhere else.
+    """The nodes at one moment, as arrays; `names` has the position of each node.
 
-    Arrays have one item per node; `names` has the position of each.
+    `movable` counts the pods on each node that could be on another one.
     """
 
     names: Mapping[str, int]
@@ -121,7 +121,7 @@ class _Nodes:
         *,
         running: bool,
     ) -> Side:
-        """Return the use of nodes once each pod is on its node of this side, and on no other."""
+        """Return the use of nodes once each pod is on the node that this side chose."""
         requested = {name: column.copy() for name, column in self.requested.items()}
         slots, movable = self.slots.copy(), self.movable.copy()
 

@@ -1,7 +1,7 @@
-"""The pending pods as the view Queue shows them: counts, groups, lists and the last hour.
+"""The pending pods for the view Queue: counts, groups, lists and the last hour.
 
-All pods are read in slices into columns, which are kept for some seconds: then groups and lists
-are a few operations on arrays, for as many viewers as there are.
+All pods are read in slices into columns, which are kept for some seconds. Groups and lists are then
+a few operations on arrays, and all viewers share the columns.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ STATES: Final = tuple(
         PodState.NO_PROFILE,
     )
 )
-"""Where a pending pod is; the first four are the queues of the metric scheduler_pending_pods."""
+"""The states of pending pods; the first four are the queues of scheduler_pending_pods."""
 
 _KEPT_SECONDS: Final = 2.0
 _MOST_GROUPS: Final = 200
 _SAMPLE_SECONDS: Final = 10.0
 _SAMPLES: Final = 360
-"""One hour."""
+"""The samples of one hour."""
 _MOST_OF_WORKLOAD: Final = 500
 _MOST_OF_CAUSE: Final = 256
 _MOST_OF_OWNER: Final = 253
@@ -50,7 +50,7 @@ _MOST_OF_OWNER: Final = 253
 
 @dataclass(slots=True)
 class _Codes:
-    """Numbers of distinct values, in order of their arrival."""
+    """Numbers for distinct values, in the order in which the values come."""
 
     values: dict[Any, int] = field(default_factory=dict)
 
@@ -60,7 +60,7 @@ class _Codes:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """Which pods are meant: empty fields mean all; `search` is a part of the pod's name."""
+    """Selects pending pods; an empty field selects all, `search` is a part of the pod's name."""
 
     state: str = ""
     cause: str = ""
@@ -71,11 +71,11 @@ class Selected:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingPods:
-    """The pending pods at a moment; arrays have one item per pod, in the order of `keys`.
+    """The pending pods at one moment; arrays have one item per pod, in the order of `keys`.
 
-    `states`, `causes`, `namespaces` and `owners` are numbers of `STATES`, `cause_values` and so on.
-    An owner is (namespace, kind, name): the pod's group, else its workload (the Deployment, not the
-    ReplicaSet), else the pod itself.
+    `states`, `causes`, `namespaces` and `owners` are indices into `STATES`, `cause_values`,
+    `namespace_values` and `owner_values`. An owner is (namespace, kind, name): the pod's group,
+    else its workload (the Deployment, not the ReplicaSet), else the pod itself.
     """
 
     taken: float
@@ -97,10 +97,10 @@ class PendingPods:
         return [self.namespace_values[code] for code in np.argsort(-counts, kind="stable")]
 
     def groups(self, visible: frozenset[str], namespace: str = "") -> dict[str, Any]:
-        """Return the pods by state, by cause and by owner; owners of visible namespaces only.
+        """Return the pods by state, by cause and by owner, with owners of visible namespaces.
 
-        With a `namespace`, only its pods. A cause is named only if a visible pod has it: a plugin's
-        text may name pods.
+        If `namespace` is given, only its pods count. A cause is named only if a visible pod has it,
+        because a plugin's text may name pods.
         """
         if namespace:
             return self._within(namespace).groups(visible)
@@ -175,7 +175,7 @@ class PendingPods:
         return seen
 
     def _groups(self, codes: IntArray, members: BoolArray) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the 200 most frequent codes of members, with the values that their pods share."""
+        """Yield the 200 most frequent codes among `members`, each with a summary of its pods."""
         if not members.any():
             return
         codes, states, since = codes[members], self.states[members], self.since[members]
@@ -199,7 +199,7 @@ class PendingPods:
 
 
 class _PendingPod(NamedTuple):
-    """A pod and the seconds since it has been pending."""
+    """A pending pod; `seconds` is for how long it has been pending."""
 
     pod: Pod
     state: str
@@ -220,7 +220,7 @@ class _PendingPod(NamedTuple):
 
 @dataclass(slots=True)
 class _Rows:
-    """The pods read so far, one row for each."""
+    """The pods read so far, with one row for each."""
 
     keys: list[str] = field(default_factory=list)
     numbers: "array[int]" = field(default_factory=lambda: array("q"))
@@ -266,8 +266,8 @@ class _Rows:
 class Queue:
     """Reads the scheduling queue.
 
-    `bound` counts the pods bound so far. `clock` is monotonic, `now` is the time since the epoch,
-    both in seconds.
+    `bound` returns the number of pods bound so far. `clock` is monotonic, `now` is the time since
+    the epoch, both in seconds.
     """
 
     scheduler: SchedulerState
@@ -281,7 +281,7 @@ class Queue:
         self._samples: deque[tuple[int, ...]] = deque(maxlen=_SAMPLES)
 
     def counts(self) -> dict[str, int]:
-        """Count the pods in each queue, at Permit, and without a profile."""
+        """Return the number of pods in each queue, at Permit, and without a profile."""
         scheduler = self.scheduler
         return {
             **scheduler.queue.counts(),
@@ -298,7 +298,7 @@ class Queue:
             return known
 
     async def _read(self) -> PendingPods:
-        """Read all pods in slices; a pod that is bound meanwhile may be among them."""
+        """Read all pods in slices; a pod that is bound meanwhile may be included."""
         rows = _Rows()
 
         def steps() -> None:
@@ -309,9 +309,9 @@ class Queue:
         return rows.pending_pods(self.clock())
 
     async def workload(self, namespace: str, kind: str, name: str) -> dict[str, Any]:
-        """Return of a workload how many of its pods are on nodes, and its pending pods.
+        """Return the pods of a workload: how many are on nodes (`placed`) or pending (`total`).
 
-        Those are at most 500, the longest pending first; `total` counts all.
+        `pods` has the 500 that have been pending longest.
         """
         found, placed = list[_PendingPod](), 0
 
@@ -333,7 +333,7 @@ class Queue:
     def _pending_pods(
         self, is_meant: Callable[[Pod], bool] = lambda _: True
     ) -> "Iterator[_PendingPod]":
-        """Yield each pending pod that is meant; pause between them."""
+        """Yield each pending pod for which `is_meant` returns True; pause after each pod."""
         scheduler, now, wall = self.scheduler, self.clock(), self.now()
         for queued in scheduler.queue:
             pause()
@@ -350,24 +350,23 @@ class Queue:
                 yield _PendingPod(pod, PodState.NO_PROFILE, cause, 0, seconds, self._owner(pod))
 
     def _owner(self, pod: Pod) -> tuple[str, str]:
-        """Return kind and name of the pod's group, else of its workload."""
         group = self.scheduler.cluster.pod_groups.of(pod)
         return ("PodGroup", group.key.name) if group is not None else workload_of(pod)
 
     async def sample_for_ever(self) -> None:
-        """Note the counts every ten seconds, for an hour."""
+        """Note the counts every ten seconds; counts older than an hour are dropped."""
         while True:
             self.sample()
             await asyncio.sleep(_SAMPLE_SECONDS)
 
     def sample(self) -> None:
-        """Note the counts of this moment."""
+        """Note the present counts."""
         self._samples.append((int(self.now()), self.bound(), *self.counts().values()))
 
     def trend(self) -> Mapping[str, list[int]]:
-        """Return the counts noted in the last hour by name, and their `time`, since the epoch.
+        """Return the counts of the last hour by name, with their `time` since the epoch.
 
-        `bound` is how many pods had been bound by then since the start.
+        `bound` is the number of pods bound between the start of the process and that time.
         """
         names = ("time", "bound", *self.counts())
         columns = zip(*self._samples, strict=True) if self._samples else ((),) * len(names)

@@ -1,4 +1,4 @@
-"""The view Rebalancing: the last plan of each profile, and plans that are made now.
+"""The view Rebalancing: the last plan of each profile, and plans made on request.
 
 Nothing is written and no pod is moved: a plan is made in trials on the live state, in slices.
 """
@@ -32,14 +32,14 @@ from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.simulate.manifests import InputError
 
 _MOST_DECISIONS: Final = 5_000
-"""Limit for a plan on request."""
+"""The most decisions for a plan on request."""
 _MOST_PENDING: Final = 200
-"""Pending pods for which such a plan makes room, the highest priorities first."""
+"""The most pending pods for which such a plan makes room, the highest priorities first."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """Which profile to plan for; without goals, for those of its section."""
+    """The profile to plan for; without goals, its section's goals are used."""
 
     profile: str
     goals: tuple[Goal, ...] = ()
@@ -47,10 +47,13 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class ShownProfile:
-    """A profile and the results of its moves; `mode` is None without a section `rebalancing`.
+    """A profile and the results of its moves.
 
-    `done` counts the moves of all its plans, `message` states the current activity, `under_way` are
-    the moves that have begun.
+    Attributes:
+        mode: None if the profile has no section `rebalancing`.
+        done: The number of finished moves of all its plans.
+        message: The current activity.
+        under_way: The moves that have begun and not ended.
     """
 
     profile: str
@@ -64,7 +67,7 @@ class ShownProfile:
 
 @dataclass(eq=False, repr=False)
 class PlansView:
-    """Reads the plans of the leader, which `reports` returns by profile.
+    """Reads the plans of the leader, which `reports` returns.
 
     `clock` is monotonic, `now` the time since the epoch, both in seconds.
     """
@@ -76,7 +79,7 @@ class PlansView:
     _turns: Turns = field(default_factory=Turns, init=False)
 
     def document(self) -> Mapping[str, Any]:
-        """Return the profiles with their plans, as a document."""
+        """Return the profiles in force with their plans, as a document."""
         reports = {report.profile: report for report in self.reports()}
         in_force = sorted(self.scheduler.profiles.in_force.items())
         return {"profiles": [self._profile(*each, reports.get(each[0])) for each in in_force]}
@@ -95,10 +98,10 @@ class PlansView:
         )
 
     async def planned(self, wanted: PlanRequest) -> PlanReport:
-        """Return a plan that is made now.
+        """Make a plan now and return it.
 
         Raises InputError if there is no such profile, or if the goals undo each other. Raises
-        TrialsBusy if other requests are worked on, or this takes too long.
+        TrialsBusy if too many requests wait, or this request takes too long.
         """
         async with self._turns.turn("choose fewer goals"):
             entry = self.scheduler.profiles.in_force.get(wanted.profile)

@@ -1,12 +1,12 @@
 """The HTTP side of the page: its files, its JSON API below /ui/api/ and its stream of changes.
 
-Programs ask at /api/v1/what-if what people ask in the view Try it.
+Programs can ask at /api/v1/what-if what people ask in the view Try it.
 
-A request needs the right to `get` (or `post`) its path, as for /debug; the files of the page hold
-no data and are for everybody. Nothing here writes to the cluster.
+A request needs the right to `get` (or `post`) its path, as for /debug. The files of the page hold
+no data, and everybody may get them. Nothing here writes to the cluster.
 
-The modules that decide about pods that do not exist are imported with the first such request: that
-takes 30 ms of CPU, much of it for `mooring.simulate`, and most replicas are never asked.
+The modules that decide about pods that do not exist are imported with the first such request. That
+takes 30 ms of CPU, much of it for `mooring.simulate`, and most replicas never get such a request.
 """
 
 import asyncio
@@ -55,25 +55,25 @@ logger = logging.getLogger(__name__)
 
 WHAT_IF: Final = "/api/v1/what-if"
 _RETRY_SECONDS: Final = "5"
-"""When to ask again, if others are asking."""
+"""The Retry-After header of an answer to a client that must try again."""
 MOST_STREAMS: Final = 32
-"""Open streams of changes; further ones get 503."""
+"""The most open streams of changes; further ones get 503."""
 MOST_STREAMS_OF_A_USER: Final = 16
-"""Limit per user, so that no user keeps others from the page."""
+"""The most open streams of one user, so that no user keeps others from the page."""
 _CHANGES_SECONDS: Final = 0.5
 """The shortest time between two messages about nodes."""
 _SNAPSHOT_SECONDS: Final = 2.0
 """The shortest time between two messages with all nodes."""
 _BEAT_SECONDS: Final = 5.0
-"""The counts are sent at least so often: a page that hears nothing for longer connects again."""
+"""Counts are sent at least this often; a page that gets none for longer connects again."""
 _RIGHTS_SECONDS: Final = 10.0
-"""How often the right of an open stream is looked up again."""
+"""The interval at which the right for an open stream is checked again."""
 _WRITE_SECONDS: Final = 30.0
-"""A client that takes no data for so long loses its stream."""
+"""A client that takes no data for this time loses its stream."""
 _MOST_PODS: Final = 500
-"""Pods in one part of a list."""
+"""The most pods in one part of a list."""
 _MOST_CHARACTERS: Final = 512
-"""Limit for a parameter."""
+"""The most characters of a parameter."""
 _API: Final = "/ui/api/"
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -95,10 +95,12 @@ _TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript"
 class Page:
     """Implements `mooring.observe.http.PageRoutes`.
 
-    `pod_groups` returns the documents about the pod groups of a namespace and name. `trials`
-    returns the one object that decides about pods that do not exist. `leading` says whether this
-    replica leads: only a leader's queue and decisions are current. `deciding` says whether it leads
-    and knows all profiles and pods.
+    Attributes:
+        pod_groups: Returns the documents about the pod groups of a namespace and name.
+        trials: Returns the one object that decides about pods that do not exist.
+        leading: Returns whether this replica leads; only a leader's queue and decisions are
+            current.
+        deciding: Returns whether it leads and knows all profiles and pods.
     """
 
     nodes: Nodes
@@ -119,21 +121,21 @@ class Page:
         self._stopping = asyncio.Event()
         self._sampling: asyncio.Task[None] | None = None
         self._streams = Counter[str]()
-        """How many streams each user has open."""
+        """The number of open streams by user."""
 
     def is_public(self, path: str) -> bool:
-        """Return whether everybody may get the path: true of the files, which hold no data."""
+        """Return whether everybody may get the path: it is a file of the page and holds no data."""
         return path == "/ui" or (path.startswith("/ui/") and not path.startswith(_API))
 
     def headers(self, path: str) -> Mapping[str, str]:
-        """Return security headers, among them the content security policy; {} for other paths."""
+        """Return security headers, such as the content security policy; {} for other paths."""
         if path not in ("/ui", WHAT_IF) and not path.startswith("/ui/"):
             return {}
         caching = "no-cache" if self.is_public(path) else "no-store"
         return {**_HEADERS, "Cache-Control": caching}
 
     def start(self, access: Access) -> Iterable[web.RouteDef]:
-        """Return the routes; begin to note the counts of the queue for the trend."""
+        """Return the routes, and begin to sample the counts of the queue."""
         self._access = access
         self._stopping = asyncio.Event()
         self._sampling = asyncio.create_task(self.queue.sample_for_ever())
@@ -212,7 +214,7 @@ class Page:
         return _json({**pending.groups(visible), "leading": self.leading()})
 
     async def _show_pods(self, request: web.Request) -> web.Response:
-        """Show the first `limit` pending pods that the fields of `Selected` select."""
+        """Return the first `limit` pending pods that the fields of `Selected` select."""
         viewer = await self._viewer(request)
         fields = ("state", "cause", "namespace", "owner", "search")
         selected = Selected(**{field: _parameter(request, field) for field in fields})
@@ -231,7 +233,7 @@ class Page:
         return _json(self.queue.trend())
 
     async def _show_pod(self, request: web.Request) -> web.Response:
-        """Show one pod, ?pod=NAMESPACE/NAME, to those who may get it."""
+        """Return the pod of ?pod=NAMESPACE/NAME, if the user may get it."""
         key, namespace, name = _named(request, "pod")
         viewer = await self._viewer(request)
         await viewer.require(pod_read(namespace, name))
@@ -242,7 +244,7 @@ class Page:
         return json_answer(await viewer.shown(found, lambda other: other.key == key))
 
     async def _show_pod_group(self, request: web.Request) -> web.Response:
-        """Show the groups of one name, ?podgroup=NAMESPACE/NAME, to those who may get its pods."""
+        """Return the groups of ?podgroup=NAMESPACE/NAME, if the user may get pods there."""
         key, namespace, name = _named(request, "podgroup")
         viewer = await self._viewer(request)
         await viewer.require(pod_read(namespace))
@@ -253,7 +255,7 @@ class Page:
         return json_answer(await viewer.shown(document, lambda pod: pod.namespace == namespace))
 
     async def _show_object(self, request: web.Request) -> web.Response:
-        """Show a pod as the API server has it, ?pod=NAMESPACE/NAME, to those who may get it."""
+        """Return the API object of ?pod=NAMESPACE/NAME, if the user may get the pod."""
         _, namespace, name = _named(request, "pod")
         viewer = await self._viewer(request)
         await viewer.require(pod_read(namespace, name))
@@ -272,12 +274,12 @@ class Page:
         return _json(self.policy.document(visible))
 
     async def _show_plans(self, request: web.Request) -> web.Response:
-        """Show each profile's last plan; hide the pods that the user may not get."""
+        """Return each profile's last plan, with the names of pods that the user may get."""
         viewer = await self._viewer(request)
         return json_answer(await viewer.shown(self.plans.document()))
 
     async def _plan(self, request: web.Request) -> web.Response:
-        """Plan moves; see `mooring.page.rebalancing_view.PlanRequest` for the fields."""
+        """Plan moves; `mooring.page.rebalancing_view.PlanRequest` has the fields."""
         viewer = await self._viewer(request)
         wanted = await _body(request, PlanRequest)
         with _answering():
@@ -285,7 +287,7 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _try(self, request: web.Request) -> web.Response:
-        """Decide about the pods of a text; see `mooring.page.trials.TryRequest` for the fields."""
+        """Decide about the pods of a text; `mooring.page.trials.TryRequest` has the fields."""
         from mooring.page.trials import TryRequest  # noqa: PLC0415 - slow, see the top
 
         viewer = await self._viewer(request)
@@ -296,7 +298,7 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _what_if(self, request: web.Request) -> web.Response:
-        """Decide about the pods of the objects in the body, by ?profile=NAME or those in force."""
+        """Decide about the body's pods with ?profile=NAME, or with the profiles in force."""
         from mooring.page.trials import TryRequest  # noqa: PLC0415 - slow, see the top
 
         if request.headers.get("Sec-Fetch-Site") == "cross-site":
@@ -317,7 +319,7 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _compare(self, request: web.Request) -> web.Response:
-        """Compare two profiles; see `mooring.page.trials.CompareRequest` for the fields."""
+        """Compare two profiles; `mooring.page.trials.CompareRequest` has the fields."""
         from mooring.page.trials import CompareRequest  # noqa: PLC0415 - slow, see the top
 
         viewer = await self._viewer(request)
@@ -327,10 +329,10 @@ class Page:
         return json_answer(await viewer.shown(found))
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        """Send events: all nodes, then their changes; and the counts of the queue.
+        """Send events: first all nodes, then their changes, and the counts of the queue.
 
-        ?resource=NAME colours the nodes, and ?label=KEY groups them; with ?nodes=false, only the
-        counts are sent.
+        ?resource=NAME chooses the resource of the nodes, and ?label=KEY groups them; with
+        ?nodes=false, only the counts are sent.
         """
         nodes = _parameter(request, "nodes") != "false"
         resource = _parameter(request, "resource") or "cpu"
@@ -351,7 +353,7 @@ class Page:
 
     @contextmanager
     def _counted(self, user: str) -> Iterator[None]:
-        """Count a stream of the user as open inside; HTTPServiceUnavailable if too many are."""
+        """Count an open stream of the user; raise HTTPServiceUnavailable if there are too many."""
         what = ""
         if self._streams.total() >= MOST_STREAMS:
             what = f"{MOST_STREAMS} pages"
@@ -371,7 +373,7 @@ class Page:
     ) -> AsyncIterator[tuple[str, Any]]:
         """Yield the events of the stream, until the page stops or the user loses the right.
 
-        `shown` are the resource and the label for the nodes; without it, no nodes are sent.
+        `shown` is the resource and the label for the nodes; with None, no nodes are sent.
         """
         right = NonResourceAttributes("get", request.path)
         now = asyncio.get_running_loop().time
@@ -407,7 +409,7 @@ class Page:
     async def _still(
         self, viewer: Viewer, request: web.Request, right: NonResourceAttributes
     ) -> bool:
-        """Return whether the user of an open stream is the same and still has the right."""
+        """Return whether the request still has the same user, and the user still has the right."""
         try:
             user = (await self._viewer(request)).user
             return user == viewer.user and await viewer.may(right)
@@ -416,7 +418,7 @@ class Page:
 
 
 async def _body(request: web.Request, fields: type[_Request]) -> _Request:
-    """Read the JSON object of the body as this class; HTTPBadRequest if it is another one."""
+    """Parse the JSON body into the class `fields`; HTTPBadRequest names the first mistake."""
     try:
         return TypeAdapter(fields).validate_json(await _read_body(request))
     except ValidationError as error:
@@ -439,7 +441,7 @@ async def _read_body(request: web.Request) -> bytes:
 
 @contextmanager
 def _answering() -> Iterator[None]:
-    """Answer with the user's mistakes, one per line."""
+    """Turn errors about the user's request into HTTP errors, with one mistake per line."""
     try:
         yield
     except InputError as error:
@@ -465,7 +467,6 @@ async def _to_the_page(_: web.Request) -> web.Response:
 
 
 def _bundle() -> Iterable[tuple[str, tuple[bytes, str, str]]]:
-    """Yield each file of the page by name: its content, type and tag."""
     for file in files(__package__).joinpath("bundle").iterdir():
         body = file.read_bytes()
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
@@ -477,12 +478,11 @@ def _json(value: Any) -> web.Response:
 
 
 def _dumped(value: Any) -> bytes:
-    """Return the value as JSON; TypeError for a document, which only a `Viewer` shows."""
+    """Return the value as JSON; raise TypeError for a document, which only `Viewer` may show."""
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATACLASS)
 
 
 def _event(name: str, data: Any) -> bytes:
-    """Return a message of a stream of server-sent events."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), _dumped(data))
 
 
@@ -494,13 +494,12 @@ def _parameter(request: web.Request, name: str) -> str:
 
 
 def _named(request: web.Request, name: str) -> tuple[str, str, str]:
-    """Return the parameter, which is NAMESPACE/NAME, and its two parts."""
     key = _parameter(request, name)
     return key, *namespace_and_name(name, key)
 
 
 def _number(request: web.Request, name: str, default: int) -> int:
-    """Return a parameter that is a number and not negative."""
+    """Return a number from a parameter; HTTPBadRequest if it is negative or not a number."""
     text = _parameter(request, name)
     if not text:
         return default

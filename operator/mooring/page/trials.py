@@ -1,9 +1,10 @@
 """Decisions about pods that do not exist, or with other profiles, on the live state.
 
-The page's Try it and the endpoint what-if both ask here. Nothing is written: decisions are made in
-trials (`mooring.scheduling.what_if`), and plugins of an edited profile get an API that fails. Each
-step takes about as long as a decision, and then leaves the event loop free for three times as long.
-Each step adds the pods placed in earlier steps again, so that later pods see them.
+The page's view Try it and the endpoint what-if use this module. Nothing is written: decisions are
+made in trials (`mooring.scheduling.what_if`), and plugins of an edited profile get an API whose
+calls fail. Each step takes about as long as a decision, and then leaves the event loop free for
+three times as long. Each step first adds the pods placed in earlier steps, so that later pods see
+them.
 """
 
 import asyncio
@@ -62,17 +63,17 @@ from mooring.simulate.offline import offline_handle
 from mooring.state.pods import PodTable
 
 MOST_PODS: Final = 500
-"""Pods that one request decides about."""
+"""The most pods that one request decides about."""
 MOST_COMPARED: Final = 100
-"""Pods that profiles are compared by."""
+"""The most pods for which two profiles are compared."""
 _MOST_SUGGESTED_FOR: Final = 3
-"""Different pods and groups that get suggestions: these take up to a second each."""
+"""The most different pods and groups that get suggestions, which take up to a second each."""
 _TRIAL_SECONDS: Final = 0.01
-"""How long pods are decided in one trial, in which all before them are put on nodes again."""
+"""The time of one trial, in which all earlier pods are put on their nodes first."""
 _LIMITS: Final = Limits(depth=64, values=50_000, objects=MOST_PODS, aliases=False)
 """Limits for a text in a request."""
 _PROFILE_LIMITS: Final = replace(_LIMITS, values=5_000)
-"""Limits for a profile, which is read in one step: the mistakes in 50,000 values take seconds."""
+"""Limits for a profile, read in one step; finding mistakes in 50,000 values takes seconds."""
 _MOST_MISTAKES: Final = 20
 _SCHEDULING_GATES: Final = "SchedulingGates"
 _NO_RUNTIME_CLASS: Final = (
@@ -84,7 +85,7 @@ _NO_CLAIMS: Final = "claims of volumeClaimTemplates are not made; such pods wait
 
 @dataclass(frozen=True, slots=True)
 class TryRequest:
-    """What to try: objects as YAML or JSON, and by which profile.
+    """Objects to try, as YAML or JSON, and the profile to use.
 
     Without `profile` and `profile_text`, the profile in force that takes each pod decides.
     `profile_text` is a SchedulingProfile, a KubeSchedulerConfiguration or a Policy.
@@ -97,7 +98,7 @@ class TryRequest:
 
 @dataclass(frozen=True, slots=True)
 class TriedPod:
-    """The node that a pod would get, or the one that it would be nominated to."""
+    """A pod with the node that it would get, or would be nominated to."""
 
     pod: PodRef
     node: str | None
@@ -106,12 +107,15 @@ class TriedPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The decision about a pod, or as one about a pod group, "namespace/name".
+    """The decision about a pod, or about a whole pod group "namespace/name".
 
-    It `fits` if the pod, or at least the minimum of the group, gets nodes now. `message` says why
-    pods have none, `cause` in a few words. `feasible` counts the nodes that fit a single pod.
-    `victims` would be evicted first. `suggestions` are what would make it fit; None if none were
-    looked for.
+    Attributes:
+        fits: Whether the pod, or at least the minimum of the group, gets nodes now.
+        message: Why pods have no node.
+        cause: The message in a few words.
+        feasible: The number of nodes that fit a single pod.
+        victims: Pods that would be evicted first.
+        suggestions: Changes that would make it fit; None if none were looked for.
     """
 
     pod_group: str | None = None
@@ -129,8 +133,8 @@ class Tried:
 class TryAnswer:
     """The decisions about the pods of a text, in the order in which they were made.
 
-    `details` is the whole decision about the first pod, if it is in no group and was asked for.
-    `more` says that the text makes more pods than are decided about.
+    `details` is the whole decision about the first pod, if it is in no group and details were asked
+    for. `more` is True if the text makes more pods than are decided about.
     """
 
     decisions: Sequence[Tried]
@@ -141,10 +145,10 @@ class TryAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CompareRequest:
-    """Two profiles in force, or one and a text, to compare for pods.
+    """Two profiles to compare: one in force, and another one in force or as a text.
 
-    The pods are those that are pending, or, with `running`, those that run in the namespace; these
-    are taken off their nodes first.
+    They are compared for pending pods, or with `running` for the running pods of the namespace,
+    which are taken off their nodes first.
     """
 
     profile: str
@@ -156,11 +160,14 @@ class CompareRequest:
 
 @dataclass(slots=True, eq=False)
 class _Objects:
-    """The pods of a text by key, in its order, its pod groups, and notes about them.
+    """The pods and pod groups of a text, and notes about them.
 
-    `sources` says where in the text each pod is, and `more` that it makes more pods than are tried.
-    `groups` are the definitions of pod groups, each with its kind and key; `selecting` likewise the
-    Services and controllers that pods are counted by.
+    Attributes:
+        pods: The pods by key, in the order of the text.
+        sources: Where in the text each pod is.
+        groups: Kind, key and definition of pod groups.
+        selecting: Kind, key and value of the Services and controllers that count pods.
+        more: Whether the text makes more pods than are tried.
     """
 
     pods: dict[str, Pod] = field(default_factory=dict)
@@ -174,7 +181,7 @@ class _Objects:
 
 @dataclass(eq=False, repr=False)
 class WhatIfRunner:
-    """Works on one request at a time; `now` is the time since the epoch, in seconds."""
+    """Answers one request at a time; `now` is the time since the epoch, in seconds."""
 
     scheduler: SchedulerState
     registry: Registry
@@ -192,10 +199,10 @@ class WhatIfRunner:
     ) -> TryAnswer:
         """Return the decisions about the pods of a text.
 
-        `may_see` returns, in an awaitable, the namespaces that the user may see. Pods of others are
-        not tried, because their groups, claims and namesakes would show. Raises InputError for
-        mistakes in the texts. Raises TrialsBusy if other requests are in work, and TooLongError if
-        this takes too long.
+        `may_see` returns, in an awaitable, those of the namespaces that the user may see. Pods of
+        other namespaces are not tried, because the answer would tell about groups, claims and other
+        pods there. Raises InputError for mistakes in the texts, TrialsBusy if too many requests
+        wait, and TooLongError if this request takes too long.
         """
         async with self._turns.turn("try fewer pods", user):
             pipeline = await self._pipeline(wanted.profile, wanted.profile_text)
@@ -230,10 +237,9 @@ class WhatIfRunner:
         may_see: Callable[[Iterable[str]], Any],
         user: str = "",
     ) -> dict[str, Any]:
-        """Return where the pods go with either profile, as JSON values.
+        """Return the nodes that pods get with either profile, as JSON values.
 
-        `may_see` returns which of the namespaces the user may see, in an awaitable. Raises
-        what `tried` raises.
+        For `may_see` and the errors see `tried`.
         """
         async with self._turns.turn("compare a namespace with fewer pods", user):
             if not (wanted.other or wanted.other_text):
@@ -274,7 +280,7 @@ class WhatIfRunner:
         }
 
     async def _pipeline(self, name: str, text: str) -> Pipeline | None:
-        """Return the pipeline of the text, else of the profile of this name; None without both."""
+        """Return the pipeline of the profile in `text`, or named `name`; None without both."""
         if not text:
             return self._named(name) if name else None
         try:
@@ -306,7 +312,7 @@ class WhatIfRunner:
     def _what_if(
         self, removed: Iterable[Uid], selecting: Iterable[tuple[Kind, str, Any]] = ()
     ) -> WhatIf:
-        """Return a decider on the live state without these pods and with these objects."""
+        """Return a WhatIf on the live state, without the removed pods, with these objects."""
         scheduler = self.scheduler
         what_if = WhatIf(ResultCache(scheduler.cluster), now=self.now)
         for uid in removed:
@@ -347,7 +353,7 @@ class WhatIfRunner:
         return found
 
     def _units(self, objects: _Objects, pipeline: Pipeline | None) -> "list[_Unit]":
-        """Return the pods in order of decision, members of a group together."""
+        """Return the pods in the order of decision; members of a group are one unit."""
         scheduler = self.scheduler
         chosen: dict[str, Pipeline | None] = {}
         for pod in objects.pods.values():
@@ -372,9 +378,9 @@ class WhatIfRunner:
         return list(units.values())
 
     def _beside_members(self, group: PodGroupState) -> PodGroupState:
-        """Return the group of the text with the members too that it has in the cluster.
+        """Return the group of the text, together with its members in the cluster.
 
-        The group's definition in the text counts, if it has one.
+        The definition in the text is used, if there is one.
         """
         live = self.scheduler.cluster.pod_groups.get(group.key)
         if live is None:
@@ -390,7 +396,7 @@ class WhatIfRunner:
     async def _decided(
         self, units: "Iterable[_Unit]", what_if: WhatIf, *, detailed: bool
     ) -> "AsyncIterator[tuple[_Unit, list[DecisionInFull]]]":
-        """Yield each unit and its decisions; a pod with a node is on it for the next ones."""
+        """Yield each unit with its decisions; later units see the pods of earlier ones on nodes."""
         nodes, left = 100 if detailed else 0, deque(units)
         while left:
             slices = TimeSlices(0.0, rest=REST, clock=self.clock)
@@ -403,9 +409,9 @@ class WhatIfRunner:
     async def _of_first(
         self, units: "deque[_Unit]", what_if: WhatIf, nodes: int, slices: TimeSlices
     ) -> list[list[DecisionInFull]]:
-        """Return the decisions about the first unit, or the first few, made in the last slice.
+        """Return the decisions about the first unit or units, made in one turn.
 
-        An edited profile has no results yet, and evaluating it may take more turns than one.
+        An edited profile has no results yet, so evaluating it may take several turns.
         """
         unit = units[0]
         while True:
@@ -436,7 +442,7 @@ class WhatIfRunner:
     ) -> list[list[DecisionInFull]]:
         """Return the decisions about the first single pods, made in one trial.
 
-        It ends with a pod without a node, for which suggestions may be looked for in this state.
+        The trial ends at a pod without a node, because suggestions may be looked for in this state.
         """
         found = list[list[DecisionInFull]]()
         with what_if.trial():
@@ -455,7 +461,7 @@ class WhatIfRunner:
         return found
 
     def _decide(self, unit: "_Unit", what_if: WhatIf, nodes: int) -> DecisionInFull:
-        """Return the decision about the only pod of a unit, within a trial."""
+        """Return the decision about the only pod of a unit; call it within a trial."""
         pipeline, (pod,) = unit.pipeline, unit.pods
         if pipeline is None:
             return _without_node(pod, None, self._no_profile(pod))
@@ -476,7 +482,7 @@ class WhatIfRunner:
         what_if: WhatIf,
         slices: TimeSlices,
     ) -> list[DecisionInFull]:
-        """Return the decision about all pods of a group, with a pause after each slice of it."""
+        """Return the decisions about all pods of a group, made together in one turn."""
         group = self._beside_members(group)
         obstacles = (held_back(pod, pipeline, only=_SCHEDULING_GATES) for pod in unit.pods)
         incomplete = _CUT if unit.cut and group.incomplete else group.incomplete
@@ -494,7 +500,7 @@ class WhatIfRunner:
         return await self.scheduler.turn.run(decide, slices)
 
     async def _suggestions(self, unit: "_Unit", what_if: WhatIf) -> list[SuggestedChange]:
-        """Return what would make the pod or group fit."""
+        """Return changes that would make the pod or group fit."""
         if unit.pipeline is None:
             return []
         group = self._beside_members(unit.group) if unit.group is not None else None
@@ -506,7 +512,7 @@ class WhatIfRunner:
     async def _pods(
         self, wanted: CompareRequest, may_see: Callable[[Iterable[str]], Any]
     ) -> tuple[list[Pod], int]:
-        """Return the pods to compare by, at most `MOST_COMPARED`, and how many there are."""
+        """Return the pods to compare for, at most `MOST_COMPARED`, and how many there are."""
         if wanted.running and not wanted.namespace:
             raise InputError("say of which namespace the running pods are")
         found: list[tuple[Any, Pod]] = []
@@ -542,7 +548,7 @@ class WhatIfRunner:
         return [replace(pod, node_name=None) for _, pod in first], total
 
     def _comparable(self, wanted: CompareRequest) -> Iterator[tuple[Any, Pod]]:
-        """Yield the pending pods, or those that run, of all namespaces; each with its sort key."""
+        """Yield all pending pods, or the running ones, of any namespace, each with its sort key."""
         if not wanted.running:
             yield from ((by_priority(queued), queued.pod) for queued in self.scheduler.queue)
             return
@@ -558,9 +564,9 @@ class WhatIfRunner:
 
 @dataclass(slots=True, eq=False)
 class _Unit:
-    """Pods that are decided together: one, or the members of a group.
+    """Pods that are decided together: a single pod, or the members of a group.
 
-    The text makes more pods than are decided about if it was `cut`.
+    `cut` is True if the text makes more pods than are decided about.
     """
 
     pods: list[Pod]
@@ -570,7 +576,7 @@ class _Unit:
 
 
 def _new_objects(text: str) -> list[Manifest]:
-    """Return the objects of a text as new ones; InputError has the mistakes."""
+    """Return the objects of a text, without status and uid; raise InputError with all mistakes."""
     found: list[Manifest] = []
     written = Written(_MOST_MISTAKES)
 
@@ -592,14 +598,13 @@ def _add_group(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> 
 
 
 def _selecting(manifest: Manifest) -> tuple[Kind, str, Any]:
-    """Return kind, key and value of a Service or controller, as `WhatIf.put` takes them."""
     kind = KINDS[manifest.group, manifest.kind]
     raw = as_stored(kind, manifest.raw)
     return kind, object_key(kind, raw), parse_object(kind, raw)
 
 
 def _add_pod(manifest: Manifest, new_objects: NewObjects, found: _Objects) -> None:
-    """Add the pod, or why the API server would not store it."""
+    """Add the pod; if the API server would not store it, add the reason."""
     raw = new_objects.admit(manifest)
     if isinstance(raw, RejectedPod):
         found.rejected.append(raw)
@@ -650,7 +655,7 @@ def _made_of(
 def _member(
     pod: Pod, pipeline: Pipeline, decision: GroupDecision, what_if: WhatIf
 ) -> DecisionInFull:
-    """Return the decision about one pod of a group; with a node it is on it from now on."""
+    """Return the decision about a pod of a group; put the pod on its node, if it has one."""
     document = _without_node(pod, pipeline, decision.message, decision.cause)
     document = replace(document, nodes=what_if.cluster.node_count)
     row = decision.rows.get(pod.uid)
@@ -668,9 +673,9 @@ def _nominated(
     answer: GroupPreemption,
     what_if: WhatIf,
 ) -> list[DecisionInFull]:
-    """Return the decisions about a group without nodes, for which others are evicted or not.
+    """Return the decisions about a group without nodes, and nominate its members.
 
-    The first member has the victims. Room is kept for all members from now on.
+    If preemption does not help, the decisions say why. The first member has all victims.
     """
     if not isinstance(answer, GroupNomination):
         why = f"{decision.message} {answer.reason}".rstrip()
@@ -689,7 +694,7 @@ def _nominated(
 def _without_node(
     pod: Pod, pipeline: Pipeline | None, message: str, cause: str = ""
 ) -> DecisionInFull:
-    """Return the decision about a pod for which no filter ran; the cause is the message's."""
+    """Return a decision without node for which no filter ran; `cause` defaults to the message."""
     return DecisionInFull(
         pod=PodRef.of(pod),
         profile=pipeline.profile if pipeline is not None else None,
@@ -715,7 +720,7 @@ def _rejected(each: RejectedPod) -> Tried:
 
 
 def _tried(unit: _Unit, documents: Sequence[DecisionInFull]) -> Tried:
-    """Return the decisions about the pods of a unit as one."""
+    """Return the decisions about the pods of a unit as one decision."""
     first = next((each for each in documents if each.node is None), documents[0])
     group = unit.group
     return Tried(

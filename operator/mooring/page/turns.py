@@ -1,4 +1,4 @@
-"""One request that takes long at a time: others wait, and further ones are refused."""
+"""Lets slow requests run one at a time: the next ones wait, and are refused if too many wait."""
 
 import asyncio
 from collections import Counter
@@ -9,28 +9,28 @@ from typing import Final
 from mooring.model.indexes import add_count
 
 _MOST_WAITING: Final = 8
-"""Requests at a time; one of them is worked on."""
+"""The most requests that wait or run; only one of them runs."""
 _SECONDS: Final = 30.0
-"""How long one request may usually take."""
+"""The usual limit for the time of one request."""
 _TURNS_WAITED: Final = 3
-"""A request waits for as long as so many others may take."""
+"""A request waits at most for this many times the limit of one request."""
 MOST_SECONDS: Final = (_TURNS_WAITED + 1) * _SECONDS
-"""How long the answer to a request may usually take, with the wait."""
+"""The usual limit for the time of an answer, including the wait."""
 
 
 class TrialsBusy(Exception):  # noqa: N818 - an answer, and no error of ours
-    """Too many requests wait already; the text says so."""
+    """Too many requests wait already; the text is for the user."""
 
 
 class TooLongError(TrialsBusy):
-    """A request takes too long; the text says what takes less time."""
+    """The request takes too long; the text says what would take less time."""
 
 
 class Turns:
-    """The turns of the requests of one kind, each within a limit of seconds.
+    """Lets requests of one kind run one at a time, each within a limit of seconds.
 
-    `most` is the number of requests that may wait or be worked on. One request of a user may wait,
-    so that users take turns.
+    `most` is the number of requests that may wait or run. Only one request of a user may wait, so
+    that users take turns.
     """
 
     def __init__(self, seconds: float = _SECONDS, most: int = _MOST_WAITING) -> None:
@@ -40,11 +40,11 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, hint: str, user: str = "") -> AsyncIterator[None]:
-        """Wait until no other request is in work; limit the time of this one.
+        """Wait until no other request runs; limit the time of this one.
 
-        `hint` tells the user how to make it quicker. Requests without a `user` are limited together
-        only. Raises TrialsBusy if others wait already or are worked on for too long, and
-        TooLongError if this one takes too long.
+        `hint` tells the user how to make the request quicker. Without `user`, only the total number
+        of requests is limited. Raises TrialsBusy if too many requests wait or the wait is too long,
+        and TooLongError if this request takes too long.
         """
         busy = "other requests are worked on; try again in some seconds"
         if self._waiting.total() + self._one_at_a_time.locked() >= self._most:
