@@ -1,1 +1,1 @@
-"""The part for plugin authors: protocols, verdicts, the registry and the pipeline."""
+"""What a plugin's author needs: protocols of plugins, verdicts, the handle and the registry."""

@@ -35,7 +35,7 @@ class PodRef(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return "namespace/name", for people."""
+        """Return "namespace/name". Names return, so this does not identify the pod."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -45,7 +45,7 @@ ANY_POD: Final = PodRef("", "", _NOT_CREATED)
 
 @dataclass(frozen=True, slots=True)
 class TextAboutPods:
-    """A text that names `pods`; users who may not get all of them read `otherwise` instead."""
+    """A text that names `pods`. A user who may not get all these pods reads `otherwise` instead."""
 
     text: str
     pods: tuple[PodRef, ...]
@@ -54,7 +54,7 @@ class TextAboutPods:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The first filter that rejected a node, and its reasons.
+    """The plugin whose filter was the first to reject a node, and the reasons.
 
     `resolvable` says whether evicting pods from the node could help (kube-scheduler's code
     Unschedulable) or not (UnschedulableAndUnresolvable).

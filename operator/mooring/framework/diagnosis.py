@@ -1,4 +1,4 @@
-"""Explains why no node fits: which plugin rejected which nodes, and the message for users."""
+"""Explains why no node fits: which plugins rejected which nodes, and the message for users."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from mooring.state.view import BoolArray
 __all__ = ["EXTENDER", "Diagnosis", "RejectedNodes"]
 
 EXTENDER: Final = "Extender"
-"""Stands for all extenders among the plugins that rejected a pod (ExtenderName in types.go)."""
+"""Stands for all extenders in the set of plugins that rejected a pod (ExtenderName in types.go)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,9 +32,9 @@ class RejectedNodes:
 class Diagnosis:
     """Why the nodes of the cluster reject a pod (framework/types.go, Diagnosis).
 
-    `total` is the number of nodes. `pre_filter` is the reason of the pre_filter plugins that
-    rejected the pod for all nodes, `pre_filter_plugins` their names. `plugins` names all plugins
-    that rejected the pod: their queueing hints decide when it is tried again.
+    `total` is the number of nodes. If pre_filter plugins rejected the pod for all nodes,
+    `pre_filter` is their reason and `pre_filter_plugins` are their names. `plugins` names all
+    plugins that rejected the pod; their queueing hints decide when the pod is tried again.
     """
 
     total: int
@@ -46,7 +46,7 @@ class Diagnosis:
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes the arrays take, including cached properties."""
+        """Estimated bytes of the arrays, including cached properties."""
         cached = 2 * 8 * len(self.names)
         return cached + sum(
             group.rows.nbytes + group.explanation.bits.nbytes + group.explanation.resolvable.nbytes
@@ -55,7 +55,7 @@ class Diagnosis:
 
     @property
     def plugins(self) -> frozenset[str]:
-        """The plugins that rejected the pod."""
+        """The names of the plugins that rejected the pod, at PreFilter or at Filter."""
         return self.pre_filter_plugins.union(group.plugin for group in self.rejected)
 
     @cached_property
@@ -77,7 +77,7 @@ class Diagnosis:
         return np.unique(np.concatenate(rows)) if rows else np.zeros(0, np.int64)
 
     def _rejected(self, *, resolvable: bool) -> BoolArray:
-        """Return bool[rows]: rejected by a plugin with this value of `resolvable`."""
+        """Return bool[rows]: whether a plugin rejected the node with this value of `resolvable`."""
         rejected = np.zeros(len(self.names), np.bool_)
         for group in self.rejected:
             rejected[group.rows[group.explanation.resolvable == resolvable]] = True
@@ -95,9 +95,10 @@ class Diagnosis:
         return f"{head} {', '.join(histogram)}." if histogram else head
 
     def rejections(self, most: int | None = None) -> Mapping[str, Rejection]:
-        """Return the rejection of each node by name; of at most `most` nodes per plugin.
+        """Return each rejected node's rejection by name, from at most `most` nodes per plugin.
 
-        If several plugins rejected a node, the first is named, with the reasons of all.
+        If several plugins rejected a node, the rejection names the first of them and has the
+        reasons of all of them.
         """
         rejections: dict[str, Rejection] = {}
         for group in self.rejected:

@@ -1,10 +1,10 @@
-"""Limits how much the plugins of a profile evaluate in one attempt, and lets it pause.
+"""Limits how much the plugins of a profile evaluate in one attempt, and lets the attempt pause.
 
 A rule evaluates an expression once per distinct value of the nodes, and keeps the results; a search
-for devices evaluates selectors; constraints count pods. Each is quick once, and slow for thousands
-of nodes. So an attempt ends with a reason after about a second of this work. Its results are kept,
-and the next attempt continues. The total cost for all values of the nodes is limited, too: a rule
-that exceeds the limit does not run, and reports that.
+for devices evaluates selectors; constraints count pods. One evaluation is quick, thousands are
+slow. So an attempt ends with a reason after about a second of this work. Its results are kept, and
+the next attempt continues. The total cost for all values of the nodes is limited, too: a rule that
+exceeds the limit does not run, and reports that.
 """
 
 import math
@@ -29,32 +29,34 @@ __all__ = [
 ]
 
 MOST_FOR_NODES: Final = 50_000_000
-"""Units of all values that depend on nodes alone: some seconds, in slices, and then kept."""
+"""Limit, in units, for evaluating all values that depend on nodes alone: some seconds of work. The
+results are kept."""
 MOST_FOR_POD: Final = 100_000
-"""Units of all values that depend on the pod: about 10 ms in each decision."""
+"""Limit, in units, for evaluating all values that depend on the pod: about 10 ms in each
+decision."""
 MOST_PER_ATTEMPT: Final = 10_000_000
-"""Units that one attempt may spend: about a second."""
+"""Limit, in units, for one attempt: about a second."""
 _MOST_PER_MEMBER: Final = 10_000
-"""What an attempt about a group may spend besides, for each member: about a millisecond."""
+"""Additional units for each member in an attempt about a group: about a millisecond."""
 
 UNITS_PER_COUNT: Final = 500
-"""Units for beginning a count of pods, or going on with it."""
+"""Units for each step of counting pods."""
 UNITS_PER_POD: Final = 20
-"""Units for looking at equivalent pods, and counting them."""
+"""Units for each set of equivalent pods that is looked at and counted."""
 _UNITS_PER_REQUIREMENT: Final = 3
-"""Units for comparing equivalent pods with one requirement of a selector."""
+"""Units for comparing a set of equivalent pods with one requirement of a selector."""
 
 
 class AttemptTooLongError(PluginFailed):
-    """An attempt has used up its budget; its results so far are kept for the next attempt."""
+    """An attempt has used up its budget; the next attempt goes on with the results so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost, in units, of the values that a plugin needs.
+    """The cost, in units, of the values that a plugin evaluates.
 
-    `nodes` is for values that depend on nodes alone, `pod` for those that depend on the pod, too.
-    `pod_maps` is the part of `pod` that grows with the number of the pod's labels.
+    `nodes` is the cost of the values that depend on nodes alone, `pod` of those that depend on the
+    pod, too. `pod_maps` is the part of `pod` that grows with the number of the pod's labels.
     """
 
     nodes: int = 0
@@ -66,7 +68,7 @@ class Cost:
 
     @property
     def excess(self) -> str | None:
-        """Return why this is too much for all plugins of a profile; None if it is not."""
+        """Return why this cost exceeds a limit for all plugins of a profile; None if none."""
         for units, most, of in (
             (self.nodes, MOST_FOR_NODES, "the values that nodes have now"),
             (self.pod, MOST_FOR_POD, "one pod and the values that nodes have now"),
@@ -80,20 +82,21 @@ class Cost:
 
 
 class Evaluation(Protocol):
-    """The values that one rule needs of the nodes."""
+    """What one rule evaluates for the nodes."""
 
     @property
     def name(self) -> str:
-        """The name in messages: `rule cheapest`."""
+        """The name for messages, such as `rule cheapest`."""
 
     def cost(self) -> Cost:
         """Return the cost of all values that the nodes have now, evaluated or not."""
 
 
 class Evaluations:
-    """What all plugins of one pipeline evaluate.
+    """The evaluations of all plugins of one pipeline, and the budget of the present attempt.
 
-    `most_per_attempt` is None where nothing else waits for an attempt, as in a simulation.
+    `most_per_attempt` is in units; None means no limit, for example in a simulation, where nothing
+    else waits for an attempt.
     """
 
     def __init__(self, most_per_attempt: int | None = None) -> None:
@@ -108,14 +111,14 @@ class Evaluations:
         return len(self._all)
 
     def add(self, evaluation: Evaluation) -> None:
-        """Add an evaluation; earlier ones come first when the budget is spent."""
+        """Add an evaluation. Those added earlier get their share of the profile's limit first."""
         self._all.append(evaluation)
 
     def excess(self, evaluation: Evaluation, node_set_version: int) -> str | None:
-        """Return why the evaluation is left out; None if it is not.
+        """Return why the evaluation does not run; None if it runs.
 
-        That is decided once per version of the node set: results are kept per pod spec, and must
-        not become wrong while their node has not changed.
+        The answer changes only with the version of the node set. Results are kept per pod spec, and
+        they must stay right as long as their node does not change.
         """
         if self._judged_at != node_set_version:
             self._excess, self._up_to = self._judged()
@@ -123,21 +126,24 @@ class Evaluations:
         return self._excess.get(evaluation)
 
     def excess_of_map(self, evaluation: Evaluation, times: int) -> str | None:
-        """Return why it fails for a pod with `times` the usual number of labels, or None."""
+        """Return why the evaluation costs too much for a pod with very many labels, or None.
+
+        `times` is the pod's number of labels, divided by the number that the estimate assumes.
+        """
         units = times * self._up_to[evaluation].pod_maps
         return Cost(pod=units).excess if times > 1 else None
 
     def left_out(self) -> list[tuple[str, str]]:
-        """Return the names of the evaluations that are left out with the present nodes, and why."""
+        """Return the evaluations that do not run with the present nodes: their names, and why."""
         return [(evaluation.name, why) for evaluation, why in self._judged()[0].items()]
 
     def begin_attempt(self, members: int = 0) -> None:
-        """Begin an attempt, or another thing to find out, about a pod or a group of `members`."""
+        """Give the full budget to an attempt or suggestion about a pod, or a group of `members`."""
         self._left = self._most + _MOST_PER_MEMBER * members
 
     @property
     def left(self) -> float:
-        """The units that the attempt may still spend; infinity where nothing limits it."""
+        """The units that the attempt may still spend; infinite if there is no limit."""
         return self._left
 
     @property
@@ -146,17 +152,17 @@ class Evaluations:
         return self._left <= 0
 
     def begin_hint(self) -> None:
-        """Begin a queueing hint with a small budget: if that is used up, the pod is tried."""
+        """Give a small budget to a queueing hint; if the hint uses it up, the pod is tried."""
         self._left = min(self._most, MOST_FOR_POD)
 
     def spend(self, units: int) -> None:
-        """Charge the attempt with units for work that was done, or is about to be."""
+        """Take the units for work, done or about to be done, from the attempt's budget."""
         self._left -= units
 
     def pause(self, doing: str) -> None:
-        """Let other tasks run, if that is due; end the attempt if its budget is used up.
+        """Let other tasks run if it is time for that; end the attempt if its budget is used up.
 
-        Call this before long work. `doing` names that work in the error. Raises AttemptTooLongError
+        Call this before long work. `doing` names the work in the error. Raises AttemptTooLongError
         if the budget is used up; the next attempt goes on.
         """
         if self._left <= 0:
@@ -166,10 +172,11 @@ class Evaluations:
         pause()
 
     def count_pods(self, cluster: ClusterView, wanted: Iterable[tuple[Selection, str]]) -> None:
-        """Count the pods that an attempt needs per value of each label, see `ClusterView.counts`.
+        """Count each selection's pods per value of a label, to make `ClusterView.counts` quick.
 
         A selector may select most pods of a cluster, and each of them may have other labels. Raises
-        AttemptTooLongError if that is more than one attempt may do.
+        AttemptTooLongError if the counting takes longer than one attempt may; the next attempt goes
+        on.
         """
         for pods, key in wanted:
             units = UNITS_PER_POD + _UNITS_PER_REQUIREMENT * pods.requirements
@@ -178,7 +185,7 @@ class Evaluations:
                 self.spend(UNITS_PER_COUNT + units * cluster.count_some(pods, key))
 
     def _judged(self) -> tuple[dict[Evaluation, str], dict[Evaluation, Cost]]:
-        """Return (1) why, for evaluations over the budget, (2) the cost so far, for the others."""
+        """Return why evaluations exceed the limit, and for the others the total cost up to each."""
         excess, up_to, total = (
             dict[Evaluation, str](),
             dict[Evaluation, Cost](),
@@ -194,6 +201,6 @@ class Evaluations:
 
 
 def _rounded(units: int) -> int:
-    """Return the number rounded up to two significant digits, so that messages seldom change."""
+    """Round up to two significant digits, so that messages seldom change."""
     factor: int = 10 ** max(len(str(units)) - 2, 0)
     return -(-units // factor) * factor

@@ -1,4 +1,4 @@
-"""The handle that every plugin is built with: cluster, waiting pods, API, volume assume cache."""
+"""The handle that every plugin gets: the cluster, waiting pods, and what a plugin may write."""
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -19,55 +19,54 @@ __all__ = ["Api", "DeviceMetrics", "Handle", "ReadAgainError", "VolumeAssumeCach
 
 
 class ReadAgainError(Exception):
-    """The object has changed, or no answer tells whether a write was carried out."""
+    """The object has changed, or it is unknown whether a write was carried out: read it again."""
 
 
 class Api(Protocol):
-    """The writes that plugins may make, from `reserve` on; errors are raised."""
+    """The writes that plugins may make, from `reserve` on. A failed write raises an exception."""
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind the pod to the node through the Binding subresource.
 
-        A plugin calls this in bind. Once the Binding is sent, Mooring waits for its answer and
-        believes that, even if the call is cancelled. Before and after Bind no Binding is sent.
-        Raises PluginError if the pod is not at Bind for this node, or the caller's attempt is over.
+        A plugin calls this in `bind`. Once the Binding is sent, Mooring waits for the API server's
+        answer, even if this call is cancelled. Raises PluginError if the pod is not at Bind for
+        this node, or if the caller's attempt is over; then nothing is sent.
         """
 
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
         """Add these annotations to the Binding: the pod gets node and annotations in one write.
 
-        They are merged with earlier ones; an empty mapping removes all. A plugin calls this in
-        pre_bind. The engine removes them at the end of the attempt, whether the pod is bound or
-        not.
+        They are merged with annotations that were added earlier; an empty mapping removes all of
+        them. A plugin calls this in `pre_bind`. The engine removes the annotations at the end of
+        the attempt, whether the pod is bound or not.
         """
 
     def unix_nanoseconds(self) -> int:
-        """Return the time of day, for annotations and statuses; no decision may depend on it."""
+        """Return the time of day, for annotations and statuses. No decision may depend on it."""
 
     async def patch(
         self, resource: str, namespace: str | None, name: str, patch: dict[str, Any]
     ) -> dict[str, Any]:
-        """Apply a merge patch and return the object as it is then.
+        """Apply a merge patch and return the new object.
 
-        `resource` is `persistentvolumes` or `persistentvolumeclaims`.
-
-        A `metadata.resourceVersion` in the patch makes it fail if the object has changed since.
+        `resource` is `persistentvolumes` or `persistentvolumeclaims`. A `metadata.resourceVersion`
+        in the patch makes the call fail if the object has changed since that version.
         """
 
     def record(self, pod: Pod, reason: str, note: str) -> None:
-        """Record a Normal event about the pod, as of its scheduling."""
+        """Record an event of type Normal about the pod, with the action of scheduling."""
 
     async def read(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
-        """Return the `resourceclaims` object, or None; waits until the API server answers."""
+        """Return the `resourceclaims` object, None if there is none; waits for the API server."""
 
     async def create(self, resource: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create the object in the namespace that its metadata name, and return it.
+        """Create the object in the namespace that its metadata names, and return it.
 
-        `resource` is `resourceclaims`. After an error it may have been created or not.
+        `resource` is `resourceclaims`. After an exception the object may exist or not.
         """
 
     async def delete(self, resource: str, namespace: str, name: str, uid: str) -> None:
-        """Begin to delete the `resourceclaims` object of this uid, if any; waits for an answer."""
+        """Begin to delete the `resourceclaims` object of this uid; waits for the API server."""
 
     async def set_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
         """Add these fields to the pod's status."""
@@ -81,7 +80,7 @@ class Api(Protocol):
         *,
         subresource: str | None = None,
     ) -> dict[str, Any]:
-        """Apply a merge patch to this version of the object, and return the result.
+        """Apply a merge patch to this version of the object, and return the new object.
 
         `resource` is `resourceclaims`. The patch has the version in `metadata.resourceVersion`.
         Raises ReadAgainError if the object has changed since, or if no answer says whether the
@@ -89,7 +88,7 @@ class Api(Protocol):
         """
 
     def alone(self, key: str) -> AbstractAsyncContextManager[object]:
-        """Return a context for one caller at a time, per key.
+        """Return an async context that only one caller at a time can enter for the same key.
 
         If a caller is cancelled while `update` waits for an answer, the write continues, and the
         next caller enters after its answer. A write that was not sent yet is not sent. A write
@@ -97,22 +96,22 @@ class Api(Protocol):
         """
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Call `write` soon and let it run to its end; an error is logged.
+        """Run `write` soon in a task of its own, to its end; log an exception that it raises.
 
         This is for writes that no caller waits for, from `post_filter` and `unreserve`. Writes that
-        have not begun when the scheduler stops are dropped; in a trial nothing is written.
+        have not begun when the scheduler stops are dropped. In a trial `write` is never called.
         """
 
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
-        """Wait until `done` returns True. It is called now and after cluster events.
+        """Wait until `done` returns True. It is called at once and after cluster events.
 
-        An exception of `done` ends the wait and is raised. Raises TimeoutError after `seconds`;
-        with 0, immediately if `done` returns False.
+        An exception of `done` ends the wait and is raised. Raises TimeoutError after `seconds`; if
+        they are 0 and `done` returns False, immediately.
         """
 
 
 class VolumeAssumeCache(Protocol):
-    """Volumes and claims that plugins may assume, from `reserve` on only."""
+    """Volumes, claims and GPU cards that plugins may assume, from `reserve` on only."""
 
     def assume_volumes(
         self,
@@ -123,36 +122,37 @@ class VolumeAssumeCache(Protocol):
         """Let decisions see these objects until the watch shows newer versions of them."""
 
     def restore_volumes(self, pod: Pod) -> None:
-        """Undo the pod's assumptions about volumes; those of other pods stay."""
+        """Undo what `assume_volumes` assumed for this pod, not for other pods."""
 
     def hold_claims(self, holder: Uid, allocations: Mapping[str, Allocation]) -> None:
-        """Mark these allocations, by uid of the claim, as in flight for the pod of this uid.
+        """Mark allocations (by the claim's uid) as in flight for the pod whose uid is `holder`.
 
-        Their devices are in use until `release_claims`, or until the pod is forgotten.
+        The allocated devices are in use until `release_claims`, or until the pod is forgotten.
         """
 
     def release_claims(self, holder: Uid, claims: Iterable[str] | None = None) -> None:
-        """Hold the claims of these uids, or all, no longer for the pod."""
+        """End what `hold_claims` began for the pod; None means for all its claims."""
 
     def assume_claim(self, claim: ResourceClaim) -> bool:
-        """Let decisions see the claim as the API server answered until the watch has caught up.
+        """Let decisions see this version of the claim, which the API server has returned.
 
-        Returns False if the watch has shown a newer version, or the claim's end.
+        It is used until the watch shows it. Returns False if the watch has already shown a newer
+        version, or that the claim is deleted.
         """
 
     def assign_cards(self, pod: Pod, form: CardFormat, assignment: Assignment) -> None:
-        """Assign these GPU cards of its node to the assumed pod until it is forgotten."""
+        """Assign GPU cards of the pod's node to the assumed pod, until the pod is forgotten."""
 
     def track_cards(self, form: CardFormat, *, demand: bool = False) -> Cards:
-        """Return the counts of GPU cards in this format; they are kept while the plugin holds them.
+        """Return the counts of GPU cards in this format, which are kept while a plugin has them.
 
-        Call it in a plugin's constructor. If `demand` is true, they also find requests that are
-        typical of the cluster.
+        Call it in a plugin's constructor. If `demand` is true, the counts also find requests that
+        are typical of the cluster.
         """
 
 
 class DeviceMetrics:
-    """Counts the results of claims for devices; this class counts nothing."""
+    """Counts results of claims for devices. This base class counts nothing."""
 
     def devices_bound(
         self,
@@ -162,14 +162,14 @@ class DeviceMetrics:
         status: str,
         seconds: float,
     ) -> None:
-        """Count that PreBind has waited for the binding of devices.
+        """Note that PreBind has ended its wait for the binding of devices, after `seconds`.
 
         `drivers` has the driver of each device of the claims, `waited` the driver of each device
         with binding conditions. `status` is success, failure, timeout or error.
         """
 
     def claim_created(self, status: str) -> None:
-        """Count that a claim for a pod's extended resources was created: success or failure."""
+        """Note an attempt to create a claim for a pod's extended resources: success or failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +181,9 @@ class Handle:
     api: Api
     assume_cache: VolumeAssumeCache
     evaluations: Evaluations = field(default_factory=Evaluations)
-    """The evaluations of this profile's plugins."""
+    """Limits what this profile's plugins evaluate; a plugin with slow evaluations calls it."""
     kubernetes: KubernetesRules = NEWEST
-    """The rules of this profile where versions of Kubernetes differ."""
+    """The rules of the version of Kubernetes that this profile follows."""
     profile: str = ""
-    """The name of this profile."""
+    """The name of the profile that the plugin is built for."""
     device_metrics: DeviceMetrics = field(default_factory=DeviceMetrics)

@@ -11,10 +11,10 @@
         def score(self, pod: Pod, node: NodeInfo) -> int:
             return 100 - 10 * node.pod_count
 
-The decorator makes a plugin of columns of it (`mooring.framework.plugin`), which runs the methods
-for one node after the other. Everything else a plugin may have, such as arguments, queueing hints
-or `reserve`, is as in other plugins. With `depends_on_node_only = True` the results are kept per
-pod spec, and the methods run again only for nodes that changed.
+The decorator turns the class into a plugin for columns of nodes (`mooring.framework.plugin`), which
+runs the methods for one node after the other. Arguments, queueing hints, `reserve` and all else are
+as in other plugins. With `depends_on_node_only = True` the results are kept per pod spec, and the
+methods run again only for nodes that changed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,7 +43,7 @@ _REASON: Final = "None, the reason as a text, or Unschedulable"
 
 
 class _Columns:
-    """The columns of a view as lists of Python numbers, each made when it is first read."""
+    """The columns of a view as lists of Python numbers; each list is made when it is first read."""
 
     def __init__(self, nodes: NodeView, cluster: ClusterView) -> None:
         self.nodes = nodes
@@ -68,8 +68,8 @@ class NodeInfo:
     """One node with the pods on it, assumed pods included; valid only during the call.
 
     Cpu is in millicores, memory and storage are in bytes, other resources are counts. `node` is the
-    parsed Node; this class repeats the fields that plugins read often; `index` is its position in
-    the view.
+    parsed Node, and properties repeat the fields that plugins read often. `index` is the node's
+    position in the view.
     """
 
     __slots__ = ("_columns", "index", "node")
@@ -101,34 +101,34 @@ class NodeInfo:
 
     @property
     def pod_slots(self) -> int:
-        """How many pods the node takes."""
+        """How many pods the node can have (its allocatable `pods`)."""
         return self.node.pod_slots
 
     @property
     def pod_count(self) -> int:
-        """How many pods the node has."""
+        """How many pods are on the node, assumed pods included."""
         return self._columns.pod_count()[self.index]
 
     def allocatable(self, resource: str) -> int:
-        """Return how much the node offers of a resource; 0 if it has none."""
+        """Return how much of a resource the node offers; 0 if it does not have the resource."""
         return self.node.allocatable.get(resource, 0)
 
     def requested(self, resource: str) -> int:
-        """Return how much the node's pods request of a resource."""
+        """Return how much of a resource the node's pods request."""
         return self._columns.requested(resource)[self.index]
 
     def free(self, resource: str) -> int:
-        """Return how much is free of a resource; below 0 if the pods request more than there is."""
+        """Return how much of a resource is free; below 0 if the pods request more than there is."""
         offered = self.node.allocatable.get(resource, 0)
         return offered - self._columns.requested(resource)[self.index]
 
     @property
     def pods(self) -> Iterable[Pod]:
-        """The pods on the node.
+        """The pods on the node, assumed pods included.
 
         A node-only plugin may read their requests, host ports, labels, affinity and volumes, and
-        whether they are terminating. It does not run again when another field changes, for example
-        an annotation.
+        whether they are terminating. A change of another field, for example of an annotation, does
+        not make it run again.
         """
         placed = self._columns.cluster.pods_on(self._columns.rows[self.index])
         return [state.pod for state in placed]
@@ -139,14 +139,13 @@ def per_node(plugin: type[_Plugin]) -> type[_Plugin]:
 
     The class has one or both of these methods:
 
-    - `filter(pod, node)` returns None if the pod fits, or the reason why not: a text, or
-      `Unschedulable`, which also says whether evicting pods could help. It does for a text, unless
-      the plugin sets `depends_on_node_object_only`.
+    - `filter(pod, node)` returns None if the pod fits, or the reason why not. The reason is a text
+      or `Unschedulable`, which also says whether evicting pods could help. After a text it could,
+      unless the plugin sets `depends_on_node_object_only`.
     - `score(pod, node)` returns an int, 0-100 unless `normalize` says otherwise.
 
-    It needs no `explain`, no `normalize` (which is then `Normalize.NONE`) and no `__init__`.
-
-    Raises TypeError if the class has neither method.
+    The class needs no `explain`, no `normalize` (the default is `Normalize.NONE`) and no
+    `__init__`. Raises TypeError if it has neither method.
     """
     points = points_of(plugin)
     by_point = {Point.FILTER: _FilterPerNode, Point.SCORE: _ScorePerNode}
@@ -169,7 +168,7 @@ class _Defaults:
 
 
 class _PerNode:
-    """Runs a method of the plugin, which comes later in the order of base classes."""
+    """Runs the plugin's method for each node. The plugin is a later base class than this one."""
 
     _cluster_of_nodes: ClusterView
 
@@ -180,7 +179,7 @@ class _PerNode:
     def _answers(
         self, method: Callable[[Pod, NodeInfo], Any], pod: Pod, nodes: NodeView
     ) -> Iterator[tuple[NodeInfo, Any]]:
-        """Return each node of the view that exists, with the method's answer for it."""
+        """Return the method's answer for each existing node; an exception gets the node's name."""
         infos = _node_infos(nodes, self._cluster_of_nodes)
         answers: list[Any] = []
         try:
@@ -193,7 +192,7 @@ class _PerNode:
 
 
 class _FilterPerNode(_PerNode):
-    """The filter of columns."""
+    """Adapts `filter` of one node to columns."""
 
     def filter(self, pod: Pod, nodes: NodeView, _state: Any) -> BoolArray:
         fits = np.zeros(len(nodes), np.bool_)
@@ -212,7 +211,7 @@ class _FilterPerNode(_PerNode):
         return Explanation.from_codes([*codes], code, resolvable=resolvable)
 
     def _reasons(self, pod: Pod, nodes: NodeView) -> list[tuple[NodeInfo, _Reason]]:
-        """Return the filter's result for each node; PluginError unless a reason or None."""
+        """Return the filter's answer for each node; raise PluginError for a wrong type."""
         method = super().filter  # type: ignore[misc] # of the plugin, which comes later
         found = list(self._answers(method, pod, nodes))
         for info, answer in found:
@@ -222,7 +221,7 @@ class _FilterPerNode(_PerNode):
 
 
 class _ScorePerNode(_PerNode):
-    """The score of columns."""
+    """Adapts `score` of one node to columns."""
 
     def score(self, pod: Pod, nodes: NodeView, _state: Any) -> IntArray:
         method = super().score  # type: ignore[misc] # of the plugin, which comes later
@@ -238,7 +237,6 @@ class _ScorePerNode(_PerNode):
 
 
 def _node_infos(nodes: NodeView, cluster: ClusterView) -> list[NodeInfo]:
-    """Return the nodes of the view that exist."""
     columns = _Columns(nodes, cluster)
     return [
         NodeInfo(node, columns, index)

@@ -34,7 +34,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodGroupAssignments:
-    """A placement with the rows of members by uid; `scheduled` were on a node before."""
+    """A placement with the row of each member by uid. `scheduled` members had a node before."""
 
     placement: Placement
     rows: Mapping[Uid, int]
@@ -43,14 +43,14 @@ class PodGroupAssignments:
 
 @dataclass(frozen=True, slots=True)
 class GroupPolicy:
-    """How a profile treats its gangs; a plugin gives it in its attribute `group_policy`.
+    """How a profile treats its gangs; a plugin has it in its attribute `group_policy`.
 
-    Without a plugin that has one, the members of a group are scheduled one by one.
+    If no plugin of the profile has the attribute, the members of a group are scheduled one by one.
     """
 
     reserve_after_seconds: float | None = None
-    """After so long without a place, nodes are reserved for a group; None: never."""
+    """Nodes are reserved for a group that has waited for so long; None: never."""
     reserved_nodes_percent: int = 100
-    """At most so many of the nodes are reserved."""
+    """The largest part of the nodes that may be reserved at the same time."""
     delete_bound_members: bool = False
-    """Whether the bound members of a gang are deleted if the others cannot be bound."""
+    """Whether a gang's bound members are deleted if its other members cannot be bound."""

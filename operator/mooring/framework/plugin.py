@@ -60,8 +60,8 @@ __all__ = [
 class Normalize(Enum):
     """How the scores of the feasible nodes become 0-100 (DefaultNormalizeScore).
 
-    NONE: they are 0-100 already. MAX: the highest becomes 100. REVERSED: the highest becomes 0,
-    and 0 becomes 100.
+    NONE: the scores are 0-100 already. MAX: the highest score becomes 100. REVERSED: the highest
+    score becomes 0, and 0 becomes 100.
     """
 
     NONE = "none"
@@ -74,14 +74,17 @@ class Plugin(Protocol):
 
     name: ClassVar[str]
     depends_on_node_only: ClassVar[bool]
-    """True promises that filter and raw score of a node depend only on the pod's spec
-    (`pod.spec`), on that node, and on which nodes exist; and that pre_filter and pre_score do not
-    read the cluster. Then the results are kept for identical pods, and the plugin runs again only
-    for nodes that changed. Such a node-only plugin may also set `depends_on_node_object_only =
-    True` if it does not read what the pods on a node use; then it runs again only if the node
-    itself changed. One with `runs_for_every_pod = True` computes all nodes in a few operations on
-    whole columns: nothing is kept of its results but those for the last pod. It returns new arrays
-    each time. See also `DeviceReadingPlugin`, `KeyedFilterPlugin` and `KeyedScorePlugin`.
+    """True promises two things. `filter` and the raw score of a node depend only on the pod's spec
+    (`pod.spec`), on that node, and on which nodes exist. `pre_filter` and `pre_score` do not read
+    the cluster. Then the results are kept for identical pods, and the plugin runs again only for
+    nodes that changed. Such a node-only plugin may also set one of these to True:
+
+    - `depends_on_node_object_only`, if it does not read what the pods on a node use; then it runs
+      again only if the Node object changed;
+    - `runs_for_every_pod`, if it computes all nodes in a few operations on whole columns and
+      returns new arrays each time; then only the results for the last pod are kept.
+
+    See also `DeviceReadingPlugin`, `KeyedFilterPlugin` and `KeyedScorePlugin`.
     """
     # A plugin about pod groups may also have `pod_group_formats`, GroupFormats of labels or
     # annotations by which pods name a group (groups/model/pod_group.py).
@@ -90,15 +93,15 @@ class Plugin(Protocol):
 class EnqueueExtensions(Plugin, Protocol):
     """Says which cluster events may make a pod schedulable that the plugin rejected.
 
-    A pod rejected by a plugin without this is tried again after any event.
+    If the plugin that rejected a pod does not have this, every event lets the pod be tried again.
     """
 
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]]
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if the event, one of `events_to_register`, may make the pod schedulable.
+        """Return QUEUE if the event may make the pod schedulable, else SKIP.
 
-        An exception counts as QUEUE.
+        It is called only for events in `events_to_register`. An exception counts as QUEUE.
         """
 
 
@@ -118,15 +121,15 @@ class QueuedPodInfo(Protocol):
 
     @property
     def initial_attempt_timestamp(self) -> float:
-        """When the pod could first be scheduled."""
+        """When the pod could be tried for the first time."""
 
     @property
     def timestamp(self) -> float:
-        """When the pod was added, or its last attempt ended."""
+        """When the pod was added, or when its last attempt ended."""
 
     @property
     def attempts(self) -> int:
-        """How many attempts began."""
+        """How many attempts have begun for the pod."""
 
 
 def by_priority(queued: QueuedPodInfo) -> tuple[int, float]:
@@ -137,12 +140,12 @@ def by_priority(queued: QueuedPodInfo) -> tuple[int, float]:
 class QueueSortPlugin(Plugin, Protocol):
     """Orders the pods in the active queue.
 
-    All profiles share one queue. Between pods of profiles with different QueueSort plugins, the
-    priority decides, then the waiting time.
+    All profiles share one queue. Pods whose profiles have different QueueSort plugins are compared
+    by priority, then by waiting time.
     """
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[int | float | str, ...]:
-        """Return the pod's key as it enters the active queue; pods with smaller keys come first."""
+        """Return the sort key with which the pod enters the active queue; small keys come first."""
 
 
 class PlacementGeneratePlugin(Plugin, Protocol):
@@ -153,8 +156,8 @@ class PlacementGeneratePlugin(Plugin, Protocol):
     ) -> tuple[Placement, ...] | Unschedulable:
         """Return parts of `parent`, the most wanted first; `(parent,)` if any of its nodes will do.
 
-        Of placements with equal scores the first is chosen. Unschedulable, or an empty tuple: the
-        group can be placed nowhere.
+        Among placements with equal scores the first is chosen. Unschedulable, or an empty tuple,
+        means that the group can be placed nowhere.
         """
 
 
@@ -164,7 +167,7 @@ class PreFilterPlugin(Plugin, Protocol):
     def pre_filter(
         self, pod: Pod, cluster: ClusterView
     ) -> Any | Skip | PreFilterResult | Unschedulable:
-        """Return the state for this plugin's filter, or a verdict (see `framework.verdicts`)."""
+        """Return the state for this plugin's `filter`, or a verdict (see `framework.verdicts`)."""
 
 
 class FilterPlugin(Plugin, Protocol):
@@ -174,7 +177,7 @@ class FilterPlugin(Plugin, Protocol):
         """Return bool[len(nodes)], True where the pod fits."""
 
     def explain(self, pod: Pod, nodes: NodeView, state: Any) -> Explanation:
-        """Explain why nodes are rejected; called only with those where `filter` returned False."""
+        """Return why nodes are rejected. `nodes` has only nodes where `filter` returned False."""
 
 
 @runtime_checkable
@@ -182,7 +185,7 @@ class ResourceFilterPlugin(FilterPlugin, Protocol):
     """A filter that checks nothing but free pod slots and free amounts of resources."""
 
     def resource_requests(self, state: Any) -> Mapping[str, int]:
-        """Return the amounts that must be free on the node, by resource."""
+        """Return how much of each resource must be free on the node."""
 
 
 @runtime_checkable
@@ -192,26 +195,26 @@ class DeviceReadingPlugin(Plugin, Protocol):
     def devices_version(self, pod: Pod) -> Hashable:
         """Return a value that changes whenever the results may; None if they read no devices.
 
-        It is called in every decision.
+        It is called in every decision, so it must be quick.
         """
 
 
 @runtime_checkable
 class KeyedFilterPlugin(FilterPlugin, Protocol):
-    """A filter with `depends_on_node_object_only` that reads a part of the spec."""
+    """A filter with `depends_on_node_object_only` that reads only some fields of the spec."""
 
     def filter_key(self, pod: Pod) -> Hashable:
         """Return the values of the pod's spec that `pre_filter` and `filter` read.
 
-        Specs with equal values share one result.
+        Pods whose values are equal share one result.
         """
 
 
 class PostFilterPlugin(Plugin, Protocol):
-    """Runs when no node fits; may find a node on which evictions help."""
+    """Runs when no node fits; may find a node where the pod would fit after evictions."""
 
     def post_filter(self, state: PostFilterState) -> PostFilterResult:
-        """Return a nomination, or why the plugin has none."""
+        """Return a nomination, candidates for extenders, or the reason why there is none."""
 
 
 @runtime_checkable
@@ -221,8 +224,8 @@ class PodGroupPostFilterPlugin(PostFilterPlugin, Protocol):
     def pod_group_post_filter(self, state: PodGroupPostFilterState) -> GroupPreemption:
         """Return a nomination of all members, or the reason why there is none.
 
-        It may pause in `state.place` and by `mooring.pausing.pause` at the head of a loop. The
-        cluster does not change meanwhile.
+        It may pause in `state.place`, and by `mooring.pausing.pause` at the head of a loop. The
+        cluster does not change during a pause.
         """
 
 
@@ -230,7 +233,7 @@ class PreScorePlugin(Plugin, Protocol):
     """Runs once per attempt, before the scores, with the feasible nodes."""
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Any | Skip:
-        """Return the state for this plugin's score; SKIP if the score need not run."""
+        """Return the state for this plugin's `score`; SKIP if `score` need not run."""
 
 
 class ScorePlugin(Plugin, Protocol):
@@ -244,12 +247,12 @@ class ScorePlugin(Plugin, Protocol):
 
 @runtime_checkable
 class KeyedScorePlugin(ScorePlugin, Protocol):
-    """A score with `depends_on_node_object_only` that reads a part of the spec."""
+    """A score with `depends_on_node_object_only` that reads only some fields of the spec."""
 
     def score_key(self, pod: Pod) -> Hashable:
         """Return the values of the pod's spec that `pre_score` and `score` read.
 
-        Specs with equal values share one result.
+        Pods whose values are equal share one result.
         """
 
 
@@ -261,17 +264,17 @@ class PlacementScorePlugin(Plugin, Protocol):
     def score_placement(
         self, group: PodGroupState, assignments: PodGroupAssignments, cluster: ClusterView
     ) -> int:
-        """Return 0-100 if `normalize` is NONE, else any number from 0 on."""
+        """Return the placement's score: 0-100 if `normalize` is NONE, else any number from 0 on."""
 
 
 class ReservePlugin(Plugin, Protocol):
-    """Reserves resources of its own for a pod that is assumed on a node."""
+    """Reserves what the plugin itself manages for a pod that is assumed on a node."""
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
         """Reserve resources for the pod and return None; Unschedulable rejects the pod."""
 
     def unreserve(self, pod: Pod, node: str) -> None:
-        """Undo `reserve`; also called if `reserve` failed or was not called."""
+        """Undo `reserve`. It is called also if `reserve` failed, or was not called."""
 
 
 class PermitPlugin(Plugin, Protocol):
@@ -292,14 +295,14 @@ class BindPlugin(Plugin, Protocol):
     """Binds the pod."""
 
     async def bind(self, pod: Pod, node: str) -> Skip | None:
-        """Bind the pod and return None, or SKIP for the next bind plugin; raise if that failed."""
+        """Bind the pod and return None, or SKIP for the next bind plugin; raise if it fails."""
 
 
 class PostBindPlugin(Plugin, Protocol):
     """Runs after the pod is bound."""
 
     async def post_bind(self, pod: Pod, node: str) -> None:
-        """Clean up; the result and exceptions change nothing."""
+        """Clean up after the binding. The result is ignored, and exceptions are only recorded."""
 
 
 POINT_METHODS: dict[Point, str] = {
@@ -333,20 +336,20 @@ _OTHER_NAMES: Final = (
     "filter_key",
     "score_key",
 )
-"""What else the scheduler reads of a plugin if it is there."""
+"""Other attributes that the scheduler uses if a plugin has them."""
 _SIMILAR: Final = 0.8
-"""The least ratio of difflib for a likely misspelling: `filtr` has more, `store` less."""
+"""A name with a higher ratio of difflib is a likely misspelling: `filtr` is, `store` is not."""
 
 
 def points_of(plugin: type) -> frozenset[Point]:
-    """Return the extension points a plugin class serves."""
+    """Return the extension points whose methods the plugin class has."""
     return frozenset(
         point for point, method in POINT_METHODS.items() if callable(getattr(plugin, method, None))
     )
 
 
 def misspelt_name(plugin: type) -> str:
-    """Return the mistake in a public name that resembles a method's; "" if there is none.
+    """Return what is wrong with a public name that resembles a method's; "" if no name does.
 
     A method called `filtr` or `prefilter` would never run, without any error. Names are compared
     only with methods that the class lacks.

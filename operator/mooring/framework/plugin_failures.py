@@ -1,9 +1,9 @@
-"""Records the failures of plugins: each message is logged once, each failure is counted.
+"""Records the failures of plugins: each message is logged once an hour, each failure is counted.
 
 A failure is an exception, a result that the extension point does not allow, or a call that takes
 too long. It costs one attempt of one pod and never the scheduler: of all exceptions only
-KeyboardInterrupt is not caught, because with it a user ends `mooring simulate`. A failure of a
-constructor costs the profile that names the plugin (`ProfileInvalid`).
+KeyboardInterrupt is not caught, because with it a user ends `mooring simulate`. If a constructor
+fails, the profile that names the plugin is invalid (`ProfileInvalid`).
 
 A synchronous call that takes too long cannot be interrupted: it is logged and counted when it has
 returned, and its result is used. The clock is an argument, because modules that decide import none.
@@ -39,22 +39,22 @@ _IMPORTLIB: Final = str(Path(importlib.__file__).parent)
 _MOST_MESSAGES: Final = 32
 """Messages remembered per plugin and extension point; further ones are not logged."""
 _FORGET_SECONDS: Final = 3600.0
-"""After this time from its first message, a plugin's messages are logged again."""
+"""After this time since a plugin's first message, its messages are logged again."""
 _MOST_CHARACTERS: Final = 1024
 """Limit for the text of an exception."""
 _MOST_BYTES: Final = 16 * 2**20
-"""Limit for all remembered messages: each rule of a profile is a plugin with a name."""
+"""Limit for all remembered messages. Each rule of a profile counts as a plugin of its own."""
 _MOST_FRAMES: Final = 20
-"""Limit for a traceback: the last frames, where the plugin is."""
+"""How many frames of a traceback are logged: the last ones, because they show the plugin's code."""
 _MOST_TRACEBACK: Final = 16_384
-"""Characters of a traceback."""
+"""How many characters of a traceback are logged."""
 
 
 class ExtensionPoint(StrEnum):
-    """Where a plugin is called; the values of the label `extension_point`.
+    """Where a plugin is called; the values of the metrics' label `extension_point`.
 
-    They are kube-scheduler's, and Constructor and QueueingHint. `explain`, `resource_requests` and
-    `devices_version` belong to Filter.
+    They are kube-scheduler's, with Constructor and QueueingHint added. A failure of `explain`,
+    `resource_requests` or `devices_version` counts for Filter.
     """
 
     CONSTRUCTOR = "Constructor"
@@ -96,12 +96,12 @@ class Blamed(NamedTuple):
 
 
 class PluginFailed(PluginError):  # noqa: N818 - says what happened, as BindingFailed
-    """A plugin failed, and that is recorded; the text is one line for users."""
+    """A plugin has failed, and the failure is recorded; the text is one line for users."""
 
 
 @dataclass(slots=True, eq=False)
 class _Told:
-    """What has been logged about a plugin at an extension point, and since when."""
+    """The messages logged about a plugin at an extension point, and when the first was logged."""
 
     since: float
     messages: set[str] = field(default_factory=set)
@@ -117,7 +117,7 @@ class PluginFailures:
 
     Args:
         count: Is called for each failure with the plugin's name, the extension point and the kind.
-        clock: Seconds since any time, for the calls that are timed.
+        clock: Returns seconds since an arbitrary time, to measure calls.
         slow_seconds: A synchronous call that takes longer is slow.
         timeout_seconds: Seconds after which an asynchronous call is cancelled and counts as slow;
             calls of the shipped plugins have time-outs of their own.
@@ -132,11 +132,11 @@ class PluginFailures:
         self._told: BoundedCache[Blamed, _Told] = BoundedCache(_MOST_BYTES, _most_bytes_of)
 
     def error(self, blamed: Blamed, error: BaseException) -> PluginFailed:
-        """Record what a plugin raised; return the exception to raise instead.
+        """Record an exception that a plugin raised; return the exception to raise instead.
 
-        The traceback is logged, except that of a PluginError, which a plugin raises on purpose. An
-        ObjectError is not recorded. A KeyboardInterrupt is raised, and so is PluginFailed: then
-        another plugin, called by this one, has failed.
+        The traceback is logged, except for a PluginError, which a plugin raises on purpose. An
+        ObjectError is not recorded. KeyboardInterrupt and PluginFailed are raised again:
+        PluginFailed says that this plugin called another one, whose failure is already recorded.
         """
         if isinstance(error, KeyboardInterrupt | PluginFailed):
             raise error
@@ -156,15 +156,15 @@ class PluginFailures:
         return PluginFailed(f"running {what}: {text}")
 
     def invalid(self, blamed: Blamed, problem: str) -> PluginFailed:
-        """Record a forbidden result; return the exception to raise.
+        """Record a result that is not allowed; return the exception to raise.
 
-        `problem` says what it is: "filter returned None; it must return ...".
+        `problem` describes the result: "filter returned None; it must return ...".
         """
         self._record(blamed, FailureKind.INVALID, problem)
         return PluginFailed(f"{blamed}: {problem}")
 
     def slow(self, blamed: Blamed, seconds: float) -> None:
-        """Record that a call, or all calls of one attempt at this point, exceeded the limit."""
+        """Record that a call, or all calls of one attempt, took longer than `slow_seconds`."""
         limit = f"took longer than {self.slow_seconds:g} s"
         self._record(blamed, FailureKind.SLOW, f"{limit} at {blamed.point}", seconds=seconds)
 
@@ -208,15 +208,15 @@ class PluginFailures:
 
 
 def text_of(error: BaseException) -> str:
-    """Return an exception's `one_line`, or the name of its type if there is no text."""
+    """Return an exception's `one_line`; the name of its type if it has no text."""
     return one_line(error) or type(error).__name__
 
 
 def place_of(error: BaseException) -> str:
-    """Return where a plugin raised an unexpected exception, as " (acme_spot.py:31)".
+    """Return where a plugin raised an unexpected exception, in the form " (acme_spot.py:31)".
 
-    It is the last line in the plugin's own folder, because lines of a library do not help its
-    author; "" if only Mooring's own code was running.
+    This is the last line in the plugin's own folder, because lines of a library do not help the
+    plugin's author. Returns "" if only Mooring's own code was running.
     """
     lines = [
         (Path(frame.f_code.co_filename), number)
@@ -228,7 +228,7 @@ def place_of(error: BaseException) -> str:
 
 
 def one_line(found: object) -> str:
-    """Return the object as one line: valid Unicode, at most 1,024 characters, "" without text."""
+    """Return str(found) as one line of valid Unicode with at most 1,024 characters."""
     text = str(found)[:_MOST_CHARACTERS]
     return " ".join(text.encode(errors="replace").decode().split())
 

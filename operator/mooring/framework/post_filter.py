@@ -33,18 +33,18 @@ class DryRun(Protocol):
 
     @property
     def resource_requests(self) -> Mapping[str, int] | None:
-        """The amounts that must be free on a node if no other filter depends on other pods.
+        """How much of each resource must be free on a node, if no other filter depends on pods.
 
-        Then a node fits after evictions exactly if these amounts and a slot are free, and no trial
-        is needed. None: other filters of this pod (ports, affinity, volumes) depend on other pods
-        too.
+        Then a pod fits on a node after evictions exactly if these amounts and a pod slot are free,
+        and no trial is needed. None: further filters of this pod (ports, affinity, volumes) depend
+        on other pods.
         """
 
     def trial(self) -> AbstractContextManager[Trial]:
-        """Let pods be removed and added inside; at the end everything is as it was."""
+        """Return a context in which pods can be removed and added; its end undoes all of that."""
 
     def rejection(self, row: int) -> tuple[str, ...]:
-        """Return why the row rejects the pod, with nominated pods counted; () if it does not."""
+        """Return why the row rejects the pod, with nominated pods counted; () if it fits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,12 +52,13 @@ class PostFilterState:
     """A pod that no node fits, with the reasons.
 
     `limits` are the profile's settings for preemption. `now` is in seconds since the epoch. `seed`
-    differs between the attempts of a pod: a search that does not look at all nodes can begin
-    elsewhere each time. `unschedulable_seconds` is how long ago the pod's first attempt without a
-    node ended.
+    differs between the attempts of a pod: a search that does not look at all nodes can begin at
+    another node each time. `unschedulable_seconds` is how long ago the pod's first attempt ended
+    that found no node.
 
-    If `preempt_extenders` is true, extenders take part in the preemption: a plugin that supports it
-    first returns Candidates, and runs again with `processed`, the extenders' answer.
+    If `preempt_extenders` is true, extenders take part in the preemption. Then a plugin that
+    supports extenders first returns Candidates, and runs again with the extenders' answer as
+    `processed`.
     """
 
     pod: Pod
@@ -76,9 +77,9 @@ class PostFilterState:
 class Nomination:
     """The pod fits on `node` once the victims are gone (NominatingInfo in kube-scheduler).
 
-    If `strict`, they are evicted through the Eviction API only, which enforces disruption budgets.
-    `message` is added to the nodes' reasons in the pod's condition. `violations` is the number of
-    victims whose eviction violates a disruption budget.
+    If `strict`, the victims are evicted through the Eviction API only, which enforces disruption
+    budgets. `message` is added to the nodes' reasons in the pod's condition. `violations` is the
+    number of victims whose eviction violates a disruption budget.
     """
 
     node: str
@@ -90,9 +91,9 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreemptionCandidate:
-    """The pod would fit on `node` without the victims, which are the most important first.
+    """The pod would fit on `node` without the victims, which are sorted by falling importance.
 
-    `violations` counts the victims whose eviction violates a disruption budget.
+    `violations` is the number of victims whose eviction violates a disruption budget.
     """
 
     node: str
@@ -122,8 +123,8 @@ class ProcessedCandidates:
 class NotEligible:
     """The pod is not eligible to preempt now (PodEligibleToPreemptOthers).
 
-    A nomination that the pod already has stays, unlike after Unschedulable. If it is an error, no
-    further plugin runs, and the reasons of those before are not reported (RunPostFilterPlugins).
+    A nomination that the pod already has stays, unlike after Unschedulable. If `is_error`, no
+    further plugin runs, and the reasons of earlier plugins are not reported (RunPostFilterPlugins).
     """
 
     reason: str
@@ -136,9 +137,10 @@ PostFilterResult: TypeAlias = Nomination | Candidates | Unschedulable | NotEligi
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupNomination:
-    """The members fit on these nodes (by uid) once the victims, of any nodes, are gone.
+    """The members fit on the nodes (names by the member's uid) once the victims are gone.
 
-    `violations` counts the victims whose eviction violates a disruption budget.
+    Victims may be on any nodes. `violations` is the number of victims whose eviction violates a
+    disruption budget.
     """
 
     nodes: Mapping[Uid, str]
@@ -155,11 +157,12 @@ GroupPreemption: TypeAlias = GroupNomination | Unschedulable | NotEligible
 class PodGroupPostFilterState:
     """A pod group that fits nowhere; the argument of `pod_group_post_filter`.
 
-    `members` are those that the group needs to have its minimum. `unschedulable_seconds` is how
-    long ago the first attempt of a member without a node ended. `place` returns the row of each by
-    uid, as if the given pods had left their nodes, or None if they do not all fit then. How much
-    these searches may cost in all is bounded; `is_last` says whether only one more is sure to be
-    made.
+    `members` are the members that the group needs for its minimum. `unschedulable_seconds` is how
+    long ago the first attempt of a member ended that found no node.
+
+    `place(pods)` returns each member's row by uid, as if these pods had left their nodes; None if
+    the members do not all fit then. The total cost of these searches is limited: `is_last` returns
+    whether only one more search is certain to be made.
     """
 
     group: PodGroupState

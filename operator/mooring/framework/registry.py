@@ -47,7 +47,7 @@ class Registry:
         self._announced = announced
 
     def _found(self) -> Mapping[str, EntryPoint]:
-        """Return the entry points of plugins; note names that two distributions use."""
+        """Return the plugins' entry points; note names that two distributions use."""
         found: dict[str, EntryPoint] = {}
         for entry in entry_points(group=ENTRY_POINT_GROUP):
             if found.setdefault(entry.name, entry) is not entry:
@@ -55,11 +55,11 @@ class Registry:
         return found
 
     def names(self) -> Iterable[str]:
-        """Return every name a profile may use."""
+        """Return every name that a profile may use, broken plugins included."""
         return self._specs.keys() | self._announced.keys()
 
     def points(self, name: str) -> frozenset[Point] | None:
-        """Return the plugin's points, None for an unknown name; PluginLoadError if it is broken."""
+        """Return the plugin's extension points, or None; PluginLoadError if it cannot be loaded."""
         spec = self._spec(name)
         return spec.points if spec else None
 
@@ -74,7 +74,7 @@ class Registry:
     def plugin(self, name: str) -> type[Any]:
         """Return the plugin's class; KeyError for an unknown name.
 
-        A name with a slash is the name of a rule (`Rules/gpu-nodes`): its plugin is `Rules`.
+        A name with a slash is the name of a rule (`Rules/gpu-nodes`), and the plugin is `Rules`.
         """
         spec = self._spec(name.partition("/")[0])
         if spec is None:
@@ -82,7 +82,7 @@ class Registry:
         return spec.plugin
 
     def distribution(self, name: str) -> str:
-        """Return the name of the plugin's distribution; KeyError for an unknown plugin."""
+        """Return the distribution that the plugin comes from; KeyError for an unknown name."""
         spec = self._spec(name.partition("/")[0])
         if spec is None:
             raise KeyError(name)
@@ -162,7 +162,6 @@ def _problem(name: str, plugin: Any) -> str | None:
 
 
 def _wrongly_async(plugin: type[Any], points: frozenset[Point]) -> str:
-    """Return the first method that must not be a coroutine function but is one; "" if none is."""
     methods = [POINT_METHODS[point] for point in Point if point in points - _ASYNC]
     methods += ["explain", "unreserve", "queueing_hint"]
     return next((m for m in methods if iscoroutinefunction(getattr(plugin, m, None))), "")

@@ -50,9 +50,9 @@ _ONE: Final = np.uint64(1)
 def shortened(text: str, most: int = 253) -> str:
     """Return the text, or its beginning and "..." if it is longer than `most` characters.
 
-    Use it for texts of tenants in a reason, which may have 1,024 characters: the API server limits
-    neither the number of scheduling gates nor the length of a claim's name in a pod. The default is
-    the length of the longest name that an object can have.
+    Use it for tenants' texts in a reason, because a reason may have 1,024 characters: the API
+    server limits neither the number of scheduling gates nor the length of a claim's name in a pod.
+    The default is the length of the longest name that an object can have.
     """
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
@@ -64,12 +64,12 @@ class Skip(Enum):
 
 
 SKIP: Final = Skip.SKIP
-"""The plugin has nothing to do for this pod."""
+"""A result: the plugin has nothing to do for this pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
-    """The plugin rejects the pod, with a reason that users read.
+    """A result: the plugin rejects the pod, with a reason that users read.
 
     `resolvable` says whether evicting pods could help: True is kube-scheduler's code Unschedulable,
     False is UnschedulableAndUnresolvable.
@@ -81,7 +81,7 @@ class Unschedulable:
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """Only these nodes can fit; `state` is passed to the plugin's filter."""
+    """A result: only the named nodes can fit. `state` is passed to the plugin's filter."""
 
     state: Any
     node_names: frozenset[str]
@@ -89,21 +89,22 @@ class PreFilterResult:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The pod waits for permission, and is rejected after so many seconds."""
+    """A result: the pod waits for permission, and is rejected after so many seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanation:
-    """Why a filter rejected some nodes: one item per node that `explain` was called with.
+    """Why a filter rejected nodes: one item per node that `explain` was called with.
 
-    `bits` is uint64[nodes], and bit i of a node says that `reasons[i]` applies to it. With more
+    `bits` is uint64[nodes]: bit i of a node says that `reasons[i]` applies to the node. With more
     than 64 reasons it is uint64[nodes, words], and reason i is bit i % 64 of word i // 64.
-    `from_masks` makes either form. `resolvable` is bool[nodes]: False where evicting pods cannot
-    help (kube-scheduler's UnschedulableAndUnresolvable). `details` has one text per reason, which
-    `mooring explain` adds for a single node; the pod's condition and events, which count nodes by
-    reason, leave it out. Without details it is empty.
+    `from_masks` makes either form. `resolvable` is bool[nodes]: False if evicting pods cannot help
+    (kube-scheduler's UnschedulableAndUnresolvable).
+
+    `details` is empty, or has one text per reason. `mooring explain` adds it for a single node. The
+    pod's condition and events leave it out, because they count nodes by reason.
     """
 
     reasons: tuple[str, ...]
@@ -113,7 +114,7 @@ class Explanation:
 
     @classmethod
     def single(cls, reason: str, nodes: int, *, resolvable: bool) -> "Explanation":
-        """Return an explanation with this one reason for each of the nodes."""
+        """Return an explanation that has the same single reason for each of the nodes."""
         return cls((reason,), np.ones(nodes, np.uint64), np.full(nodes, resolvable))
 
     @classmethod
@@ -124,9 +125,10 @@ class Explanation:
         resolvable: BoolArray,
         details: Iterable[str] = (),
     ) -> "Explanation":
-        """Return an explanation of any number of reasons, each with a bool[nodes] where it applies.
+        """Return an explanation from reasons, each with a bool[nodes] that says where it applies.
 
-        Reasons that apply to no node are left out. `details` are those of the first reasons.
+        Reasons that apply to no node are left out. `details[i]` belongs to the reason i; later
+        reasons may have none.
         """
         reasons, told = list[str](), list[str]()
         words: list[npt.NDArray[np.uint64]] = []
@@ -147,10 +149,10 @@ class Explanation:
     def from_codes(
         cls, reasons: Sequence[str], codes: IntArray, *, resolvable: BoolArray
     ) -> "Explanation":
-        """Return an explanation with one reason per node, or none: its index, or -1 (int64[nodes]).
+        """Return an explanation with at most one reason per node.
 
-        Reasons that apply to no node are left out. The cost is the same if every node has its own
-        reason.
+        `codes` is int64[nodes]: the index of the node's reason, or -1. Reasons that apply to no
+        node are left out. The cost is the same if every node has its own reason.
         """
         nodes = np.flatnonzero(codes >= 0)
         used, numbers = np.unique(codes[nodes], return_inverse=True)
@@ -162,15 +164,15 @@ class Explanation:
 
     @property
     def is_wide(self) -> bool:
-        """Whether there are too many reasons for one word per node."""
+        """Whether there are more than 64 reasons, so that `bits` has several words per node."""
         return self.bits.ndim > 1
 
     def reasons_at(self, index: int) -> tuple[str, ...]:
-        """Return the reasons that apply to the node at a position."""
+        """Return the reasons of the node at a position, with their details."""
         return self._named(self._bits_at(index))
 
     def reasons_by_row(self, most: int | None = None) -> list[tuple[str, ...]]:
-        """Return the reasons of each node, or of the first `most`; equal ones are one object."""
+        """Return the reasons of each node, or of the first `most`; equal reasons are one tuple."""
         named: dict[int, tuple[str, ...]] = {}
         result: list[tuple[str, ...]] = []
         for index in range(len(self.bits[:most])):
@@ -190,7 +192,6 @@ class Explanation:
         yield from counts.items()
 
     def _bits_at(self, index: int) -> int:
-        """Return all bits of a node as one Python integer, which has no limit."""
         return int.from_bytes(self.bits[index].astype("<u8").tobytes(), "little")
 
     def _named(self, bits: int) -> tuple[str, ...]:
@@ -209,7 +210,7 @@ class PluginError(Exception):
 
 
 class ObjectError(PluginError):
-    """An object is wrong: a selector divides by zero.
+    """An object that the plugin reads is wrong: for example, its selector divides by zero.
 
     The attempt fails as with any PluginError, but no failure of the plugin is counted or logged.
     Otherwise a tenant could cause alerts with such an object.

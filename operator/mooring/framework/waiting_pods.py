@@ -1,7 +1,8 @@
 """Assumed pods that wait at Permit (waiting_pods_map.go).
 
-A Permit plugin that answered `Wait` later calls `allow` or `reject`. The engine gives a callback
-per pod, and calls `expire` from time to time. Times are seconds on the engine's monotonic clock.
+After a Permit plugin has returned `Wait`, it later calls `allow` or `reject`. The engine gives a
+callback per pod, and calls `expire` from time to time. Times are seconds on the engine's monotonic
+clock.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ __all__ = ["WaitingPod", "WaitingPods"]
 
 @dataclass(slots=True, eq=False)
 class WaitingPod:
-    """A pod at Permit: `pending` maps each plugin it waits for to the deadline."""
+    """A pod that waits at Permit. `pending` has the deadline of each plugin that has not agreed."""
 
     pod: Pod
     node: str
@@ -25,7 +26,7 @@ class WaitingPod:
 
 
 class WaitingPods:
-    """All pods at Permit, by uid."""
+    """All pods that wait at Permit, by uid."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, WaitingPod] = {}
@@ -44,7 +45,7 @@ class WaitingPods:
         now: float,
         decided: Callable[[Unschedulable | None, str], None],
     ) -> None:
-        """Add a pod that waits; `decided(rejection or None, plugin)` is called once."""
+        """Add a pod that waits; `decided(rejection or None, plugin)` is called once at its end."""
         self._waiting[pod.uid] = WaitingPod(pod, node, pending, now, decided)
 
     def get(self, uid: str) -> WaitingPod | None:
@@ -52,11 +53,11 @@ class WaitingPods:
         return self._waiting.get(uid)
 
     def leave(self, uid: str) -> None:
-        """Remove the pod of this uid, without a decision about it."""
+        """Remove the pod of this uid without calling `decided`."""
         self._waiting.pop(uid, None)
 
     def allow(self, uid: str, plugin: str) -> None:
-        """Note that the plugin agrees; when all have agreed, the pod is bound."""
+        """Note that the plugin agrees; after the last plugin the pod goes on to its binding."""
         waiting = self._waiting.get(uid)
         if waiting is None:
             return
@@ -66,13 +67,13 @@ class WaitingPods:
             waiting.decided(None, plugin)
 
     def reject(self, uid: str, plugin: str, reason: str) -> None:
-        """Reject the pod: it is forgotten and becomes unschedulable."""
+        """End the wait with a rejection: the pod is forgotten and becomes unschedulable."""
         waiting = self._waiting.pop(uid, None)
         if waiting is not None:
             waiting.decided(Unschedulable(reason, resolvable=True), plugin)
 
     def expire(self, now: float) -> None:
-        """Reject the pods that have waited longer than a plugin allowed."""
+        """Reject the pods that have waited longer than one of their plugins allowed."""
         for waiting in self:
             for plugin, deadline in waiting.pending.items():
                 if deadline <= now:
