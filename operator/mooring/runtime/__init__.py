@@ -1,1 +1,1 @@
-"""What runs plugins."""
+"""Runs plugins: the pipeline of a profile, checked calls of plugins, and their metrics."""

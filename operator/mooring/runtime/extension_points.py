@@ -106,7 +106,7 @@ __all__ = [
 _Answer = TypeVar("_Answer")
 
 _LONGEST_REASON: Final = 1024
-"""Characters of a reason."""
+"""Limit for the characters of a reason."""
 _MOST_AMOUNT: Final = 2**63
 _BOOL: Final = np.dtype(np.bool_)
 _INT64: Final = np.dtype(np.int64)
@@ -120,13 +120,13 @@ _HIGHEST_RAW: Final = (2**63 - 1) // MAX_SCORE
 _MISTAKES: Final = frozenset(
     {type, EnumMeta, CoroutineType, Explanation, Nomination, NotEligible, QueueingHint, Wait}
 )
-"""Types of what is a mistake where a state is expected: verdicts of other methods, classes."""
+"""Types that are a mistake where a state is expected: verdicts of other methods, classes."""
 NOT_A_FILTER_STATE: Final = _MISTAKES | {PreFilterResult, Unschedulable}
-"""Types of all results of `pre_filter` that are not simply a state for `filter`."""
+"""Types of `pre_filter` results that are verdicts or mistakes, not a state for `filter`."""
 
 
 def run_pre_enqueue(pipeline: Pipeline, plugin: PreEnqueuePlugin, pod: Pod) -> Unschedulable | None:
-    """Run `pre_enqueue` and check its result."""
+    """Run `pre_enqueue`; raise PluginFailed unless it returns None or Unschedulable."""
     point = ExtensionPoint.PRE_ENQUEUE
     answer = _timed(pipeline, plugin, point, plugin.pre_enqueue, pod)
     if problem := _wrong_verdict(answer, Unschedulable):
@@ -135,9 +135,9 @@ def run_pre_enqueue(pipeline: Pipeline, plugin: PreEnqueuePlugin, pod: Pod) -> U
 
 
 def first_gate(pipeline: Pipeline, pod: Pod, only: str = "") -> tuple[str, Unschedulable] | None:
-    """Return the PreEnqueue plugin that rejects the pod, and its answer; None if none does.
+    """Return the first PreEnqueue plugin that rejects the pod, and its answer; None if all accept.
 
-    `only` restricts this to the plugin of that name. Raises PluginFailed if a plugin fails.
+    With `only`, only the plugin of that name runs. Raises PluginFailed if a plugin fails.
     """
     for plugin in pipeline.pre_enqueue:
         if only in ("", plugin.name):
@@ -150,7 +150,7 @@ def first_gate(pipeline: Pipeline, pod: Pod, only: str = "") -> tuple[str, Unsch
 def run_sort_key(
     pipeline: Pipeline, plugin: QueueSortPlugin, queued: QueuedPod
 ) -> tuple[int | float | str, ...]:
-    """Run `sort_key` and check its result."""
+    """Run `sort_key`; raise PluginFailed unless it returns a tuple of numbers and texts."""
     point = ExtensionPoint.QUEUE_SORT
     key = _timed(pipeline, plugin, point, plugin.sort_key, queued)
     if not _is_sort_key(key):
@@ -166,7 +166,7 @@ def run_queueing_hint(
     event: ClusterEvent,
     cluster: ClusterView,
 ) -> QueueingHint:
-    """Run `queueing_hint` and check its result; SKIP for an event not in `events_to_register`."""
+    """Run `queueing_hint` and check its result; return SKIP for an event not registered."""
     point = ExtensionPoint.QUEUEING_HINT
     if (event.kind, event.action) not in plugin.events_to_register:
         return QueueingHint.SKIP
@@ -187,7 +187,7 @@ def run_queueing_hint(
 def run_pre_filter(
     pipeline: Pipeline, plugin: PreFilterPlugin, pod: Pod, cluster: ClusterView
 ) -> Any | Skip | PreFilterResult | Unschedulable:
-    """Run `pre_filter` and check its result."""
+    """Run `pre_filter`; raise PluginFailed if it returns a verdict of another method."""
     point = PRE_FILTER
     if pipeline.metrics.sampled:
         answer = _measured(pipeline, plugin, point, plugin.pre_filter, pod, cluster)
@@ -204,7 +204,7 @@ def run_pre_filter(
 def run_filter(
     pipeline: Pipeline, plugin: FilterPlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> BoolArray:
-    """Run `filter` and check its result: bool[nodes]."""
+    """Run `filter`; raise PluginFailed unless it returns bool[nodes]."""
     if pipeline.metrics.sampled:
         mask = _measured(pipeline, plugin, FILTER, plugin.filter, pod, nodes, state)
     else:
@@ -221,7 +221,7 @@ def run_filter(
 def run_explain(
     pipeline: Pipeline, plugin: FilterPlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> Explanation:
-    """Run `explain` for nodes that `filter` rejected, and check its result."""
+    """Run `explain` for rejected nodes; raise PluginFailed unless it returns an Explanation."""
     why = _measured(pipeline, plugin, FILTER, plugin.explain, pod, nodes, state)
     if problem := wrong_explanation(why, len(nodes)):
         raise _error(pipeline, plugin, FILTER, f"explain {problem}")
@@ -231,7 +231,7 @@ def run_explain(
 def run_resource_requests(
     pipeline: Pipeline, plugin: ResourceFilterPlugin, state: Any
 ) -> Mapping[str, int]:
-    """Run `resource_requests` and check its result: amounts from 0 on, by resource."""
+    """Run `resource_requests`; raise PluginFailed unless it maps resources to amounts from 0 on."""
     point = FILTER
     amounts = _measured(pipeline, plugin, point, plugin.resource_requests, state)
     if not _are_amounts(amounts):
@@ -242,7 +242,7 @@ def run_resource_requests(
 
 
 def run_devices_version(pipeline: Pipeline, plugin: DeviceReadingPlugin, pod: Pod) -> Hashable:
-    """Run `devices_version`."""
+    """Run `devices_version`; its result is not checked."""
     try:
         return plugin.devices_version(pod)
     except BaseException as error:
@@ -250,17 +250,16 @@ def run_devices_version(pipeline: Pipeline, plugin: DeviceReadingPlugin, pod: Po
 
 
 def run_filter_key(pipeline: Pipeline, plugin: KeyedFilterPlugin, pod: Pod) -> Hashable:
-    """Run `filter_key`, and check that its result can be hashed."""
+    """Run `filter_key`; raise PluginFailed if its result cannot be hashed."""
     return _called(pipeline, plugin, FILTER, _hashed, plugin.filter_key, pod)
 
 
 def run_score_key(pipeline: Pipeline, plugin: KeyedScorePlugin, pod: Pod) -> Hashable:
-    """Run `score_key`, and check that its result can be hashed."""
+    """Run `score_key`; raise PluginFailed if its result cannot be hashed."""
     return _called(pipeline, plugin, SCORE, _hashed, plugin.score_key, pod)
 
 
 def _hashed(method: Callable[[Pod], Hashable], pod: Pod) -> Hashable:
-    """Return the key; raise TypeError if it cannot be hashed."""
     key = method(pod)
     hash(key)
     return key
@@ -269,10 +268,11 @@ def _hashed(method: Callable[[Pod], Hashable], pod: Pod) -> Hashable:
 def run_post_filter(
     pipeline: Pipeline, plugin: PostFilterPlugin, state: PostFilterState
 ) -> PostFilterResult:
-    """Run `post_filter` and check that a nominated node exists, and the victims are on it.
+    """Run `post_filter`; raise PluginFailed unless its nodes exist and have the victims.
 
-    Members of a group that is disrupted as a whole may be elsewhere, if one of them is on it.
-    Candidates are returned only where extenders have to see them, and have not yet.
+    The members of a group that is disrupted as a whole may be on other nodes, if one of them is on
+    the nominated node. Candidates are allowed only if extenders take part and have not answered
+    yet.
     """
     point = ExtensionPoint.POST_FILTER
     answer = _measured(pipeline, plugin, point, plugin.post_filter, state)
@@ -284,7 +284,7 @@ def run_post_filter(
 def run_pod_group_post_filter(
     pipeline: Pipeline, plugin: PodGroupPostFilterPlugin, state: PodGroupPostFilterState
 ) -> GroupPreemption:
-    """Run `pod_group_post_filter` and check that the nodes exist, and the victims are on nodes."""
+    """Run `pod_group_post_filter`; raise PluginFailed unless all nodes and victims exist."""
     point, failures = ExtensionPoint.POST_FILTER, pipeline.failures
     call = partial(_measured, pipeline, plugin, point, plugin.pod_group_post_filter, state)
     answer, seconds = timed(call, failures.clock)
@@ -298,7 +298,7 @@ def run_pod_group_post_filter(
 def run_pre_score(
     pipeline: Pipeline, plugin: PreScorePlugin, pod: Pod, nodes: NodeView, cluster: ClusterView
 ) -> Any | Skip:
-    """Run `pre_score` and check its result."""
+    """Run `pre_score`; raise PluginFailed if it returns a verdict other than SKIP."""
     point = PRE_SCORE
     if pipeline.metrics.sampled:
         answer = _measured(pipeline, plugin, point, plugin.pre_score, pod, nodes, cluster)
@@ -316,7 +316,7 @@ def run_pre_score(
 def run_score(
     pipeline: Pipeline, plugin: ScorePlugin, pod: Pod, nodes: NodeView, state: Any
 ) -> IntArray:
-    """Run `score` and check its result: int64[nodes], from 0 on, up to 100 if not normalized."""
+    """Run `score`; raise PluginFailed unless it returns int64[nodes] in the allowed range."""
     if pipeline.metrics.sampled:
         raw = _measured(pipeline, plugin, SCORE, plugin.score, pod, nodes, state)
     else:
@@ -336,7 +336,7 @@ def run_generate_placements(
     parent: Placement,
     cluster: ClusterView,
 ) -> tuple[Placement, ...] | Unschedulable:
-    """Run `generate_placements` and check that every row of the placements is in the parent."""
+    """Run `generate_placements`; raise PluginFailed for placements with rows outside the parent."""
     point = ExtensionPoint.PLACEMENT_GENERATE
     answer = _timed(pipeline, plugin, point, plugin.generate_placements, group, parent, cluster)
     if problem := _wrong_placements(answer, parent):
@@ -351,7 +351,7 @@ def run_score_placement(
     assignments: PodGroupAssignments,
     cluster: ClusterView,
 ) -> int:
-    """Run `score_placement` and check its result."""
+    """Run `score_placement`; raise PluginFailed unless it returns an int in the allowed range."""
     point = ExtensionPoint.PLACEMENT_SCORE
     scored = _timed(pipeline, plugin, point, plugin.score_placement, group, assignments, cluster)
     highest = MAX_SCORE if plugin.normalize is Normalize.NONE else _HIGHEST_RAW
@@ -364,7 +364,7 @@ def run_score_placement(
 def run_reserve(
     pipeline: Pipeline, plugin: ReservePlugin, pod: Pod, node: str
 ) -> Unschedulable | None:
-    """Run `reserve` and check its result."""
+    """Run `reserve`; raise PluginFailed unless it returns None or Unschedulable."""
     point = ExtensionPoint.RESERVE
     answer = _timed(pipeline, plugin, point, plugin.reserve, pod, node)
     if problem := _wrong_verdict(answer, Unschedulable):
@@ -381,7 +381,7 @@ def run_unreserve(pipeline: Pipeline, plugin: ReservePlugin, pod: Pod, node: str
 def run_permit(
     pipeline: Pipeline, plugin: PermitPlugin, pod: Pod, node: str
 ) -> Wait | Unschedulable | None:
-    """Run `permit` and check its result; the seconds of a Wait are from 0 on, or infinite."""
+    """Run `permit`; raise PluginFailed for a wrong result, such as a Wait of less than 0 s."""
     point = ExtensionPoint.PERMIT
     answer = _timed(pipeline, plugin, point, plugin.permit, pod, node)
     if problem := _wrong_verdict(answer, Unschedulable, Wait):
@@ -390,7 +390,7 @@ def run_permit(
 
 
 def check_async(pipeline: Pipeline, plugin: Plugin, point: ExtensionPoint, answer: object) -> None:
-    """Raise PluginFailed if `pre_bind` or `bind` may not return this."""
+    """Raise PluginFailed unless `answer` is None, or SKIP of `bind`."""
     if answer is None or (point is ExtensionPoint.BIND and answer is SKIP):
         return
     expected = "None or SKIP" if point is ExtensionPoint.BIND else "None"
@@ -399,12 +399,12 @@ def check_async(pipeline: Pipeline, plugin: Plugin, point: ExtensionPoint, answe
 
 
 def wrong_mask(mask: object, nodes: int) -> str:
-    """Return the mistake in the result of `filter`; "" if there is none."""
+    """Return what is wrong with the result of `filter`; "" if nothing is."""
     return "" if _is_array(mask, _BOOL, nodes) else _instead(mask, _array(_BOOL, (nodes,)))
 
 
 def wrong_scores(raw: object, nodes: int, normalize: Normalize) -> str:
-    """Return the mistake in the result of `score`; "" if there is none."""
+    """Return what is wrong with the result of `score`; "" if nothing is."""
     if not _is_array(raw, _INT64, nodes):
         return _instead(raw, _array(_INT64, (nodes,)))
     highest = MAX_SCORE if normalize is Normalize.NONE else _HIGHEST_RAW
@@ -437,7 +437,7 @@ def wrong_explanation(why: object, nodes: int) -> str:
 
 
 def _wrong_pre_filter(answer: object) -> str:
-    """Return what is wrong with a result of `pre_filter` that is not simply a state."""
+    """Return what is wrong with a result of `pre_filter` whose type is in NOT_A_FILTER_STATE."""
     if isinstance(answer, Unschedulable):
         return _wrong_reason(answer.reason)
     if not isinstance(answer, PreFilterResult):
@@ -510,7 +510,7 @@ def _wrong_placements(answer: object, parent: Placement) -> str:
 
 
 def _wrong_verdict(answer: object, *types: type) -> str:
-    """Return what is wrong with a result that must be None or of these types; "" if nothing is."""
+    """Return what is wrong with a result that must be None or of one of `types`; "" if nothing."""
     if answer is None:
         return ""
     if not isinstance(answer, types):
@@ -539,7 +539,6 @@ def _wrong_reason(reason: object, most: int | None = _LONGEST_REASON) -> str:
 
 
 def _are_amounts(amounts: object) -> bool:
-    """Return whether this is what `resource_requests` must return."""
     return isinstance(amounts, Mapping) and all(
         isinstance(name, str) and isinstance(amount, int) and 0 <= amount < _MOST_AMOUNT
         for name, amount in amounts.items()
@@ -547,7 +546,7 @@ def _are_amounts(amounts: object) -> bool:
 
 
 def _is_sort_key(key: object) -> bool:
-    """Return whether keys like this can be compared: NaN is neither before nor after a number."""
+    """Return whether the key can be compared. NaN cannot: it is neither less nor greater."""
     return isinstance(key, tuple) and all(
         isinstance(item, int | float | str) and item == item  # noqa: PLR0124 - NaN is not
         for item in key
@@ -561,7 +560,6 @@ def _called(
     method: Callable[..., _Answer],
     *arguments: Any,
 ) -> _Answer:
-    """Call the method; record what it raises as a failure of the plugin."""
     try:
         return method(*arguments)
     except BaseException as error:
@@ -575,7 +573,7 @@ def _measured(
     method: Callable[..., _Answer],
     *arguments: Any,
 ) -> _Answer:
-    """Call the method; measure the call if those of the present attempt are measured."""
+    """Call the method; measure the call if the present attempt measures calls."""
     metrics = pipeline.metrics
     if not metrics.sampled or point in _NOT_MEASURED:
         return _called(pipeline, plugin, point, method, *arguments)
@@ -590,7 +588,7 @@ def _measured(
 
 
 def status_of(answer: object) -> Status:
-    """Return kube-scheduler's code for a result; for a filter's, whether any node passed."""
+    """Return kube-scheduler's code for a result; for a filter's mask, whether any node passed."""
     if answer is SKIP:
         return Status.SKIP
     if isinstance(answer, np.ndarray) and answer.dtype == _BOOL:
@@ -609,7 +607,7 @@ def _timed(
     method: Callable[..., _Answer],
     *arguments: Any,
 ) -> _Answer:
-    """Call the method like `_measured`; record a call that takes too long."""
+    """Call the method like `_measured`; record the failure `slow` if the call takes too long."""
     failures = pipeline.failures
     began = failures.clock()
     try:
@@ -632,7 +630,7 @@ def _instead(found: object, expected: str) -> str:
 
 
 def _described(found: object) -> str:
-    """Describe what was found in few words: never its contents, which may be long."""
+    """Return the type of the result in few words; its contents may be long."""
     if isinstance(found, np.ndarray):
         return _array(found.dtype, found.shape)
     if found is None:

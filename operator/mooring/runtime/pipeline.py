@@ -59,7 +59,7 @@ __all__ = [
 
 _BYTES_OF_PIPELINE: Final = 64 * 1024
 _PER_CHARACTER: Final = 64
-"""Bytes of a pipeline per character of its profile; most of them are for rules."""
+"""Estimated bytes of a pipeline per character of its profile; rules need most of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +74,7 @@ class WeightedScorePlugin:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedPlacementScorePlugin:
-    """A plugin that scores placements, and the weight of its normalized score."""
+    """A plugin that scores placements, and the factor for its normalized score."""
 
     plugin: PlacementScorePlugin
     weight: int
@@ -84,9 +84,9 @@ class WeightedPlacementScorePlugin:
 class Pipeline:
     """The plugins of a profile by extension point, in the order in which they run.
 
-    A pipeline never changes: a changed profile gets a new one. `generation` is that of the
-    profile's API object, 0 for a profile from a file. `percentage_of_nodes_to_score` is
-    that of the profile; 0 means kube-scheduler's adaptive rule.
+    A pipeline never changes: a changed profile gets a new one. `generation` is the generation of
+    the profile's API object, 0 for a profile from a file. `percentage_of_nodes_to_score` is 0 for
+    kube-scheduler's adaptive rule.
     """
 
     profile: str
@@ -106,44 +106,44 @@ class Pipeline:
     post_bind: tuple[PostBindPlugin, ...]
     preemption: Preemption
     always_check_all_filters: bool
-    """Whether later filters also run on nodes that an earlier one rejected."""
+    """Whether filters also run on nodes that an earlier filter has rejected."""
     plugins_of_node_only: frozenset[str]
     """The names of the plugins with `depends_on_node_only = True`."""
     device_reading: Mapping[str, DeviceReadingPlugin]
-    """By name, the plugins whose results may also depend on devices."""
+    """By name, the plugins whose results may also depend on devices and their classes."""
     keyed_filters: Mapping[str, KeyedFilterPlugin]
-    """By name, the filters whose results specs with equal keys share."""
+    """By name, the filters whose results are shared by pods with equal keys."""
     keyed_scores: Mapping[str, KeyedScorePlugin]
-    """By name, the scores whose results specs with equal keys share."""
+    """By name, the scores whose results are shared by pods with equal keys."""
     enqueue_extensions: Mapping[str, EnqueueExtensions]
-    """By name, the plugins that register cluster events with queueing hints."""
+    """By name, the plugins that register cluster events and have queueing hints."""
     resource_filters: Mapping[str, ResourceFilterPlugin]
     """By name, the filters that depend on other pods only through their resource requests."""
     distributions: Mapping[str, str]
-    """By plugin name, the distribution that it comes from; errors name it."""
+    """By plugin name, the distribution that the plugin comes from; error messages name it."""
     failures: PluginFailures
     """Records the failures of plugins."""
     api: Api
-    """Through this the plugins write; their annotations are taken back after each attempt."""
+    """What the plugins write with. Their annotations are removed after each attempt."""
     extenders: tuple[Extender, ...]
-    """The profile's extenders in the order they are called."""
+    """The profile's extenders, in the order in which they are called."""
     placement_generate: tuple[PlacementGeneratePlugin, ...] = ()
     placement_scores: tuple[WeightedPlacementScorePlugin, ...] = ()
     group_policy: GroupPolicy | None = None
-    """How gangs are treated; None: members of a group are scheduled one by one."""
+    """How gangs are scheduled; None: the members of a group are scheduled one by one."""
     pod_group_formats: tuple[GroupFormat, ...] = ()
     """The labels and annotations that name groups, from the arguments of plugins."""
     metrics: PluginMetrics = field(default_factory=PluginMetrics)
     """Measures the plugins and extension points; one object for all profiles of a process."""
     evaluations: Evaluations = field(default_factory=Evaluations)
-    """The evaluations of the plugins, one value at a time."""
+    """Limits what the plugins evaluate in an attempt."""
     kubernetes: KubernetesRules = NEWEST
-    """The rules where versions of Kubernetes differ."""
+    """The rules of the version of Kubernetes that the profile follows."""
     memory: int = 0
-    """About how many bytes the pipeline takes, with its plugins."""
+    """Estimated bytes of the pipeline with its plugins."""
 
     def blamed(self, plugin: str, point: ExtensionPoint) -> Blamed:
-        """Return the plugin with its distribution; both unknown if the profile lacks the name."""
+        """Return the plugin with its distribution; both are unknown unless the profile has it."""
         source = self.distributions.get(plugin)
         if source is None:
             return Blamed("unknown", "an unknown distribution", point)
@@ -162,8 +162,8 @@ def build_pipeline(
     """Build every plugin of the profile, once, with its arguments.
 
     Without `failures` the plugins' failures are logged, but not counted. Without `metrics` nothing
-    is measured. For `most_per_attempt` see `Evaluations`. Raises ProfileInvalid with every plugin
-    whose constructor fails.
+    is measured. For `most_per_attempt` see `Evaluations`. Raises ProfileInvalid, which names every
+    plugin whose constructor fails.
     """
     failures, evaluations = failures or PluginFailures(), Evaluations(most_per_attempt)
     built = _built_plugins(profile, effective, registry, handle, failures, evaluations)
@@ -215,7 +215,7 @@ def _built_plugins(
     failures: PluginFailures,
     evaluations: Evaluations,
 ) -> dict[str, Any]:
-    """Build every plugin by name; ProfileInvalid names each whose constructor fails."""
+    """Build every plugin, by name; raise ProfileInvalid, which names each that fails."""
     handle = replace(
         handle,
         kubernetes=effective.kubernetes,
@@ -254,11 +254,7 @@ def _scores(
 
 
 def _with_method(plugins: Iterable[Any], method: str) -> dict[str, Any]:
-    """Return by name the plugins that have the method.
-
-    The registry has checked the other members of the protocol; `isinstance` would look at each of
-    them again.
-    """
+    """Return by name the plugins that have the method; `isinstance` would check all members."""
     return {plugin.name: plugin for plugin in plugins if _has(plugin, method)}
 
 
@@ -267,9 +263,9 @@ def _has(plugin: object, method: str) -> bool:
 
 
 def _keyed(plugins: Iterable[Any], method: str) -> dict[str, Any]:
-    """Return by name the plugins with a key whose results change with nodes alone.
+    """Return by name the plugins with a key whose results depend on the Node object alone.
 
-    Without that promise a key means nothing.
+    The key of any other plugin is ignored.
     """
     return {
         name: plugin
@@ -294,7 +290,7 @@ def _values_of(built: Mapping[str, Any], attribute: str) -> Iterator[Any]:
 
 
 def _path_of(name: str, spec: SchedulingProfileSpec) -> str:
-    """Return the path where the spec configures the plugin, else enables it, else "spec"."""
+    """Return the path in the spec that configures the plugin, else that enables it, else "spec"."""
     for number, entry in enumerate(spec.plugin_config):
         if entry.name == name:
             return f"spec.pluginConfig[{number}]"
@@ -316,7 +312,7 @@ def _built(
     handle: Handle,
     failures: PluginFailures,
 ) -> Any:
-    """Build the plugin; record what its constructor does wrong, and raise _ConstructorError."""
+    """Build the plugin; record a failure of its constructor, and raise _ConstructorError."""
     args, plugin = effective.args.get(name), registry.plugin(name)
     blamed = Blamed(name, registry.distribution(name), ExtensionPoint.CONSTRUCTOR)
     began = failures.clock()
@@ -337,9 +333,10 @@ def _built(
 
 
 def _wrong_attribute(built: object) -> str:
-    """Return what is wrong with what a plugin says of itself; "" if nothing is.
+    """Return what is wrong with the attributes of a built plugin; "" if nothing is.
 
-    With its formats of pod groups each pod that comes is looked at, also those of other profiles.
+    They are checked here because formats of pod groups are applied to every pod, also to pods of
+    other profiles.
     """
     formats, policy = getattr(built, "pod_group_formats", ()), getattr(built, "group_policy", None)
     if not isinstance(formats, tuple | list) or not all(map(_is_format, formats)):

@@ -1,15 +1,15 @@
 """Measures extension points and plugins as kube-scheduler does (framework/runtime/framework.go).
 
-Pods that are alike share results (`mooring.scheduling.result_cache`), and a plugin runs once for
-many nodes. So there are three numbers, and each says what really happened:
+Equal pods share results (`mooring.scheduling.result_cache`), and a plugin runs once for many nodes.
+So there are three numbers, and each says what really happened:
 
 - the duration of an extension point: once per decision, also if all results were shared;
-- the duration of a plugin's calls: where the plugin runs, in one attempt of ten, as in
-  kube-scheduler, because two readings of the clock for each call cost more than some plugins do;
-- the evaluations of a plugin: every decision that used its result, its own or a shared one.
+- the duration of a plugin's calls: in one attempt of ten, as in kube-scheduler, because two
+  readings of the clock for each call cost more than some plugins do;
+- the evaluations of a plugin: every decision that used a result of the plugin, new or shared.
 
-Only attempts of the scheduling loop are measured: not the decisions of shadow profiles, the
-suggestions of `mooring explain`, and simulations. What preemption tries counts as PostFilter.
+Only attempts of the scheduling loop are measured: no decisions of shadow profiles, no suggestions
+of `mooring explain`, and no simulations. Filters that preemption runs count as PostFilter.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -61,33 +61,33 @@ class EvaluationCounter(Protocol):
 
 
 class Recorder(Protocol):
-    """Where the measurements go; `mooring.observe.metrics.Metrics` is one. Times are in seconds."""
+    """Takes the measurements, such as `mooring.observe.metrics.Metrics`. Times are in seconds."""
 
     def extension_point(
         self, point: ExtensionPoint, status: Status, profile: str
     ) -> Callable[[float], None]:
-        """Return the function that notes the seconds of all plugins of this extension point."""
+        """Return a function that records how long all plugins at this extension point took."""
 
     def preemption_evaluated(self, preemptor: str, status: Status, seconds: float) -> None:
-        """Note how long the search for victims of a `pod` or a `podgroup` took."""
+        """Record how long the search for victims of a `pod` or a `podgroup` took."""
 
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
     ) -> None:
-        """Count a call of a plugin and its duration in seconds."""
+        """Count a call of a plugin, and record its duration in seconds."""
 
     def queueing_hint_ran(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """Count a run of a queueing hint for this event; `hint` is Queue, QueueSkip or Error."""
 
     def evaluations(self, plugin: str, point: ExtensionPoint, profile: str) -> EvaluationCounter:
-        """Return the counter of these evaluations."""
+        """Return the counter of the plugin's evaluations at this point; callers increase it."""
 
     def keep_profiles(self, profiles: Container[str]) -> None:
-        """Forget all profiles but these."""
+        """Forget what was recorded for all other profiles."""
 
 
 class PluginMetrics:
-    """Measures attempts, one at a time, if there is a recorder; `clock` leaves pauses out."""
+    """Measures one attempt at a time; does nothing without a recorder. `clock` omits pauses."""
 
     def __init__(
         self, recorder: Recorder | None = None, *, clock: Callable[[], float] = lambda: 0.0
@@ -97,7 +97,7 @@ class PluginMetrics:
         self.sampled = False
         """Whether each call of a plugin is measured now."""
         self.deciding = False
-        """Whether a decision of the loop runs, and no dry run in it."""
+        """Whether a decision of the loop runs at the moment, outside of its dry runs."""
         self._last = 0.0
         self._seconds: dict[ExtensionPoint, float] = {}
         self._statuses: dict[ExtensionPoint, Status] = {}
@@ -105,10 +105,10 @@ class PluginMetrics:
         self._random = 1
 
     def begin_attempt(self) -> bool:
-        """Decide whether this attempt, or PreEnqueue, measures plugins (`sampled`).
+        """Choose whether to measure plugin calls (`sampled`), and return the former choice.
 
-        Return the value from before, for `end_attempt`: during an attempt, PreEnqueue may run for a
-        pod of another group.
+        The caller passes the returned value to `end_attempt`, because PreEnqueue of other pods may
+        begin and end inside an attempt.
         """
         outer = self.sampled
         if self._recorder is not None:
@@ -118,7 +118,7 @@ class PluginMetrics:
         return outer
 
     def end_attempt(self, outer: bool) -> None:  # noqa: FBT001 - what begin_attempt returned
-        """End the attempt, which has been decided; its binding may go on."""
+        """End the attempt when it is decided; its binding may go on."""
         self.sampled = outer
 
     def begin_decision(self) -> None:
@@ -126,12 +126,12 @@ class PluginMetrics:
         self.deciding = self._recorder is not None
 
     def mark(self) -> None:
-        """Count the time from now on for the extension point of the next `lap`."""
+        """Start the time that the next `lap` adds to its extension point."""
         if self.deciding:
             self._last = self.clock()
 
     def lap(self, point: ExtensionPoint) -> None:
-        """Add the time since `mark`, or since the `lap` before, to this extension point."""
+        """Add the time since `mark`, or since the last `lap`, to this extension point."""
         if self.deciding:
             now = self.clock()
             self._seconds[point] = self._seconds.get(point, 0.0) + now - self._last
@@ -139,7 +139,7 @@ class PluginMetrics:
 
     @contextmanager
     def all_at(self, point: ExtensionPoint) -> Iterator[None]:
-        """Add all the time inside to this extension point, including that of other plugins."""
+        """Add all the time inside the context to this extension point, whatever plugins run."""
         outer, began = self.deciding, self.clock()
         self.deciding = False
         try:
@@ -154,7 +154,7 @@ class PluginMetrics:
         self.lap(point)
 
     def ended_with(self, point: ExtensionPoint, status: Status) -> None:
-        """Set the status of the extension point; without a call it is Success."""
+        """Set the extension point's status in this decision; the default is Success."""
         if self.deciding:
             self._statuses[point] = status
 
@@ -164,7 +164,7 @@ class PluginMetrics:
         self.ended_with(point, Status.ERROR)
 
     def end_decision(self, profile: str, *, of: str = "pod") -> None:
-        """Record how long each extension point took; the decision is `of` a pod or a podgroup."""
+        """Record how long each extension point took; the decision was about a pod or podgroup."""
         if self._recorder is None or not self.deciding:
             return
         self.deciding = False
@@ -178,11 +178,11 @@ class PluginMetrics:
         self._statuses.clear()
 
     def extension_point(self, point: ExtensionPoint, profile: str) -> "Measured":
-        """Measure an extension point outside of decisions."""
+        """Return a context that measures an extension point outside of decisions."""
         return Measured(self, point, profile)
 
     def ran(self, point: ExtensionPoint, status: Status, profile: str, seconds: float) -> None:
-        """Record how long all plugins of an extension point took."""
+        """Record how long all plugins at an extension point took."""
         key = (point, status, profile)
         note = self._notes.get(key)
         if note is None:
@@ -194,27 +194,27 @@ class PluginMetrics:
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
     ) -> None:
-        """Record one call of a plugin."""
+        """Record one call of a plugin and its duration."""
         if self._recorder is not None:
             self._recorder.plugin_ran(plugin, point, status, seconds)
 
     def queueing_hint_ran(
         self, plugin: str, event: ClusterEvent, hint: str, seconds: float
     ) -> None:
-        """Record one run of a queueing hint; these are all measured, as in kube-scheduler."""
+        """Record one run of a queueing hint. All of them are measured, as in kube-scheduler."""
         if self._recorder is not None:
             self._recorder.queueing_hint_ran(plugin, event.label, hint, seconds)
 
     def evaluations(
         self, plugins: Iterable[str], point: ExtensionPoint, profile: str
     ) -> tuple[EvaluationCounter, ...]:
-        """Return the counters of these plugins, for `evaluated`."""
+        """Return one counter per plugin, to be passed to `evaluated`; () without a recorder."""
         if self._recorder is None:
             return ()
         return tuple(self._recorder.evaluations(name, point, profile) for name in plugins)
 
     def keep_profiles(self, profiles: Container[str]) -> None:
-        """Forget all profiles but these, which are in force."""
+        """Forget what was recorded for all other profiles; `profiles` are those in force."""
         self._notes = {key: note for key, note in self._notes.items() if key[2] in profiles}
         if self._recorder is not None:
             self._recorder.keep_profiles(profiles)

@@ -18,7 +18,7 @@ __all__ = ["PodState", "QueuedPod", "StateTimes", "SubQueue"]
 
 
 class SubQueue(StrEnum):
-    """The parts of the scheduling queue, named as in kube-scheduler's metric pending_pods."""
+    """The parts of the scheduling queue, named as in kube-scheduler's metric `pending_pods`."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
@@ -48,8 +48,7 @@ _ENDS: Final = (PodState.BOUND, PodState.GONE)
 class StateTimes:
     """How long a pod was in each state; times are seconds on the scheduler's monotonic clock.
 
-    It belongs to the pod and not to its place in the queue, so it goes on when the pod leaves the
-    queue. Changing the state takes a few hundred nanoseconds.
+    It goes on when the pod leaves the queue. A change of the state takes a few hundred nanoseconds.
     """
 
     __slots__ = ("_seconds", "began", "since", "state")
@@ -60,12 +59,12 @@ class StateTimes:
         self._seconds = array("d", bytes(8 * len(_POSITION)))
 
     def enter(self, state: PodState, now: float) -> None:
-        """Enter the state, and add the time since the last change to the old state's."""
+        """Enter the state; add the time since the last change to the state that the pod leaves."""
         self._seconds[_POSITION[self.state]] += now - self.since
         self.state, self.since = state, now
 
     def seconds(self, now: float) -> Mapping[PodState, float]:
-        """Return the seconds in each state the pod has been in, until it was bound, gone or now."""
+        """Return the seconds in each state that the pod had, until it was bound or gone."""
         found = dict(zip(PodState, self._seconds, strict=True))
         found[self.state] += now - self.since
         return {state: took for state, took in found.items() if took > 0 and state not in _ENDS}
@@ -73,58 +72,56 @@ class StateTimes:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class QueuedPod:
-    """A pod without a node and its scheduling attempts so far (QueuedPodInfo, framework/types.go).
+    """A pod without a node, and its scheduling attempts (QueuedPodInfo, framework/types.go).
 
     Times are seconds on the scheduler's monotonic clock.
     """
 
     pod: Pod
     pipeline: Pipeline
-    """The plugins of the pod's profile; replaced when another profile, or a new one, takes it."""
+    """The plugins of the pod's profile; replaced when the profile, or its version, changes."""
     initial_attempt_timestamp: float
-    """When the pod could first be scheduled: a gated pod when its last gate was gone."""
+    """When the pod could first be scheduled; for a gated pod, when its last gate was removed."""
     timestamp: float
-    """When the pod was added, or its last attempt ended; of equal pods the earliest is first."""
+    """When the pod was added, or its last attempt ended; orders pods of equal priority."""
     attempts: int = 0
-    """All attempts that began."""
+    """How many attempts have begun."""
     unschedulable_count: int = 0
-    """Attempts that ended unschedulable; backoff doubles with each."""
+    """How many attempts ended unschedulable; each of them doubles the backoff."""
     consecutive_errors_count: int = 0
-    """Attempts in a row that ended in an error; backoff doubles with each."""
+    """How many of the last attempts ended in an error; each of them doubles the backoff."""
     backoff_expiration: float = 0.0
     queue: SubQueue | None = None
-    """Where the pod is, None while an attempt runs."""
+    """The part of the queue that the pod is in; None while an attempt runs."""
     unschedulable_since: float = inf
-    """When its first attempt ended that searched nodes and found none; infinite without one."""
+    """When the pod's first attempt ended that searched nodes and found none; infinite if none."""
     is_delayed: bool = False
-    """Whether the last attempt was too early to preempt (`delaySeconds` of the profile)."""
+    """Whether the last attempt could not preempt yet because of the profile's `delaySeconds`."""
     unschedulable_plugins: frozenset[str] = frozenset()
     """Names of the plugins that rejected the pod in the last attempt that ended unschedulable."""
     decided_by_specs: bool = False
-    """Whether the last attempt was about all members of its group, and read nothing of them that
-    another group of equal specs may have otherwise."""
+    """Whether the last attempt was about all members of a group, and would have the same result for
+    any group whose members have equal specs."""
     gated: bool = False
-    """Whether a PreEnqueue plugin holds the pod back; also known while an attempt runs."""
+    """Whether a PreEnqueue plugin holds the pod back; set also while an attempt runs."""
     tries_for: Hashable = field(default=None, repr=False)
-    """The signature of the group of unschedulable pods that this pod was moved for, or None.
-
-    When the attempt ends without the same rejection, the next pod of that group is moved."""
+    """The signature of a group of equal unschedulable pods, if this pod was moved to try for all of
+    them. If the attempt ends otherwise than with the same rejection, the next pod of that group is
+    moved."""
     moved_by: str = field(default="", repr=False)
-    """The event that last moved the pod out of the unschedulable ones, as metrics name it."""
+    """The event that last moved the pod out of the unschedulable pods, as metrics name it."""
     flushed: bool = False
-    """Whether it left the unschedulable ones because it had been there for five minutes."""
+    """Whether the pod was last moved because it had been unschedulable for five minutes."""
     retry_at: float = inf
-    """When the pod is tried again without an event, if five minutes are not over sooner."""
+    """When the pod is tried again without an event, if that is before the five minutes end."""
     outdated: bool = field(default=False, repr=False)
-    """Whether its attempt or binding is outdated by a change, so that it must be retried.
-
-    The pod, its pipeline or its gates have changed.
-    """
+    """Whether the pod, its pipeline or its gates changed during its attempt or binding, so that the
+    pod must be tried again."""
     ticket: int = field(default=0, repr=False)
-    """Changes with every move; entries of heaps with an older ticket are void."""
+    """Changes with every move; an entry of a heap with an older ticket is void."""
     times: StateTimes = field(repr=False, kw_only=True)
     """How long the pod was in each state."""
 
     def unschedulable_seconds(self, now: float) -> float:
-        """Return how long ago its first attempt ended that found no node; 0 if none has."""
+        """Return how long ago the pod's first attempt ended that found no node; 0 without one."""
         return max(now - self.unschedulable_since, 0.0)

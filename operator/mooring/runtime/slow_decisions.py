@@ -1,17 +1,19 @@
 """Finds the plugins that make decisions slow, without a clock in the ordinary path.
 
 Per decision, the clock is read before and after, which the metrics need anyway. Timing each call of
-a plugin instead would cost two readings for each, and a dry run of preemption makes thousands.
+a plugin instead would cost two readings per call, and a dry run of preemption makes thousands of
+calls. When a decision took too long, the next `TIMED_ATTEMPTS` attempts of its profile run with a
+copy of the pipeline in which every deciding method is timed. Each slow decision among them starts
+the count again. The copy has no cached results, so node-only plugins run for all nodes and are
+timed as well.
 
-When a decision took too long, the next `TIMED_ATTEMPTS` attempts of its profile run with a copy of
-the pipeline in which every deciding method is timed; each slow one among them begins the count
-again. The copy has no cached results, so node-only plugins run for all nodes and are timed as well.
-The times of all calls at one extension point are added up over an attempt, without the time of
-other plugins that were called meanwhile, as preemption calls filters. A call beyond the limit is a
-failure of kind `slow`.
+The times of all calls at one extension point are added up over an attempt. The time of other
+plugins that a plugin calls, for example of filters in preemption, is left out. A sum beyond the
+limit is a failure of kind `slow`.
 
-So the first slow decision of a profile is logged without the plugin's name, and one that never
-happens again stays so: running it a second time at once would double the delay of all other pods.
+So the first slow decision of a profile is logged without the plugin's name. If no slow decision
+follows, the name stays unknown: running the decision again at once would double the delay of all
+other pods.
 """
 
 import logging
@@ -42,17 +44,17 @@ _POINTS: Final = {
     "score": ExtensionPoint.SCORE,
     "score_key": ExtensionPoint.SCORE,
 }
-"""The methods that decide."""
+"""By deciding method, the extension point whose time it counts for."""
 
 
 class SlowDecisions:
-    """Chooses the pipeline for a decision, timed or not, by the durations of earlier decisions."""
+    """Chooses the ordinary or the timed pipeline, by the durations of earlier decisions."""
 
     def __init__(self) -> None:
         self._timed: dict[Pipeline, _TimedPipeline] = {}
 
     def pipeline_for(self, pipeline: Pipeline) -> Pipeline:
-        """Return the pipeline itself, or its timed copy while its plugins are timed."""
+        """Return the pipeline, or its timed copy after a slow decision."""
         if not self._timed:
             return pipeline
         timed = self._timed.get(pipeline)
@@ -105,20 +107,18 @@ class _TimedPipeline:
         )
 
     def begin(self) -> Pipeline:
-        """Set all times to zero, and return the pipeline for one attempt."""
         self._seconds.clear()
         self._others = 0.0
         return self._pipeline
 
     def record(self) -> None:
-        """Record the plugins that were slow in the attempt that ended."""
         for (plugin, point), seconds in self._seconds.items():
             if seconds > self._failures.slow_seconds:
                 self._failures.slow(self._pipeline.blamed(plugin, point), seconds)
         self._seconds.clear()
 
     def run(self, key: tuple[str, ExtensionPoint], method: Callable[..., Any], *args: Any) -> Any:
-        """Run the method and adds its time, without that of other plugins that it ran."""
+        """Call the method and add its time, without the time of other plugins that it calls."""
         outer, self._others = self._others, 0.0
         began = self._clock()
         try:
@@ -132,12 +132,12 @@ class _TimedPipeline:
         return tuple(self._of(plugin) for plugin in plugins)
 
     def _of(self, plugin: Plugin) -> Any:
-        """Return the plugin with timed methods; it is Any because they are the plugin's own."""
+        """Return the plugin with timed methods. It is typed Any, because _Timed has any method."""
         return _Timed(plugin, self)
 
 
 class _Timed:
-    """A plugin whose deciding methods are timed; everything else is the plugin's."""
+    """A plugin whose deciding methods are timed; other attributes are the plugin's own."""
 
     def __init__(self, plugin: Plugin, pipeline: _TimedPipeline) -> None:
         self._plugin = plugin
