@@ -68,7 +68,7 @@ _OLDER: Final[tuple[type[Any], ...]] = (
     NodeResourcesMostAllocated,
     RequestedToCapacityRatioScore,
 )
-"""Plugins for policies of older clusters; off unless a profile enables them.
+"""Plugins for policies of older clusters; a profile has them only if it enables them.
 
 The old priorities scored 0-10. These plugins score 0-100 like all others, as kube-scheduler's did
 when plugins replaced priorities, so weights mean the same. Only ResourceLimits and EqualPriority

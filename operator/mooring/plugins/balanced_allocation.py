@@ -43,8 +43,8 @@ class NodeResourcesBalancedAllocationArgs(PolicyModel):
 _ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
 _USAGE: Final = {CPU, MEMORY}
 _TWICE_UNCHANGED: Final = 150
-"""Twice the score where the pod does not change the evenness: 50 + (50 + new - old) / 2, rounded
-down, is (150 + new - old) / 2, rounded down."""
+"""Twice the score of a node whose evenness the pod does not change. 50 + (50 + new - old) / 2,
+rounded down, is (150 + new - old) / 2, rounded down."""
 
 _Floats = npt.NDArray[np.float64]
 
@@ -61,7 +61,7 @@ class NodeResourcesBalancedAllocation:
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         self._resources = [resource.name for resource in args.resources]
         self._of_usage = {*self._resources} == _USAGE
-        """Whether cpu and memory are all that is scored."""
+        """Whether exactly cpu and memory are scored, so that `nodes.usage` can be used."""
         self._compared = handle.kubernetes.balance_compared
         self._devices = DeviceCounts(handle, self._resources)
 
@@ -71,13 +71,13 @@ class NodeResourcesBalancedAllocation:
         return None if any(demand.get(resource) for resource in self._resources) else SKIP
 
     def devices_version(self, pod: Pod) -> Hashable:
-        """Return a version of the devices that are counted for the pod."""
+        """Return the version of the devices that are counted for the pod's resources."""
         return self._devices.version(pod)
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """Return int64[nodes], 50 to 100; 75 where the pod does not change the balance.
+        """Return int64[nodes], 50 to 100; 75 if the pod does not change the node's balance.
 
-        Before 1.36 the score is the evenness of the node with the pod, not the change of it.
+        Before 1.36 the score is the evenness of the node with the pod, not its change.
         """
         demand = pod.spec.demand.resources
         cpu, memory = demand.get(CPU, 0), demand.get(MEMORY, 0)
@@ -91,7 +91,7 @@ class NodeResourcesBalancedAllocation:
         return scores
 
     def _score_of_usage(self, usage: Usage, cpu: int, memory: int) -> IntArray:
-        """Return int64[nodes]: the score of cpu and memory alone."""
+        """Return int64[nodes]: the score if only cpu and memory are scored."""
         asked = np.array(((cpu,), (memory,)), np.float64)
         shares = np.add(usage.requested, asked, out=usage.scratch)
         shares /= usage.offered
@@ -104,7 +104,7 @@ class NodeResourcesBalancedAllocation:
         return even
 
     def _score(self, demand: Mapping[str, int], nodes: NodeView) -> IntArray:
-        """Return int64[nodes]: the score of any resources."""
+        """Return int64[nodes]: the score for any set of resources."""
         offered: list[IntArray] = []
         before: list[_Floats] = []
         after: list[_Floats] = []
@@ -130,7 +130,7 @@ def _fraction(used: _Floats, offered: _Floats) -> _Floats:
 
 
 def _evenness(fractions: Sequence[_Floats], offered: Sequence[IntArray]) -> IntArray:
-    """Return int((1 - standard deviation) * 100) over the resources that a node offers at all."""
+    """Return int((1 - standard deviation) * 100) over the resources that a node offers."""
     counted = [amounts > 0 for amounts in offered]
     number = np.sum(counted, axis=0, dtype=np.int64, initial=0)
     pairs = list(zip(fractions, counted, strict=True))

@@ -17,5 +17,5 @@ class DefaultBinder:
         self._api = handle.api
 
     async def bind(self, pod: Pod, node: str) -> None:
-        """Bind the pod; return when the API server has accepted the Binding, else raise."""
+        """Bind the pod; raise if the API server does not accept the Binding."""
         await self._api.bind(pod, node)

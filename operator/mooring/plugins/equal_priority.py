@@ -23,5 +23,5 @@ class EqualPriority:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def score(self, _pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """Return 1 for each node."""
+        """Return int64[nodes]: 1 for each node."""
         return np.ones(len(nodes), np.int64)

@@ -18,7 +18,7 @@ _MOST_PER_IMAGE: Final = 1000 * _MIB
 
 
 class ImageLocality:
-    """Scores the size of the images that a node has; an image that few nodes have counts less."""
+    """Scores the size of the pod's images that a node has; the fewer nodes have one, the less."""
 
     name: ClassVar[str] = "ImageLocality"
     depends_on_node_only: ClassVar[bool] = True
@@ -30,9 +30,9 @@ class ImageLocality:
         self._cluster = handle.cluster
 
     def score_key(self, pod: Pod) -> Hashable:
-        """Return the images that some node has, and among how many containers they are divided.
+        """Return the pod's images that a node has, and its numbers of containers and volumes.
 
-        The set of nodes gets another version when the images of one change.
+        The node set gets a new version when the images of a node change.
         """
         spec, has_image = pod.spec, self._cluster.nodes.has_image
         images = tuple([image for image in spec.images if has_image(image)])
@@ -42,7 +42,7 @@ class ImageLocality:
         return images, volume_images, spec.container_count, len(spec.volume_images)
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """Return int64[nodes]: 0 up to 23 MiB, 100 from 1000 MiB per image on."""
+        """Return int64[nodes]: 0 up to 23 MiB, 100 from 1000 MiB per container on."""
         spec, rules = pod.spec, self._rules
         images = spec.images + (spec.volume_images if rules.image_volumes_scored else ())
         counted = spec.container_count

@@ -29,21 +29,21 @@ from mooring.state.view import BoolArray, NodeView
 
 
 class InterPodAffinityArgs(PolicyModel):
-    """How inter-pod affinity scores."""
+    """Arguments of InterPodAffinity. They change scores only, never which nodes it rejects."""
 
     hard_pod_affinity_weight: int = Field(1, ge=0, le=100)
-    """The weight of an existing pod's required affinity to the incoming pod in a score."""
+    """The weight of an existing pod's required affinity to the incoming pod, in scores."""
     ignore_preferred_terms_of_existing_pods: bool = False
     """Score by the incoming pod's own preferred terms only."""
 
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
-"""For the terms of the pods seen last, with the pods' specs."""
+"""Limit for the kept terms of the last pods, with the pods' specs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Terms:
-    """A pod's own terms, as selections of pods with the node label of the domains.
+    """A pod's own terms: each selects pods, and names the node label of its domains.
 
     `required` selects the pods that match all required terms.
     """
@@ -56,25 +56,26 @@ class _Terms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Counts:
-    """Counts per topology domain, for the filter.
+    """Counts of pods per topology domain, for the filter.
 
-    `wanted` counts pods of the required affinity, `avoided` pods of the anti-affinity, and
-    `avoiding` counts by node label pods whose own anti-affinity selects this pod.
+    `wanted` counts the pods that the required affinity selects, `avoided` the pods that the
+    anti-affinity selects. `avoiding` counts, by node label, the pods whose own anti-affinity
+    selects this pod.
     """
 
     wanted: tuple[DomainCounts, ...]
     first: bool
-    """Whether no pod matches the affinity yet but the pod itself does: then any node fits."""
+    """True if no pod matches the required affinity except the pod itself: then any node fits."""
     avoided: tuple[DomainCounts, ...]
     avoiding: Mapping[Domains, IntArray | CountArray]
 
 
 _Liking = dict[Domains, IntArray]
-"""By node label, the sum of weight times pods per label code; the last item is 0, for ABSENT."""
+"""By node label, the sum of weight times pods per label code; the last item is 0 (ABSENT)."""
 
 
 class InterPodAffinity:
-    """Keeps pods together or apart as their required terms say, and scores the preferred ones."""
+    """Rejects nodes by required terms about other pods, and scores by preferred terms."""
 
     name: ClassVar[str] = "InterPodAffinity"
     depends_on_node_only: ClassVar[bool] = False
@@ -90,7 +91,7 @@ class InterPodAffinity:
         self._evaluations = handle.evaluations
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _Counts:
-        """Return counts for the pod's required terms and others' anti-affinity; SKIP without."""
+        """Return counts for the pod's required terms and others' anti-affinity, or SKIP."""
         affinity = pod.spec.affinity
         avoiding = cluster.owners(Role.FORBIDDEN, pod)
         if not (affinity.required or affinity.required_anti or avoiding):
@@ -104,7 +105,7 @@ class InterPodAffinity:
         return _Counts(wanted, first, tuple(c for c in avoided if c.total), avoiding)
 
     def filter(self, _pod: Pod, nodes: NodeView, counts: _Counts) -> BoolArray:
-        """Return True where all wanted pods and no unwanted pods are in the node's domains."""
+        """Return True where the node's domains have all wanted pods and no unwanted pod."""
         fits = _together(nodes, counts)
         for unwanted in counts.avoided:
             fits &= unwanted.at(nodes) == 0
@@ -113,7 +114,7 @@ class InterPodAffinity:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, counts: _Counts) -> Explanation:
-        """Return the first reason in kube-scheduler's order; eviction brings no missing pods."""
+        """Return kube-scheduler's first reason. Evictions cannot bring wanted pods."""
         reasons = (
             "node(s) didn't match pod affinity rules",
             "node(s) didn't match pod anti-affinity rules",
@@ -126,7 +127,7 @@ class InterPodAffinity:
         return Explanation(reasons, bits, together)
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | _Liking:
-        """Return weighted counts of the pod's preferred and of others' terms; SKIP if all are 0."""
+        """Return weighted counts for preferred terms of this pod and others; SKIP if all are 0."""
         preferred = pod.spec.affinity.preferred
         if self._own_only and not preferred:
             return SKIP
@@ -145,7 +146,7 @@ class InterPodAffinity:
         return liking or SKIP
 
     def score(self, _pod: Pod, nodes: NodeView, liking: _Liking) -> IntArray:
-        """Return int64[nodes]: the sum over the node's domains, scaled to go from 0 to 100."""
+        """Return int64[nodes]: the sums over the node's domains, scaled so that they span 0-100."""
         total = np.zeros(len(nodes), np.int64)
         for domains, by_code in liking.items():
             total += by_code[nodes.domain_codes(domains)]
@@ -158,7 +159,7 @@ class InterPodAffinity:
         return scaled
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when wanted pods came, unwanted ones went, or their domains changed."""
+        """Return QUEUE if wanted pods came, unwanted pods went, or the domains of nodes changed."""
         match event.kind:
             case Kind.POD:
                 return queue_if(_pods_differ(pod, event.before, event.after, cluster))
@@ -173,7 +174,7 @@ def _add(liking: _Liking, domains: Domains, amounts: IntArray) -> None:
 
 
 def _together(nodes: NodeView, counts: _Counts) -> BoolArray:
-    """Return True where the required affinity terms hold."""
+    """Return bool[nodes]: True where the required affinity terms hold."""
     fits = np.ones(len(nodes), np.bool_)
     for wanted in counts.wanted:
         if counts.first:
@@ -199,12 +200,11 @@ def _terms(spec: PodSpec) -> _Terms:
 
 
 def _pods(*terms: AffinityTerm) -> Selection:
-    """Return the placed pods that match all of the terms, terminating ones too."""
+    """Return the selection of placed pods, also terminating ones, that match all of the terms."""
     return selection(tuple(map(term_selector, terms)), terminating=True)
 
 
 def _wanted(terms: _Terms, cluster: ClusterView) -> tuple[DomainCounts, ...]:
-    """Return the pods that match all required terms, counted per topology key."""
     pods = terms.required
     if pods is None:
         return ()
@@ -214,12 +214,11 @@ def _wanted(terms: _Terms, cluster: ClusterView) -> tuple[DomainCounts, ...]:
 def _is_first(
     pod: Pod, required: Selection, wanted: tuple[DomainCounts, ...], cluster: ClusterView
 ) -> bool:
-    """Return whether no pod matches the required affinity yet, but the pod itself does."""
     return not any(counts.total for counts in wanted) and cluster.selects(required, pod)
 
 
 def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
-    """Return whether the other pod is wanted now, or was unwanted before."""
+    """Return whether the event may help: a wanted pod came, or an unwanted pod went."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
     terms = _terms(pod.spec)
@@ -245,7 +244,7 @@ def _pods_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> boo
 def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> bool:
     """Return whether a node was added or moved between domains that matter to the pod.
 
-    A new node may be in no domain with unwanted pods. A node without the label is in no domain.
+    A new node may be in a domain without unwanted pods; a node without the label is in no domain.
     """
     terms = _terms(pod.spec)
     if before is None and terms.required is None:
@@ -262,7 +261,7 @@ def _domains_differ(pod: Pod, before: Any, after: Any, cluster: ClusterView) -> 
 
 
 def _namespaces_differ(pod: Pod, before: Any, after: Any) -> bool:
-    """Return whether new labels let terms of this pod, or about it, select a namespace's pods."""
+    """Return whether the pod's terms, or terms about the pod, may select other namespaces now."""
     if before is not None and after is not None and before.labels == after.labels:
         return False
     affinity = pod.spec.affinity
@@ -275,5 +274,4 @@ def _is_in(pods: Selection, pod: Pod | None, cluster: ClusterView) -> bool:
 
 
 def _keys_against(pod: Pod, other: Pod, cluster: ClusterView) -> set[str]:
-    """Return the labels in whose domains the other pod's anti-affinity excludes this pod."""
     return {key for pods, key in _terms(other.spec).anti if cluster.selects(pods, pod)}

@@ -29,7 +29,7 @@ from mooring.state.view import BoolArray, NodeView
 
 
 class NodeAffinityArgs(PolicyModel):
-    """Node affinity that is added to each pod's own."""
+    """Arguments of NodeAffinity: node affinity that the profile adds to each pod's own."""
 
     added_affinity: AddedNodeAffinity | None = None
 
@@ -68,7 +68,7 @@ class NodeAffinity:
     def pre_filter(
         self, pod: Pod, _cluster: ClusterView
     ) -> Skip | _Selectors | PreFilterResult | Unschedulable:
-        """Return the pod's selectors, and the only possible nodes if the terms name any."""
+        """Return the pod's selectors, and the only possible nodes if the terms name nodes."""
         wanted = _selectors(pod)
         if wanted.required is None and wanted.labels.empty and self._added is None:
             return SKIP
@@ -85,19 +85,19 @@ class NodeAffinity:
         )
 
     def filter_key(self, pod: Pod) -> Hashable:
-        """Return the node selector and the required terms."""
+        """Return the node selector and the required terms, which is all that the filter reads."""
         return pod.spec.node_selector, pod.spec.required_nodes
 
     def filter(self, pod: Pod, nodes: NodeView, wanted: _Selectors | None) -> BoolArray:
-        """Return True where the profile's affinity, node selector and required terms all match.
+        """Return True where the profile's affinity, the node selector and a required term match.
 
-        As in kube-scheduler, a profile may disable PreFilter: `wanted` is None then.
+        `wanted` is None if the profile disables PreFilter of this plugin, as in kube-scheduler.
         """
         wanted = wanted or _selectors(pod)
         return self._enforced(nodes) & nodes.admitted(wanted.labels, wanted.required)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: _Selectors | None) -> Explanation:
-        """Explain with one reason per node, the profile's affinity first; not resolvable."""
+        """Return one reason per node, the profile's affinity first; evictions cannot help."""
         reasons = (
             "node(s) didn't match scheduler-enforced node affinity",
             "node(s) didn't match Pod's node affinity/selector",
@@ -112,13 +112,13 @@ class NodeAffinity:
         return self._preferred(pod) or SKIP
 
     def score_key(self, pod: Pod) -> Hashable:
-        """Return the preferred terms."""
+        """Return the pod's preferred terms, which is all that the score reads."""
         return pod.spec.preferred_nodes
 
     def score(self, pod: Pod, nodes: NodeView, terms: tuple[PreferredTerm, ...] | None) -> IntArray:
-        """Return int64[nodes]: the sum of the weights of the terms that match.
+        """Return int64[nodes]: the sum of the weights of the preferred terms that match.
 
-        As in kube-scheduler, a profile may disable PreScore: `terms` is None then.
+        `terms` is None if the profile disables PreScore of this plugin, as in kube-scheduler.
         """
         total = np.zeros(len(nodes), np.int64)
         for preferred in self._preferred(pod) if terms is None else terms:
@@ -126,7 +126,7 @@ class NodeAffinity:
         return total
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a matching node was added, or a node's new labels match."""
+        """Return QUEUE if the new node, or a node's new labels, match the pod and profile."""
         before, after = event.before, event.after
         if isinstance(before, Node) and isinstance(after, Node) and before.labels == after.labels:
             return QueueingHint.SKIP
@@ -150,7 +150,7 @@ def _selectors(pod: Pod) -> _Selectors:
 
 
 def _names(term: NodeSelectorTerm) -> frozenset[str] | None:
-    """Return the names of the only nodes that the term can match; None if it names no nodes."""
+    """Return the names of the only nodes that the term can match; None if it names no node."""
     named = [
         frozenset(field.values)
         for field in term.fields

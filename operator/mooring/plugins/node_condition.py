@@ -23,14 +23,14 @@ _HEALTHY: Final[Mapping[str, str]] = {
     "OutOfDisk": "False",
     "NetworkUnavailable": "False",
 }
-"""The status each condition must have where a node reports it."""
+"""By type of condition, the status that it must have if the node reports it."""
 _REASONS: Final = (
     "node(s) were not ready",
     "node(s) were out of disk space",
     "node(s) had unavailable network",
     "node(s) were unschedulable",
 )
-"""One per condition, and one for cordoned nodes, which no toleration allows here."""
+"""One reason per condition, and one for cordoned nodes, which no toleration allows here."""
 _CORDONED: Final = np.uint64(1 << len(_HEALTHY))
 
 
@@ -55,7 +55,7 @@ class NodeCondition:
         return Explanation(_REASONS, _bits(nodes), np.zeros(len(nodes), np.bool_))
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a node was added without bad conditions, or lost the last of them."""
+        """Return QUEUE if the event's node is acceptable now and was not before."""
         return queue_if(
             node_newly(event, lambda n: not n.unschedulable and not _unfit(n.conditions))
         )
@@ -68,7 +68,7 @@ def _bits(nodes: NodeView) -> npt.NDArray[np.uint64]:
 
 
 def _unfit(conditions: Mapping[str, str]) -> int:
-    """Return an integer; bit i is set where the i-th condition is not as it must be."""
+    """Return an integer whose bit i is set if the i-th condition has the wrong status."""
     return sum(
         1 << i
         for i, (kind, wanted) in enumerate(_HEALTHY.items())

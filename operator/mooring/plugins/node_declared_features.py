@@ -1,4 +1,4 @@
-"""Rejects nodes without the kubelet's features that a pod needs (nodedeclaredfeatures/)."""
+"""Rejects nodes whose kubelet lacks a feature that a pod needs (nodedeclaredfeatures/)."""
 
 from collections.abc import Hashable
 from typing import ClassVar, Final
@@ -35,17 +35,17 @@ class NodeDeclaredFeatures:
         return (pod.spec.required_features & self._known) or SKIP
 
     def filter_key(self, pod: Pod) -> Hashable:
-        """Return the features that the pod needs."""
+        """Return the features that the pod needs, which is all that the filter reads of it."""
         return pod.spec.required_features
 
     def filter(self, _pod: Pod, nodes: NodeView, required: frozenset[str]) -> BoolArray:
-        """Return True where the node declares every one of these features."""
+        """Return True where the node declares all features that the pod needs."""
         declares = np.array([required <= declared for declared in nodes.declared_feature_sets])
         fits: BoolArray = declares[nodes.declared_feature_codes]
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, required: frozenset[str]) -> Explanation:
-        """Return one reason, in detail the features that are missing; evictions do not help."""
+        """Return one reason; the details name the missing features. Evictions cannot help."""
         lacking: dict[str, BoolArray] = {}
         for code, declared in enumerate(nodes.declared_feature_sets):
             missing = ", ".join(sorted(required - declared))
@@ -59,6 +59,6 @@ class NodeDeclaredFeatures:
         )
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a node was added or changed that now declares all that is needed."""
+        """Return QUEUE if the event's node declares all needed features now and did not before."""
         required = pod.spec.required_features & self._known
         return queue_if(node_newly(event, lambda node: required <= node.declared_features))

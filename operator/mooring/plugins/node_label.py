@@ -1,6 +1,6 @@
-"""Requires or prefers that nodes have labels, with any value, or do not have them.
+"""Requires or prefers nodes by the presence or absence of label keys; values do not matter.
 
-CheckNodeLabelPresence and NodeLabel (nodelabel/ of Kubernetes 1.17 to 1.22).
+See CheckNodeLabelPresence and NodeLabel (nodelabel/ of Kubernetes 1.17 to 1.22).
 """
 
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ class NodeLabel:
         return None if self._args.present_labels or self._args.absent_labels else SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """Return True where all required labels exist and no forbidden label does."""
+        """Return True where all required labels exist and no forbidden label exists."""
         fits = np.ones(len(nodes), np.bool_)
         for met in _met(nodes, self._args.present_labels, self._args.absent_labels):
             fits &= met
@@ -98,7 +98,7 @@ class NodeLabel:
         return total // self._preferences
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a node was added with the right labels, or got them."""
+        """Return QUEUE if the event's node has the right labels now and did not before."""
         present, absent = self._args.present_labels, self._args.absent_labels
 
         def right(node: Node) -> bool:

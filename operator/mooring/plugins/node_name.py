@@ -29,7 +29,7 @@ class NodeName:
         return pod.node_name or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, name: str) -> BoolArray:
-        """Return True for the named node."""
+        """Return True for the node that the pod names."""
         return nodes.named(name)
 
     def explain(self, _pod: Pod, nodes: NodeView, _: str) -> Explanation:

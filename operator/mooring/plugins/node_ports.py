@@ -32,7 +32,7 @@ class NodePorts:
         return pod.spec.host_ports or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, ports: tuple[HostPort, ...]) -> BoolArray:
-        """Return True where all of the ports are free."""
+        """Return True where all host ports of the pod are free."""
         free = np.ones(len(nodes), np.bool_)
         for port in ports:
             free &= nodes.port_free(port)
@@ -52,7 +52,7 @@ class NodePorts:
 
 
 def _collide(one: HostPort, other: HostPort) -> bool:
-    """Return whether both cannot be used on one node; "every address" conflicts with any."""
+    """Return whether the ports exclude each other on a node; EVERY_ADDRESS excludes any address."""
     if (one.protocol, one.port) != (other.protocol, other.port):
         return False
     return one.ip == other.ip or EVERY_ADDRESS in (one.ip, other.ip)

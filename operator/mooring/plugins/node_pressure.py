@@ -26,7 +26,7 @@ class NodePressureArgs(PolicyModel):
     """The node conditions that make a node infeasible."""
 
     conditions: tuple[Pressure, ...] = Field(("MemoryPressure", "DiskPressure", "PIDPressure"))
-    """MemoryPressure applies to BestEffort pods only, the others to every pod."""
+    """MemoryPressure excludes nodes for BestEffort pods only, the others for every pod."""
 
 
 _REASONS: Final[dict[Pressure, str]] = {
@@ -51,12 +51,12 @@ class NodePressure:
         self._conditions = args.conditions
 
     def pre_filter(self, pod: Pod, _cluster: ClusterView) -> Skip | tuple[Pressure, ...]:
-        """Return the pressures to check, memory only for BestEffort pods; SKIP without any."""
+        """Return the conditions to check, memory only for BestEffort pods; SKIP if none."""
         best_effort = pod.spec.qos == "BestEffort"
         return tuple(c for c in self._conditions if c != "MemoryPressure" or best_effort) or SKIP
 
     def filter(self, _pod: Pod, nodes: NodeView, pressures: tuple[Pressure, ...]) -> BoolArray:
-        """Return True where the node reports none of them."""
+        """Return True where the node reports no pressure that is checked."""
         return np.equal(_bits(nodes, pressures), 0)
 
     def explain(self, _pod: Pod, nodes: NodeView, pressures: tuple[Pressure, ...]) -> Explanation:
@@ -65,7 +65,7 @@ class NodePressure:
         return Explanation(reasons, _bits(nodes, pressures), np.zeros(len(nodes), np.bool_))
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a node was added, or one of the pressures ended."""
+        """Return QUEUE if a node was added, or a pressure ended that the profile checks."""
         before, after = event.before, event.after
         if not isinstance(before, Node) or not isinstance(after, Node):
             return QueueingHint.QUEUE

@@ -41,25 +41,25 @@ class _ScoredResources(PolicyModel):
 
 
 class LeastAllocated(_ScoredResources):
-    """A node gets a higher score the more of its resources are free."""
+    """Prefers nodes with a large share of free resources."""
 
     type: Literal["LeastAllocated"] = "LeastAllocated"
 
 
 class MostAllocated(_ScoredResources):
-    """A node gets a higher score the more of its resources are requested."""
+    """Prefers nodes with a large share of requested resources."""
 
     type: Literal["MostAllocated"] = "MostAllocated"
 
 
 class RatioParam(PolicyModel):
-    """The function from utilization to score."""
+    """The function from utilization to score, for RequestedToCapacityRatio."""
 
     shape: Shape
 
 
 class RequestedToCapacityRatio(_ScoredResources):
-    """A score by a function of the utilization."""
+    """Scores by a function of the utilization, which the profile gives."""
 
     type: Literal["RequestedToCapacityRatio"] = "RequestedToCapacityRatio"
     requested_to_capacity_ratio: RatioParam
@@ -68,7 +68,7 @@ class RequestedToCapacityRatio(_ScoredResources):
 ScoringStrategy = Annotated[
     LeastAllocated | MostAllocated | RequestedToCapacityRatio, Field(discriminator="type")
 ]
-"""How NodeResourcesFit scores; `type` names the strategy."""
+"""How NodeResourcesFit scores; the field `type` names the strategy."""
 
 
 def _without_slash(group: str) -> str:
@@ -85,24 +85,24 @@ class NodeResourcesFitArgs(PolicyModel):
     ignored_resource_groups: tuple[
         Annotated[QualifiedName, AfterValidator(_without_slash)], ...
     ] = ()
-    """Domains of resources that the filter does not check: `example.com` for example.com/gpu."""
+    """The filter does not check resources of these domains: `example.com` for example.com/gpu."""
     scoring_strategy: ScoringStrategy = LeastAllocated()
 
 
 class NodeResourcesLeastAllocatedArgs(PolicyModel):
-    """A score of free resources, in addition to that of NodeResourcesFit."""
+    """Scores by free resources, in addition to the score of NodeResourcesFit."""
 
     resources: Resources = CPU_AND_MEMORY
 
 
 class NodeResourcesMostAllocatedArgs(PolicyModel):
-    """A score of requested resources, in addition to that of NodeResourcesFit."""
+    """Scores by requested resources, in addition to the score of NodeResourcesFit."""
 
     resources: Resources = CPU_AND_MEMORY
 
 
 class RequestedToCapacityRatioArgs(PolicyModel):
-    """A score by utilization, in addition to that of NodeResourcesFit."""
+    """Scores by utilization, in addition to the score of NodeResourcesFit."""
 
     shape: Shape = LESS_USED_FIRST
     resources: Resources = CPU_AND_MEMORY
@@ -112,27 +112,27 @@ _ALWAYS_SCORED: Final = (CPU, MEMORY, "ephemeral-storage")
 _USAGE: Final = {CPU, MEMORY}
 _MAX: Final = 100
 _LARGEST: Final = 2**56
-"""A hundred times a sum of larger amounts may not fit into 64 bits."""
+"""A hundred times the sum of two larger amounts may not fit into 64 bits."""
 
 
 class _Arithmetic(NamedTuple):
-    """How to compute with whole amounts of several nodes."""
+    """Functions for whole amounts of several nodes, as int64 or as floats."""
 
     minimum: Callable[[Any, Any], Any]
     maximum: Callable[[Any, Any], Any]
     quotient: Callable[[Any, Any], Any]
-    """The whole number of times that the second amount is in the first; neither is negative."""
+    """Divides the first amount by the second, and rounds down; neither is negative."""
 
 
 _ARRAYS: Final = _Arithmetic(np.minimum, np.maximum, floordiv)
 _FLOATS: Final = _Arithmetic(np.minimum, np.maximum, lambda part, whole: np.floor(part / whole))
-"""Several times as fast as arrays of int64. Exact for whole numbers up to 2**53: a quotient that is
-not whole is farther from the next whole number than it is rounded."""
+"""Several times as fast as arrays of int64. Exact for whole numbers up to 2**53: the distance of a
+quotient from the next whole number is larger than its rounding error."""
 
 _Score = Callable[[Any, Any, _Arithmetic], Any]
-"""Requested and allocatable (not 0) to 0-100, one per node."""
+"""Computes the score, 0-100 for each node, from requested and allocatable (not 0) amounts."""
 _ScoreOfUsage = Callable[[Usage, FloatArray], FloatArray]
-"""Turns usage and the pod's requests of cpu and memory into 0-100 (float64[2, nodes])."""
+"""Computes float64[2, nodes], 0-100, from usage and the pod's requests of cpu and memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class _Need:
 
 
 class _AllocationScore:
-    """Scores how full a node gets, by a strategy (resource_allocation.go)."""
+    """Scores the requested share of a node's resources, by a strategy (resource_allocation.go)."""
 
     depends_on_node_only: ClassVar[bool] = True
     runs_for_every_pod: ClassVar[bool] = True
@@ -150,7 +150,7 @@ class _AllocationScore:
     def __init__(
         self, strategy: ScoringStrategy, handle: Handle, devices: DeviceCounts | None = None
     ) -> None:
-        """Score by the strategy; `devices` count for resources that classes stand for."""
+        """Score by the strategy. `devices` counts devices that classes offer as a resource."""
         self._pod_level = handle.kubernetes.pod_level_scored
         self._devices = devices
         self._scored = [(resource.name, resource.weight) for resource in strategy.resources]
@@ -167,7 +167,7 @@ class _AllocationScore:
                 self._score = _ratio(strategy.requested_to_capacity_ratio.shape)
         weights = dict(self._scored)
         self._of_usage: tuple[_ScoreOfUsage, tuple[int, int]] | None = None
-        """How to score cpu and memory, and their weights, if they are all that is scored."""
+        """The function and the weights for cpu and memory; None unless exactly these are scored."""
         if of_usage is not None and len(self._scored) == len(weights) and {*weights} == _USAGE:
             common = gcd(*weights.values())
             self._of_usage = of_usage, (weights[CPU] // common, weights[MEMORY] // common)
@@ -192,7 +192,7 @@ class _AllocationScore:
         score: _ScoreOfUsage,
         weights: tuple[int, int],
     ) -> IntArray:
-        """Return int64[nodes]: the weighted mean of cpu and memory."""
+        """Return int64[nodes]: the weighted mean if only cpu and memory are scored."""
         asked = np.array(((wanted[CPU],), (wanted[MEMORY],)), np.float64)
         scores = score(usage, asked)
         np.floor(scores, out=scores)
@@ -205,7 +205,7 @@ class _AllocationScore:
         return means
 
     def _mean(self, wanted: Mapping[str, int], nodes: NodeView) -> IntArray:
-        """Return int64[nodes]: `_weighted_mean`, with floats where they are exact."""
+        """Return int64[nodes]: `_weighted_mean`, computed with floats if that is exact."""
         scored = [
             (name, amount, weight)
             for name, weight in self._scored
@@ -225,7 +225,6 @@ class _AllocationScore:
         return np.array(self._weighted_mean(columns, scored, _ARRAYS), np.int64)
 
     def _columns(self, resource: str, nodes: NodeView) -> tuple[IntArray, IntArray]:
-        """Return each node's allocatable and requested amount (int64[nodes] each)."""
         if self._devices is not None and "/" in resource:
             return self._devices.columns(resource, nodes)
         return nodes.allocatable(resource), nodes.requested_scored(resource)
@@ -236,10 +235,10 @@ class _AllocationScore:
         scored: Sequence[tuple[str, int, int]],
         by: _Arithmetic,
     ) -> Any:
-        """Return 0 to 100, one per node.
+        """Return the weighted mean of the resources' scores, 0 to 100, for each node.
 
-        `amounts` are the allocatable and requested amounts of each resource in turn. `scored` has
-        the resources' names, the pod's requests of them, and their weights.
+        `amounts` has the allocatable and the requested amounts of the first resource, then of the
+        second, and so on. `scored` has each resource's name, the pod's request and the weight.
         """
         total: Any = 0
         weights: Any = 0
@@ -291,8 +290,8 @@ class NodeResourcesFit(_AllocationScore):
     def filter(self, _pod: Pod, nodes: NodeView, need: _Need) -> BoolArray:
         """Return True where a pod slot and every requested amount are free.
 
-        A resource that a class of devices stands for is left to DynamicResources on the nodes that
-        do not offer it themselves.
+        A device class may stand for a resource. Nodes that do not offer this resource themselves
+        pass: DynamicResources checks them.
         """
         fits = nodes.pod_count < nodes.pod_slots
         for resource, amount in need.resources.items():
@@ -304,7 +303,7 @@ class NodeResourcesFit(_AllocationScore):
     def resource_requests(self, need: _Need) -> Mapping[str, int]:
         """Return the amounts that must be free besides a pod slot; `filter` checks only these.
 
-        A resource with a class of devices is left out, because some nodes need not offer it.
+        A resource with a device class is left out, because nodes with devices need not offer it.
         """
         if not any(map(self._classes.has, need.resources)):
             return need.resources
@@ -312,11 +311,11 @@ class NodeResourcesFit(_AllocationScore):
         return {name: amount for name, amount in need.resources.items() if not has_class(name)}
 
     def devices_version(self, pod: Pod) -> Hashable:
-        """Return the pod's resources with a class of devices, and the version of their counts."""
+        """Return the pod's resources with a device class, and the version of devices' counts."""
         return self._classes.of_pod(pod), self._counts.version(pod)
 
     def explain(self, _pod: Pod, nodes: NodeView, need: _Need) -> Explanation:
-        """Explain with every short resource; not resolvable where an empty node is too small."""
+        """Return every resource that is short; if the empty node is too small, unresolvable."""
         resolvable = np.ones(len(nodes), np.bool_)
         lacking: list[tuple[str, BoolArray]] = []
         for resource, amount in need.resources.items():
@@ -329,11 +328,12 @@ class NodeResourcesFit(_AllocationScore):
         return Explanation.from_masks(chain((too_many_pods,), lacking), resolvable=resolvable)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a node has more free and the pod fits now or after evictions.
+        """Return QUEUE if a node has more free, and the pod fits there now or after evictions.
 
-        As in kube-scheduler, a deleted pod also queues if its node is unknown. A class of devices
-        queues if it begins to stand for a requested resource. As from 1.38 on, a node queues that
-        has become too small for the pod nominated to it: the pod may preempt others elsewhere.
+        As in kube-scheduler, the deletion of a pod returns QUEUE also if the pod's node is unknown.
+        A device class returns QUEUE if it begins to stand for a requested resource. As from 1.38
+        on, a node returns QUEUE if it has become too small for this pod, which is nominated to it:
+        the pod may preempt elsewhere.
         """
         if event.kind is Kind.DEVICE_CLASS:
             return queue_if(self._classes.may_help(pod, event))
@@ -363,8 +363,8 @@ class NodeResourcesFit(_AllocationScore):
     ) -> bool:
         """Return whether the pod's nominated node has become too small, even when empty.
 
-        Only cpu, memory and ephemeral storage count, as in kube-scheduler: the devices of a node
-        disappear for a moment while their plugin restarts.
+        Only cpu, memory and ephemeral storage are compared, as in kube-scheduler: the devices of a
+        node disappear for a moment when their plugin restarts.
         """
         before, after = event.before, event.after
         nominee = cluster.nominations.get(pod.uid)
@@ -375,19 +375,19 @@ class NodeResourcesFit(_AllocationScore):
         return is_there and lacks and _is_large_enough(before, self._counted(need, before))
 
     def _counted(self, need: Mapping[str, int], node: Node) -> Mapping[str, int]:
-        """Return the amounts that must be free on the node, except where it has devices."""
+        """Return the requests without resources that only devices offer on this node."""
         offered, has_class = node.allocatable, self._classes.has
         return {n: amount for n, amount in need.items() if offered.get(n) or not has_class(n)}
 
     def _ignores(self, resource: str) -> bool:
-        """Return whether the profile ignores the resource, which only an extended one can be."""
+        """Return whether the profile ignores the resource; only extended resources are ignored."""
         group, _, _ = resource.partition("/")
         ignored = resource in self._ignored or group in self._ignored_groups
         return ignored and is_extended_resource(resource)
 
 
 class NodeResourcesLeastAllocated(_AllocationScore):
-    """LeastRequestedPriority, in addition to another strategy of NodeResourcesFit."""
+    """LeastRequestedPriority, beside any strategy of NodeResourcesFit."""
 
     name: ClassVar[str] = "NodeResourcesLeastAllocated"
     Args: ClassVar[type[NodeResourcesLeastAllocatedArgs]] = NodeResourcesLeastAllocatedArgs
@@ -397,7 +397,7 @@ class NodeResourcesLeastAllocated(_AllocationScore):
 
 
 class NodeResourcesMostAllocated(_AllocationScore):
-    """MostRequestedPriority, in addition to another strategy of NodeResourcesFit."""
+    """MostRequestedPriority, beside any strategy of NodeResourcesFit."""
 
     name: ClassVar[str] = "NodeResourcesMostAllocated"
     Args: ClassVar[type[NodeResourcesMostAllocatedArgs]] = NodeResourcesMostAllocatedArgs
@@ -407,7 +407,7 @@ class NodeResourcesMostAllocated(_AllocationScore):
 
 
 class RequestedToCapacityRatioScore(_AllocationScore):
-    """RequestedToCapacityRatioPriority, in addition to another strategy of NodeResourcesFit."""
+    """RequestedToCapacityRatioPriority, beside any strategy of NodeResourcesFit."""
 
     name: ClassVar[str] = "RequestedToCapacityRatio"
     Args: ClassVar[type[RequestedToCapacityRatioArgs]] = RequestedToCapacityRatioArgs
@@ -421,7 +421,7 @@ class RequestedToCapacityRatioScore(_AllocationScore):
 
 
 def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
-    """Return the node that was added, or on which a slot or a requested resource became free."""
+    """Return the node that was added or got more free; None if the event frees nothing wanted."""
     match event.before, event.after:
         case Pod() as gone, None:
             return freed_node(gone)
@@ -440,7 +440,6 @@ def _grown(event: ClusterEvent, wanted: Iterable[str]) -> str | None:
 
 
 def _is_large_enough(node: Node, need: Mapping[str, int]) -> bool:
-    """Return whether the pod would fit if no other pod were on the node."""
     if not node.pod_slots:
         return False
     return all(amount <= node.allocatable.get(name, 0) for name, amount in need.items())
@@ -452,7 +451,7 @@ def _least_allocated(requested: Any, allocatable: Any, by: _Arithmetic) -> Any:
 
 
 def _least_of_usage(usage: Usage, asked: FloatArray) -> FloatArray:
-    """Return `_least_allocated` of cpu and memory, not rounded down yet."""
+    """Return `_least_allocated` of cpu and memory, before rounding down."""
     score = np.subtract(usage.left_scored, asked, out=usage.scratch)
     np.maximum(score, 0.0, out=score)
     score *= _MAX
@@ -461,7 +460,7 @@ def _least_of_usage(usage: Usage, asked: FloatArray) -> FloatArray:
 
 
 def _most_of_usage(usage: Usage, asked: FloatArray) -> FloatArray:
-    """Return `_most_allocated` of cpu and memory, not rounded down yet."""
+    """Return `_most_allocated` of cpu and memory, before rounding down."""
     score = np.subtract(usage.offered, usage.left_scored, out=usage.scratch)
     score += asked
     np.minimum(score, usage.offered, out=score)
@@ -476,7 +475,7 @@ def _most_allocated(requested: Any, allocatable: Any, by: _Arithmetic) -> Any:
 
 
 def _ratio(shape: tuple[ShapePoint, ...]) -> _Score:
-    """Return a function with the score of each percent in use (requested_to_capacity_ratio.go)."""
+    """Return a function that scores by utilization (requested_to_capacity_ratio.go)."""
     by_percent = scores_by_percent(shape)
 
     def score(requested: Any, allocatable: Any, by: _Arithmetic) -> Any:

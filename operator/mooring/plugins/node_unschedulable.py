@@ -17,7 +17,7 @@ from mooring.state.view import BoolArray, NodeView
 
 
 class NodeUnschedulable:
-    """Rejects nodes with `spec.unschedulable`."""
+    """Rejects nodes with `spec.unschedulable`, unless the pod tolerates the cordon's taint."""
 
     name: ClassVar[str] = "NodeUnschedulable"
     depends_on_node_only: ClassVar[bool] = True
@@ -29,7 +29,7 @@ class NodeUnschedulable:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def filter_key(self, pod: Pod) -> Hashable:
-        """Return the tolerations."""
+        """Return the pod's tolerations, which is all that the filter reads of it."""
         return pod.spec.tolerations
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
@@ -43,5 +43,5 @@ class NodeUnschedulable:
         return Explanation.single("node(s) were unschedulable", len(nodes), resolvable=False)
 
     def queueing_hint(self, _pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a node was added that is not cordoned, or a node was uncordoned."""
+        """Return QUEUE if a node was uncordoned, or a node was added that is not cordoned."""
         return queue_if(node_newly(event, lambda node: not node.unschedulable))

@@ -1,7 +1,7 @@
 """Sorts the queue: higher priority first, then the pod that has waited longer (queuesort/).
 
-Within a priority, members of a gang that has lost others come first: its pods on nodes are useless
-until its minimum is complete again.
+Within a priority, the waiting members of a gang come first if others of its members already are on
+nodes: these are useless until the gang has its minimum again.
 """
 
 from math import inf
@@ -13,7 +13,7 @@ from mooring.framework.registry import NoArgs
 
 
 class PrioritySort:
-    """Sorts by priority, then whether a gang has lost members, then by the time of entering."""
+    """Sorts by priority; then members of an incomplete gang first; then by waiting time."""
 
     name: ClassVar[str] = "PrioritySort"
     depends_on_node_only: ClassVar[bool] = True
@@ -22,7 +22,7 @@ class PrioritySort:
         self._pod_groups = handle.cluster.pod_groups
 
     def sort_key(self, queued: QueuedPodInfo) -> tuple[int, float]:
-        """Return the pod's key: pods with smaller keys are scheduled first."""
+        """Return the pod's sort key; pods with smaller keys are scheduled first."""
         priority, since = by_priority(queued)
         group = self._pod_groups.of(queued.pod) if len(self._pod_groups) else None
         has_lost = group is not None and group.scheduled_pods_count > 0 and group.lacking > 0

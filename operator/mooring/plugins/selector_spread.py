@@ -1,7 +1,7 @@
 """Prefers nodes and zones with fewer pods of the same Services and controller.
 
-SelectorSpreadPriority and ServiceSpreading (selectorspread/ of Kubernetes before 1.23). The number
-of such pods on the node counts one third, the number in its zone two thirds.
+See SelectorSpreadPriority and ServiceSpreading (selectorspread/ of Kubernetes before 1.23). The
+number of these pods on the node counts one third, the number in its zone two thirds.
 """
 
 from typing import ClassVar, Final
@@ -27,7 +27,7 @@ _Floats = npt.NDArray[np.float64]
 
 
 class SelectorSpread:
-    """Spreads pods behind the same Services and of the same controller."""
+    """Spreads pods of the same Services and of the same controller."""
 
     name: ClassVar[str] = "SelectorSpread"
     depends_on_node_only: ClassVar[bool] = False
@@ -36,16 +36,16 @@ class SelectorSpread:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | IntArray:
-        """Return int64[nodes], such pods on each node; SKIP with topologySpreadConstraints."""
+        """Return int64[nodes]: the pods of the same Services and controller, or SKIP."""
         return SKIP if pod.spec.spread else _counts(cluster.default_selector(pod), nodes, cluster)
 
     def score(self, _pod: Pod, nodes: NodeView, counts: IntArray) -> IntArray:
-        """Return int64[nodes]: 0 where there are the most such pods, 100 where there are none."""
+        """Return int64[nodes]: 0 for the node with the most pods, 100 for nodes without them."""
         return _spread(nodes, counts)
 
 
 class ServiceSpreading(SelectorSpread):
-    """Spreads pods behind the same Services, whatever their controllers."""
+    """Spreads pods of the same Services, whatever their controllers are."""
 
     name: ClassVar[str] = "ServiceSpreading"
 
@@ -57,7 +57,6 @@ class ServiceSpreading(SelectorSpread):
 def _counts(
     default_selector: Selection | None, nodes: NodeView, cluster: ClusterView
 ) -> Skip | IntArray:
-    """Return int64[nodes], the selected pods on each node; SKIP if there are none at all."""
     if default_selector is None:
         return SKIP
     counts = cluster.counts(default_selector, EACH_NODE)
@@ -65,7 +64,7 @@ def _counts(
 
 
 def _spread(nodes: NodeView, counts: IntArray) -> IntArray:
-    """Return the scores; only pods on the feasible nodes are counted."""
+    """Return the scores. Only pods on feasible nodes count, and zones have two thirds."""
     score = _fewest(counts)
     zones = nodes.zone_codes
     by_zone = np.bincount(zones, weights=counts, minlength=len(nodes.zones))
@@ -75,7 +74,7 @@ def _spread(nodes: NodeView, counts: IntArray) -> IntArray:
 
 
 def _fewest(counts: IntArray | _Floats) -> _Floats:
-    """Return 100 for a count of 0, 0 for the highest; rounded in kube-scheduler's order."""
+    """Return 100 for a count of 0 and 0 for the highest, rounded in kube-scheduler's order."""
     most = counts.max()
     if not most:
         return np.full(len(counts), float(MAX_SCORE))

@@ -1,6 +1,6 @@
-"""Keeps the pods of a Service on nodes with equal labels, or spreads them over different ones.
+"""Keeps the pods of a Service on nodes with equal labels, or spreads them over label values.
 
-CheckServiceAffinity and service anti-affinity (serviceaffinity/ of Kubernetes 1.17 to 1.22).
+See CheckServiceAffinity and service anti-affinity (serviceaffinity/ of Kubernetes 1.17 to 1.22).
 """
 
 from collections.abc import Iterable
@@ -33,9 +33,9 @@ class ServiceAffinityArgs(PolicyModel):
     """Labels by which the pods of a Service are kept together or spread."""
 
     affinity_labels: tuple[QualifiedName, ...] = ()
-    """All pods of a Service run on nodes with the same values of these."""
+    """All pods of a Service run on nodes with the same values of these labels."""
     anti_affinity_labels_preference: tuple[QualifiedName, ...] = ()
-    """Pods of a Service are spread over the values of each of these."""
+    """The pods of a Service are spread over the values of each of these labels."""
 
 
 _RequiredLabels = tuple[Requirement, ...]
@@ -43,7 +43,7 @@ _RequiredLabels = tuple[Requirement, ...]
 
 
 class ServiceAffinity:
-    """Rejects nodes with other labels than those of matching pods, and scores spreading."""
+    """Rejects nodes whose labels differ from the labels of matching pods' nodes; scores spread."""
 
     name: ClassVar[str] = "ServiceAffinity"
     depends_on_node_only: ClassVar[bool] = False
@@ -60,9 +60,9 @@ class ServiceAffinity:
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | _RequiredLabels:
         """Return the labels that a node must have; SKIP if there are none.
 
-        Their values come from the pod's nodeSelector, and the missing ones from the node of a
-        matching pod, if a Service selects the pod. A pod matches if it has the pod's namespace and
-        all of its labels. If such pods are on several nodes, the first node in the order counts.
+        Their values come from the pod's nodeSelector. If a Service selects the pod, the missing
+        values come from the node of a matching pod: a pod in the same namespace with all labels of
+        this pod. If matching pods are on several nodes, the first node in the node order is used.
         """
         wanted = {
             requirement.key: requirement.values[0]
@@ -82,7 +82,7 @@ class ServiceAffinity:
         return fits
 
     def explain(self, _pod: Pod, nodes: NodeView, _: _RequiredLabels) -> Explanation:
-        """Return one reason; evicting pods can help: without matching pods any node fits."""
+        """Return one reason. Evictions can help, because without matching pods any node fits."""
         return Explanation.single(
             "node(s) didn't match service affinity", len(nodes), resolvable=True
         )
@@ -106,7 +106,7 @@ class ServiceAffinity:
         return total.astype(np.int64)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a matching pod, a Service or a node came, went or was relabelled."""
+        """Return QUEUE if a matching pod, a Service or a node came, went or got other labels."""
         before, after = event.before, event.after
         match event.kind:
             case Kind.POD:
@@ -129,7 +129,7 @@ def _matches(other: object | None, pod: Pod) -> bool:
 
 
 def _labels_of_matching_pods(pod: Pod, keys: Iterable[str], cluster: ClusterView) -> dict[str, str]:
-    """Return the labels' values on the first node with a matching pod, as far as it has them."""
+    """Return the label values of the first node with a matching pod, without missing labels."""
     part = PodSelector(selector_from_labels(pod.labels), frozenset((pod.namespace,)))
     matching = cluster.counts(selection((part,), terminating=True), EACH_NODE)
     if not matching.total:
@@ -144,9 +144,9 @@ def _labels_of_matching_pods(pod: Pod, keys: Iterable[str], cluster: ClusterView
 
 
 def _elsewhere(nodes: NodeView, key: str, counts: IntArray) -> npt.NDArray[np.float64]:
-    """Return float64[nodes]: the percentage of pods on nodes with other label values.
+    """Return float64[nodes]: the percentage of pods on nodes with other values of the label.
 
-    0 on a node without the label. 100 on a node with it if there are no pods.
+    It is 0 on a node without the label. If there are no pods, it is 100 on nodes with the label.
     """
     codes = nodes.label_codes(key)
     labelled = codes != ABSENT

@@ -32,7 +32,7 @@ class TaintToleration:
     def __init__(self, args: NoArgs, handle: Handle) -> None: ...
 
     def filter_key(self, pod: Pod) -> Hashable:
-        """Return the tolerations."""
+        """Return the pod's tolerations, which is all that the filter reads of it."""
         return pod.spec.tolerations
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
@@ -45,7 +45,7 @@ class TaintToleration:
         return Explanation.single("node(s) had untolerated taint(s)", len(nodes), resolvable=False)
 
     def score_key(self, pod: Pod) -> Hashable:
-        """Return the tolerations."""
+        """Return the pod's tolerations, which is all that the score reads of it."""
         return pod.spec.tolerations
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
@@ -58,13 +58,13 @@ class TaintToleration:
         return _per_taint_set(nodes, untolerated)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when a node was added or changed and the pod now tolerates its taints."""
+        """Return QUEUE if the pod tolerates the event's node now and did not before."""
         tolerations = pod.spec.tolerations
         return queue_if(node_newly(event, lambda node: not repelled(node.taints, tolerations)))
 
 
 def _per_taint_set(nodes: NodeView, measure: Callable[[tuple[Taint, ...]], int]) -> IntArray:
-    """Return int64[nodes]: the result of `measure`, run once per distinct list of taints."""
+    """Return int64[nodes]: the result of `measure`, called once per distinct list of taints."""
     codes, sets = nodes.taint_codes, nodes.taint_sets
     if len(codes) < len(sets):
         measured = np.zeros(len(sets), np.int64)

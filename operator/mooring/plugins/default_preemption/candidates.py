@@ -23,17 +23,19 @@ from mooring.state.evictions import Evictions
 
 _Victim = TypeVar("_Victim")
 BudgetsOf: TypeAlias = Callable[[_Victim], Iterable[tuple[Sequence[PodDisruptionBudget], int]]]
-"""Returns the disruption budgets of a victim's pods, each with how many of them have these."""
+"""Returns the disruption budgets of a victim: sets of budgets, each with the number of the victim's
+pods that have exactly this set."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A node's row where the pod would fit without the victims, most important first.
+    """A node where the pod would fit without the victims, which are the most important first.
 
-    `violations` is the number of victims whose eviction violates a disruption budget. `evicting`
-    are pods of lower priority on the row that this scheduler is evicting already. They cost nothing
-    more, so the resources they free are used before another pod is evicted. `matches` counts the
-    comparisons of disruption budgets that finding the victims took.
+    `row` is the node's row. `violations` is the number of victims whose eviction violates a
+    disruption budget. `evicting` are pods of lower priority on the node that this scheduler is
+    evicting already. They cost nothing more, so the resources they free are used before another pod
+    is evicted. `matches` counts the comparisons with disruption budgets that finding the victims
+    took.
     """
 
     row: int
@@ -44,12 +46,12 @@ class Candidate:
 
     @property
     def pods(self) -> tuple[Pod, ...]:
-        """The victims' pods, including pods of groups on other nodes."""
+        """All pods of the victims; the pods of a group may be on other nodes."""
         return tuple(pod for victim in self.victims for pod in pods_of(victim))
 
     @property
     def all_pods(self) -> tuple[Pod, ...]:
-        """The pods of the victims and those being evicted already, most important first."""
+        """The victims' pods and the pods that are being evicted already, most important first."""
         return tuple(by_importance((*self.pods, *self.evicting)))
 
     @property
@@ -62,9 +64,9 @@ class Candidate:
 
 
 class SplitVictims(NamedTuple, Generic[_Victim]):
-    """Victims by whether their eviction violates a budget, with two counts.
+    """Victims divided by whether their eviction violates a disruption budget.
 
-    They count how often a budget matched a victim, and the pods of victims that violate one.
+    `violating` maps them to their number of violating pods; `matches` counts matching budgets.
     """
 
     violating: dict[_Victim, int]
@@ -82,13 +84,13 @@ def select_victims(
     members_first: bool = False,
     strict: bool = False,
 ) -> Candidate:
-    """Reprieve as many of the row's potential victims as possible; the others are its victims.
+    """Reprieve as many of the row's potential victims as possible; the rest are its victims.
 
-    All potential victims have been removed before, groups from all rows. `reprieve` adds one back;
-    if the pod then does not fit, it removes it again and returns False. Victims whose eviction
-    violates a disruption budget are reprieved first, then the others, the most important first.
-    Pods that are being evicted already are not reprieved. For `members_first` see `by_importance`,
-    for `strict` see `split_by_budgets`.
+    The caller has removed all potential victims, also the pods of groups on other rows. `reprieve`
+    adds one victim back. If the pod then does not fit, it removes that victim again and returns
+    False. Victims whose eviction violates a disruption budget are reprieved first, then the others;
+    the most important first in each case. Pods that are being evicted already are not reprieved.
+    For `members_first` see `by_importance`, for `strict` see `split_by_budgets`.
     """
     evicting: list[Pod] = []
     staying: list[Victim] = []
@@ -112,7 +114,7 @@ def select_victims(
 
 
 def select_candidate(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the candidate that costs least, the first of equals."""
+    """Return the candidate with the lowest cost; the first among equals."""
     return min(candidates, key=lambda candidate: candidate.cost)
 
 
@@ -123,10 +125,10 @@ def split_by_budgets(
     *,
     strict: bool = False,
 ) -> SplitVictims[_Victim]:
-    """Split victims into those whose eviction, in this order, violates a budget, and others.
+    """Split victims by whether their eviction, in this order, violates a disruption budget.
 
-    If `strict`, the victims are evicted by the Eviction API, which evicts no pod that several
-    budgets are for.
+    If `strict`, the Eviction API evicts the victims. It evicts no pod that several budgets match,
+    so such a pod counts as a violation.
     """
     disruptions: Counter[str] = Counter()
     violating: dict[_Victim, int] = {}

@@ -1,6 +1,6 @@
-"""Victims on single nodes, found by the filters or by requests alone.
+"""Finds the victims on single nodes, by running the filters or by requests alone.
 
-To check 100 nodes with 30 potential victims each takes 0.3 s, so it pauses before each check.
+Checking 100 nodes with 30 potential victims each takes 0.3 s, so each check may pause first.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,17 +22,17 @@ from mooring.plugins.default_preemption.victims import (
 )
 
 _TERMS_PER_CHECK: Final = 6
-"""So many inter-pod terms and topology spread constraints of the pod take as long as a check."""
+"""How many inter-pod terms and topology spread constraints of the pod cost as much as a check."""
 _VOLUMES_PER_CHECK: Final = 8
 _PORTS_PER_CHECK: Final = 32
 _RESOURCES_PER_CHECK: Final = 8
 _REQUIREMENTS_PER_CHECK: Final = 64
 REMOVALS_PER_CHECK: Final = 8
-"""So many potential victims are removed from a node, and put back, in the time of a check."""
+"""How many potential victims can be removed from a node, and put back, in the time of a check."""
 
 
 def checks_of(pod: Pod) -> float:
-    """Return the cost of checking this pod, as a multiple of an ordinary pod's.
+    """Return how much more a check of this pod costs than a check of an ordinary pod (1).
 
     The few volumes, ports, resources and requirements of an ordinary pod cost nothing extra.
     """
@@ -50,7 +50,7 @@ def checks_of(pod: Pod) -> float:
 
 
 class DryRuns:
-    """The dry runs of one attempt about a pod; for `members_first` see `by_importance`."""
+    """The dry runs of one attempt for a pod. For `members_first` see `by_importance`."""
 
     def __init__(self, state: PostFilterState, *, members_first: bool = False) -> None:
         self._state = state
@@ -59,7 +59,7 @@ class DryRuns:
         self._budgets: dict[WholeGroup, Sequence[tuple[Sequence[PodDisruptionBudget], int]]] = {}
 
     def whole_group(self, group: PodGroupState) -> WholeGroup:
-        """Return the group as a victim."""
+        """Return the group as one victim; the result is kept for this attempt."""
         known = self._groups.get(group.number)
         if known is None:
             known = self._groups[group.number] = WholeGroup(group, self._state.cluster)
@@ -69,10 +69,10 @@ class DryRuns:
     def candidate(
         self, row: int, potential: Sequence[Victim], free: FreeResources | None = None
     ) -> Candidate | tuple[str, ...]:
-        """Return the candidate of the row without some of these victims, or why there is none.
+        """Return the candidate for the row, or why the pod does not fit there after all evictions.
 
-        `free` is given if only requests reject the pod and it fits without all of these victims:
-        the node's free resources then, after the pod is placed.
+        `potential` are the row's potential victims. `free` is given if only requests reject the pod
+        and it fits without all of them: the node's free resources then, after the pod is placed.
         """
         pause()
         if free is not None:
@@ -96,14 +96,12 @@ class DryRuns:
             return self._select(row, potential, reprieve)
 
     def _check(self, row: int) -> tuple[str, ...]:
-        """Return why the row rejects the pod now; () if it does not."""
         pause()
         return self._state.dry_run.rejection(row)
 
     def _select(
         self, row: int, potential: Sequence[Victim], reprieve: Callable[[Victim], bool]
     ) -> Candidate:
-        """Return the candidate of the row, see `select_victims`."""
         return select_victims(
             row,
             potential,
@@ -115,7 +113,7 @@ class DryRuns:
         )
 
     def _budgets_of(self, victim: Victim) -> Iterable[tuple[Sequence[PodDisruptionBudget], int]]:
-        """Return the budgets of a victim, each with how many of its pods have these."""
+        """Return the victim's disruption budgets in the form of `BudgetsOf`."""
         evictions, strict = self._state.cluster.evictions, self._state.limits.strict
         if not isinstance(victim, WholeGroup):
             return ((evictions.matching_budgets(victim, by_eviction_api=strict), 1),)

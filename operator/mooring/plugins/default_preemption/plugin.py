@@ -61,10 +61,10 @@ class DefaultPreemptionArgs(PolicyModel):
     min_candidate_nodes_percentage: int = Field(10, ge=0, le=100)
     """The fewest candidates to find, as a percentage of all nodes."""
     min_candidate_nodes_absolute: int = Field(100, ge=0, le=2**31 - 1)
-    """The fewest candidates to find, as a number; the larger of the two applies."""
+    """The fewest candidates to find, as a number; the larger of the two numbers is used."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield a mistake if both are zero: preemption would look for no candidate."""
+        """Yield mistakes if both minima are zero: preemption would look for no candidate."""
         percentage, absolute = "minCandidateNodesPercentage", "minCandidateNodesAbsolute"
         if self.min_candidate_nodes_percentage == self.min_candidate_nodes_absolute == 0:
             yield FieldError(percentage, f"must not be 0 when {absolute} is 0 too")
@@ -75,22 +75,22 @@ _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 _NOT_TRIED: Final = "node(s) were not tried in this attempt, because each needs a dry run"
 _COMPARED_ALWAYS: Final = 100
-"""So many candidates kube-scheduler compares in any cluster, so an attempt compares them too."""
+"""kube-scheduler compares at least so many candidates in any cluster, so each attempt does."""
 _MOST_CHECKS: Final = 600
-"""Checks of the pod on a node in the dry runs of one decision; each takes about 0.1 ms."""
+"""How often dry runs of one decision check whether the pod fits on a node, 0.1 ms each."""
 _UNITS_PER_CHECK: Final = 1_000
-"""What such a check costs an attempt, in the units of `Evaluations`."""
+"""The cost of a check for the attempt, in the units of `Evaluations`."""
 _MOST_LOOKED_AT: Final = 8_000
-"""Potential victims that one decision compares with disruption budgets, 8 us each."""
+"""How many potential victims one decision compares with disruption budgets, 8 us each."""
 _MOST_IN_DRY_RUN: Final = 200
-"""Potential victims on a node, members of its groups elsewhere included, with which a dry run may
-be made: it removes all of them, and puts them back, 60 us each time."""
+"""Limit for the potential victims in one dry run, members of their groups on other nodes included.
+A dry run removes all of them, and puts them back, 60 us each time."""
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 _NO_CANDIDATE: Final = "no candidate node for preemption"
 
 
 class DefaultPreemption:
-    """Nominates the node whose victims cost least."""
+    """Nominates the node whose victims cost the least."""
 
     name: ClassVar[str] = "DefaultPreemption"
     depends_on_node_only: ClassVar[bool] = False
@@ -105,9 +105,9 @@ class DefaultPreemption:
         self._extenders_add = handle.kubernetes.extenders_add_victims
 
     def post_filter(self, state: PostFilterState) -> PostFilterResult:
-        """Return the cheapest candidate as a nomination, or why there is none.
+        """Return a nomination of the cheapest candidate, or why there is none.
 
-        If extenders take part, all candidates are returned for them first.
+        If extenders take part, the first call returns all candidates for them.
         """
         not_eligible = _not_eligible_to_preempt_others(state)
         if not_eligible is not None:
@@ -143,10 +143,10 @@ class DefaultPreemption:
     def _find_candidates(
         self, state: PostFilterState, rows: IntArray, rejections: Counter[str]
     ) -> list[Candidate]:
-        """Return the candidates, as many as kube-scheduler compares, within the profile's limits.
+        """Return the candidates within the profile's limits, as many as kube-scheduler compares.
 
-        Where it is known to be the best, only one is found, unless extenders must see all. If there
-        is none, `rejections` gets the reason of every node.
+        If the best candidate is known without a comparison, only that one is returned, unless
+        extenders must see all. If there is none, `rejections` counts the reason of every node.
         """
         if not len(rows):
             return []
@@ -180,7 +180,7 @@ class DefaultPreemption:
         return [potential.candidate(position, victims) for position in ranked[:most].tolist()]
 
     def _groups(self, state: PostFilterState) -> dict[int, PodGroupState]:
-        """Return by number the groups that are disrupted as a whole, and may be for this pod."""
+        """Return by number the groups that are disrupted as a whole and may be victims."""
         cluster = state.cluster
         if not self._knows_groups or not cluster.pod_groups.disrupted_whole:
             return {}
@@ -190,11 +190,11 @@ class DefaultPreemption:
         return {group.number: group for group in may_be}
 
     def _wanted(self, nodes: int) -> int:
-        """Return how many candidates to find among these nodes (calculateNumCandidates)."""
+        """Return how many candidates to find among so many nodes (calculateNumCandidates)."""
         return max(nodes * self._percentage // 100, self._absolute)
 
     def _enough(self, state: PostFilterState, candidates: list[Candidate], nodes: int) -> bool:
-        """Return whether enough candidates are found, and one violates no budget.
+        """Return whether enough candidates are found, and at least one violates no budget.
 
         See calculateNumCandidates and DryRunPreemption in framework/preemption/preemption.go.
         """
@@ -215,9 +215,9 @@ class DefaultPreemption:
         rejections: Counter[str],
         dry_runs: DryRuns,
     ) -> list[Candidate]:
-        """Return the candidates where only requests reject the pod, the best positions first.
+        """Return the candidates if only requests reject the pod; `ranked` are the best positions.
 
-        As many as kube-scheduler compares, and not more than can be looked at.
+        It finds as many as kube-scheduler compares, unless it reaches `_MOST_LOOKED_AT` before.
         """
         candidates, looked = list[Candidate](), 0
         for position in _looked_at(ranked, potential.counts, state.seed):
@@ -287,14 +287,14 @@ class DefaultPreemption:
         by_requests: Callable[[Mapping[str, int]], PotentialVictims],
         each: float,
     ) -> tuple[IntArray, int]:
-        """Return the positions in the order of dry runs, and how many of them to compare always.
+        """Return the positions in the order of dry runs, and how many of them are always compared.
 
-        One decision must not keep others waiting for long. So where there can be more candidates
-        than kube-scheduler compares in any cluster, the number of checks is bounded; of a pod with
-        many terms or volumes there are fewer, because each check is about all of them (`each`).
-        Then half of the checks are about the nodes where requests alone would need the cheapest
-        victims, which `by_requests` tells, and in each attempt the others begin at another node.
-        Wherever all checks may take longer than an attempt may, nodes are tried in that order too.
+        The number of checks is limited, because one decision must not keep others waiting: as soon
+        as there may be more candidates than kube-scheduler compares in any cluster. `each` is the
+        cost of one check of this pod; if a check costs more, fewer are made. Half of the checks are
+        for the nodes where requests alone would need the cheapest victims, which `by_requests`
+        computes. The other half begins at another node in each attempt. Nodes are tried in this
+        order also if all checks may take longer than one attempt may.
         """
         left, most = _MOST_CHECKS / each, self._evaluations.left / _UNITS_PER_CHECK / each
         order = np.flatnonzero(potential.counts)
@@ -309,7 +309,7 @@ class DefaultPreemption:
         return np.concatenate((best, order[~np.isin(order, best)])), always
 
     def _nomination(self, state: PostFilterState, candidates: Sequence[Candidate]) -> Nomination:
-        """Return the candidate that costs least as a nomination."""
+        """Return the candidate with the lowest cost as a nomination."""
         best, message = select_candidate(candidates), ""
         node, victims = state.cluster.nodes.name(best.row), best.all_pods
         if self._says_placement:
@@ -324,8 +324,8 @@ class DefaultPreemption:
     ) -> Nomination | NotEligible:
         """Return the cheapest candidate that the extenders left (SelectCandidate in preemption.go).
 
-        A candidate is left out if one of its victims has gone meanwhile, or if the node has become
-        one where preemption cannot help.
+        A candidate is ignored if one of its victims has gone meanwhile, or if the filters of its
+        node now say that evictions do not help.
         """
         if processed.error is not None:
             return NotEligible(f"preemption: {processed.error}", is_error=True)
@@ -349,7 +349,7 @@ class DefaultPreemption:
 
 
 def _few_enough(victims: list[Victim]) -> list[Victim]:
-    """Return the potential victims of a dry run: the largest groups stay if there are too many."""
+    """Return the potential victims of a dry run; if too many, without the largest groups."""
     left = _MOST_IN_DRY_RUN - sum(not isinstance(victim, WholeGroup) for victim in victims)
     chosen = list[Victim]()
     for victim in sorted(victims, key=lambda victim: len(pods_of(victim))):
@@ -362,10 +362,10 @@ def _few_enough(victims: list[Victim]) -> list[Victim]:
 
 
 def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int]:
-    """Return the cheapest candidates by requests, and how many of them to compare in any case.
+    """Return the cheapest candidates by requests, and how many of them are always compared.
 
-    The first are positions, as many as may be checked. The number is that of all candidates if they
-    are so few that kube-scheduler compares all of them, else 0.
+    The candidates are positions, not more than `checks` allow. All of them are always compared if
+    kube-scheduler compares them in any cluster; else the number is 0.
     """
     ranked = potential.ranked(potential.victims())
     if len(ranked) <= _COMPARED_ALWAYS:
@@ -375,11 +375,11 @@ def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int
 
 
 def _looked_at(ranked: IntArray, counts: IntArray, seed: int) -> Iterator[int]:
-    """Yield the positions to search for budgets that allow the victims, the best first.
+    """Yield the positions whose victims are compared with disruption budgets, the best first.
 
-    If there are too many, and more than kube-scheduler compares in any cluster, the second half of
-    the examined ones begins at another position in each attempt: budgets may allow the victims of
-    none of the best ones.
+    If there are more victims than one decision can compare, half of the comparisons are for the
+    best positions. The other half begins at another position in each attempt, because budgets may
+    forbid the victims of all the best ones.
     """
     looked, half = np.cumsum(counts[ranked]), _MOST_LOOKED_AT // 2
     if len(ranked) <= _COMPARED_ALWAYS or looked[-1] <= _MOST_LOOKED_AT:
@@ -397,7 +397,7 @@ def _for_extenders(state: PostFilterState, candidate: Candidate) -> PreemptionCa
 
 
 def _without_victims(state: PostFilterState, rows: IntArray, rejections: Counter[str]) -> list[int]:
-    """Return those of the rows that have potential victims; the others are counted.
+    """Return the rows that have potential victims; `rejections` counts the other rows.
 
     Only an extender has filtered these rows out, so every potential victim can be reprieved.
     """
@@ -412,7 +412,6 @@ def _without_victims(state: PostFilterState, rows: IntArray, rejections: Counter
 
 
 def _expected_victims(state: PostFilterState, rows: list[int]) -> str:
-    """Return the error text of kube-scheduler up to 1.37 for rows without victims."""
     names = sorted(map(state.cluster.nodes.name, rows))
     texts = [f'expected at least one victim pod on node "{node}"' for node in names]
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -421,9 +420,9 @@ def _expected_victims(state: PostFilterState, rows: list[int]) -> str:
 def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
     """Return why the pod may not preempt, or not yet; None if it may.
 
-    A pod waits for the victims of its last preemption, unless its nominated node does not exist any
-    more or has become unresolvable. One that has a nominated node has waited for its profile's
-    `delaySeconds` already, perhaps under another leader. See PodEligibleToPreemptOthers in
+    A pod waits for the victims of its last preemption, unless its nominated node no longer exists
+    or evictions no longer help there. A pod with a nominated node has waited for the profile's
+    `delaySeconds` before, perhaps under another leader. See PodEligibleToPreemptOthers in
     framework/plugins/defaultpreemption/default_preemption.go.
     """
     pod, cluster = state.pod, state.cluster
@@ -446,10 +445,10 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
 def _protected(
     state: PostFilterState, groups: Mapping[int, PodGroupState]
 ) -> npt.NDArray[np.bool_]:
-    """Return True for slots of pods that may not be victims of a single pod.
+    """Return bool per pod slot: True for pods that may not be victims of a single pod.
 
     The profile's limits protect them, or they belong to a group that is disrupted as a whole and is
-    not among `groups`, which may be victims.
+    not one of `groups`, which may be victims.
     """
     cluster = state.cluster
     whole = {group.number for group in cluster.pod_groups.disrupted_whole} - groups.keys()
@@ -460,7 +459,7 @@ def _protected(
 def _allowed(
     state: PostFilterState, candidates: list[Candidate], rejections: Counter[str]
 ) -> list[Candidate]:
-    """Return the candidates within the profile's limits; `rejections` counts the others."""
+    """Return the candidates within the profile's limits; `rejections` counts the other ones."""
     allowed = list[Candidate]()
     for candidate in candidates:
         exceeded = _exceeded_limit(state, candidate)
@@ -472,7 +471,6 @@ def _allowed(
 
 
 def _exceeded_limit(state: PostFilterState, candidate: Candidate) -> str | None:
-    """Return which of the profile's limits the candidate exceeds; None if none."""
     limits = state.limits
     if limits.strict and candidate.violations:
         return "node(s) need a disruption that a PodDisruptionBudget does not allow"
@@ -482,7 +480,6 @@ def _exceeded_limit(state: PostFilterState, candidate: Candidate) -> str | None:
 
 
 def _count_insufficient(potential: PotentialVictims, rejections: Counter[str]) -> None:
-    """Count why the pod fits on no node, even without the potential victims."""
     has_victims = potential.counts > 0
     rejections[_NO_VICTIMS] += int((~has_victims).sum())
     for reason, where in potential.insufficient():

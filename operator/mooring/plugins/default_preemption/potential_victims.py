@@ -1,7 +1,7 @@
-"""Finds the potential victims on all nodes at once, and which of them would be victims.
+"""Finds the potential victims on all nodes at once, and computes which of them are victims.
 
 The result is exact if only requests reject the pod and no disruption budget matches a potential
-victim. Otherwise it gives the order in which to examine the nodes. All arrays are int64 unless the
+victim. Otherwise it gives the order in which to examine the nodes. Arrays are int64 unless a
 docstring says otherwise.
 """
 
@@ -30,7 +30,7 @@ from mooring.state.view import BoolArray
 
 @dataclass(slots=True, eq=False)
 class FreeResources:
-    """The free resources of a node after the pod is placed: amounts and pod slots."""
+    """The amounts and pod slots of a node that are free after the pod is placed."""
 
     amounts: dict[str, int]
     slots: int
@@ -51,11 +51,10 @@ class FreeResources:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VictimSlots:
-    """The victims of all nodes, the most important first on each node.
+    """The victims of all nodes, the most important first on each node, as three arrays.
 
-    Three arrays with one item per victim: `slots` (int64) is its slot in the pod columns, `at`
-    (int64) is the position of its node in `PotentialVictims.rows`, and `evicting` (bool) is True if
-    it is being evicted already.
+    For each victim, `slots` is its slot in the pod columns, `at` is the position of its node in
+    `PotentialVictims.rows`, and `evicting` (bool) says whether it is being evicted already.
     """
 
     slots: IntArray
@@ -64,11 +63,11 @@ class VictimSlots:
 
 
 class _Costs(NamedTuple):
-    """The cost of victims: an item for each pod, and for each group on each node it has members on.
+    """The costs of victims: one item per pod, and one per group and node with members of it.
 
-    All int64: the position of the node in `PotentialVictims.rows`, the highest priority of the
-    pods, the sum of their priorities, each made positive, and their number. `earliest` (float64) is
-    the first start of those of the highest priority.
+    `at` is the position of the node in `PotentialVictims.rows`. `highest` is the highest priority
+    of the pods, `total` the sum of their priorities, each made positive, and `number` their number.
+    `earliest` (float64) is the first start among the pods of the highest priority.
     """
 
     at: IntArray
@@ -84,10 +83,10 @@ _NO_GROUPS: Final[Mapping[int, Callable[[], WholeGroup]]] = MappingProxyType({})
 class PotentialVictims:
     """The pods of lower priority on the nodes at `rows`, and the free amounts without them.
 
-    `needs` has the pod's requests by resource. `protected` (bool per pod slot) is True for pods
-    that may not be victims although their priority is lower; None if there are none. `groups` has,
-    by number, how to make the victims of groups that are disrupted as a whole and may be victims,
-    whatever the priorities of their members. For `members_first` see `by_importance`.
+    `needs` has the pod's requests by resource. `protected` (bool per pod slot, or None) is True for
+    pods that may not be victims although their priority is lower. `groups` maps the number of each
+    group that is disrupted as a whole to a function that makes it a victim; the priorities of its
+    members do not matter. For `members_first` see `by_importance`.
     """
 
     def __init__(
@@ -144,7 +143,7 @@ class PotentialVictims:
 
     @property
     def has_groups(self) -> bool:
-        """Whether a potential victim is a whole group."""
+        """Whether one of the potential victims is a group that is disrupted as a whole."""
         return bool(self._in_group.any())
 
     def _group(self, number: int) -> WholeGroup:
@@ -155,20 +154,20 @@ class PotentialVictims:
 
     @cached_property
     def fits(self) -> BoolArray:
-        """True where the pod fits without the potential victims, and there is at least one."""
+        """bool[len(rows)]: the node has potential victims, and the pod fits without them."""
         fits = (self.counts > 0) & (self._free_slots >= 0)
         for free in self._free.values():
             fits &= free >= 0
         return fits
 
     def insufficient(self) -> list[tuple[str, BoolArray]]:
-        """Return each reason, and True where it rejects the pod without potential victims."""
+        """Return each reason with bool[len(rows)]: where it applies even after all evictions."""
         reasons = [("Too many pods", self._free_slots < 0)]
         reasons += [(f"Insufficient {name}", free < 0) for name, free in self._free.items()]
         return reasons
 
     def victims_at(self, position: int) -> list[Victim]:
-        """Return the potential victims of one of the rows; a group with members elsewhere too."""
+        """Return the potential victims, pods and whole groups, at a position of `rows`."""
         ends = self._ends
         first = int(ends[position - 1]) if position else 0
         here = self._by_node[first : int(ends[position])]
@@ -181,29 +180,29 @@ class PotentialVictims:
 
     @cached_property
     def _all_pods(self) -> list[Pod | None]:
-        """The potential victims, before a dry run gives members on other nodes other slots."""
+        """The pods of all potential victims, read before a dry run changes slots on other nodes."""
         pods = self._columns.pods
         return [pods[slot] for slot in self._slots.tolist()]
 
     @cached_property
     def _by_node(self) -> IntArray:
-        """The potential victims, those of one node beside each other."""
+        """Indices of the potential victims, sorted by node."""
         return self._columns.by_arrival(self._slots, self._at)
 
     @cached_property
     def _ends(self) -> IntArray:
-        """Where those of each node end in `_by_node`."""
+        """For each node the index in `_by_node` after its last potential victim."""
         ends: IntArray = np.cumsum(self.counts)
         return ends
 
     def free_on(self, row: int) -> FreeResources:
-        """Return the row's free resources with the pod and without potential victims."""
+        """Return what is free on the row with the pod and without the potential victims."""
         position = int(np.flatnonzero(self.rows == row)[0])
         amounts = {name: int(free[position]) for name, free in self._free.items()}
         return FreeResources(amounts, int(self._free_slots[position]))
 
     def victims(self) -> VictimSlots:
-        """Return the victims of the rows where the pod fits: the pods that cannot be reprieved.
+        """Return the pods that cannot be reprieved, on the nodes where `fits` is True.
 
         Pods that are being evicted already are not reprieved.
         """
@@ -235,7 +234,7 @@ class PotentialVictims:
         return VictimSlots(slots[victim], at[victim], evicting[victim])
 
     def _is_pod(self, slots: IntArray) -> BoolArray:
-        """Return False for pods that are as important as a group (see `by_importance`)."""
+        """Return bool[slots]: False for pods that `by_importance` treats as groups of one."""
         is_pod = np.ones(len(slots), np.bool_)
         if self._members_first:
             pods = (self._columns.pods[slot] for slot in slots.tolist())
@@ -244,9 +243,9 @@ class PotentialVictims:
         return is_pod
 
     def ranked(self, victims: VictimSlots) -> IntArray:
-        """Return the positions in `rows` where the pod fits, by `Candidate.cost`, best first.
+        """Return the positions in `rows` where the pod fits, sorted by `Candidate.cost`.
 
-        The cost of a group is that of all its members, on all nodes.
+        The cost of a group includes all its members, on all nodes.
         """
         costs = self._costs(victims)
         count = np.zeros(len(self.rows), np.int64)
@@ -263,7 +262,7 @@ class PotentialVictims:
         return ranked
 
     def _costs(self, victims: VictimSlots) -> _Costs:
-        """Return the cost of those victims that are not being evicted already."""
+        """Return the costs of the victims that are not being evicted already."""
         numbers = self._columns.groups[victims.slots]
         in_group = np.isin(numbers, [*self._make]) & ~victims.evicting
         single = ~victims.evicting & ~in_group
@@ -284,7 +283,7 @@ class PotentialVictims:
     def _costs_of_groups(
         self, groups: IntArray
     ) -> tuple[IntArray, IntArray, IntArray, npt.NDArray[np.float64]]:
-        """Return the costs of the groups of these numbers, in ascending order, as in _Costs."""
+        """Return the costs (see _Costs, without `at`) of the groups of these ascending numbers."""
         columns, size = self._columns, len(groups)
         member = columns.in_groups(groups) & (columns.rows >= 0)
         slots = np.flatnonzero(member & ~columns.nominated & ~columns.evicting)
@@ -299,7 +298,7 @@ class PotentialVictims:
         return highest, total, np.bincount(at, minlength=size), earliest
 
     def candidate(self, position: int, victims: VictimSlots) -> Candidate:
-        """Return the candidate for one of the rows where the pod fits."""
+        """Return the candidate for a position where the pod fits."""
         here = victims.at == position
         new = self._pods(victims.slots[here & ~victims.evicting])
         evicting = self._pods(victims.slots[here & victims.evicting])

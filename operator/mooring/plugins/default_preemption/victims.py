@@ -1,4 +1,4 @@
-"""The unit that is evicted for a pod: a pod, or a group that is disrupted as a whole.
+"""What is evicted as one for a pod: a single pod, or a group that is disrupted as a whole.
 
 See Victim and MoreImportantVictim in framework/preemption of 1.37.
 """
@@ -24,8 +24,8 @@ PRIORITY_OFFSET: Final = 2**31
 class WholeGroup:
     """The placed members of a group that is disrupted as a whole, on all nodes.
 
-    Members that are being evicted already are left out. `members` has each with its row. `cost` is
-    the cost of its pods, see `cost_of`.
+    `members` has each member with its row; members that are being evicted already are left out.
+    `cost` is the cost of these pods, see `cost_of`.
     """
 
     def __init__(self, group: PodGroupState, cluster: ClusterView) -> None:
@@ -47,7 +47,7 @@ class WholeGroup:
         self.cost = PreemptionCost(highest, total, len(starts), earliest)
 
     def on(self, row: int) -> Sequence[Pod]:
-        """Return the members on the row."""
+        """Return the victim's pods on the row."""
         return self._on.get(row, ())
 
 
@@ -61,25 +61,26 @@ _Victim = TypeVar("_Victim", bound=Victim)
 
 
 def pods_of(victim: Victim) -> Sequence[Pod]:
-    """Return the pods that are evicted."""
+    """Return all pods that are evicted with the victim, on any nodes."""
     return victim.pods if isinstance(victim, WholeGroup) else (victim,)
 
 
 def pods_on(victim: Victim, row: int) -> Sequence[Pod]:
-    """Return the victim's pods on the row; a victim that is one pod is on it."""
+    """Return the victim's pods on the row; the caller knows that a single pod is there."""
     return victim.on(row) if isinstance(victim, WholeGroup) else (victim,)
 
 
 def with_rows(victim: Victim, row: int) -> Sequence[tuple[Pod, int]]:
-    """Return the pods, each with its row; that of a single pod is given."""
+    """Return the victim's pods, each with its row; `row` is the row of a single pod."""
     return victim.members if isinstance(victim, WholeGroup) else ((victim, row),)
 
 
 def by_importance(victims: Iterable[_Victim], *, members_first: bool = False) -> list[_Victim]:
     """Return the victims, the most important first (MoreImportantVictim).
 
-    By priority, then groups before pods, then the largest group, then the earliest start. With
-    `members_first`, pods that name a PodGroup of scheduling.k8s.io are groups of one.
+    They are sorted by priority, then groups before pods, then by the size of the group, then by the
+    earliest start. With `members_first`, pods that name a PodGroup of scheduling.k8s.io count as
+    groups of one.
     """
 
     def importance(victim: Victim) -> tuple[int, bool, int, float]:
@@ -94,8 +95,8 @@ def by_importance(victims: Iterable[_Victim], *, members_first: bool = False) ->
 class PreemptionCost(NamedTuple):
     """The cost of pods by kube-scheduler's criteria (pickOneNodeForPreemption).
 
-    It is the highest priority, the sum of all priorities made positive, the number of pods, and the
-    earliest start among those of the highest priority.
+    `highest` is the highest priority, `total` the sum of all priorities made positive, `number` the
+    number of pods, and `earliest` the earliest start among the pods of the highest priority.
     """
 
     highest: int
@@ -105,7 +106,7 @@ class PreemptionCost(NamedTuple):
 
 
 def cost_of(victims: Iterable[Victim]) -> PreemptionCost:
-    """Return the cost of all pods of these victims; there must be one."""
+    """Return the cost of all pods of the victims; ValueError if there is no victim."""
     costs = [v.cost if isinstance(v, WholeGroup) else _cost_of_pod(v) for v in victims]
     highest = max(cost.highest for cost in costs)
     return PreemptionCost(
@@ -127,20 +128,20 @@ def started(pod: Pod) -> float:
 
 
 def leaves_for(victim: Pod, priority: int, limits: Preemption) -> bool:
-    """Return whether the pod terminates because somebody, maybe of this priority, preempted it.
+    """Return whether the pod terminates after a preemption, maybe by a pod of this priority.
 
-    Victims of an earlier leader are recognised by their condition. A profile with
-    `disruptionBudgets: Strict` evicts its victims, and the API server writes the condition then.
+    The pod's condition says so, also under a new leader. If the profile has `disruptionBudgets:
+    Strict`, the API server writes the condition of an eviction.
     """
     preempted = victim.disrupted or (limits.strict and victim.evicted)
     return victim.terminating and preempted and victim.spec.priority < priority
 
 
 def protected(cluster: ClusterView, limits: Preemption, now: float) -> BoolArray:
-    """Return True for slots of pods that the profile's limits protect (bool per pod slot).
+    """Return bool per pod slot: True for pods that the profile's limits protect.
 
-    They have not run long enough, or the Eviction API, which alone evicts for a profile with
-    `disruptionBudgets: Strict`, refused to evict them a short time ago.
+    These pods have not run for long enough. Or the profile has `disruptionBudgets: Strict`, and the
+    Eviction API refused to evict them a short time ago.
     """
     columns, least = cluster.pod_columns, limits.min_runtime_seconds
     found = np.asarray(columns.started > (now - least if least else inf))
@@ -153,9 +154,9 @@ def protected(cluster: ClusterView, limits: Preemption, now: float) -> BoolArray
 def may_be_victims(
     groups: Iterable[PodGroupState], cluster: ClusterView, limits: Preemption, now: float
 ) -> list[PodGroupState]:
-    """Return the groups whose members on nodes may all be victims, in the order they became known.
+    """Return the groups of which every member on a node may be a victim, the oldest group first.
 
-    Its node exists, and the profile's limits do not protect it.
+    A member may not be a victim if its node does not exist, or if the profile's limits protect it.
     """
     left, columns = {group.number: group for group in groups}, cluster.pod_columns
     slots = np.flatnonzero(columns.in_groups(left) & (columns.rows >= 0))

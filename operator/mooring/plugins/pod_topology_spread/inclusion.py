@@ -1,4 +1,4 @@
-"""The nodes that a topology spread constraint counts, by its node inclusion policies."""
+"""Finds the nodes that a topology spread constraint counts, by its node inclusion policies."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ from mooring.state.view import BoolArray, NodeView
 _Key = tuple[str, tuple[str, ...], int | None, int | None]
 
 _MOST_BYTES: Final = 8 * 1024 * 1024
-"""Enough for 200 sets of 5,000 nodes, of each profile."""
+"""Limit per profile: enough for 200 sets of 5,000 nodes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedNodes:
-    """The nodes that a constraint counts; all have its label.
+    """The nodes that a constraint counts; all of them have its label.
 
-    `rows` is int64, or None for every node with the label. `inhabited` is True at the codes of
-    these nodes' domains; its last item is for ABSENT.
+    `rows` is int64, or None if every node with the label counts. `inhabited` (bool per label code)
+    is True for the domains of these nodes; its last item is for ABSENT.
     """
 
     domains: LabelColumn
@@ -39,11 +39,11 @@ class CountedNodes:
 
     @property
     def key(self) -> str:
-        """The node label whose values have counts of pods; EACH_NODE if not on all of its nodes."""
+        """The label per whose values pods are counted; EACH_NODE unless all its nodes count."""
         return self.domains.key if self.rows is None else EACH_NODE
 
     def counts(self, cluster: ClusterView, pods: Selection | None) -> CountArray | IntArray:
-        """Return the number of selected pods (None: 0) on these nodes per code; 0 for ABSENT."""
+        """Return the number of selected pods (None: 0) on these nodes per label code."""
         if pods is None:
             return np.zeros(len(self.inhabited), np.int64)
         by_code = cluster.counts(pods, self.key).by_code
@@ -55,7 +55,7 @@ class CountedNodes:
 
 
 class NodeInclusion:
-    """Finds the nodes that a constraint counts; keeps them until labels or taints change."""
+    """Finds the nodes that a constraint counts; keeps the result until labels or taints change."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._kept: BoundedCache[_Key, tuple[int, CountedNodes]]
@@ -64,10 +64,10 @@ class NodeInclusion:
     def counted_nodes(
         self, spec: PodSpec, constraint: SpreadConstraint, keys: tuple[str, ...], nodes: NodeView
     ) -> CountedNodes:
-        """Return the nodes that the constraint counts for a pod of this spec.
+        """Return the nodes that the constraint counts for a pod with this spec.
 
-        `nodes` is a view of all nodes. The counted ones have the constraint's label and those of
-        `keys`, and match its node inclusion policies
+        `nodes` is a view of all nodes. A node counts if it has the constraint's label and the
+        labels `keys`, and if the constraint's node inclusion policies accept it
         (matchNodeInclusionPolicies in podtopologyspread/common.go).
         """
         selects = bool(spec.required_nodes or spec.node_selector.requirements)
@@ -93,7 +93,7 @@ def _bytes_of_nodes(key: _Key, value: tuple[int, CountedNodes]) -> int:
 
 
 class _HashedOnce:
-    """A value that may be large, with its hash, which is computed once."""
+    """A value with its hash, which is computed once because the value may be large."""
 
     __slots__ = ("_hash", "_value")
 
@@ -113,25 +113,21 @@ _numbers: Final = count()
 
 @cached(8 * 1024 * 1024)
 def _numbers_for(spec: PodSpec) -> tuple[int, int]:
-    """Return a number for the selected nodes and one for the tolerated taints.
-
-    Equal selectors have equal numbers. A selector may be large, so it is hashed once per spec and
-    not for each constraint.
-    """
+    """Return a number for the spec's selectors and one for its tolerations; hash each once."""
     selects = _HashedOnce((spec.node_selector, spec.required_nodes))
     return _number(selects), _number(_HashedOnce(spec.tolerations))
 
 
 @cached(8 * 1024 * 1024)
 def _number(_selecting: _HashedOnce) -> int:
-    """Return a number for the value, equal for equal values until the value is dropped."""
+    """Return a number for the value: the same for equal values, as long as the cache keeps it."""
     return next(_numbers)
 
 
 def _counted_nodes(
     spec: PodSpec | None, constraint: SpreadConstraint, keys: tuple[str, ...], nodes: NodeView
 ) -> CountedNodes:
-    """Count nodes like `NodeInclusion.counted_nodes`; `spec` is None if no policy excludes any."""
+    """Compute `NodeInclusion.counted_nodes`; `spec` is None if no policy excludes a node."""
     domains = nodes.label(constraint.topology_key)
     partial = [k for k in keys if k != domains.key and nodes.label(k).held < nodes.node_count]
     if spec is None and not partial:
@@ -157,7 +153,6 @@ def includes(spec: PodSpec, constraint: SpreadConstraint, node: Node) -> bool:
 
 
 def _tolerated(spec: PodSpec, nodes: NodeView) -> BoolArray:
-    """Return True where the pod tolerates every taint that would repel it."""
     by_code = [not repelled(taints, spec.tolerations) for taints in nodes.taint_sets]
     passed: BoolArray = np.array(by_code)[nodes.taint_codes]
     return passed

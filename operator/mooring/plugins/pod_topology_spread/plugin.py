@@ -50,14 +50,14 @@ class DefaultConstraint(PolicyModel):
 
 
 class PodTopologySpreadArgs(PolicyModel):
-    """Constraints for pods that have none of their own."""
+    """Arguments of PodTopologySpread: constraints for pods that have none of their own."""
 
     default_constraints: tuple[DefaultConstraint, ...] = ()
     defaulting_type: Literal["System", "List"] = "System"
-    """System: kube-scheduler's built-in constraints; List: those of `defaultConstraints`."""
+    """System: kube-scheduler's built-in constraints; List: `defaultConstraints`."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield mistakes: System with a list; a topology key twice for one whenUnsatisfiable."""
+        """Yield mistakes: a list with System, or a key twice with the same whenUnsatisfiable."""
         if self.defaulting_type == "System" and self.default_constraints:
             yield FieldError("defaultingType", "must be List where defaultConstraints are given")
         seen = set[tuple[str, str]]()
@@ -71,7 +71,7 @@ class PodTopologySpreadArgs(PolicyModel):
 
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
-"""For the constraints of the pods seen last, with the pods' specs and labels."""
+"""Limit for the kept constraints of the last pods, with the pods' specs and labels."""
 
 _SYSTEM_DEFAULTS: Final = (
     SpreadConstraint(max_skew=3, topology_key=HOSTNAME, hard=False, selector=None),
@@ -83,12 +83,12 @@ _PARENTS: Final = (
     Kind.REPLICATION_CONTROLLER,
     Kind.STATEFUL_SET,
 )
-"""The kinds whose selectors default constraints use."""
+"""Default constraints count the pods that selectors of objects of these kinds select."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rule:
-    """A constraint of one pod: the pods it counts (None: none), and whether the pod is one."""
+    """A constraint of one pod, the pods it counts (None: none), and whether it counts this pod."""
 
     constraint: SpreadConstraint
     pods: Selection | None
@@ -97,7 +97,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Limit:
-    """The domains that a constraint allows: bool per code of the label; False for ABSENT (-1)."""
+    """Which domains a constraint allows: bool per code of the label, False for ABSENT (-1)."""
 
     key: str
     allows: BoolArray
@@ -105,7 +105,7 @@ class _Limit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _DomainScores:
-    """The part of a raw score from one constraint: float64 per code; 0 for ABSENT (-1)."""
+    """A constraint's part of the raw score: float64 per code of the label, 0 for ABSENT (-1)."""
 
     domains: Domains
     by_code: npt.NDArray[np.float64]
@@ -113,9 +113,9 @@ class _DomainScores:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scoring:
-    """The parts of raw scores from all constraints.
+    """The parts of the raw score from all constraints.
 
-    `required` are labels without which a node scores 0; empty if all nodes have them.
+    `required` are the labels without which a node scores 0; it is empty if all nodes have them.
     """
 
     required: tuple[str, ...]
@@ -123,7 +123,7 @@ class _Scoring:
 
 
 class PodTopologySpread:
-    """Rejects domains that have too many of the counted pods; prefers domains with few."""
+    """Rejects domains that have too many of the counted pods; prefers domains with few of them."""
 
     name: ClassVar[str] = "PodTopologySpread"
     depends_on_node_only: ClassVar[bool] = False
@@ -142,7 +142,7 @@ class PodTopologySpread:
         self._empty_counts = handle.kubernetes.empty_selector_counts_pods
 
     def pre_filter(self, pod: Pod, cluster: ClusterView) -> Skip | tuple[_Limit, ...]:
-        """Return the domains that each DoNotSchedule constraint allows."""
+        """Return the domains that each DoNotSchedule constraint allows; SKIP if there is none."""
         rules = self._rules(pod, cluster, hard=True)
         keys = tuple(rule.constraint.topology_key for rule in rules)
         return tuple(self._limit(pod.spec, rule, keys, cluster) for rule in rules) or SKIP
@@ -168,7 +168,7 @@ class PodTopologySpread:
         return Explanation(reasons, bits, bits == 2)
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | _Scoring:
-        """Return the part of the raw score from each ScheduleAnyway constraint, per domain."""
+        """Return each ScheduleAnyway constraint's part of the score per domain; SKIP if none."""
         rules = self._rules(pod, cluster, hard=False)
         if not rules:
             return SKIP
@@ -184,7 +184,7 @@ class PodTopologySpread:
         )
 
     def score(self, _pod: Pod, nodes: NodeView, scoring: _Scoring) -> IntArray:
-        """Return higher scores for fewer pods in the node's domains; 0 where a label is missing."""
+        """Return int64[nodes]: higher for fewer pods in the domains; 0 if a label is missing."""
         total = np.zeros(len(nodes), np.float64)
         for added in scoring.by_constraint:
             total += added.by_code[nodes.domain_codes(added.domains)]
@@ -197,7 +197,7 @@ class PodTopologySpread:
         return scores
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE if the pod's constraints, their counted pods or their domains change."""
+        """Return QUEUE if the pod's constraints, the pods they count, or their domains change."""
         if event.kind in _PARENTS:
             return queue_if(not pod.spec.spread and any(c.hard for c in self._defaults))
         before, after = event.before, event.after
@@ -212,7 +212,7 @@ class PodTopologySpread:
         return queue_if(_domains(before, pod.spec, rules) != _domains(after, pod.spec, rules))
 
     def _rules(self, pod: Pod, cluster: ClusterView, *, hard: bool) -> tuple[_Rule, ...]:
-        """Return the pod's own constraints of this strictness, or the defaults if it has none."""
+        """Return the pod's hard or soft constraints; the default ones if it has none at all."""
         if pod.spec.spread:
             labels = frozenset(pod.labels.items())
             return _own_rules(pod.spec, labels, hard=hard, empty_counts=self._empty_counts)
@@ -225,7 +225,7 @@ class PodTopologySpread:
     def _limit(
         self, spec: PodSpec, rule: _Rule, keys: tuple[str, ...], cluster: ClusterView
     ) -> _Limit:
-        """Return the domains that may have one more pod within maxSkew of the minimum."""
+        """Return the domains that may get one more pod without exceeding maxSkew."""
         constraint = rule.constraint
         included = self._inclusion.counted_nodes(spec, constraint, keys, cluster.nodes)
         if rule.pods is not None:
@@ -245,7 +245,7 @@ class PodTopologySpread:
         scored: NodeView,
         cluster: ClusterView,
     ) -> _DomainScores:
-        """Return counts weighted by the number of domains; `scored` are all nodes to be scored."""
+        """Return the constraint's part of the score; `scored` are the nodes to be scored."""
         constraint, nodes = rule.constraint, cluster.nodes
         if constraint.topology_key == HOSTNAME and rule.pods is not None:
             self._evaluations.count_pods(cluster, ((rule.pods, EACH_NODE),))
@@ -269,12 +269,12 @@ class PodTopologySpread:
 def _weighted(
     counts: npt.NDArray[np.signedinteger], domains: int, constraint: SpreadConstraint
 ) -> npt.NDArray[np.float64]:
-    """Return the raw score of each count: a pod counts more if there are more domains."""
+    """Return the raw score of each count: a pod weighs more if there are more domains."""
     return counts.astype(np.float64) * math.log(domains + 2) + (constraint.max_skew - 1)
 
 
 def _normalized(raw: IntArray) -> IntArray:
-    """Return scores of 0 to 100, lower for more pods; all 100 if no pod is counted (scoring.go)."""
+    """Return scores of 0 to 100, lower for more pods; all 100 if no pod counts (scoring.go)."""
     most = int(raw.max(initial=0))
     if not most:
         return np.full(len(raw), MAX_SCORE, np.int64)
@@ -282,7 +282,7 @@ def _normalized(raw: IntArray) -> IntArray:
 
 
 def _is_counted(pod: object | None, rule: _Rule, cluster: ClusterView) -> bool:
-    """Return whether the rule counts this placed or nominated pod."""
+    """Return whether the rule counts the pod, which is placed or nominated."""
     return (
         isinstance(pod, Pod)
         and rule.pods is not None
@@ -296,7 +296,7 @@ def _domains(
 ) -> list[tuple[str, bool]] | None:
     """Return the node's domain for each rule, and whether the rule counts the node.
 
-    None if it does not exist or lacks a label.
+    Returns None if the node does not exist or lacks one of the labels.
     """
     if not isinstance(node, Node):
         return None
@@ -307,7 +307,6 @@ def _domains(
 
 
 def _missing(nodes: NodeView, keys: tuple[str, ...]) -> BoolArray:
-    """Return True where a node lacks one of the labels."""
     missing = np.zeros(len(nodes), np.bool_)
     for key in keys:
         missing |= nodes.label_codes(key) == ABSENT
@@ -328,7 +327,7 @@ def _rule(
 ) -> _Rule:
     """Return the rule of a constraint, with matchLabelKeys added to its selector (common.go).
 
-    A selector that is still `{}` then matches this pod, but counts pods only if `empty_counts`.
+    If the selector is empty even then, it matches this pod, but counts pods only if `empty_counts`.
     """
     selector = constraint.selector
     same = [Requirement(k, "In", (labels[k],)) for k in constraint.match_label_keys if k in labels]

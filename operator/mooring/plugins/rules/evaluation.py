@@ -1,6 +1,6 @@
 """Evaluates a rule's plan for a pod and many nodes.
 
-Results that read nodes alone are kept in `NodeValues`; results that also read the pod are evaluated
+Results that read nodes alone are kept in `NodeValues`. Results that also read the pod are evaluated
 once per distinct combination of values, and kept within 512 KiB.
 """
 
@@ -58,17 +58,18 @@ from mooring.state.labels import ABSENT
 from mooring.state.view import NodeView
 
 _FEW: Final = 8
-"""Nodes that are interpreted one by one: after an event, only its node is evaluated."""
+"""Up to so many nodes are interpreted one by one: after an event, only its node is evaluated."""
 _MOST_COLUMNS: Final = 16
-"""Results for all nodes that are kept for each rule."""
+"""How many results for all nodes each rule keeps."""
 _MOST_COLUMN_BYTES: Final = 16 * 2**20
-"""Of these results for all rules of a profile together; each rule keeps at least one."""
+"""Limit for the results for all nodes of all rules of a profile together; each rule keeps at least
+one."""
 _BYTES_PER_RESULT: Final = 26
-"""Of one result: the node's value, error, score and rank."""
+"""The bytes of a result per node: its value, error, score and rank."""
 _MOST_KEPT_BYTES: Final = 512 * 1024
-"""For each rule, of interpreted results that depend on the pod."""
+"""Limit per rule for interpreted results that depend on the pod."""
 _USUAL_LABELS: Final = 16
-"""How many items a map is assumed to have in the cost of an expression."""
+"""How many items of a map the estimated cost of an expression assumes."""
 _NOT_KEPT: Final = object()
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
@@ -116,9 +117,9 @@ class Evaluator:
         return total
 
     def run(self, pod: Pod, nodes: NodeView) -> tuple[Results, IntArray | None]:
-        """Return results, and which of their rows are the nodes of the view; None: all, in order.
+        """Return results, and for each node of the view its row in them (None: the same order).
 
-        Raises PluginFailed if more new values are needed than one attempt may evaluate.
+        Raises PluginFailed if the nodes have more new values than one attempt may evaluate.
         """
         if (why := self._left_out(pod)) is not None:
             failed = np.ones(len(nodes), np.int16)
@@ -137,11 +138,11 @@ class Evaluator:
         return results, None if nodes.rows is everything.rows else nodes.rows
 
     def is_true_for(self, pod: Pod) -> bool:
-        """Return whether the pod's own values make the rule true for every node."""
+        """Return whether the pod's own values alone make the rule true for every node."""
         return self._left_out(pod) is None and self._of_pod_only(self._plan.step, pod) is True
 
     def _of_pod_only(self, step: Step, pod: Pod) -> bool | None:
-        """Return whether a condition is true for every node, or for none; None if it may differ."""
+        """Return a condition's value if the pod alone decides it; None if nodes may differ."""
         match step:
             case ConstantValue(bool(value)):
                 return value
@@ -161,13 +162,12 @@ class Evaluator:
         return None
 
     def _of_pod_alone(self, step: Step, pod: Pod) -> Any:
-        """Return the value of a step that reads no node; Failure if it fails."""
+        """Return the value of a step that reads no node; a Failure if its evaluation fails."""
         if not isinstance(step, Interpreted):
             raise TypeError("what reads no node is interpreted")
         return self._call(step, self._read_pod(step, pod), pod)
 
     def _left_out(self, pod: Pod) -> str | None:
-        """Return why evaluating the rule would take too long; None if it would not."""
         why = self._evaluations.excess(self, self._cluster.node_set_version)
         if why is None and self._of_label_maps:
             labels = max(len(pod.labels), len(self._cluster.namespace_labels(pod.namespace)))
@@ -175,7 +175,7 @@ class Evaluator:
         return why
 
     def _for_all(self, pod: Pod, everything: NodeView) -> Results:
-        """Return the results for all nodes; they are kept for pods with the same values read."""
+        """Return the results for all nodes; they are kept for pods with the same values."""
         key = tuple([of_pod(pod, read, self._cluster) for read in self._of_pod_reads])
         as_of = (everything.topology_version, len(everything))
         if self._columns_of != as_of:
@@ -272,7 +272,7 @@ class Evaluator:
         return Value(counts.at(nodes).astype(np.int64), missing)
 
     def _logical(self, step: Operation, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
-        """Compute `&&` or `||`: operands that are equal for all nodes come first and may decide."""
+        """Compute `&&` or `||`. Operands equal for all nodes come first: one may decide."""
         decisive = step.function == "_||_"
         values: list[Value] = []
         for operand in sorted(step.operands, key=_differs):
@@ -307,7 +307,7 @@ class Evaluator:
         return self._of_nodes[step].at(None if all_rows else nodes.rows, errors)
 
     def _distinct(self, step: Interpreted, pod: Pod, nodes: NodeView, errors: Errors) -> Value:
-        """Interpret the step once per distinct combination of the node values that it reads."""
+        """Interpret the step once per distinct combination of the nodes' values that it reads."""
         columns = [codes_of(read, nodes, self._cluster).compact() for read in step.of_node]
         codes, tuples = combined(columns)
         pods = self._read_pod(step, pod)
@@ -318,10 +318,10 @@ class Evaluator:
         return tuple([of_pod(pod, read, self._cluster) for read in step.of_pod])
 
     def _call(self, step: Interpreted, raws: tuple[Any, ...], pod: Pod) -> Any:
-        """Return the step's result for the values of `step.reads`, some of which are the pod's.
+        """Return the step's result for the values of `step.reads`, nodes' values and pods' values.
 
-        If a whole map of labels is read, only results for the last pod are kept, because most pods
-        have different ones.
+        If the step reads a whole map of labels, only results for the last pod are kept, because
+        most pods have different labels.
         """
         if step in self._of_label_maps:
             kept, key = self._kept_for(pod), (step, raws[: len(step.of_node)])
@@ -350,7 +350,7 @@ class Evaluator:
 
 
 def _bytes_of(raws: Iterable[Any]) -> int:
-    """Return about how many bytes a kept result takes at most, with the values it was made of."""
+    """Return an upper estimate for the bytes of a kept result and the values it depends on."""
     total = 200
     for raw in raws:
         if isinstance(raw, tuple | frozenset):
@@ -361,7 +361,7 @@ def _bytes_of(raws: Iterable[Any]) -> int:
 
 
 def _finite(values: npt.NDArray[Any], numbers: npt.NDArray[np.int16], errors: Errors) -> Results:
-    """Return the results; a number that is not finite becomes an error."""
+    """Return the results, with an error in place of each number that is not finite."""
     if values.dtype == np.float64:
         finite = np.isfinite(values)
         if not finite.all():
@@ -390,7 +390,6 @@ def _interpreted_in(step: Step) -> Iterator[Interpreted]:
 
 
 def _differs(step: Step) -> bool:
-    """Return whether the step's value may differ between nodes."""
     return not (
         isinstance(step, ConstantValue) or (isinstance(step, Interpreted) and not step.of_node)
     )

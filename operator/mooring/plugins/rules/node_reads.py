@@ -1,6 +1,6 @@
 """Reads the values of pods and nodes for expressions: codes for many nodes, values for one.
 
-A step gets its values in the order of `Interpreted.reads`.
+The values for a step are in the order of `Interpreted.reads`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,15 +20,16 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 NO_NODE: Final = -2
-"""The code of a text that no node has."""
+"""The code of a text that is not the value of any node."""
 STABLE: Final = frozenset(("node.name", "node.labels", "node.taints", "node.zone", "node.region"))
 """Variables that change only together with `NodeView.topology_version`."""
 LABEL_MAPS: Final = ("pod.labels", "pod.namespaceLabels")
-"""Maps that may differ in thousands of pods."""
+"""Maps that may be different for thousands of pods."""
 _LONGEST_TEXT: Final = 512
-"""Characters; names and labels are shorter, but a controller's kind may be any text."""
+"""Limit for the characters of a text. Names and labels are shorter, but a controller's kind may be
+any text."""
 _MOST_WORK: Final = 100_000
-"""Of one evaluation; ordinary ones do not come near."""
+"""Limit for the work of one evaluation; ordinary evaluations are far below it."""
 _SETS: Final = frozenset(("node.taints", "node.conditions"))
 _MOST_ITEMS: Final = 100
 """Limit for a node's taints, and for its conditions."""
@@ -48,7 +49,7 @@ OF_NODE: Final[Mapping[str, Callable[[Node, NodeView, int, str], Any]]] = {
     "node.region": lambda node, _, __, ___: node.zone_key[0],
     "node.unschedulable": lambda node, _, __, ___: node.unschedulable,
 }
-"""By variable, a function that reads one node: of the node, its view, position and the key."""
+"""By variable, a function that reads its value from (node, view, position in the view, key)."""
 
 _OF_POD: Final[Mapping[str, Callable[[Pod, str | None], Any]]] = {
     "pod.namespace": lambda pod, _: pod.namespace,
@@ -68,17 +69,17 @@ def of_pod(pod: Pod, read: Read, cluster: ClusterView) -> Any:
 
 
 def part(items: Mapping[str, str], key: str | None) -> Any:
-    """Return the value of the key, or None; without a key the sorted items of the map."""
+    """Return the value of the key, or None; if the key is None, the sorted items of the map."""
     return items.get(key) if key is not None else tuple(sorted(items.items()))
 
 
 def reads_label_map(reads: Iterable[Read]) -> bool:
-    """Return whether all labels of the pod or its namespace are read, not a few by key."""
+    """Return whether a read needs all labels of the pod or its namespace, not a few by key."""
     return any(read.key is None and read.variable in LABEL_MAPS for read in reads)
 
 
 def codes_of(read: Read, nodes: NodeView, cluster: ClusterView) -> Codes:
-    """Return the nodes' values for a read, as codes; the value of a missing label is None."""
+    """Return the nodes' values for a read, as codes; a missing label has the value None."""
     match read.variable:
         case "node.name":
             codes = Codes(nodes.rows, cluster.node_names, lambda name: _row(name, cluster))
@@ -104,7 +105,7 @@ def _row(name: str, cluster: ClusterView) -> int:
 
 
 def distinct(reads: Iterable[Read], cluster: ClusterView) -> int:
-    """Return how many distinct values the nodes have at most for these reads."""
+    """Return an upper bound for the distinct combinations of values that nodes have for reads."""
     nodes, values = cluster.nodes, 1
     for read in reads:
         values *= _values_of(read, nodes)
@@ -112,7 +113,7 @@ def distinct(reads: Iterable[Read], cluster: ClusterView) -> int:
 
 
 def _values_of(read: Read, nodes: NodeView) -> int:
-    """Return how many values there are for this read, "no label" included; at times a few more."""
+    """Return about how many values nodes have for this read, "no label" included."""
     match read.variable:
         case "node.name":
             return len(nodes)
@@ -129,7 +130,7 @@ def _values_of(read: Read, nodes: NodeView) -> int:
 
 
 def combined(columns: Sequence[Codes]) -> tuple[IntArray, list[tuple[Any, ...]]]:
-    """Return several columns as one: codes, and by code the values of all columns."""
+    """Combine columns into one: return its codes, and by code a tuple of the columns' values."""
     first, *rest = columns
     codes: Any = first.codes
     found: list[tuple[Any, ...]] = [(value,) for value in first.table]
@@ -142,7 +143,7 @@ def combined(columns: Sequence[Codes]) -> tuple[IntArray, list[tuple[Any, ...]]]
 
 
 def evaluated(step: Interpreted, raws: Sequence[Any]) -> Any:
-    """Return the step's result for the values of `step.reads`; a Failure if it fails."""
+    """Return the step's result for the values of `step.reads`; a Failure if evaluation fails."""
     variables = dict[str, Any]()
     for read, raw in zip(step.reads, raws, strict=True):
         variable, key = read.variable, read.key

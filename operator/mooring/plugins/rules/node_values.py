@@ -1,8 +1,8 @@
 """Evaluates a part of an expression for all nodes, once per distinct value.
 
-Only parts that read nothing but the node are evaluated so. The node table's log of changes keeps
-them up to date. A row has a number and not the values that were read, so a label that changes all
-the time leaves nothing behind.
+Only parts that read nothing but the node are evaluated in this way. The node table's log of changes
+says which values are outdated. For each row a hash is kept and not the values that were read, so a
+label that changes all the time uses no more memory.
 """
 
 from typing import Any, Final
@@ -31,12 +31,12 @@ EMPTY: Final = {
     "double": 0.0,
     "string": "",
 }
-"""By kind of type, the value that is kept where there is an error."""
+"""By type, the value that is kept for a node where the evaluation fails."""
 DTYPES: Final = {"bool": np.bool_, "int": np.int64, "double": np.float64}
 _UNITS_PER_ROW: Final = 20
-"""Units per part and node, for reading it and for the 20 bytes that keep its value."""
+"""Units per part and node, for reading the node and for the 20 bytes that keep its value."""
 _FEW: Final = 16
-"""Up to this many nodes are read one by one."""
+"""Up to so many nodes are read one by one."""
 
 
 class NodeValues:
@@ -48,7 +48,7 @@ class NodeValues:
         self._is_stable = all(read.variable in STABLE for read in step.of_node)
         self._position = self._version = -1
         self._marks: IntArray = np.zeros(0, np.int64)
-        """Per row the hash of what was read when its value was evaluated; 0 if it never was."""
+        """Per row the hash of the values that its result was evaluated from; 0 if it never was."""
         # A text is kept as its number in `_texts`, and an error as its number in `_whys`.
         self._values: npt.NDArray[Any] = np.zeros(0, DTYPES.get(step.type, np.int64))
         self._errors: IntArray = np.zeros(0, np.int64)
@@ -57,19 +57,19 @@ class NodeValues:
 
     @property
     def is_current(self) -> bool:
-        """Whether no node's values have changed since they were evaluated."""
+        """Whether no node has changed since the values were evaluated."""
         if self._is_stable and self._version == self._cluster.nodes.topology_version:
             return True
         return self._position == self._cluster.node_changes.position
 
     @property
     def units(self) -> int:
-        """How many units all values of the nodes cost."""
+        """The cost, in units, of evaluating all present values of the nodes."""
         rows = len(self._cluster.nodes)
         return self._step.cost * distinct(self._step.of_node, self._cluster) + _UNITS_PER_ROW * rows
 
     def update(self, evaluations: Evaluations, doing: str) -> None:
-        """Evaluate the values that have changed; messages name `doing`.
+        """Evaluate the values of nodes that have changed; `doing` names this work in messages.
 
         Raises PluginFailed if the attempt has used up its budget; the next call continues.
         """
@@ -102,7 +102,7 @@ class NodeValues:
         self._position, self._version = position, version
 
     def at(self, rows: IntArray | None, errors: Errors) -> Value:
-        """Return the values at these rows (None: all), with numbers of their errors in `errors`."""
+        """Return the values at these rows (None: all); texts of errors get numbers in `errors`."""
         self._grow()
         # The arrays also have the rows that the table has given up; an evaluation may hold some.
         at = slice(len(self._cluster.nodes)) if rows is None else rows
@@ -116,7 +116,7 @@ class NodeValues:
         return Value(data, found_numbers)
 
     def _grow(self) -> None:
-        """Add the table's new rows: they have no node, or the change is in the log."""
+        """Extend the arrays for new rows of the table; `update` finds their nodes in the log."""
         more = len(self._cluster.nodes) - len(self._marks)
         if more > 0:
             self._marks = np.append(self._marks, np.zeros(more, self._marks.dtype))
@@ -124,7 +124,7 @@ class NodeValues:
             self._errors = np.append(self._errors, np.zeros(more, self._errors.dtype))
 
     def _read(self, rows: IntArray) -> tuple[IntArray, list[tuple[Any, ...]]]:
-        """Return the values of these rows' nodes: a code for each, and the values by code."""
+        """Return the values that the step reads: a code for each row, and the values by code."""
         nodes, reads = self._cluster.nodes.take(rows), self._step.of_node
         if len(rows) > _FEW:
             return combined([codes_of(read, nodes, self._cluster).compact() for read in reads])
@@ -138,7 +138,7 @@ class NodeValues:
         return np.array(codes, np.int64), [*numbers]
 
     def _write(self, rows: IntArray, which: IntArray, results: list[Any]) -> None:
-        """Keep the results; `which` has for each row the position in `results`."""
+        """Store results for rows; `which` has for each row the position in `results`."""
         if not len(rows):
             return
         failed = [self._whys.number(r.text) if isinstance(r, Failure) else 0 for r in results]
@@ -160,7 +160,7 @@ class NodeValues:
 
 
 def _renumbered(numbers: IntArray, texts: Errors) -> tuple[IntArray, Errors]:
-    """Return the texts that are still used, and the numbers in terms of these alone."""
+    """Drop texts that no row uses; return the new numbers and the remaining texts."""
     used, inverse = np.unique(numbers, return_inverse=True)
     known, fewer = ("", *texts.texts), Errors()
     again = np.array([fewer.number(known[n]) if n else 0 for n in used.tolist()], np.int64)

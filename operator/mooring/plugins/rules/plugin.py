@@ -1,4 +1,4 @@
-"""Runs one rule of a profile: rejects the nodes for which its filter is false, or scores.
+"""Runs one rule of a profile: rejects the nodes for which the rule is false, or scores nodes.
 
 The modules that evaluate rules are imported with the first rule, because their import takes long
 (`mooring.policy.rules.rule`).
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 _OF_POD_ALONE: Final = frozenset(("pod.labels", "pod.ownerKind", "pod.namespaceLabels"))
-"""Variables that pods of one spec need not share."""
+"""Variables that may differ between pods of the same spec."""
 _LONGEST_REASON: Final = 512
 
 
 class Rules:
-    """One rule; its `name` is `Rules/` and the rule's name, its arguments are the rule.
+    """One rule: `name` is `Rules/` and the rule's name, and the arguments are the rule.
 
     `depends_on_node_only` and `depends_on_node_object_only` depend on what the rule reads.
     """
@@ -62,21 +62,21 @@ class Rules:
         self.events_to_register = frozenset(_events(plan))
 
     def pre_filter(self, pod: Pod, _: ClusterView) -> Skip | None:
-        """Return SKIP if the rule is true for the pod on every node, with any pods there.
+        """Return SKIP if the rule is true for this pod on every node, whatever pods are there.
 
-        A profile runs this for filters that count pods: then these cost other pods nothing.
+        Profiles run it for filters that count pods, so that other pods cost nothing.
         """
         return SKIP if self._evaluator.is_true_for(pod) else None
 
     def filter(self, pod: Pod, nodes: NodeView, _: None) -> BoolArray:
-        """Return True where the expression is true; a node on which it fails is rejected."""
+        """Return True where the expression is true, False where it is false or fails."""
         results, rows = self._evaluator.run(pod, nodes)
         return results.fits if rows is None else results.fits[rows]
 
     def explain(self, pod: Pod, nodes: NodeView, _: None) -> Explanation:
-        """Return the rule's message, or why it fails on the node.
+        """Return the rule's message, or why its expression fails on the node.
 
-        Evicting pods can help only if the rule reads what pods request.
+        Evicting pods can help only if the rule reads what pods request, or counts pods.
         """
         results, rows = self._evaluator.run(pod, nodes)
         failed = results.errors if rows is None else results.errors[rows]
@@ -95,7 +95,7 @@ class Rules:
     def _refused(
         self, pod: Pod, nodes: NodeView, refused: BoolArray
     ) -> Iterator[tuple[str, BoolArray]]:
-        """Yield texts about the pods counted where the rule does not fail, and their nodes."""
+        """Yield texts about the counted pods, each with a mask of its nodes among `refused`."""
         counts = self._evaluator.counts
         if not counts:
             yield "", refused
@@ -107,7 +107,7 @@ class Rules:
             yield there[:_LONGEST_REASON], mask
 
     def score(self, pod: Pod, nodes: NodeView, _: None) -> IntArray:
-        """Return int64[nodes], 0 to 100; 0 where the expression fails or is not finite."""
+        """Return int64[nodes], 0 to 100; 0 if the expression fails or is not finite."""
         results, rows = self._evaluator.run(pod, nodes)
         if self._rule.normalize in (None, "None"):
             return results.scores if rows is None else results.scores[rows]
@@ -117,10 +117,11 @@ class Rules:
         return (results if rows is None else results.take(rows)).proportions(reverse=reverse)
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE when the rule is true now for a node that the event is about.
+        """Return QUEUE if the rule is true now for a node that the event concerns.
 
-        That is the event's node; where counted pods come or go, all nodes of its domains. QUEUE
-        too if the namespace changed, or if it would take too long to find out.
+        The event concerns its node. If counted pods come or go, it concerns all nodes of the node's
+        domains. The hint is QUEUE also if a namespace changed that matters, or if the evaluation
+        would take too long.
         """
         if event.kind is Kind.NAMESPACE:
             return queue_if(self._is_about(pod, event))
@@ -131,13 +132,12 @@ class Rules:
         return queue_if(self.filter(pod, nodes, None).any())
 
     def _is_about(self, pod: Pod, event: ClusterEvent) -> bool:
-        """Return whether a namespace's event matters: the pod's own, or one whose pods count."""
+        """Return whether the event's namespace is the pod's own, or may have pods that count."""
         changed = event.after or event.before
         own = isinstance(changed, Namespace) and changed.name == pod.namespace
         return own or self._evaluator.counts.reads_namespaces()
 
     def _changed_nodes(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> NodeView:
-        """Return the nodes for which the rule may have become true."""
         counts, nodes = self._evaluator.counts, cluster.nodes
         if counts and (domains := [*_changed_domains(counts, pod, event, cluster)]):
             shared = np.logical_or.reduce([counts.in_domains_of(node, nodes) for node in domains])
@@ -146,7 +146,7 @@ class Rules:
         return nodes.only((self._changed_node(event) or "") if reads_event else "")
 
     def _changed_node(self, event: ClusterEvent) -> str | None:
-        """Return the node of the event, if the event changed something that the rule reads."""
+        """Return the event's node if the event changed something that the rule reads, else None."""
         match event.before, event.after:
             case Node() as before, Node() as after:
                 changed = any(_of(before, read) != _of(after, read) for read in self._reads)
@@ -164,7 +164,7 @@ class Rules:
 def _changed_domains(
     counts: "PodCounts", pod: Pod, event: ClusterEvent, cluster: ClusterView
 ) -> Iterator[Node]:
-    """Yield nodes in whose domains other pods are counted than before the event."""
+    """Yield nodes whose domains' counts of pods the event may have changed."""
     if event.kind is Kind.NODE:
         nodes = [node for node in (event.before, event.after) if isinstance(node, Node)]
         if len(nodes) == 1 or counts.domains_of(nodes[0]) != counts.domains_of(nodes[-1]):
@@ -195,7 +195,7 @@ def _events(plan: "RulePlan") -> Iterable[tuple[Kind, Action]]:
 
 
 def _of(node: Node, read: "Read") -> Any:
-    """Return the node's value that the rule reads, to compare versions; pods are not counted."""
+    """Return the node's value that the rule reads; None if the value depends on pods."""
     if read.variable == "node.labels" and read.key is not None:
         return node.labels.get(read.key)
     field = _FIELDS.get(read.variable)

@@ -1,8 +1,8 @@
 """The pods that a rule counts: `node.pods(...)` and `domain("label").pods(...)`.
 
 Inter-pod affinity and topology spread use the same counts: every event of a pod or node updates
-them, and rules with equal selectors share one. The first count examines every pod that the selector
-may include, so it is made in slices.
+them, and rules with equal selectors share a count. The first count examines every pod that the
+selector may include, so it runs in slices.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,19 +25,19 @@ from mooring.state.topology.pod_selection import PodSelector, Selection, selecti
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 256 * 1024
-"""For each rule, of the selections for the pods seen last."""
+"""Limit per rule for the selections that are kept for the last pods."""
 _NAMED: Final = 3
-"""Domains that are named together."""
+"""How many domains a text names."""
 _TOLD_APART: Final = 32
-"""Most domains with a reason of their own; an explanation has few reasons."""
+"""How many domains may have a reason of their own; an explanation should have few reasons."""
 _NODES_PER_UNIT: Final = 16
-"""How many nodes get their counts for one unit, in each decision."""
+"""For how many nodes one unit pays, when a decision reads their counts."""
 
 _Key = tuple[PodCount, str, tuple[str, ...]]
 
 
 class PodCounts:
-    """The counts that one rule reads; `value` evaluates a step that reads the pod alone."""
+    """The counts that one rule reads. `value` evaluates a step that reads only the pod."""
 
     def __init__(
         self, counts: Sequence[PodCount], cluster: ClusterView, value: Callable[[Step, Pod], Any]
@@ -52,7 +52,7 @@ class PodCounts:
 
     @property
     def units(self) -> int:
-        """How many units the counts of all nodes cost in one decision."""
+        """The cost, in units, of the counts for all nodes in one decision."""
         nodes = len(self._cluster.nodes) // _NODES_PER_UNIT
         return len(self._all) * (UNITS_PER_COUNT + nodes)
 
@@ -62,15 +62,15 @@ class PodCounts:
         evaluations.count_pods(self._cluster, wanted)
 
     def at(self, count: PodCount, pod: Pod) -> DomainCounts | Failure:
-        """Return the count of the pods that are selected for this pod; Failure if that fails."""
+        """Return the count for this pod; a Failure if the count's selector cannot be evaluated."""
         pods = self._selection(count, pod)
         return pods if isinstance(pods, Failure) else self._counts(count, pods)
 
     def described(self, pod: Pod, nodes: NodeView) -> list[tuple[str, BoolArray]]:
-        """Return texts about the pods, and the nodes of each: `rack r7 has 1 of app=db`.
+        """Return texts about counted pods with masks of their nodes: `rack r7 has 1 of app=db`.
 
-        Up to 32 domains have their own text; if there are more, the fullest are named for all
-        nodes. "" stands for no pod.
+        Up to 32 domains have their own text. If there are more, one text for all nodes names the
+        fullest domains. The text is "" if no pod counts.
         """
         counted = [*self._of(pod)]
         if not (counted and len(nodes)):
@@ -88,21 +88,21 @@ class PodCounts:
         ]
 
     def _kinds(self, count: PodCount, pods: Selection, nodes: NodeView) -> IntArray:
-        """Return int64[nodes]: nodes with the same number have the same pods in their domain."""
+        """Return int64[nodes]: nodes with equal numbers have the same counted pods."""
         counts = self._counts(count, pods)
         numbers: IntArray = counts.at(nodes).astype(np.int64)
         return numbers if count.key is None else nodes.domain_codes(counts.domains)
 
     def selecting(self, pod: Pod, other: Pod) -> list[PodCount]:
-        """Return the rule's counts that count the other pod for this pod."""
+        """Return the counts that include `other` if they are made for `pod`."""
         return [count for count, pods in self._of(pod) if self._cluster.selects(pods, other)]
 
     def reads_namespaces(self) -> bool:
-        """Return whether labels of namespaces say whose pods are counted."""
+        """Return whether a count selects pods by the labels of their namespaces."""
         return any(count.namespace_labels is not None for count in self._all)
 
     def in_domains_of(self, node: Node, nodes: NodeView) -> BoolArray:
-        """Return bool[nodes]: the nodes that share a domain of the rule with this one."""
+        """Return bool[nodes]: True for nodes that share a domain of the rule with `node`."""
         row = self._cluster.row(node.name)
         shared: BoolArray = nodes.rows == (-1 if row is None else row)
         for key in {count.key for count in self._all if count.key is not None}:
@@ -112,11 +112,11 @@ class PodCounts:
         return shared
 
     def domains_of(self, node: Node) -> list[str | None]:
-        """Return the node's domain for each count, None if it has none."""
+        """Return the node's domain for each count; None if the node lacks the count's label."""
         return [node.name if c.key is None else node.labels.get(c.key) for c in self._all]
 
     def _of(self, pod: Pod) -> Iterator[tuple[PodCount, Selection]]:
-        """Yield each count with the pods it selects for this pod; skip selections that fail."""
+        """Yield each count with the pods that it selects for this pod, except failed selections."""
         for count in self._all:
             pods = self._selection(count, pod)
             if not isinstance(pods, Failure):
@@ -174,13 +174,13 @@ _NO_LABELS: Final = SelectedLabels(LabelSelector())
 
 
 def _memory(key: _Key, pods: Selection) -> int:
-    """Return about how many bytes a selection takes, with the texts it was made of."""
+    """Return the estimated bytes of a selection and its key."""
     _, namespace, values = key
     return 400 + len(namespace) + 4 * sum(map(len, values)) + pods.memory
 
 
 def _selector_text(pods: Selection) -> str:
-    """Return the selected pods as kubectl writes selectors: `app=db,tier!=web`."""
+    """Return the selector in kubectl's notation: `app=db,tier!=web`."""
     selector = pods.parts[0].selector
     shown = [requirement.text for requirement in selector.requirements] if selector else []
     return ",".join(shown) or "all pods"

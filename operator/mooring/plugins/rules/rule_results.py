@@ -12,44 +12,45 @@ from mooring.state.columns import IntArray, read_only
 from mooring.state.view import BoolArray
 
 _MOST_RANKS: Final = 256
-"""Distinct numbers up to which proportions are computed once per number, not once per node."""
+"""Up to so many distinct numbers, proportions are computed once per number, not per node."""
 _MOST_TABLES: Final = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """The value for each node, and the number of its error: 0 is none, the text of i is at i - 1.
+    """The value of an expression for each node, and the number of its error.
 
-    Numbers are finite. The arrays may be kept for further evaluations: they are not to be written.
-    What follows from them is computed once.
+    The error number 0 means no error; `texts[i - 1]` is the text of the number i. Numbers in
+    `values` are finite. The arrays may be kept for other evaluations, so nobody may write to them.
+    Properties are computed once.
     """
 
     values: npt.NDArray[Any]
     errors: npt.NDArray[np.int16]
     texts: tuple[str, ...]
     is_kept: bool = False
-    """Whether these are results for all nodes that further decisions use too."""
+    """Whether these are results for all nodes that are kept for further decisions."""
 
     def take(self, rows: IntArray) -> "Results":
-        """Return the results of some nodes."""
+        """Return the results of the nodes at these rows."""
         return Results(self.values[rows], self.errors[rows], self.texts)
 
     @cached_property
     def fits(self) -> BoolArray:
-        """bool[nodes]: the expression is true, without an error."""
+        """bool[nodes]: True where the expression is true and has no error."""
         values: BoolArray = self.values
         return read_only(values & (self.errors == 0)) if self.texts else values
 
     @cached_property
     def scores(self) -> IntArray:
-        """int64[nodes]: the numbers, limited to 0-100 and truncated; 0 where there is an error."""
+        """int64[nodes]: the numbers, limited to 0-100 and truncated; 0 for an error."""
         scores: IntArray = np.minimum(np.maximum(self.values, 0), MAX_SCORE).astype(np.int64)
         return read_only(scores * (self.errors == 0) if self.texts else scores)
 
     def proportions(self, *, reverse: bool) -> IntArray:
         """Return int64[nodes]: 100 times the number over the highest, truncated; 0 for an error.
 
-        With `reverse` this is taken from 100. A number below 0 counts as 0.
+        With `reverse` each result is subtracted from 100. A number below 0 counts as 0.
         """
         numbers, fine = np.maximum(self.values, 0), self.errors == 0
         scores = _in_proportion(numbers * fine if self.texts else numbers)
@@ -59,7 +60,7 @@ class Results:
 
     @cached_property
     def ranks(self) -> "Ranks | None":
-        """The same by distinct number; None if there are too many of them."""
+        """The numbers as ranks, for quick proportions; None if too many numbers are distinct."""
         numbers, ranks = np.unique(np.maximum(self.values, 0), return_inverse=True)
         if len(numbers) > _MOST_RANKS:
             return None
@@ -68,7 +69,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranks:
-    """Numbers of many nodes, few of them distinct.
+    """The numbers of many nodes, as ranks among the few distinct numbers.
 
     `ranks` (int64[nodes]) is 0 for an error, else 1 for the lowest of `numbers`.
     """
@@ -78,7 +79,7 @@ class Ranks:
     _tables: dict[tuple[int, bool], IntArray] = field(default_factory=dict)
 
     def proportions(self, rows: IntArray | None, *, reverse: bool) -> IntArray:
-        """Return the result of `Results.proportions` for these rows (int64; None: for all)."""
+        """Return what `Results.proportions` returns for these rows (int64; None: all rows)."""
         ranks = self.ranks if rows is None else self.ranks[rows]
         highest = int(ranks.max(initial=0))
         table = self._tables.get((highest, reverse))
@@ -93,7 +94,7 @@ class Ranks:
 
 
 def _in_proportion(amounts: npt.NDArray[Any]) -> IntArray:
-    """Return the highest amount as 100 and the others in proportion, truncated; 0 if all are 0."""
+    """Return 100 for the highest amount and the others in proportion, truncated; 0 if all are 0."""
     highest = amounts.max(initial=0)
     if highest == 0:
         return np.zeros(len(amounts), np.int64)

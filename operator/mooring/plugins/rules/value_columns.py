@@ -1,9 +1,10 @@
-"""Values of an expression for many nodes at once, and CEL's operators on them.
+"""Values of an expression for many nodes at once, and CEL's operators on such values.
 
-A value is the same for every node, or differs. Numbers and booleans that differ are numpy arrays.
-Texts that differ are codes into a table of the distinct texts, so that an operation runs once per
-distinct text. An evaluation that fails on a node has an error there, as in CEL: a number that
-`Errors` gave to its text; 0 is no error. An array's value at a node with an error has no meaning.
+A value is the same for every node, or differs between nodes. Numbers and booleans that differ are
+numpy arrays. Texts that differ are codes into a table of the distinct texts, so that an operation
+runs once per distinct text. If an evaluation fails on a node, the node has an error, as in CEL: the
+number that `Errors` gave to the error's text; 0 is no error. Where a node has an error, its value
+has no meaning.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,21 +33,20 @@ class Errors:
         return len(self._texts)
 
     def number(self, text: str) -> int:
-        """Return the number of the text."""
+        """Return the number of the text; a new text gets the next number."""
         return self._texts.setdefault(text, len(self._texts) + 1)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts, in the order of their numbers."""
+        """The texts, sorted by their numbers."""
         return tuple(self._texts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codes:
-    """A column of texts: `codes` index `table`; -1 is its last item.
+    """A column of texts: `codes` are indices into `table`; -1 is the last item.
 
-    `code_of` quickly returns the code of a text, -2 if no node has it; None if there is no quick
-    way.
+    `code_of` returns the code of a text, -2 if no node has it; it is None if that would be slow.
     """
 
     codes: AnyCodes
@@ -54,7 +54,7 @@ class Codes:
     code_of: Callable[[str], int] | None = None
 
     def compact(self) -> "Codes":
-        """Return the same column with a table of hardly more items than there are nodes."""
+        """Return an equal column whose table has no more than about four items per node."""
         if 4 * len(self.codes) >= len(self.table):
             return self
         used, codes = np.unique(self.codes, return_inverse=True)
@@ -63,9 +63,9 @@ class Codes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """A Python object that is the same for every node, an array, or Codes; with its errors.
+    """A value for all nodes: one Python object, an array or Codes; and its errors.
 
-    `errors` is 0 or the number of an error, for all nodes or (an array) for each.
+    `errors` is one number for all nodes or an array with a number for each; 0 is no error.
     """
 
     data: Any
@@ -80,7 +80,7 @@ class Value:
 def coded(value: Value, texts: Callable[[Any], Any], errors: Errors, kind: str) -> Value:
     """Apply a function to a column of texts, once per distinct text.
 
-    The function returns Failure if it fails. `kind` is the type of its results.
+    The function returns a Failure if it fails. `kind` is the type of its results.
     """
     column: Codes = value.data.compact()
     return gathered(
@@ -95,7 +95,7 @@ def gathered(
     errors: Errors,
     kind: str,
 ) -> Value:
-    """Return the results by code as a column; an error that a row had before remains."""
+    """Return the column with `results[code]` for each node; `former` errors take precedence."""
     failed = [errors.number(r.text) if isinstance(r, Failure) else 0 for r in results]
     found = _first(former, np.array(failed)[codes]) if any(failed) else former
     if kind == "string":
@@ -107,7 +107,7 @@ def gathered(
 
 
 def _first(former: Any, later: Any) -> Any:
-    """Return the errors of two operands: the error of the former if both fail."""
+    """Return the errors of two operands: the first operand's error if both fail."""
     if isinstance(former, int) and isinstance(later, int):
         return former or later
     if isinstance(former, int) and not former:
@@ -118,7 +118,7 @@ def _first(former: Any, later: Any) -> Any:
 
 
 def logical(function: str, left: Value, right: Value) -> Value:
-    """Compute `&&` or `||`: an error does not count where the other operand decides."""
+    """Compute `&&` or `||`: if one operand decides, an error of the other is ignored."""
     decisive = function == "_||_"
     operation = np.logical_or if decisive else np.logical_and
     data = operation(left.data, right.data)
@@ -134,7 +134,6 @@ def _clean(value: Value) -> bool:
 
 
 def _has(operand: Value, value: int) -> Any:
-    """Return where the operand has this value and no error."""
     return np.equal(operand.data, value) & np.equal(operand.errors, 0)
 
 
@@ -183,7 +182,7 @@ def computed(function: str, operands: Sequence[Value], errors: Errors) -> Value:
 
 
 def _with_failures(former: Any, failures: Iterable[tuple[str, BoolArray]], errors: Errors) -> Any:
-    """Return the operands' errors with the operation's own added."""
+    """Return the operands' errors, with the operation's own errors where operands have none."""
     for why, failed in failures:
         if failed.any():
             former = _first(former, np.where(failed, errors.number(why), 0))
@@ -301,7 +300,7 @@ def _of_texts(function: str, left: Value, right: Value, *, errors: Errors) -> Va
 
 
 def _compared(function: str, a: Any, b: Any) -> BoolArray | None:
-    """Compare a column with one text, by its code; return None if its code is not known."""
+    """Compare a column with one text by the text's code; return None if the code is unknown."""
     column, text = (a, b) if isinstance(a, Codes) else (b, a)
     if isinstance(text, Codes) or column.code_of is None:
         return None
