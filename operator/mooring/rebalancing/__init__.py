@@ -1,1 +1,1 @@
-"""Plans moves of running pods to where they would be placed today, and carries them out."""
+"""Plans moves of running pods to the nodes where they would be placed today; makes the moves."""

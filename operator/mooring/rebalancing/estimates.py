@@ -1,8 +1,10 @@
-"""Finds out which of many alike pods may gain, without a decision about each of them.
+"""Finds which of many equal pods may gain by a move, without a decision about each of them.
 
-One search serves all of them. For plugins that read nothing but a node and its pods, the scores of
-the pods' own nodes without the pod are computed on columns. Other plugins see the pod itself on its
-node: their part is corrected by the decision about one pod of each kind of place.
+One search for nodes serves all of the pods. Each pod's own node is scored without the pod. For
+plugins that read nothing but a node and its pods, these scores are computed on columns. Other
+plugins still see the pod on its node. The error of their scores is about the same for nodes with
+equal scores of these plugins (`Estimate.place`), so a decision about one pod of each such set
+corrects it.
 """
 
 from collections.abc import Sequence
@@ -33,21 +35,21 @@ _REJECT_LESS_WITHOUT_A_POD: Final = frozenset(
         "VolumeZone",
     }
 )
-"""Filters that reject no node once a pod has left it that they did not reject before."""
+"""Filters that reject no further node when a pod leaves a node."""
 _AFFINITY: Final = "InterPodAffinity"
-"""A filter like these, unless pods require affinity to other pods or themselves."""
+"""The same holds for this filter, unless pods require affinity to other pods or to themselves."""
 _NO_GAIN: Final = np.iinfo(np.int64).min // 2
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The possible gain of the pods of one node.
+    """The possible gain of equal pods on one node.
 
     Attributes:
         pods: The pods.
-        suspect: Whether the node may reject them.
+        suspect: Whether the node may reject the pods.
         gain: By how much the total score of another node may be higher.
-        place: Equal for nodes where the estimate is wrong by about as much.
+        place: Equal for nodes whose estimates have about the same error.
         exact: Whether all scores were computed without the pod.
     """
 
@@ -59,9 +61,10 @@ class Estimate:
 
 
 def estimates(trial: PlanTrial, pods: Sequence[Pod]) -> list[Estimate] | None:
-    """Return an estimate for each node of these pods, which are alike; None if none can be made.
+    """Return one estimate for each node of these equal pods; None if that is not possible.
 
-    The nodes are in no particular order. Those that others take care of are left out.
+    The nodes are in no particular order. Nodes that are left to drains or to the node controller
+    have no estimate.
     """
     by_row: dict[int, list[Pod]] = {}
     anew: Pod | None = None
@@ -89,7 +92,7 @@ def _object_only(plugin: object) -> bool:
 
 
 class _Rows:
-    """The rows of some alike pods: whether they fit there, and the scores of the rows."""
+    """The nodes of equal pods, as rows: whether the pods fit there, and the scores of the rows."""
 
     def __init__(self, search: NodeSearch, pre_filtered: PreFiltered, rows: IntArray) -> None:
         self._search = search
@@ -100,7 +103,7 @@ class _Rows:
         self._without = search.cluster.nodes_without_pod(rows, demand)
 
     def estimates(self, by_row: dict[int, list[Pod]]) -> list[Estimate]:
-        """Return the estimate for each row."""
+        """Return the estimate for each row; `by_row` has the pods of each row."""
         alone, others = self._fits_alone(), self._fits_beside_others()
         gains, places = self._gains(alone)
         exact = not places.shape[1]
@@ -116,7 +119,7 @@ class _Rows:
         ]
 
     def _fits_alone(self) -> BoolArray:
-        """Return which rows (bool) pass the node-only filters without the pod."""
+        """Return bool[rows]: True if the node-only filters accept the row without the pod."""
         search, pre_filtered = self._search, self._pre_filtered
         fits = search.results.fits_without_pods[self._rows]
         if pre_filtered.restricted_by:
@@ -129,7 +132,7 @@ class _Rows:
         return fits
 
     def _fits_beside_others(self) -> BoolArray:
-        """Return which rows (bool) surely pass the other filters."""
+        """Return bool[rows]: True if the other filters certainly accept the row."""
         search, pre_filtered = self._search, self._pre_filtered
         fits = np.ones(len(self._rows), np.bool_)
         for plugin in self._pipeline.filters:
@@ -148,7 +151,7 @@ class _Rows:
         return plugin in _REJECT_LESS_WITHOUT_A_POD
 
     def _gains(self, alone: BoolArray) -> tuple[IntArray, IntArray]:
-        """Return for each row by how much another node is better, and a key of equal places."""
+        """Return by how much another node is better, and `Estimate.place`, for each row."""
         search, pre_filtered, rows = self._search, self._pre_filtered, self._rows
         fits = search.feasible(pre_filtered)
         taken = search.rejected_with_nominated(pre_filtered, fits)
@@ -175,7 +178,7 @@ class _Rows:
         return gains, places
 
     def _best_elsewhere(self, totals: IntArray, targets: IntArray) -> IntArray:
-        """Return for each row the highest total score of a target (int64) that is another row."""
+        """Return for each row the highest total score (int64) of all targets but the row itself."""
         best = int(np.argmax(totals))
         found = np.full(len(self._rows), totals[best])
         others = np.delete(totals, best)
@@ -186,7 +189,7 @@ class _Rows:
     def _more_without(self, rows: IntArray, table: ScoreTable, at: IntArray) -> IntArray:
         """Return by how much the node-only scores of the rows rise without the pod.
 
-        The table has the scores with the pod, those of the rows at the positions `at`.
+        `table` has the scores with the pod; the rows are at the positions `at`.
         """
         search, without = self._search, self._without.take(rows)
         pre_scored = search.results.spec.pre_scored

@@ -1,4 +1,4 @@
-"""The goals Violations and Spread: pods that would be placed elsewhere today, one by one."""
+"""The goals Violations and Spread: moves single pods that would be placed elsewhere today."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -23,23 +23,23 @@ from mooring.state.cluster_view import ClusterView
 
 VIOLATION_GAIN: Final = 1_000
 _FEW: Final = 3
-"""Up to so many alike pods are decided about one by one."""
+"""Up to so many equal pods are decided about one by one."""
 _MOST_PLACES: Final = 16
-"""Kinds of places of alike pods at which estimates are corrected by a decision."""
+"""For so many values of `Estimate.place` a decision corrects the estimates of equal pods."""
 _CHECKS_PER_STEP: Final = 4
-"""A filter of one node costs about a quarter of a decision."""
+"""How many checks of one node's filters cost as much as a decision."""
 _FAILED: Final = "is one that a plugin fails for"
 _MOST_TOGETHER: Final = 2_000
-"""Pods of a class that one plan looks at together."""
+"""How many equal pods a plan examines together."""
 
 _Labels = dict[tuple[int, str | None, str | None], Hashable]
 
 
 @dataclass(frozen=True, slots=True)
 class EqualPods:
-    """Pods that are equal for decisions, in a stable order.
+    """Pods whose decisions are equal, in a stable order: a class.
 
-    `position` orders the classes. A class keeps it while its first pod remains.
+    Classes are sorted by `position`, which stays the same while the first pod remains.
     """
 
     position: int
@@ -47,9 +47,10 @@ class EqualPods:
 
 
 def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[EqualPods]:
-    """Return the pods on nodes that `takes` returns True for, by class, in the order of positions.
+    """Return the pods on nodes for which `takes` is True, as classes sorted by position.
 
-    A pod with volumes or claims is alone, as these are its own; a large class is divided.
+    A pod with volumes or claims is a class of its own, because nobody else has them. A large class
+    is divided.
     """
     classes: dict[Hashable, tuple[list[int], list[Pod]]] = {}
     labels: _Labels = {}
@@ -72,7 +73,7 @@ def alike_pods(takes: Callable[[Pod], bool], cluster: ClusterView) -> list[Equal
 
 
 def _in_order(numbers: list[int], pods: list[Pod]) -> list[EqualPods]:
-    """Return the pods of a class in the order of their numbers, in parts of a bounded size."""
+    """Return a class sorted by the pods' numbers, divided into parts of limited size."""
     if len(pods) == 1:
         return [EqualPods(numbers[0], (pods[0],))]
     order = np.argsort(np.array(numbers, np.int64), kind="stable").tolist()
@@ -96,7 +97,6 @@ def _key(pod: Pod, node: Node, labels: _Labels) -> Hashable:
 
 
 def _number(uid: str) -> int:
-    """Return a number of 63 bits that depends on the uid alone."""
     return int.from_bytes(blake2b(uid.encode(), digest_size=8).digest()) >> 1
 
 
@@ -105,8 +105,8 @@ class ComparedNodes:
     """A pod that would be placed elsewhere today.
 
     Attributes:
-        move: The move to the node that would be chosen; its target is "" if there is none.
-        violation: Why the pod's own node would not be chosen; "" if it could be.
+        move: The move to the node that would be chosen; its target is "" if no node fits.
+        violation: Why a filter now rejects the pod's own node; "" if all filters accept it.
         scores: The total scores of target and source, if there is no violation.
     """
 
@@ -116,14 +116,15 @@ class ComparedNodes:
 
     @property
     def gain(self) -> int:
-        """By how much the total score of the target is higher."""
+        """By how much the target's total score is higher than the source's."""
         return self.scores[0] - self.scores[1]
 
 
 def compared(planning: Planning, pod: Pod) -> ComparedNodes | None:
-    """Return where the pod would be placed today; None if on its node, or no better elsewhere.
+    """Return where the pod would be placed today; None if its own node is as good.
 
-    None as well if a plugin fails. Nodes that others take care of are not compared.
+    Returns None also if a plugin fails, or if the pod's node is left to drains or to the node
+    controller.
     """
     pause()
     planning.budget.spend(1)
@@ -153,13 +154,14 @@ def compared(planning: Planning, pod: Pod) -> ComparedNodes | None:
 
 @dataclass(order=True, slots=True)
 class GainingPod:
-    """A pod that may gain by a move; the largest possible gain comes first.
+    """A pod that may gain by a move; sorted by falling gain.
 
-    `as_of` is the number of moves in the plan when a decision found the gain; -1: estimated.
+    `as_of` is the number of pods that the plan had moved when a decision found the gain; -1 if the
+    gain is an estimate.
     """
 
     cost: int
-    """The gain with the other sign."""
+    """The negative gain."""
     key: str
     uid: str
     pod: Pod = field(compare=False)
@@ -167,14 +169,14 @@ class GainingPod:
 
     @classmethod
     def of(cls, pod: Pod, gain: int, as_of: int = -1) -> "GainingPod":
-        """Return the candidate of this gain."""
+        """Return the pod with this gain; sorting needs the negative gain."""
         return cls(-gain, pod.key, pod.uid, pod, as_of)
 
 
 def find(planning: Planning, alike: EqualPods) -> list[GainingPod]:
-    """Return the pods that may gain by Violations or Spread; note the pods that may not move.
+    """Return the pods that may gain by Violations or Spread; note pods that must not move.
 
-    For Violations the gain is certain, unless they fit nowhere else.
+    For Violations the gain is certain, unless the pods fit on no other node.
     """
     movable, moved = planning.movable, planning.moved
     pods = [pod for pod in alike.pods if not movable.stays(pod) and pod.uid not in moved]
@@ -196,8 +198,8 @@ def find(planning: Planning, alike: EqualPods) -> list[GainingPod]:
 def improve(planning: Planning, candidates: list[GainingPod]) -> None:
     """Add steps for the candidates, the largest gain first.
 
-    Earlier moves may change a gain. So each gain is computed again, and a candidate whose gain has
-    become less than another's possible gain is put back.
+    Earlier moves may change a gain. So each gain is computed again, and a candidate is put back if
+    its gain is now less than the possible gain of another candidate.
     """
     heapify(candidates)
     while candidates and not planning.done:
@@ -218,7 +220,7 @@ def improve(planning: Planning, candidates: list[GainingPod]) -> None:
 def improvement(planning: Planning, pod: Pod) -> Step | None:
     """Return the step that moves the pod where it would be placed today.
 
-    None if the pod gains too little. A pod that fits on no other node is noted as refused.
+    Returns None if the pod gains too little. A pod that fits on no other node is noted as refused.
     """
     found, section = compared(planning, pod), planning.section
     if found is None:
@@ -239,7 +241,7 @@ def improvement(planning: Planning, pod: Pod) -> Step | None:
 
 
 def _one_by_one(planning: Planning, pods: Sequence[Pod]) -> list[GainingPod]:
-    """Return which pods gain, by a decision about each."""
+    """Return the pods that gain, after a decision about each pod."""
     candidates = list[GainingPod]()
     for pod in pods:
         if planning.budget.spent:
@@ -263,7 +265,7 @@ def _estimated(planning: Planning, pods: Sequence[Pod]) -> list[Estimate] | None
 
 
 def _by_estimates(planning: Planning, found: list[Estimate]) -> list[GainingPod]:
-    """Return which pods gain, as far as filters of one node and corrected estimates tell."""
+    """Return the pods that gain, judged by the filters of single nodes and corrected estimates."""
     candidates, on_good_nodes = list[GainingPod](), list[Estimate]()
     for number, estimate in enumerate(found):
         if estimate.suspect and Goal.VIOLATIONS in planning.section.goals:
@@ -278,7 +280,7 @@ def _by_estimates(planning: Planning, found: list[Estimate]) -> list[GainingPod]
 
 
 def _spread(planning: Planning, found: list[Estimate]) -> list[GainingPod]:
-    """Return the pods that another node may score higher by at least the minimum gain."""
+    """Return the pods for which another node may score higher by at least the minimum gain."""
     least = planning.section.minimum_gain
     errors: dict[tuple[int, ...], int] = {}
     candidates = list[GainingPod]()

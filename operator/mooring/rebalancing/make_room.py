@@ -1,4 +1,4 @@
-"""The goal MakeRoom: the fewest moves after which a pod or a group that waits fits."""
+"""The goal MakeRoom: finds the fewest moves after which a waiting pod or group fits."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ from mooring.scheduling.what_if import held_back
 
 _FITS_GAIN: Final = 1_000
 _MOST_PLACEMENTS: Final = 8
-"""Topology domains in which room is made for a group."""
+"""In how many topology domains room is made for a group."""
 
 
 @dataclass(slots=True)
 class MakingRoom:
-    """Makes room for pods and groups that wait, one after the other."""
+    """Makes room for waiting pods and groups, one after the other."""
 
     planning: Planning
     said: str = ""
-    """The message of the last decision about a group that found no nodes without moves."""
+    """The message of the last decision about a group that fitted nowhere without moves."""
 
     def for_pod(self, pod: Pod) -> bool:
-        """Add the step that makes the pod fit, if it needs one; return whether it fits then.
+        """Add the step that makes the pod fit, if it needs one; return whether the pod fits then.
 
-        The pod has its room in all later trials of the plan.
+        If it fits, the pod keeps its room in all later trials of the plan.
         """
         planning = self.planning
         if why_not(planning, pod):
@@ -80,7 +80,7 @@ class MakingRoom:
     def _fewest_for(
         self, group: PodGroupState, members: Sequence[Pod], needed: int
     ) -> tuple[Move, ...] | None:
-        """Return the fewest moves after which enough members fit in one placement of the group."""
+        """Return the fewest moves after which `needed` members fit in one of its placements."""
         planning, best = self.planning, None
         placements = placements_of(group, planning.pipeline, planning.cluster)
         if isinstance(placements, Unschedulable):
@@ -100,7 +100,7 @@ class MakingRoom:
     def _for_members(
         self, members: Sequence[Pod], needed: int, nodes: Collection[str] | None, most: int
     ) -> tuple[Move, ...] | None:
-        """Return moves, at most `most`, after which enough members fit on these nodes."""
+        """Return at most `most` moves after which `needed` members fit on these nodes, or None."""
         planning, moves = self.planning, list[Move]()
         mark, fitting = len(planning), 0
         for pod in sorted(members, key=lambda pod: (-planning.share_of(pod), pod.uid)):
@@ -118,7 +118,7 @@ class MakingRoom:
 
 
 def why_not(planning: Planning, pod: Pod) -> str:
-    """Return why no room is made for the pod, whether it fits or not; "" if there is no reason."""
+    """Return why the plan makes no room for this pod; "" if it may."""
     if (why := held_back(pod, planning.pipeline)) is not None:
         return why
     if interested(planning.pipeline, pod):

@@ -1,4 +1,4 @@
-"""Says which running pods may be moved, and why others may not."""
+"""Says which running pods may be moved, and why other pods may not."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -23,12 +23,12 @@ _AGAINST: Final = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
 }
-"""Annotations by which a pod's owner says that it must not be disrupted."""
+"""Annotations by which a pod's owner forbids to disrupt it."""
 _ALWAYS_AWAITED: Final = 30
-"""The grace period of pods that name none, in seconds; a move awaits the end of such a pod."""
+"""The default grace period of pods, in seconds. A move always waits that long for a pod's end."""
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 _OF_THE_NODE_CONTROLLER: Final = "node.kubernetes.io/"
-"""Taints that begin so come from the node controller, the kubelet and `kubectl cordon`."""
+"""Taints with this prefix come from the node controller, the kubelet or `kubectl cordon`."""
 
 
 def owner_of(pod: Pod) -> str:
@@ -37,18 +37,18 @@ def owner_of(pod: Pod) -> str:
 
 
 def labels_anew(pod: Pod, node: Node) -> Mapping[str, str]:
-    """Return the pod's labels without those that the API server copied from its node."""
+    """Return the pod's labels without the labels that the API server copied from its node."""
     labels = pod.labels
     given = {key for key in (ZONE, REGION) if key in labels and labels[key] == node.labels.get(key)}
     return {k: v for k, v in labels.items() if k not in given} if given else labels
 
 
 def created_anew(pod: Pod, node: Node) -> Pod:
-    """Return the pod that the controller creates when this one, on the node, is evicted.
+    """Return the pod that the controller will create when this pod is evicted from the node.
 
-    It has no annotations: the spec has everything that matters of the template's, and the others
-    are about the node (the numbers of its GPU cards). It also lacks the labels that the API server
-    copied from the node. It has the pod's uid, because its own is unknown.
+    The new pod has no annotations: what matters of the template's annotations is in the spec, and
+    the other ones are about the node (the numbers of its GPU cards). It also lacks the labels that
+    the API server copied from the node. It has the old pod's uid, because its own is not known yet.
     """
     return replace(
         pod,
@@ -63,9 +63,10 @@ def created_anew(pod: Pod, node: Node) -> Pod:
 
 
 def left_to_others(node: Node, pod: Pod) -> bool:
-    """Return whether drains or the node controller take care of the pods on the node.
+    """Return whether a drain or the node controller takes care of the pod on this node.
 
-    It is cordoned, not ready, or has a taint of theirs that the pod does not tolerate.
+    The node is cordoned, not ready, or has a taint of the node controller that the pod does not
+    tolerate.
     """
     theirs = (taint for taint in node.taints if taint.key.startswith(_OF_THE_NODE_CONTROLLER))
     return (
@@ -77,10 +78,10 @@ def left_to_others(node: Node, pod: Pod) -> bool:
 
 @dataclass(frozen=True)
 class Movable:
-    """The pods that the section of a profile allows to be moved.
+    """Decides which pods a profile's `rebalancing` section allows to move.
 
     `resting` are the uids of pods, or of their controllers, that were moved lately. `now` returns
-    the time since the epoch, in seconds.
+    the time in seconds since the epoch.
     """
 
     section: Rebalancing
@@ -92,8 +93,8 @@ class Movable:
     def refusal(self, pod: Pod, *, with_group: bool = False) -> str | None:
         """Return why the pod, which is on a node, may not be moved; None if it may.
 
-        The text completes "the pod ...", and is one of a few. With `with_group`, all members of its
-        group are moved together.
+        The text completes "the pod ..."; there are only a few different texts. With `with_group`,
+        all members of the pod's group are moved together.
         """
         checks = (self._of_its_kind, self._of_its_owner, self._of_its_decision, self._of_its_state)
         if self.cluster.pod_groups.key_of(pod) is not None and not (
@@ -103,7 +104,7 @@ class Movable:
         return next((why for check in checks if (why := check(pod)) is not None), None)
 
     def stays(self, pod: Pod) -> bool:
-        """Return whether the pod belongs to its node, or would return to it immediately."""
+        """Return whether the pod belongs to its node, or would return to that node immediately."""
         return stays_on_its_node(pod) or _STATIC in pod.annotations
 
     def _of_its_kind(self, pod: Pod) -> str | None:
@@ -124,11 +125,11 @@ class Movable:
         return "may take longer than limits.replacementSeconds to terminate" if is_late else None
 
     def _finds_claims_in_use(self, pod: Pod) -> bool:
-        """Return whether a replacement that comes before the pod has gone cannot use its claims.
+        """Return whether the old pod's claims would hinder a replacement that comes before its end.
 
-        Only one pod may use a claim with ReadWriteOncePod. The devices of a claim that the pod
-        names, which no other pod uses, would be free once it has gone; until then they keep the
-        replacement on their node.
+        Only one pod may use a claim with ReadWriteOncePod. A claim for devices that only this pod
+        uses is free once the pod has gone; until then its devices keep the replacement on the same
+        node.
         """
         alone, objects = {pod.uid}, self.cluster.objects
         names = (f"{pod.namespace}/{entry.claim}" for entry in pod.spec.resource_claims)
@@ -142,7 +143,7 @@ class Movable:
         return any("ReadWriteOncePod" in claim.access_modes for claim in found)
 
     def _of_its_owner(self, pod: Pod) -> str | None:
-        """Return why the section or the pod's owner does not want it to be moved."""
+        """Return why the section or the pod's annotations forbid a move; None if they allow it."""
         if not self._pods.matches(pod.labels):
             return "is not selected by pods.podSelector"
         if self._namespaces.requirements:
@@ -154,7 +155,7 @@ class Movable:
         return None
 
     def _of_its_decision(self, pod: Pod) -> str | None:
-        """Return why the pod is left alone though it may be moved at another time or place."""
+        """Return why the pod is left alone for the moment; None if it is not."""
         if self.resting and (pod.uid in self.resting or owner_of(pod) in self.resting):
             return "was moved, or could not be, a short time ago"
         if self.now() - pod.created < self.section.pods.minimum_age_seconds:

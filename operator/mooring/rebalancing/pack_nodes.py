@@ -1,4 +1,4 @@
-"""The goal Pack: nodes with little on them are emptied, whole or not at all."""
+"""The goal Pack: empties nodes that have few pods. A node is emptied completely or not at all."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,12 +18,12 @@ from mooring.rebalancing.room import RoomSearch
 
 _EMPTIED_GAIN: Final = 1_000
 _MOST_OTHERS: Final = 4
-"""Pods of other nodes that move so that one finds room."""
+"""How many pods of other nodes may move to make room for one pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class _InUse:
-    """A node with pods that do not belong to it; `pods` are None if one of them may not move."""
+    """A node with pods that do not belong to it; `pods` is None if one of them may not move."""
 
     name: str
     pods: tuple[Pod, ...] | None
@@ -32,15 +32,15 @@ class _InUse:
 
 @dataclass(slots=True)
 class _Packing:
-    """The nodes that are emptied, in that order, by which moves.
+    """The nodes that are emptied, in this order, and the moves that empty them.
 
     Attributes:
         planning: The plan; its trial has all moves.
-        mark: How many changes the trial had before them.
+        mark: How many changes the trial had before these moves.
         left: The nodes that stay in use.
-        emptiable: Those to which pods move only if they fit on no other.
-        taken: Those to which pods move.
-        emptied: The moves that empty a node, by its name.
+        emptiable: Nodes that could be emptied; pods move there only if they fit on no other node.
+        taken: The nodes to which pods move.
+        emptied: The moves that empty a node, by the node's name.
     """
 
     planning: Planning
@@ -51,7 +51,6 @@ class _Packing:
     emptied: dict[str, list[Move]] = field(default_factory=dict)
 
     def empty(self, node: _InUse) -> None:
-        """Empty the node if all its pods fit elsewhere."""
         if len(node.pods or ()) > self.planning.moves_left:
             return
         others = self.left - {node.name}
@@ -60,9 +59,10 @@ class _Packing:
             self._accept(node.name, moves)
 
     def move_past(self, node: _InUse) -> None:
-        """Empty a node to which pods move, if they and its own pods fit elsewhere.
+        """Empty a node to which pods move, if these pods and its own pods fit elsewhere.
 
-        Pods that would move to it go to their final node directly, so that no pod moves twice.
+        The pods that would move to this node go to their final node directly, so that no pod moves
+        twice.
         """
         own = self._own(node.name)
         if not 0 < len(own) <= self.planning.moves_left:
@@ -91,16 +91,16 @@ class _Packing:
         self.planning.moved.update(move.pod.uid for move in moves)
 
     def _own(self, name: str) -> list[Move]:
-        """Return the pods that are still on the node; none if one of them may not move."""
+        """Return moves, without targets, of the pods still on the node; [] if one may not move."""
         planning = self.planning
         came = {m.pod.uid for m in chain.from_iterable(self.emptied.values()) if m.target == name}
         pods = [pod for pod in _own_pods(planning, name) if pod.uid not in came]
         return planning.leaving(pods) if all(map(planning.may_move, pods)) else []
 
     def _places(self, name: str, own: Sequence[Move]) -> list[Move]:
-        """Return moves of these pods, and of pods that move to the node; [] if one fits nowhere.
+        """Return moves of its own pods and of pods that would move to it; [] if one fits nowhere.
 
-        All other moves are made in the trial.
+        The trial then has all other moves and no other change.
         """
         planning, leaving = self.planning, list(own)
         planning.back_to(self.mark)
@@ -124,7 +124,7 @@ class _Packing:
         return found
 
     def _possible(self, emptied: Mapping[str, Sequence[Move]]) -> bool:
-        """Make these moves in the trial; return whether each was possible in its turn."""
+        """Make these moves in the trial; return whether each of them was possible in its turn."""
         planning, moves = self.planning, chain.from_iterable(emptied.values())
         try:
             return all(planning.why_impossible([move]) is None for move in moves)
@@ -135,8 +135,8 @@ class _Packing:
 def pack(planning: Planning) -> None:
     """Add a step for each node that can be emptied, the nodes with the fewest pods first.
 
-    Pods move to nodes that stay in use, if possible to nodes that cannot be emptied. If pods have
-    moved to a node that can be emptied later, their moves skip it.
+    Pods move to nodes that stay in use; if possible, to nodes that cannot be emptied. If pods move
+    to a node that can itself be emptied later, they go to their final node directly.
     """
     in_use = {each.name: each for each in _in_use(planning)}
     order = [each for each in in_use.values() if each.pods is not None]
@@ -162,9 +162,9 @@ def _step(node: str, moves: Sequence[Move]) -> Step:
 def _emptied(
     planning: Planning, node: _InUse, others: Collection[str], last: Collection[str]
 ) -> list[Move] | None:
-    """Move all pods from the node; None, and nothing is moved, if one of them fits nowhere.
+    """Move all pods from the node; return None and move nothing if one of them fits nowhere.
 
-    To make room for one, pods of other nodes may move too.
+    To make room for one of the pods, pods of other nodes may move too.
     """
     moves = list[Move]()
     mark = len(planning)
@@ -183,7 +183,7 @@ def _emptied(
 def _elsewhere(
     planning: Planning, pod: Pod, others: Collection[str], last: Collection[str], more: int
 ) -> list[Move] | None:
-    """Return the move of the pod to one of these nodes, after moves that make room for it."""
+    """Return the pod's move to one of these nodes, after moves that make room; None if none."""
     if more < 0 or planning.budget.spent:
         return None
     before = tuple[Move, ...]()
@@ -205,7 +205,7 @@ def _own_pods(planning: Planning, name: str) -> list[Pod]:
 
 
 def _in_use(planning: Planning) -> list[_InUse]:
-    """Return the nodes with pods that do not belong to them, and which of these may all move."""
+    """Return the nodes in use; a node that must keep its pods has `pods` None."""
     found, cluster = list[_InUse](), planning.cluster
     for name in cluster.node_names:
         pause()

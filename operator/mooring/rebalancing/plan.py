@@ -1,4 +1,4 @@
-"""A plan: running pods to move, from where to where, in which order, with the gain of each step."""
+"""A plan: which running pods to move from where to where, in which order, with which gain."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,11 +8,11 @@ from mooring.model.pod import Pod
 from mooring.policy.rebalancing import Goal
 
 Why = str | TextAboutPods
-"""A reason, as a sentence without a full stop."""
+"""A reason: a sentence without a full stop."""
 
 
 def about(text: str, *pods: Pod) -> TextAboutPods:
-    """Return the text with each `{}` replaced by a pod."""
+    """Return the text with each `{}` replaced by a pod's name, or by "a pod" for other users."""
     whole = text.format(*(f"pod {pod.key}" for pod in pods))
     otherwise = text.format(*("a pod" for _ in pods))
     return TextAboutPods(whole, tuple(map(PodRef.of, pods)), otherwise)
@@ -20,9 +20,9 @@ def about(text: str, *pods: Pod) -> TextAboutPods:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One running pod, its node, and the node meant for its replacement.
+    """A running pod, its node, and the node meant for the pod that replaces it.
 
-    `pod` is its state when the plan was made.
+    `pod` is the pod as it was when the plan was made.
     """
 
     pod: Pod
@@ -32,19 +32,20 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Moves that only help together, in the order of execution.
+    """Moves that help only together, in the order of execution.
 
     Attributes:
         goal: The purpose of the moves.
-        moves: At least one. Each is possible when those before it have been carried out, and
-            those of a group when all pods have left their nodes.
-        reason: Their gain, as a sentence without a full stop.
-        gain: Their gain as a number, to compare steps: points of the total score for Spread, 1,000
-            for each requirement that is met, pod that fits or node that is emptied.
-        fits: The pending pods that fit afterwards and did not before.
-        nodes: The node of each of these.
-        emptied: The nodes that have no pods afterwards but those that stay on their node.
-        group: The key of the pod group that is moved whole; empty if no group is.
+        moves: At least one. Each is possible when the moves before it have been carried out. The
+            moves of a group are possible when all its pods have left their nodes.
+        reason: What the moves gain, as a sentence without a full stop.
+        gain: The gain as a number, to compare steps. For Spread: points of the total score.
+            Otherwise: 1,000 for each requirement that is met, pod that fits or node that is
+            emptied.
+        fits: The pending pods that fit afterwards and did not fit before.
+        nodes: The node for each pod in `fits`.
+        emptied: The nodes that have no pods afterwards except pods that belong to the node.
+        group: The key of the pod group that is moved as a whole; empty if no group is.
     """
 
     goal: Goal
@@ -58,30 +59,30 @@ class Step:
 
     @property
     def batches(self) -> Sequence[tuple[Move, ...]]:
-        """The moves that begin together: single moves, or those of a whole group."""
+        """The moves that begin together: each move alone, or all moves of a group."""
         return (self.moves,) if self.group else [(move,) for move in self.moves]
 
     @property
     def gain_per_move(self) -> float:
-        """The gain of the step for each disrupted pod."""
+        """The step's gain divided by the number of disrupted pods."""
         return self.gain / len(self.moves)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps in order of execution; those that gain most per move come first.
+    """The steps in the order of execution, by falling gain per move.
 
     Attributes:
-        steps: The steps; none if nothing is to be gained.
+        steps: The steps; none if moves gain nothing.
         pods: How many running pods the profile has.
-        examined: How many of these were looked at for Violations and Spread, each counted once:
-            compared with the decision of today, or found to stay on their node in any case. None
-            for a plan with neither goal.
-        refused: How many pods would gain and are not moved, by reason.
-        message: Why there are no steps, as a sentence without a full stop; "" if that is because
-            nothing is to be gained.
-        spent: Whether the decisions that it may cost were spent before all was looked at.
-        position: Where the next plan goes on, if this one could not look at all pods.
+        examined: How many of these pods were examined for Violations and Spread: compared with the
+            decision of today, or found to stay on their node in any case. None for a plan with
+            neither goal.
+        refused: By reason, how many pods would gain but are not moved.
+        message: Why there are no steps, as a sentence without a full stop; "" if moves gain
+            nothing.
+        spent: Whether the budget of decisions ended before all pods were examined.
+        position: Where the next plan continues, if this one could not examine all pods.
     """
 
     steps: tuple[Step, ...]
@@ -94,5 +95,5 @@ class Plan:
 
     @property
     def moves(self) -> tuple[Move, ...]:
-        """All moves in order."""
+        """All moves of all steps, in the order of execution."""
         return tuple(move for step in self.steps for move in step.moves)

@@ -1,4 +1,4 @@
-"""One plan while it is made: the data that its searches share."""
+"""The data that the searches of one plan share while the plan is made."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,21 +14,21 @@ NOWHERE_ELSE: Final = "fits on no other node"
 
 @dataclass(eq=False, repr=False)
 class Planning(PlanTrial):
-    """A plan in the making: a trial in which the moves of `steps` have been made."""
+    """A plan in the making: a trial that contains the moves of `steps`."""
 
     takes: Callable[[Pod], bool]
-    """Whether a pod is of the profile."""
+    """Returns whether a pod belongs to the profile."""
     pending: Sequence[Pod] = field(default=(), kw_only=True)
-    """The unschedulable pods of the profile, those with the highest priority first."""
+    """The unschedulable pods of the profile, sorted by falling priority."""
     position: int = field(default=0, kw_only=True)
-    """The position where the last plan ended; later, where this one does."""
+    """The position where the last plan ended; at the end, where this plan ended."""
     steps: list[Step] = field(default_factory=list, init=False)
     moved: set[Uid] = field(default_factory=set, init=False)
-    """The pods that are moved, which are moved once only."""
+    """The uids of the pods that the plan moves; no pod moves twice."""
     places: dict[Uid, tuple[Pod, str]] = field(default_factory=dict, init=False)
-    """The nodes of pods that wait and fit, with moves or without; they keep their places."""
+    """By uid, each waiting pod that fits, with its node; the pod keeps its room in later trials."""
     looked_at: set[Uid] = field(default_factory=set, init=False)
-    """The pods on nodes that were looked at for Violations and Spread."""
+    """The uids of pods on nodes that were examined for Violations and Spread."""
     _refused: dict[Uid, str] = field(default_factory=dict, init=False)
 
     @property
@@ -38,31 +38,31 @@ class Planning(PlanTrial):
 
     @property
     def done(self) -> bool:
-        """Whether the plan has its maximum length, or the budget is spent."""
+        """Whether the plan has the most moves allowed, or the budget is spent."""
         return self.moves_left <= 0 or self.budget.spent
 
     def may_move(self, pod: Pod) -> bool:
-        """Return whether the plan may move the pod alone."""
+        """Return whether the plan may move this single pod."""
         if pod.uid in self.moved or not self.takes(pod):
             return False
         return self.movable.refusal(pod) is None
 
     def accept(self, step: Step) -> None:
-        """Add a step whose moves have been made in the trial."""
+        """Add a step; the caller has made its moves in the trial."""
         self.steps.append(step)
         self.moved.update(move.pod.uid for move in step.moves)
 
     def place(self, pod: Pod, node: str) -> None:
-        """Give a pod that waits its place on the node in the trial."""
+        """Put a waiting pod on the node in the trial, and remember its node."""
         self.add(pod, node)
         self.places[pod.uid] = pod, node
 
     def refuse(self, pod: Pod, why: str) -> None:
-        """Note that the pod would gain and is not moved."""
+        """Note why a pod that would gain is not moved; only the first reason is kept."""
         self._refused.setdefault(pod.uid, why)
 
     @property
     def refused(self) -> dict[str, int]:
-        """How many pods would gain and are not moved, by reason, the most frequent first."""
+        """By reason, how many pods would gain but are not moved; the most frequent reason first."""
         counted = Counter(why for uid, why in self._refused.items() if uid not in self.moved)
         return dict(sorted(counted.items(), key=lambda each: (-each[1], each[0])))

@@ -1,8 +1,8 @@
-"""The state once some moves have been made, and where pods fit in it.
+"""A trial: the state after some moves, and which nodes fit pods in that state.
 
-A plan is made in such a trial, and each step is tried in one again before its moves begin. The
-profile decides in it as it does today, with two differences: it preempts nobody, and it compares
-all nodes, because a place is chosen once and kept.
+A plan is made in a trial, and each step is tried in another one before its moves begin. In a trial
+the profile decides as it does today, with two differences: it preempts nobody, and it compares all
+nodes, because a node is chosen once and kept.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ from mooring.state.cluster import Trial
 from mooring.state.columns import IntArray
 
 _ALL_NODES: Final = 100
-"""The percentage of nodes that is looked at."""
+"""The percentage of nodes that decisions examine."""
 _MOST_REASONS: Final = 3
 _LONGEST_REASON: Final = 300
 
@@ -41,17 +41,17 @@ _Result = TypeVar("_Result")
 
 @dataclass(eq=False, repr=False)
 class PlanTrial:
-    """A trial of one profile; changes are made one by one, and those inside `undone` taken back.
+    """A trial for one profile. Changes are made one by one; those inside `undone` are undone.
 
     Args:
-        cache: Results of decisions in the live state; used for nothing else, because all nodes are
-            compared.
-        pipeline: The profile's.
+        cache: Results of decisions in the live state. Nothing else may use this cache, because
+            decisions in the trial compare all nodes.
+        pipeline: The profile's pipeline.
         section: Says which pods may be moved.
-        now: Returns the time since the epoch, in seconds.
+        now: Returns the time in seconds since the epoch.
         budget: The budget of searches, in decisions about one pod.
-        resting: The uids of pods that are left alone because they are replacements of pods that
-            were moved lately; or of controllers, all of whose pods are left alone.
+        resting: The uids of pods that are left alone because they replace pods that were moved
+            lately, or of controllers whose pods are all left alone.
         salt: Chooses among nodes of equal score, together with the pod's uid.
     """
 
@@ -79,7 +79,7 @@ class PlanTrial:
 
     @contextmanager
     def undone(self) -> Iterator[None]:
-        """Take back at the end all changes that are made inside."""
+        """Undo at the end all changes that are made inside this context."""
         count = len(self._changes)
         try:
             yield
@@ -87,7 +87,7 @@ class PlanTrial:
             self.back_to(count)
 
     def back_to(self, count: int) -> None:
-        """Take all changes back but the first `count`."""
+        """Undo the last changes until `count` changes are left."""
         while len(self._changes) > count:
             self._changes.pop().close()
 
@@ -110,7 +110,7 @@ class PlanTrial:
             trial.withdraw(uid)
 
     def add(self, pod: Pod, node: str) -> None:
-        """Put the pod on the node of this name, if that exists, as Reserve would."""
+        """Put the pod on the node, with devices as by Reserve; nothing if the node is unknown."""
         if (row := self.cluster.row(node)) is not None:
             with self._change() as trial:
                 trial.add(pod, row)
@@ -124,28 +124,28 @@ class PlanTrial:
             self._changes.append(undo.pop_all())
 
     def node(self, name: str) -> Node | None:
-        """Return the node of this name, if it exists."""
+        """Return the node of this name; None if it does not exist."""
         row = self.cluster.row(name)
         return self.cluster.node(row) if row is not None else None
 
     def node_of(self, pod: Pod) -> Node | None:
-        """Return the node that the pod is on in the trial; None if it is on none that exists."""
+        """Return the pod's node in the trial; None if the pod has none, or it does not exist."""
         placed = self.cluster.pod(pod.uid)
         return self.cluster.node(placed.row) if placed is not None else None
 
     def leaving(self, pods: Iterable[Pod]) -> list[Move]:
-        """Return the moves of pods from their nodes, whose targets are not known yet and ""."""
+        """Return moves of the pods from their nodes, with the target "" for the caller to set."""
         nodes = ((pod, self.node_of(pod)) for pod in pods)
         return [Move(pod, node.name, "") for pod, node in nodes if node is not None]
 
     def anew(self, move: Move) -> Pod:
-        """Return the pod that comes when this one has left its node."""
+        """Return the pod that replaces the move's pod once that has left its node."""
         if (node := self.node(move.source)) is None:
             raise ValueError(f"node {move.source} does not exist")
         return created_anew(move.pod, node)
 
     def fits(self, pod: Pod, node: str) -> bool:
-        """Return whether the node passes all filters, with the pods nominated to it counted.
+        """Return whether the node passes all filters, also if its nominated pods are counted.
 
         Raises PluginFailed if a plugin fails.
         """
@@ -157,10 +157,10 @@ class PlanTrial:
         return not search.rejections(row) and not search.rejections_with_nominated(row)
 
     def why_impossible(self, moves: Sequence[Move]) -> Why | None:
-        """Make these moves together; return why that is impossible, None if it is not.
+        """Make these moves together; return why that is impossible, or None.
 
-        All pods leave their nodes before the first one comes to its target. Raises PluginFailed if
-        a plugin fails.
+        All pods leave their nodes before the first one is added to its target. Raises PluginFailed
+        if a plugin fails. If it is impossible, the caller undoes the changes.
         """
         for move in moves:
             self.remove(move.pod)
@@ -175,10 +175,10 @@ class PlanTrial:
         return None
 
     def violation(self, pod: Pod) -> str:
-        """Return which filter of its own node rejects the pod by now, and why; "" if none does.
+        """Return which filter now rejects the pod on its own node, and why; "" if none does.
 
-        Room for nominated pods there does not count: these come and go. Raises PluginFailed if a
-        plugin fails.
+        Pods that are nominated to the node are not counted, because they come and go. Raises
+        PluginFailed if a plugin fails.
         """
         placed, node = self.cluster.pod(pod.uid), self.node_of(pod)
         if placed is None or node is None:
@@ -195,15 +195,15 @@ class PlanTrial:
     # What follows returns nothing where a plugin fails.
 
     def violates(self, pod: Pod) -> bool:
-        """Return whether the pod's own node rejects it."""
+        """Return whether a filter now rejects the pod on its own node; False if a plugin fails."""
         return bool(self._found(lambda: self.violation(pod)))
 
     def fits_on(self, pod: Pod, node: str) -> bool:
-        """Return the same as `fits`."""
+        """Return `fits`; False if a plugin fails."""
         return bool(self._found(lambda: self.fits(pod, node)))
 
     def decided(self, pod: Pod) -> str | None:
-        """Return the node that the policy chooses for the pod; None if it fits nowhere."""
+        """Return the node that the profile chooses for the pod; None if none, or a plugin fails."""
         self.budget.spend(1)
         outcome = self._found(lambda: self.what_if.decide(pod, self.pipeline))
         return outcome.node if isinstance(outcome, ScheduleResult) else None
@@ -211,9 +211,9 @@ class PlanTrial:
     def best_fit(
         self, pod: Pod, nodes: Collection[str], *, last: Collection[str] = ()
     ) -> str | None:
-        """Return the fullest of these nodes that fit; None if none fits.
+        """Return the fullest of these nodes on which the pod fits; None if it fits on none.
 
-        Nodes in `last` are taken only if no other fits.
+        A node in `last` is chosen only if the pod fits on no other.
         """
         self.budget.spend(1)
         rows = self._found(lambda: self.what_if.feasible_rows(pod, self.pipeline))
@@ -235,14 +235,14 @@ class PlanTrial:
         return found
 
     def group_decision(self, group: PodGroupState, members: Sequence[Pod]) -> GroupDecision:
-        """Return the decision about the group."""
+        """Return the decision about the group; if a plugin fails, one without nodes."""
         try:
             return self.what_if.decide_group(group, members, self.pipeline, self.budget)
         except PluginFailed as error:
             return GroupDecision({}, message=str(error))
 
     def free_shares(self, rows: IntArray) -> np.typing.NDArray[np.float64]:
-        """Return by row the sum of the shares of cpu and memory that are free on the node."""
+        """Return float64[rows]: the free share of cpu plus the free share of memory."""
         nodes = self.cluster.nodes.take(rows)
         total = np.zeros(len(rows))
         for resource in ("cpu", "memory"):
@@ -251,7 +251,7 @@ class PlanTrial:
         return total
 
     def share_of(self, pod: Pod) -> float:
-        """Return the largest share of all that the nodes offer of a resource it requests."""
+        """Return the largest share that the pod requests of the cluster's allocatable amounts."""
         nodes = self.cluster.nodes
         return max(
             (

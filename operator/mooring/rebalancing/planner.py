@@ -2,10 +2,9 @@
 
 The planner changes nothing. It makes each move in a trial on the live state, after all earlier
 moves, by the decision that the profile would make today. It leaves out PostFilter, because plans
-preempt nobody; pods with interested extenders, because it calls none; and nodes that are cordoned,
-not ready or tainted by the node controller, because drains move their pods.
-
-At the end all steps are made again, in their final order.
+preempt nobody, and pods with interested extenders, because it calls none. It also leaves out nodes
+that are cordoned, not ready or tainted by the node controller, because drains move their pods. At
+the end all steps are made again, in their final order.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,8 +47,7 @@ def takes_of(
 ) -> Callable[[Pod], bool]:
     """Return a function that says whether a pod belongs to the profile.
 
-    To a profile in mode Shadow belong the pods of other schedulers that it decides about for
-    comparison.
+    A profile in mode Shadow has the pods of other schedulers about which it decides for comparison.
     """
     of = profiles.shadow_of if entry.profile.spec.mode == "Shadow" else profiles.of
 
@@ -61,11 +59,11 @@ def takes_of(
 
 
 def make_plan(planning: Planning, *, only_for: PodRef | GroupKey | None = None) -> Plan:
-    """Return the plan; with `only_for` the one with the fewest moves that makes this pod fit.
+    """Return the plan; `only_for` names one pending pod or group that is to fit.
 
-    That is a pod or a group of `pending`. Nothing else is planned then, and nobody is preempted.
-    `planning` has no change yet. Pods that the last plan did not look at because its budget was
-    spent come first, if its `position` is the end of that plan.
+    With `only_for` the plan has the fewest moves that make room for it, and nothing else; it
+    preempts nobody. `planning` must not have any change yet. If its `position` is the end of the
+    last plan, the pods come first that the last plan did not examine because its budget was spent.
     """
     pods, examined, left_out = 0, None, False
     with planning.undone():
@@ -91,14 +89,13 @@ def make_plan(planning: Planning, *, only_for: PodRef | GroupKey | None = None) 
 
 
 def _examined(planning: Planning, classes: Sequence[EqualPods]) -> int | None:
-    """Return how many of the pods were looked at; None if the goals ask for no such look."""
+    """Return how many pods were examined; None unless Violations or Spread is a goal."""
     if _ONE_BY_ONE.isdisjoint(planning.section.goals):
         return None
     return sum(pod.uid in planning.looked_at for alike in classes for pod in alike.pods)
 
 
 def _find_steps(planning: Planning, classes: Sequence[EqualPods]) -> None:
-    """Add steps for all goals."""
     goals = set(planning.section.goals)
     if Goal.MAKE_ROOM in goals:
         _make_room(planning)
@@ -111,7 +108,7 @@ def _find_steps(planning: Planning, classes: Sequence[EqualPods]) -> None:
 
 
 def _make_room(planning: Planning) -> None:
-    """Make room for the pods and groups that wait, in the order of their priorities."""
+    """Make room for the waiting pods and groups, the highest priority first."""
     room, groups = MakingRoom(planning), set[GroupKey]()
     for pod in planning.pending:
         if planning.done:
@@ -125,7 +122,7 @@ def _make_room(planning: Planning) -> None:
 
 
 def _room_for(planning: Planning, wanted: PodRef | GroupKey) -> Why:
-    """Make room for one pod or group; return why there is no step, "" if there is one."""
+    """Make room for one pod or group; return why there is no step, or "" if there is one."""
     room = MakingRoom(planning)
     if isinstance(wanted, GroupKey):
         group = planning.cluster.pod_groups.get(wanted)
@@ -150,7 +147,7 @@ def _room_for(planning: Planning, wanted: PodRef | GroupKey) -> Why:
 
 
 def _improve(planning: Planning, classes: Sequence[EqualPods]) -> None:
-    """Move pods one by one until a look at all finds none, or the plan may be no longer."""
+    """Move single pods until no more pods gain, or the plan may not have more moves."""
     while not planning.done:
         before = len(planning.steps)
         candidates = _candidates(planning, classes)
@@ -160,7 +157,7 @@ def _improve(planning: Planning, classes: Sequence[EqualPods]) -> None:
 
 
 def _candidates(planning: Planning, classes: Sequence[EqualPods]) -> list[GainingPod]:
-    """Return who may gain; begin where the last plan has ended, and note where this one has."""
+    """Return the pods that may gain, beginning where the last plan ended; note where this ends."""
     found = list[GainingPod]()
     # The rest of the budget is for the moves.
     least = planning.budget.remaining // _PART_FOR_MOVES
@@ -178,9 +175,9 @@ def _is(pod: Pod, wanted: PodRef) -> bool:
 
 
 def in_final_order(planning: Planning) -> list[Step]:
-    """Return the steps, those with the most gain per move first, made again in this order.
+    """Make the steps again by falling gain per move, and return them in this order.
 
-    If a step is impossible in this order, the order in which they were found is kept.
+    If a step is impossible in this order, the order in which the steps were found is kept.
     """
     found = planning.steps
     wanted = sorted(found, key=lambda step: -step.gain_per_move)
@@ -191,7 +188,7 @@ def in_final_order(planning: Planning) -> list[Step]:
 
 
 def _possible(planning: Planning, steps: Sequence[Step]) -> list[Step]:
-    """Return those steps that are possible after the ones before them."""
+    """Make the steps in a new trial; return those that are possible after the steps before."""
     done = list[Step]()
     planning.back_to(0)
     planning.moved.clear()
@@ -211,9 +208,10 @@ def _possible(planning: Planning, steps: Sequence[Step]) -> list[Step]:
 
 
 def _made(planning: Planning, step: Step) -> Step | None:
-    """Make the moves, and put the pods that then fit on their nodes; None if impossible.
+    """Make the step again and return it; None if that is impossible.
 
-    A pod that moves alone for its own gain goes where it would be placed now.
+    A pod that moves alone for its own gain goes where it would be placed now. The pods that the
+    step makes room for are put on their nodes.
     """
     if step.goal in (Goal.VIOLATIONS, Goal.SPREAD) and not step.group:
         pod = step.moves[0].pod
@@ -236,7 +234,6 @@ def _made(planning: Planning, step: Step) -> Step | None:
 
 
 def _is_refused(planning: Planning, step: Step, move: Move) -> bool:
-    """Return whether the pod has left its node or may no longer move."""
     node = planning.node_of(move.pod)
     if node is None or node.name != move.source:
         return True
@@ -244,7 +241,7 @@ def _is_refused(planning: Planning, step: Step, move: Move) -> bool:
 
 
 def _move_groups(planning: Planning) -> None:
-    """Add a step for each group with a rejected member, if all members fit afterwards."""
+    """Add a step for each group that has a rejected member, if all members fit elsewhere."""
     for key in sorted(group.key for group in planning.cluster.pod_groups):
         group = planning.cluster.pod_groups.get(key)
         if planning.done:
@@ -293,7 +290,6 @@ def _move_group(
 def _why_group_stays(
     planning: Planning, group: PodGroupState, members: Sequence[Pod]
 ) -> str | None:
-    """Return why the group may not be moved; None if it may."""
     if group.unscheduled or group.assumed or group.terminating:
         return _NOT_WHOLE
     for pod in members:

@@ -1,11 +1,11 @@
 """Makes the plans of one profile and executes their moves.
 
-A plan is due when the moves of a former leader have ended. It is made in slices, gives way to
-decisions, and is shown. In mode Apply its steps begin one after the other, as fast as the limits
-allow. A move is written into the profile's status before the pod is evicted, so that another leader
-keeps the limits and leaves moved pods alone. Pods are evicted through the Eviction API only, so
-that disruption budgets hold, and each once, by its uid: if no answer comes, the result is read from
-the API server.
+The first plan is made when the moves of a former leader have ended. A plan is made in slices, gives
+way to decisions, and is shown. In mode Apply its steps begin one after the other, as fast as the
+limits allow. A move is written into the profile's status before the pod is evicted, so that another
+leader keeps the limits and leaves moved pods alone. Pods are evicted through the Eviction API only,
+so that disruption budgets hold. Each pod is evicted once, by its uid: if no answer comes, the
+result is read from the API server.
 
 A step that cannot begin or continue is skipped, and so is a step with a pod that the API server
 does not evict: a tenant cannot block the moves of others. The first move that evicts a pod but does
@@ -47,39 +47,38 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 FIRST_SECONDS: Final = 10.0
-"""How long after a profile was put in force its first plan is made."""
+"""The first plan is made so long after a profile was put in force."""
 LOOK_SECONDS: Final = 0.5
-"""How often it is looked whether a move may begin, and whether a replacement is ready."""
+"""The interval between checks whether a move may begin, and whether a replacement is ready."""
 BUDGET_SECONDS: Final = 30.0
-"""How long a disruption budget is waited for that allows no eviction at the moment.
+"""How long a move waits for a disruption budget that allows no eviction at the moment.
 
-Its status follows a moment after the last replacement has become ready.
+The budget's status follows a moment after the last replacement has become ready.
 """
 _PATIENCE_SECONDS: Final = 60.0
-"""How long a plan gives way to pods that wait for a decision."""
+"""A new plan gives way to pods that wait for a decision, but not longer than this."""
 _SHORTEST_LIFE: Final = 300.0
-"""A plan is carried out for so long at least, or for the interval between two plans."""
+"""A plan is carried out for so long at least, or longer if the interval between plans is longer."""
 _FORMER_SECONDS: Final = 5.0
-"""How often it is looked whether the moves of a former leader have ended."""
+"""The interval between checks whether the moves of a former leader have ended."""
 _CHANGED: Final = "the profile has changed"
-"""Why nothing is evicted any more by a former version of a profile."""
+"""Why a former version of a profile evicts nothing any more."""
 _WARNED: Final = frozenset((Result.ELSEWHERE, Result.LATE, Result.GONE, Result.FAILED))
-"""Ends of moves that are told in an Event of the profile."""
+"""Results of moves that cause a warning Event of the profile."""
 
 
 MakePlan = Callable[[ActiveProfile, Rebalancing, Collection[str], int], Plan]
-"""Makes the plan of a profile with this section.
+"""Makes the plan of a profile: (profile, section, uids, position) to Plan.
 
-The uids are those of pods and controllers to leave alone; the number is the position where the last
-plan ended.
+The uids are of pods and controllers to leave alone. The position is where the last plan ended.
 """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """Tools that the rebalancing of all profiles shares.
+    """What the rebalancing of all profiles shares.
 
-    `busy` says whether pods wait for a decision.
+    `busy` returns whether pods wait for a decision.
     """
 
     scheduler: SchedulerState
@@ -92,16 +91,16 @@ class Parts:
     rests: Rests
     busy: Callable[[], bool]
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a plan is made: they are made one after the other."""
+    """Held while a plan is made, so that the profiles' plans are made one after the other."""
     moves: set[asyncio.Task[None]] = field(default_factory=set)
-    """The moves that have begun: they go on when their profile changes."""
+    """The tasks of moves that have begun. They go on when their profile changes."""
     evictions: set[asyncio.Task[bool]] = field(default_factory=set)
-    """The evictions that were sent and are not answered."""
+    """The requests of evictions that have no answer yet."""
 
 
 @dataclass(eq=False, repr=False)
 class ProfileRebalancing:
-    """Plans moves for a profile as it is in force, and carries them out in mode Apply.
+    """Plans moves for one version of a profile, and carries them out in mode Apply.
 
     `write_status` writes the rebalancing section of the profile's status, or raises ApiError.
     """
@@ -117,11 +116,11 @@ class ProfileRebalancing:
         self._turn = self.parts.scheduler.turn
         self._name = self.entry.profile.name
         self._steps: list[RunningStep] = []
-        """The steps whose moves have not all ended; the last one is begun now."""
+        """The steps with moves that have not ended; the last step may be beginning moves."""
         self._stopped: Stopped | None = None
-        """Why no further step is begun."""
+        """Why no further step begins."""
         self._passed_over: Stopped | None = None
-        """Why the first step was passed over that was, or has not reached what it was for."""
+        """Why the first step was skipped that was skipped, or has missed its purpose."""
 
     async def run(self) -> NoReturn:
         """Make a plan in each interval, and carry it out, until cancelled."""
@@ -155,8 +154,8 @@ class ProfileRebalancing:
     async def _until_former_moves_end(self) -> None:
         """Wait until the moves that a former leader began have ended, or their time is over.
 
-        The replacement is left alone; if the time is over before it is ready, all pods of the
-        controller are.
+        The replacement is left alone. If the time ends before it is ready, all pods of the
+        controller are left alone.
         """
         parts, former = self.parts, self.record.former
         known = set(parts.rests.resting())  # replacements of moves that have ended before
@@ -168,7 +167,7 @@ class ProfileRebalancing:
                 await parts.scheduler.sleep(_FORMER_SECONDS)
 
     async def _new_plan(self) -> Plan:
-        """Make a plan in slices when nothing else is to be done, and show it."""
+        """Make a plan in slices when no pods wait for decisions, and show it."""
         parts, record, section = self.parts, self.record, self.section
         async with parts.planning:
             until = parts.scheduler.clock() + _PATIENCE_SECONDS
@@ -182,7 +181,7 @@ class ProfileRebalancing:
         return plan
 
     async def _carry_out(self, plan: Plan) -> None:
-        """Carry out the steps of the plan, and say why if it is not carried out to its end."""
+        """Carry out the plan's steps; if not all of them, set a message that says why."""
         section, record = self.section, self.record
         if section.mode != "Apply" or self.entry.profile.spec.mode != "Active" or not plan.steps:
             return
@@ -208,7 +207,7 @@ class ProfileRebalancing:
             self._warn(stopped.why)
 
     async def _take(self, step: Step, begin_by: float) -> None:
-        """Begin all moves of a step, the first one by that time, or pass the step over."""
+        """Begin all moves of a step, the first one before `begin_by`; or skip the step."""
         parts = self.parts
         running = RunningStep(step, self.entry, self.section, parts.scheduler, parts.expected)
         self._steps.append(running)
@@ -222,10 +221,10 @@ class ProfileRebalancing:
             running.is_over = True
 
     async def _begin(self, running: RunningStep, moves: Sequence[Move], begin_by: float) -> None:
-        """Begin these moves together, as soon as all allows them, and by that time.
+        """Begin these moves together as soon as limits, budgets and windows allow it.
 
         Raises:
-            Stopped: They cannot be carried out.
+            Stopped: They cannot begin, or not before `begin_by`.
         """
         parts, expected = self.parts, self.parts.expected
         self._check_size(running.step, moves)
@@ -249,7 +248,7 @@ class ProfileRebalancing:
                     expected.moves.remove(each)
 
     def _check_size(self, step: Step, moves: Sequence[Move]) -> None:
-        """Raise PassedOver if the limits can never allow so many moves together."""
+        """Raise PassedOver if the limits can never allow so many moves at a time."""
         limits, count = self._limits, len(moves)
         for name, most, wanted in (
             ("movesAtATime", limits.moves_at_a_time, count),
@@ -268,11 +267,11 @@ class ProfileRebalancing:
     async def _until_allowed(self, moves: Sequence[Move]) -> None:
         """Wait until limits and disruption budgets allow these moves.
 
-        It waits for a budget while moves are under way, and a moment more, because a replacement
-        may become ready and count for the budget.
+        It waits for a budget while moves are under way, and a moment longer, because a replacement
+        that becomes ready may count for the budget.
 
         Raises:
-            Stopped: They do not.
+            Stopped: The limits or a budget do not allow the moves.
         """
         parts, limits = self.parts, self._limits
         until = parts.scheduler.clock() + BUDGET_SECONDS
@@ -294,7 +293,6 @@ class ProfileRebalancing:
             await parts.scheduler.sleep(LOOK_SECONDS)
 
     def _may_begin(self, moves: Sequence[Move]) -> bool:
-        """Return whether the limits on concurrent moves let these begin."""
         limits, record = self._limits, self.record
         return record.in_flight + len(moves) <= limits.moves_at_a_time and all(
             record.in_flight_of(owner) + count <= limits.moves_at_a_time_per_workload
@@ -303,18 +301,17 @@ class ProfileRebalancing:
 
     @property
     def _is_under_way(self) -> bool:
-        """Whether moves of this plan have begun and not ended."""
         return any(running.under_way for running in self._steps)
 
     def _begins(self, running: RunningStep, begun: Sequence[UnderWay]) -> bool:
-        """Begin the moves if they are possible now, and return whether they are.
+        """Begin the moves if they are possible now; return whether they have begun.
 
-        If they are not, they may be when the moves before them have ended. If it takes too long
-        to find out, the next call goes on. Each move has a task of its own from now on, which ends
-        it also if this profile's work is cancelled.
+        Moves that are impossible now may be possible when earlier moves have ended. If the check
+        takes too long, the next call continues it. From now on each move has a task of its own,
+        which completes the move even if the work for this profile is cancelled.
 
         Raises:
-            Stopped: They are not, and no move before them is under way.
+            Stopped: The moves are impossible, and no earlier move is under way.
         """
         parts, moves = self.parts, [each.move for each in begun]
         self._check_going_on()
@@ -334,7 +331,7 @@ class ProfileRebalancing:
         return why is None
 
     def _check_going_on(self) -> None:
-        """Raise the error that has stopped the plan, or the step that is being begun."""
+        """Raise Stopped if the plan, or the step that is beginning, must not go on."""
         self._settled()
         if stopped := self._stopped or self._steps[-1].why:
             raise stopped
@@ -344,10 +341,10 @@ class ProfileRebalancing:
             raise Stopped("it is outside of the windows for moves")
 
     def _settled(self) -> bool:
-        """End the steps that are over; return whether all are.
+        """End the steps that are over; return whether all steps have ended.
 
-        Pods get the room that was made for them. The step waits for the pods that made it to leave
-        their nodes, but not without an end.
+        Pods get the room that was made for them. Before that, a step waits for a limited time until
+        the evicted pods have left their nodes.
         """
         now = self.parts.scheduler.clock()
         for running in tuple(self._steps):
@@ -358,7 +355,7 @@ class ProfileRebalancing:
         return not self._steps
 
     def _end(self, running: RunningStep) -> None:
-        """End a step: give room to its pods if it has reached its purpose."""
+        """End a step; if it has reached its purpose, give the room to the waiting pods."""
         self._steps.remove(running)
         missed: Why | None = None
         if running.begun:
@@ -371,7 +368,7 @@ class ProfileRebalancing:
         return self.parts.scheduler.profiles.in_force.get(self._name) is self.entry
 
     async def _move(self, under_way: UnderWay, running: RunningStep) -> None:
-        """Evict the pod, wait until its replacement is ready, and note how the move has ended."""
+        """Evict the pod, wait until its replacement is ready, and record the move's result."""
         parts, record, pod = self.parts, self.record, under_way.move.pod
         try:
             if await self._evict(under_way):
@@ -395,9 +392,9 @@ class ProfileRebalancing:
             parts.rests.rest(pod.uid, self._limits.rest_seconds)
 
     async def _evict(self, under_way: UnderWay) -> bool:
-        """Evict the pod; end the move and return False if that fails.
+        """Evict the pod; if that fails, end the move and return False.
 
-        No eviction is sent once the profile has changed since the plan.
+        Nothing is sent if the profile has changed since the plan was made.
         """
         parts, state, pod = self.parts, self.parts.scheduler.state, under_way.move.pod
         if not state.begin_evictions(under_way.place or pod, (pod,)):
@@ -423,7 +420,7 @@ class ProfileRebalancing:
         return False
 
     def _evicted(self, under_way: UnderWay) -> None:
-        """Note the eviction, and tell it in an Event of the pod."""
+        """Record the eviction, also in an Event of the pod."""
         move, step = under_way.move, under_way.step
         under_way.evicted = True
         self.record.evictions.note()
@@ -436,7 +433,7 @@ class ProfileRebalancing:
         self.parts.recorder.record(regarding, "Normal", "Rebalanced", "Rebalancing", note)
 
     async def _until_replaced(self, under_way: UnderWay) -> None:
-        """Wait until the replacement is ready, or it is clear that the move fails."""
+        """Wait until the replacement is ready, or until the move has failed."""
         clock, seconds = self.parts.scheduler.clock, float(self._limits.replacement_seconds)
         pod = under_way.move.pod
         if pod.owner is not None and pod.owner.kind == "StatefulSet":
@@ -450,7 +447,7 @@ class ProfileRebalancing:
         under_way.end(*ended)
 
     def _ended(self, under_way: UnderWay) -> tuple[Result, Why] | None:
-        """Return how the move has ended by now, and why; None while it goes on."""
+        """Return the move's result and the reason; None while the move goes on."""
         move, replacement = under_way.move, under_way.replacement
         scheduler, state = self.parts.scheduler, self.parts.scheduler.state
         if scheduler.cluster.row(move.target) is None:
@@ -470,9 +467,9 @@ class ProfileRebalancing:
         return (Result.MOVED, "") if placed.pod.ready and not placed.assumed else None
 
     def _warn(self, why: Why) -> None:
-        """Record an Event that says why the profile's plan has stopped.
+        """Record an Event that says why the plan has stopped, without names of pods.
 
-        The log and the profile's status name the pods; the Event is in the namespace default.
+        The Event is in the namespace default; the log and the profile's status name the pods.
         """
         regarding = ObjectRef(KIND, self._name, uid=self.record.uid, api_version=API_VERSION)
         reason = "RebalancingStopped"
@@ -481,7 +478,6 @@ class ProfileRebalancing:
 
 
 def _in_task(work: Coroutine[Any, Any, _T], tasks: set[asyncio.Task[_T]]) -> asyncio.Task[_T]:
-    """Run the work in a task, which is in `tasks` until it has ended."""
     task = asyncio.create_task(work)
     tasks.add(task)
     task.add_done_callback(tasks.discard)
@@ -489,12 +485,11 @@ def _in_task(work: Coroutine[Any, Any, _T], tasks: set[asyncio.Task[_T]]) -> asy
 
 
 def _by_owner(moves: Sequence[Move]) -> Counter[str]:
-    """Count the pods by the uid of their controller."""
     return Counter(owner_of(move.pod) for move in moves)
 
 
 def _about(moves: Sequence[Move], text: str, otherwise: str) -> TextAboutPods:
-    """Return a text for users who may get the pods; others read `otherwise`."""
+    """Return a text for users who may get the pods; other users read `otherwise`."""
     return TextAboutPods(text, tuple(PodRef.of(move.pod) for move in moves), otherwise)
 
 

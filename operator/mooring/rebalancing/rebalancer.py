@@ -1,7 +1,7 @@
-"""Plans moves for each profile with a section `rebalancing`, and carries them out in mode Apply.
+"""Plans moves for each profile with a section `rebalancing`, and makes them in mode Apply.
 
-It works while this replica leads. `profile_rebalancing.py` has the way of a plan and of a move. No
-place is kept over a change of leader.
+It works while this replica leads. `profile_rebalancing.py` handles a plan and its moves. When the
+leader changes, no room stays reserved for a replacement.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from mooring.rebalancing.report import RebalancingReport
 
 
 class Rebalancer:
-    """Follows the profiles that are in force, and writes and shows their rebalancing."""
+    """Rebalances the profiles that are in force; writes and shows their statuses."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._records: dict[str, Record] = {}
         self._works: dict[str, tuple[ProfileRebalancing, asyncio.Task[NoReturn]]] = {}
-        """By its name, the work for each profile as it is in force."""
+        """By profile name, the work for the version of the profile that is in force."""
         self._statuses = ProfileSectionWriter(
             parts.profiles,
             "rebalancing",
@@ -33,7 +33,7 @@ class Rebalancer:
         )
 
     async def run(self) -> None:
-        """Work until cancelled; then give up all places."""
+        """Work until cancelled; then stop all moves and give up the room of their replacements."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._parts.scheduler.turn.between(self._follow))
@@ -53,27 +53,27 @@ class Rebalancer:
             self._parts.expected.forget(under_way)
 
     async def finish(self, seconds: float) -> None:
-        """Wait until evictions that were sent are answered; cancel them after `seconds`."""
+        """Wait for the answers to evictions that were sent; cancel them after `seconds`."""
         if self._parts.evictions:
             _, late = await asyncio.wait(self._parts.evictions, timeout=max(0.0, seconds))
             for task in late:
                 task.cancel()
 
     def profile_found(self, name: str, uid: str, status: Mapping[str, Any]) -> None:
-        """Note a profile and its status, before it is put in force."""
+        """Note a profile and its stored status; the caller puts it in force only later."""
         if name not in self._records:
             self._records[name] = self._new_record(name)
             self._records[name].found = status.get("rebalancing")
         self._records[name].uid = uid
 
     def report(self) -> tuple[RebalancingReport, ...]:
-        """Return the documents about the profiles that have a section, by name."""
+        """Return the documents of the profiles that have a section, sorted by name."""
         works = (work for work, _ in self._works.values())
         reports = (work.record.report(work.entry.profile) for work in works)
         return tuple(sorted(reports, key=lambda report: report.profile))
 
     def planned(self) -> dict[str, int]:
-        """Return by profile how many moves its last plan has."""
+        """Return by profile name how many moves the last plan has."""
         plans = {name: work.record.plan for name, (work, _) in self._works.items()}
         return {name: plan.moves for name, plan in plans.items() if plan is not None}
 
@@ -84,7 +84,7 @@ class Rebalancer:
         )
 
     async def _follow(self) -> NoReturn:
-        """Plan for the profiles as they are in force, and for no others."""
+        """Start work for each version of a profile in force; cancel the work of other ones."""
         parts = self._parts
         while True:
             in_force = parts.scheduler.profiles.in_force

@@ -1,4 +1,4 @@
-"""The plans and moves of one profile's rebalancing, as documents and as its status."""
+"""Records the plans and moves of one profile, and shows them as documents and as its status."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -43,13 +43,13 @@ _LONGEST_MESSAGE: Final = 1024
 _SKEW: Final = 5.0
 """By how much the clocks of a former leader and the API server may differ, in seconds.
 
-If they differ by more, its moves end when their time is over. A larger number would take pods that
-were new before a move for its replacement.
+If they differ by more, the former leader's moves end only when their time is over. A larger number
+would mistake new pods from before a move for its replacement.
 """
 HOUR: Final = 3600.0
 _DAY: Final = 24 * HOUR
 _FIRST_DAY: Final = 3
-"""The epoch began on a Thursday."""
+"""The index of Thursday in _DAYS: the epoch began on a Thursday."""
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MOST_TIMES: Final = 100_000
 _REST_BYTES: Final = 4 * 2**20
@@ -57,7 +57,7 @@ _BYTES_PER_REST: Final = 256
 
 
 def is_open(windows: Sequence[Window], now: float) -> bool:
-    """Return whether pods may be moved now, in seconds since the epoch; always without windows."""
+    """Return whether a window is open at `now` (seconds since the epoch); True without windows."""
     return not windows or any(_is_open(window, now) for window in windows)
 
 
@@ -70,20 +70,19 @@ def _is_open(window: Window, now: float) -> bool:
 
 
 def _seconds(time_of_day: str) -> float:
-    """Return the seconds from midnight to a time such as 22:00."""
     hours, _, minutes = time_of_day.partition(":")
     return int(hours) * HOUR + int(minutes) * 60.0
 
 
 class RecentEvictions:
-    """The evictions of a profile within the last hour of the clock, in seconds."""
+    """Counts the evictions of a profile within the last hour; `clock` returns seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._times: deque[float] = deque(maxlen=_MOST_TIMES)
 
     def note(self, count: int = 1, *, seconds_ago: float = 0.0) -> None:
-        """Note `count` evictions; a former leader's are older than all noted ones."""
+        """Note `count` evictions; with `seconds_ago` they are older than all noted before."""
         at = self._clock() - seconds_ago
         if seconds_ago:
             self._times.extendleft([at] * min(count, _MOST_TIMES))
@@ -97,7 +96,7 @@ class RecentEvictions:
 
 
 class Rests:
-    """Until when pods and the pods of controllers are left alone, by their uids."""
+    """Until when pods, or all pods of a controller, are left alone, by uid."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -106,12 +105,12 @@ class Rests:
         )
 
     def rest(self, uid: str, seconds: float) -> None:
-        """Leave the pod or the pods of the controller alone for this time, from now on."""
+        """Leave the pod, or the pods of the controller, alone for so many seconds from now."""
         if seconds > 0:
             self._until.put(uid, (uid, self._clock() + seconds))
 
     def resting(self) -> frozenset[str]:
-        """Return the uids to leave alone now."""
+        """Return the uids of the pods and controllers that are left alone now."""
         now, found = self._clock(), self._until.values()
         for uid, until in found:
             if until <= now:
@@ -121,9 +120,10 @@ class Rests:
 
 @dataclass(frozen=True, slots=True)
 class FormerMove:
-    """A move that a former leader began, as the status shows it, and until when it is awaited.
+    """A move that a former leader began, as the profile's status has it.
 
-    `began` is in seconds since the epoch, `until` by the monotonic clock.
+    `began` is in seconds since the epoch. `until` is when the wait for its end is over, by the
+    monotonic clock.
     """
 
     shown: MoveBegun
@@ -138,7 +138,7 @@ class FormerMove:
     def may_end_with(self, pod: Pod) -> bool:
         """Return whether this pod may be the replacement.
 
-        A pod of another namespace may name the controller's uid, but is not its pod.
+        A pod in another namespace is not, even if it names the controller's uid.
         """
         owner, shown = pod.owner, self.shown
         if owner is None or owner.uid != shown.owner:
@@ -154,9 +154,10 @@ def take_ended(
 ) -> list[str]:
     """Remove moves that have ended or run out of time; return the uids to leave alone.
 
-    A move has ended when its controller has created a pod since it began, one per move, and this
-    replacement is ready; its uid is returned. If time runs out first, the controller's uid is
-    returned. Pods in `known` are no replacements; new replacements are added to it.
+    A move has ended when its controller has created a pod since the move began (one pod for each
+    move) and this replacement is ready; its uid is returned. If the time runs out first, the
+    controller's uid is returned. Pods in `known` are not replacements; new replacements are added
+    to it.
     """
     owners = {each.owner for each in moves}
     ready, found = list[Pod](), list[str]()
@@ -180,16 +181,16 @@ def take_ended(
 
 @dataclass(slots=True, eq=False)
 class Record:
-    """The plans and moves of one profile's rebalancing; it outlives versions of the profile.
+    """The plans and moves of one profile's rebalancing, over all versions of the profile.
 
     Attributes:
         name: The name of the profile.
         uid: The uid of the profile's object.
         message: The present activity, or why the last plan was not carried out to its end.
-        done: Moves that ended with a ready replacement on its node.
-        evictions: Those of the last hour.
+        done: How many moves ended with a ready replacement on its node.
+        evictions: The evictions of the last hour.
         former: Moves that a former leader began and that may not have ended.
-        plan: The last plan; it is a cache of one, so that its bytes are counted.
+        plan: The last plan. It is kept in a cache of one entry, which counts its bytes.
     """
 
     name: str
@@ -201,10 +202,10 @@ class Record:
     message: Why = ""
     done: int = 0
     position: int = 0
-    """The position where the last plan ended, and the next one continues."""
+    """The position where the last plan ended and the next one continues."""
     former: list[FormerMove] = field(default_factory=list)
     found: object = None
-    """The status that the profile had when it came, until it is taken over."""
+    """The status that the profile had when it was found; None once it is read."""
     _plan: BoundedCache[str, PlanReport] = field(
         default_factory=lambda: BoundedCache[str, PlanReport](4 * 2**20)
     )
@@ -222,16 +223,16 @@ class Record:
 
     @property
     def in_flight(self) -> int:
-        """How many pods are about to be evicted or have replacements that are awaited."""
+        """How many pods are about to be evicted, or wait for their replacements."""
         return len(self.under_way) + len(self.former)
 
     @property
     def used_of_hour(self) -> int:
-        """How many pods were evicted within an hour or are about to be."""
+        """How many pods were evicted within the last hour or are about to be."""
         return len(self.evictions) + sum(not each.evicted for each in self.under_way)
 
     def in_flight_of(self, owner: str) -> int:
-        """Return the same as `in_flight` of the pods of the controller of this uid."""
+        """Return `in_flight` for the pods of the controller with this uid."""
         begun = sum(each.owner == owner for each in self.under_way)
         return begun + sum(each.owner == owner for each in self.former)
 
@@ -242,7 +243,7 @@ class Record:
         self.message = _said(plan, section)
 
     def note(self, under_way: UnderWay) -> None:
-        """Note the end of a move that has evicted its pod."""
+        """Record the end of a move that has evicted its pod."""
         move = under_way.move
         if under_way.result is Result.MOVED:
             self.done += 1
@@ -257,9 +258,9 @@ class Record:
         self._last.append(MoveEnded.model_validate(last))
 
     def restore(self, raw: object, section: Rebalancing, rests: Rests) -> None:
-        """Take over the moves of a former leader from the status.
+        """Take over the moves of a former leader from the profile's status.
 
-        Raises ProfileInvalid, ManifestError if the status is malformed.
+        Raises ProfileInvalid or ManifestError if the status is malformed.
         """
         status = read(RebalancingStatus, raw, "status.rebalancing")
         limits, since = section.limits, self._seconds_since(status.observed_time)
@@ -276,12 +277,12 @@ class Record:
             self._last.append(ended)
 
     def _seconds_since(self, time: str) -> float:
-        """Return how long ago the time of a status is; never less than nothing."""
+        """Return how long ago a time in the status was; 0 if it is in the future."""
         at = timestamp({"time": time}, "time", "status.rebalancing")
         return max(0.0, self.now() - (at or 0.0))
 
     def status(self) -> dict[str, Any]:
-        """Return the section of the profile's status."""
+        """Return the section `rebalancing` of the profile's status."""
         plan = self.plan
         begun = [_begun(each) for each in self.under_way]
         begun += [each.shown for each in self.former]
@@ -305,7 +306,7 @@ class Record:
         return status.model_dump(mode="json", by_alias=True)
 
     def report(self, profile: SchedulingProfile) -> RebalancingReport:
-        """Return the document about the profile."""
+        """Return the document for /debug/rebalancing."""
         section = profile.spec.rebalancing
         return RebalancingReport(
             profile=profile.name,
@@ -332,7 +333,7 @@ def _said(plan: Plan, section: Rebalancing) -> Why:
 
 
 def _left_out(plan: Plan) -> str:
-    """Say that the plan has not examined all pods, and what to do about it."""
+    """Return a text that says that not all pods were examined, and what to do about it."""
     why = "the decisions that a plan may cost were spent before all was looked at"
     if plan.examined is not None and 0 < plan.examined < plan.pods:
         looked_at = f"{plan.examined:,} of {plan.pods:,} running pods were"
@@ -341,7 +342,7 @@ def _left_out(plan: Plan) -> str:
 
 
 def whole(text: Why) -> str:
-    """Return the text with the names of pods, as the profile's status has them."""
+    """Return the text with the names of pods. The profile's status shows this text."""
     return text.text if isinstance(text, TextAboutPods) else text
 
 

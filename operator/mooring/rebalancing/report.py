@@ -31,7 +31,7 @@ class MovedPod:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """Moves that only help together, as `Step` has them."""
+    """A `Step` as a document: moves that help only together."""
 
     goal: str
     reason: Why
@@ -44,7 +44,7 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class RefusedPods:
-    """How many pods would gain and are not moved; `reason` completes "the pod ..."."""
+    """How many pods would gain but are not moved; `reason` completes "the pod ..."."""
 
     reason: str
     pods: int
@@ -52,7 +52,7 @@ class RefusedPods:
 
 @dataclass(frozen=True, slots=True)
 class NodeRequests:
-    """The pods of a node, and which share of its cpu and memory they request, in percent."""
+    """How many pods a node has, and how much cpu and memory they request, in percent of it."""
 
     pods: int
     cpu: float
@@ -61,7 +61,7 @@ class NodeRequests:
 
 @dataclass(frozen=True, slots=True)
 class NodeBeforeAndAfter:
-    """A node that pods leave or come to."""
+    """A node that gains or loses pods, before and after the moves."""
 
     node: str
     before: NodeRequests
@@ -72,12 +72,12 @@ class NodeBeforeAndAfter:
 class PlanReport:
     """A plan of one profile.
 
-    `pods` is how many running pods the profile has, `examined` how many of them were looked at for
-    Violations and Spread (absent without these goals), `moves` how many would move; there may be
-    `more` if that is all that the profile's limits allow. If the decisions that the plan may cost
-    were `spent`, not all was looked at. `message` says why there are no steps, if not because
-    nothing is to be gained. `nodes` are those that change, as they are when they are read.
-    `time` is when the leader or the page has made the plan.
+    `pods` is how many running pods the profile has. `examined` is how many of them were examined
+    for Violations and Spread; it is absent without these goals. `moves` is how many pods would
+    move; `more` says that the profile's limits allow no further moves, so that there may be more.
+    `spent` says that the budget of decisions ended before all pods were examined. `message` says
+    why there are no steps; it is empty if moves gain nothing. `nodes` are the nodes that change,
+    with their state when the document is read. `time` is when the leader or the page made the plan.
     """
 
     profile: str
@@ -100,7 +100,7 @@ class PlanReport:
 
 @dataclass(frozen=True, slots=True)
 class RebalancingReport:
-    """The answer of /debug/rebalancing about a profile; `plan` is absent before the first one."""
+    """What /debug/rebalancing says about a profile; `plan` is absent before the first plan."""
 
     profile: str
     mode: str
@@ -114,7 +114,7 @@ class RebalancingReport:
 def plan_report(
     profile: str, section: Rebalancing, plan: Plan, time: str | None = None
 ) -> PlanReport:
-    """Return the plan as a document, without nodes."""
+    """Return the plan as a document; its `nodes` are empty (see `with_nodes`)."""
     refused = sorted(plan.refused.items(), key=lambda item: (-item[1], item[0]))
     return PlanReport(
         profile=profile,
@@ -136,7 +136,7 @@ def plan_report(
 
 
 def planned_step(step: Step, only: Move | None = None) -> PlannedStep:
-    """Return the step as a document, with all moves or only one."""
+    """Return the step as a document, with all its moves or only with the move `only`."""
     moves = step.moves if only is None else (only,)
     refs = tuple(PodRef.of(move.pod) for move in moves)
     owners = (move.pod.owner.kind if move.pod.owner is not None else "" for move in moves)
@@ -149,9 +149,9 @@ def planned_step(step: Step, only: Move | None = None) -> PlannedStep:
 
 
 def with_nodes(report: PlanReport, cluster: ClusterView) -> PlanReport:
-    """Return the plan with the current state of the nodes that it changes, by name.
+    """Return the plan with `nodes`: the current state of the nodes that change, sorted by name.
 
-    Nodes that have gone are left out, and so are pods that have left their source.
+    Nodes that no longer exist are left out. A pod that has left its source is not counted.
     """
     coming: dict[str, list[Pod]] = {}
     leaving: dict[str, list[Pod]] = {}
@@ -172,7 +172,7 @@ def with_nodes(report: PlanReport, cluster: ClusterView) -> PlanReport:
 
 
 def _requests(coming: Iterable[Pod], leaving: Iterable[Pod]) -> Mapping[str, int]:
-    """Return how much more of cpu, memory and "pods" a node has when these have come and gone."""
+    """Return how the cpu, memory and "pods" of a node change when pods come and leave."""
     total = {CPU: 0, MEMORY: 0, "pods": 0}
     for sign, pods in ((1, coming), (-1, leaving)):
         for pod in pods:

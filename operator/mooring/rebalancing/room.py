@@ -1,7 +1,7 @@
-"""Searches a node for a pod that fits nowhere, and the fewest moves after which it fits there.
+"""Finds a node for a pod that fits nowhere, and the fewest moves after which it fits there.
 
-On each node sets of its pods are tried that free enough. Where inter-pod affinity or topology
-spread rejects the pod, the pods in the way may be on other nodes: those are tried together.
+On each node it tries sets of pods that free enough resources. If inter-pod affinity or topology
+spread rejects the pod, the pods in the way may be on other nodes, and it tries them together.
 """
 
 from collections import Counter, defaultdict
@@ -26,24 +26,24 @@ from mooring.state.columns import IntArray
 from mooring.state.topology.pod_selection import term_selector
 
 _MOST_NODES: Final = 32
-"""Nodes on which room is made for one pod, those first that need the fewest moves."""
+"""On how many nodes room is made for one pod: the nodes that need the fewest moves."""
 _MOST_SETS: Final = 24
-"""Sets of pods of one size that leave one node."""
+"""How many sets of pods of one size are tried on a node."""
 _MOST_TOGETHER: Final = 8
-"""Pods that leave one node for one pod."""
+"""How many pods may leave a node to make room for one pod."""
 _MOST_SPECS: Final = 6
-"""Pods of so many specs are combined on one node."""
+"""How many different specs of pods are combined on one node."""
 _MOST_COMBINED: Final = 2_000
 _BY_OTHERS: Final = frozenset(("InterPodAffinity", "PodTopologySpread"))
 """Filters that reject a pod because of pods on other nodes."""
 _ROWS_PER_STEP: Final = 16
-"""To look at so many nodes costs about as much as a decision."""
+"""Examining the pods of so many nodes costs about as much as a decision."""
 _DEPTH: Final = 1
-"""How often room is made for a pod that leaves its node to make room."""
+"""How often room may be made for a pod that itself leaves its node to make room."""
 
 
 class Room(NamedTuple):
-    """A node for a pod, and the moves after which it fits there, in their order."""
+    """A node for a pod, and the moves after which it fits there, in order."""
 
     node: str
     moves: tuple[Move, ...]
@@ -51,9 +51,9 @@ class Room(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RoomSearch:
-    """Searches for pods to move so that another fits, in the trial of the plan.
+    """Searches for pods to move so that another pod fits, in the trial of the plan.
 
-    They may go to the nodes in `within`; None: to all.
+    The moved pods may go to the nodes in `within`; None means to all nodes.
     """
 
     planning: Planning
@@ -67,9 +67,10 @@ class RoomSearch:
         *,
         depth: int = _DEPTH,
     ) -> Room | None:
-        """Return a node for the pod, and the fewest moves found, at most `most`, that make it fit.
+        """Return a node for the pod, and the fewest moves found after which it fits there.
 
-        With `nodes` it is one of these. The trial is unchanged afterwards.
+        There are at most `most` moves. If `nodes` is given, the node is one of them. The trial is
+        unchanged afterwards. Returns None if nothing is found.
         """
         planning, best = self.planning, None
         name = planning.decided(pod) if nodes is None else planning.best_fit(pod, nodes)
@@ -88,7 +89,7 @@ class RoomSearch:
         return best
 
     def _is_kept_by_others(self, pod: Pod) -> bool:
-        """Return whether the filters reject the pod that look at pods of other nodes."""
+        """Return whether a filter rejects the pod that looks at pods of other nodes."""
         planning = self.planning
         try:
             outcome = planning.what_if.decide(pod, planning.pipeline)
@@ -101,7 +102,7 @@ class RoomSearch:
     def _if_others_leave(
         self, pod: Pod, most: int, nodes: Collection[str] | None, depth: int
     ) -> Room | None:
-        """Return moves of pods on any nodes that are in the way together, the fewest first."""
+        """Return a Room after moves of pods on any nodes; small sets of pods are tried first."""
         planning = self.planning
         among = frozenset(planning.cluster.node_names if nodes is None else nodes)
         for leaving in self._in_the_way(pod):
@@ -123,7 +124,7 @@ class RoomSearch:
         return None
 
     def _domains(self, pod: Pod, name: str) -> list[Collection[str]]:
-        """Return where pods in the way may go: anywhere, where the pod goes, and not there."""
+        """Return where the moved pods may go: anywhere, near the pod's new node, or elsewhere."""
         planning, keys = self.planning, {each.topology_key for each in pod.spec.spread}
         keys |= {term.topology_key for term in pod.spec.affinity.required}
         nodes = {each: planning.node(each) for each in planning.cluster.node_names}
@@ -136,7 +137,6 @@ class RoomSearch:
         return [allowed, allowed & near, allowed - near]
 
     def _fits_after(self, pod: Pod, room: Room) -> bool:
-        """Return whether the pod fits on the node after the moves."""
         planning = self.planning
         with planning.undone():
             planning.make(room.moves)
@@ -145,8 +145,9 @@ class RoomSearch:
     def _in_the_way(self, pod: Pod) -> list[tuple[Pod, ...]]:
         """Return sets of pods that keep the pod from another domain, small sets first.
 
-        These are all pods to which it has affinity; the pods of a domain that exclude it, or that
-        it excludes, by anti-affinity; and each pod that counts for its topology spread.
+        One set is all pods to which the pod has affinity. For each domain, one set is its pods that
+        exclude this pod, or that it excludes, by anti-affinity. Each pod that counts for the pod's
+        topology spread is a set of its own.
         """
         planning, found = self.planning, defaultdict[Hashable, list[Pod]](list)
         for number, name in enumerate(planning.cluster.node_names):
@@ -161,7 +162,7 @@ class RoomSearch:
         return sorted(map(tuple, found.values()), key=len)[:_MOST_SETS]
 
     def _ways(self, pod: Pod, other: Pod, node: Node) -> Iterator[Hashable]:
-        """Yield the keys that the other pod on the node shares with other pods in the way."""
+        """Yield the keys of the sets (see `_in_the_way`) to which the other pod belongs."""
         affinity, theirs = pod.spec.affinity, other.spec.affinity
         if affinity.required and all(self._selects(term, other) for term in affinity.required):
             yield "affinity"
@@ -181,7 +182,7 @@ class RoomSearch:
         return term_selector(term).selects(pod.namespace, labels, pod.labels)
 
     def _nodes_for(self, pod: Pod, nodes: Collection[str] | None) -> list[tuple[str, int]]:
-        """Return nodes on which pods that leave may help, and how many have to leave at least."""
+        """Return nodes where evictions may help, with the least number of pods that must leave."""
         planning = self.planning
         try:
             outcome = planning.what_if.decide(pod, planning.pipeline)
@@ -202,7 +203,7 @@ class RoomSearch:
         return [(names[int(rows[i])], int(fewest[i])) for i in possible[:_MOST_NODES]]
 
     def _needed(self, pod: Pod, rows: IntArray) -> tuple[IntArray, np.typing.NDArray[np.float64]]:
-        """Return how many pods must leave each row at least, and how much the rows lack."""
+        """Return how many pods must leave each row at least, and how much the row lacks."""
         columns, count = self.planning.cluster.pod_columns, len(self.planning.cluster.nodes)
         at = np.flatnonzero((columns.rows >= 0) & ~columns.nominated)
         fewest, lacking = np.ones(len(rows), np.int64), np.zeros(len(rows))
@@ -215,13 +216,12 @@ class RoomSearch:
         return fewest, lacking
 
     def _short(self, pod: Pod, rows: IntArray) -> dict[str, IntArray]:
-        """Return by resource how much each row lacks for the pod's requests."""
         nodes, requests = self.planning.cluster.nodes.take(rows), pod.spec.demand.resources
         free = {each: nodes.allocatable(each) - nodes.requested(each) for each in requests}
         return {each: np.maximum(requests[each] - free[each], 0) for each in requests}
 
     def _on(self, pod: Pod, node: str, fewest: int, most: int, depth: int) -> Room | None:
-        """Return the fewest moves found after which the pod fits on this node."""
+        """Return the node with the fewest moves found after which the pod fits there, or None."""
         best: Room | None = None
         for size in range(fewest, _MOST_TOGETHER + 1):
             for leaving in self._sets(pod, node, size):
@@ -233,7 +233,7 @@ class RoomSearch:
         return best
 
     def _sets(self, pod: Pod, node: str, size: int) -> list[tuple[Pod, ...]]:
-        """Return sets of pods without which the node has enough for the pod, small pods first."""
+        """Return sets of `size` pods that free enough for the pod, sets of small pods first."""
         by_spec, rows = self._movable_on(node), self.planning.cluster.rows([node])
         short = {name: int(each[0]) for name, each in self._short(pod, rows).items() if each[0]}
         found = list[tuple[Pod, ...]]()
@@ -250,7 +250,7 @@ class RoomSearch:
         return found[:_MOST_SETS]
 
     def _movable_on(self, name: str) -> dict[PodSpec, list[Pod]]:
-        """Return the pods of the node that may move, by spec, in a stable order."""
+        """Return the node's pods that may move, by spec, sorted by uid."""
         planning, by_spec = self.planning, dict[PodSpec, list[Pod]]()
         node = planning.node(name)
         pods = sorted((each.pod for each in planning.cluster.pods_of(name)), key=lambda p: p.uid)
@@ -262,10 +262,10 @@ class RoomSearch:
     def _if_they_leave(
         self, pod: Pod, node: str, leaving: Sequence[Pod], most: int, depth: int
     ) -> Room | None:
-        """Return the moves that take these pods off their nodes for the pod, which goes to `node`.
+        """Return `node` and the moves of the pods in `leaving`, after which the pod fits there.
 
-        None if the pod does not fit even then. They go where the policy places them, else where
-        they fit best.
+        Returns None if the pod does not fit even then. The pods go where the profile places them,
+        else to the fullest nodes.
         """
         planning, more = self.planning, most - len(leaving)
         moves = planning.leaving(leaving)
@@ -285,7 +285,7 @@ class RoomSearch:
     def _placed(
         self, leaving: Sequence[Move], more: int, depth: int, *, by_policy: bool
     ) -> list[Move] | None:
-        """Return the moves of pods that have left their nodes, with at most `most` others."""
+        """Return the moves of pods that have left their nodes; up to `more` others make room."""
         planning, moves = self.planning, list[Move]()
         within = planning.cluster.node_names if self.within is None else self.within
         for each in sorted(leaving, key=lambda each: -planning.share_of(each.pod)):

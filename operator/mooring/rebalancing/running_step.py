@@ -1,7 +1,7 @@
-"""One step of a plan while it is carried out: its purpose, and whether that can be reached.
+"""One step of a plan in execution: its purpose, and whether it can still be reached.
 
-Between two moves the cluster changes. So everything that was looked at when the plan was made is
-looked at again before each move, in trials on the state of now.
+The cluster changes between two moves. So everything that was checked when the plan was made is
+checked again before each move, in trials on the present state.
 """
 
 import math
@@ -24,7 +24,7 @@ from mooring.scheduling.scheduler_state import SchedulerState
 
 
 class Stopped(Exception):  # noqa: N818 - the text says why, and nothing need be wrong
-    """The plan ends here.
+    """Ends the plan. The text says why.
 
     `warns` says that a move did not end as planned.
     """
@@ -36,22 +36,23 @@ class Stopped(Exception):  # noqa: N818 - the text says why, and nothing need be
 
 
 class PassedOver(Stopped):
-    """The step is not carried out any further, but the steps behind it may be."""
+    """Skips the rest of one step; the steps after it may be carried out."""
 
 
 @dataclass(slots=True, eq=False)
 class RunningStep:
     """A step in execution.
 
-    A step helps waiting pods that fit afterwards, or empties nodes, or improves the place of the
-    moved pods. While it runs, it keeps places for the waiting pods: their own nominations would end
-    with their next attempt, which finds no room yet.
+    A step helps waiting pods that fit afterwards, or empties nodes, or improves the nodes of the
+    moved pods. While it runs, nominations of placeholder pods (see `place_uid`) keep room for the
+    waiting pods: the pods' own nominations would end with their next attempt, which finds no room
+    yet.
 
     Attributes:
         begun: How many of its moves have begun.
-        is_over: Whether no more of them begin.
-        until: How long it may wait then for its pods to leave their nodes.
-        why: Why it was passed over.
+        is_over: Whether no more of its moves will begin.
+        until: After `is_over`, until when it waits for its pods to leave their nodes.
+        why: Why it was skipped.
     """
 
     step: Step
@@ -66,7 +67,7 @@ class RunningStep:
 
     @property
     def under_way(self) -> list[UnderWay]:
-        """Its moves that have begun and not ended."""
+        """The step's moves that have begun and not ended."""
         moves = self.expected.moves
         return [each for each in moves if each.step is self.step and each.place and not each.result]
 
@@ -77,10 +78,9 @@ class RunningStep:
         return not self.step.fits or not any(evicting(move.pod) for move in self.step.moves)
 
     def check_unchanged(self, moves: Sequence[Move]) -> None:
-        """Check that these moves are still as planned.
+        """Raise PassedOver if these moves are no longer as planned.
 
-        Raises PassedOver if a pod that is moved has changed, or if no pod waits for the room any
-        more.
+        That is so if a pod that is moved has changed, or if no pod waits for the room any more.
         """
         fits = self.step.fits
         if fits and not any(ref.uid in self.scheduler.state.unscheduled for ref in fits):
@@ -102,10 +102,10 @@ class RunningStep:
         return None
 
     def why_not(self, moves: Sequence[Move], resting: Collection[str]) -> Why | None:
-        """Return why these moves, the next ones, are not to be made now; None if they are.
+        """Return why the next moves of the step must not be made now; None if they may.
 
-        Pods and controllers of the uids in `resting` are left alone. Raises AttemptTooLongError;
-        the next call goes on.
+        Pods and controllers whose uids are in `resting` are left alone. Raises AttemptTooLongError
+        if this takes too long; the next call continues.
         """
         trial = self._trial(resting)
         for move in moves:
@@ -120,7 +120,7 @@ class RunningStep:
             return text_of(failed)
 
     def unreached(self) -> Why | None:
-        """Return which results the step has missed, once its moves have ended."""
+        """Return what the step has not achieved after its moves have ended; None if all."""
         trial = self._trial(())
         try:
             with trial.undone():
@@ -129,9 +129,9 @@ class RunningStep:
             return text_of(failed)
 
     def hold_room(self) -> None:
-        """Keep places for the waiting pods before the next moves begin.
+        """Reserve room for the waiting pods, before the next moves begin.
 
-        None is kept on a node to which a pod of the step will still move.
+        A node to which a pod of this step will still move is left out.
         """
         to_come = self.step.moves[self.begun :], (each.move for each in self.under_way)
         targets = {move.target for move in chain.from_iterable(to_come)}
@@ -140,10 +140,10 @@ class RunningStep:
                 self.scheduler.state.nominate(replace(pod, uid=place_uid(pod.uid)), node)
 
     def give_room(self, *, to_pods: bool) -> None:
-        """Give up the places of the waiting pods, or give them to the pods.
+        """End the reservations for waiting pods; with `to_pods`, nominate the pods instead.
 
-        An event tells that each place has ended, so that every pod is retried: of equal pods
-        without nomination only one would be.
+        Each ended reservation causes an event, so that every waiting pod is retried: of equal pods
+        without a nomination only one would be.
         """
         state = self.scheduler.state
         for pod, node in self._waiting() if to_pods else ():
@@ -154,7 +154,7 @@ class RunningStep:
             state.withdraw(place_uid(ref.uid))
 
     def _waiting(self) -> list[tuple[Pod, str]]:
-        """Return the pods that the step makes room for and that have no node yet, with theirs."""
+        """Return the pods without a node that the step makes room for, each with its new node."""
         state, step = self.scheduler.state, self.step
         pods = (state.unscheduled.get(ref.uid) for ref in step.fits)
         return [
@@ -174,10 +174,10 @@ class RunningStep:
         )
 
     def _why_in_vain(self, trial: PlanTrial, moves: Sequence[Move]) -> Why | None:
-        """Return why the next moves are impossible or miss the step's purpose; None if not.
+        """Return why the next moves are impossible or miss the step's purpose; None if neither.
 
-        They must be possible while other moves are under way. The purpose is checked after these
-        and all later moves.
+        The moves must be possible while other moves are under way. The purpose is checked after
+        these and all later moves.
         """
         step = self.step
         with trial.undone():
@@ -199,7 +199,7 @@ class RunningStep:
             return self._why_missed(trial)
 
     def _why_no_gain(self, trial: PlanTrial) -> Why | None:
-        """Return which pods would move for their own gain but gain nothing; None if none.
+        """Return why the moved pods no longer gain; None if they do, or the goal is another.
 
         If a whole group is moved, one member must gain.
         """
@@ -214,7 +214,7 @@ class RunningStep:
         return about(why, moves[0].pod)
 
     def _scores_more(self, trial: PlanTrial, move: Move) -> bool:
-        """Return whether the target has a higher score by now, by the least gain or more."""
+        """Return whether the target now scores higher than the source by the minimum gain."""
         with trial.undone():
             trial.remove(move.pod)
             outcome = trial.what_if.decide(trial.anew(move), trial.pipeline)
@@ -227,9 +227,9 @@ class RunningStep:
         return there.total - own.total >= self.section.minimum_gain
 
     def _why_missed(self, trial: PlanTrial) -> Why | None:
-        """Return the purpose of the step that the trial has not reached; None if it has all.
+        """Return which part of the purpose the trial has not reached; None if all is reached.
 
-        Pods of the step that terminate are regarded as gone.
+        Pods of the step that are being evicted count as gone.
         """
         for move in self.step.moves:
             if trial.cluster.evictions.evicting(move.pod):
@@ -248,7 +248,7 @@ class RunningStep:
 
 
 def _end(trial: PlanTrial, under_way: UnderWay) -> None:
-    """End a running move in the trial: its replacement is on its target."""
+    """End a running move in the trial: put its replacement on the target."""
     replacement, place = under_way.replacement, under_way.place
     trial.remove(under_way.move.pod)
     for kept in filter(None, (place, replacement)):
@@ -259,7 +259,7 @@ def _end(trial: PlanTrial, under_way: UnderWay) -> None:
 
 
 def _is_empty(trial: PlanTrial, node: str) -> bool:
-    """Return whether all pods on the node, now and planned, stay with it or leave it."""
+    """Return whether the node has only pods that belong to it, and no nominated pods."""
     if (row := trial.cluster.row(node)) is None:
         return True
     here = (placed.pod for placed in trial.cluster.pods_on(row))

@@ -1,9 +1,9 @@
-"""Moves that have begun, and the places kept for their replacements.
+"""Moves that have begun, and the room that is kept for their replacements.
 
-A place is kept as in preemption, by a nomination, so that no pod of equal or lower priority takes
-it. Until the replacement exists, a copy of the leaving pod is nominated under its own uid. The
-replacement takes over the nomination before its first decision, and the ordinary decision then
-finds this node first.
+Room is kept as in preemption, by a nomination, so that no pod of equal or lower priority takes it.
+Until the replacement exists, a placeholder is nominated: a copy of the leaving pod with a uid of
+its own (its "place"). The replacement takes over the nomination before its first decision, and the
+ordinary decision then finds this node first.
 """
 
 from collections.abc import Iterable
@@ -19,12 +19,10 @@ from mooring.rebalancing.plan import Move, Step, Why
 from mooring.state.cluster import ClusterState
 
 _PLACE: Final = "/replacement"
-"""What the uid of a place has behind that of the pod that leaves, or for which room is made.
-
-No object's uid has a slash.
-"""
+"""What a placeholder's uid has after the uid of the pod that leaves, or for which room is made. No
+object's uid has a slash."""
 _NOT_COMPARED: Final = frozenset(("gates", "limit_exceeded", "demands", "memory"))
-"""Fields of a spec in which a running pod differs from a new one of its template."""
+"""Fields of a spec that may differ between a running pod and a new pod of the same template."""
 _COMPARED: Final = tuple(each.name for each in fields(PodSpec) if each.name not in _NOT_COMPARED)
 
 
@@ -32,15 +30,15 @@ class Result(StrEnum):
     """How a move ended."""
 
     MOVED = "moved"
-    """The replacement is ready on the node that it is meant for."""
+    """The replacement is ready on the node that is meant for it."""
     ELSEWHERE = "elsewhere"
     """The replacement is bound to another node."""
     LATE = "late"
-    """In time no replacement came, or it was not bound, or not ready."""
+    """The replacement did not come, was not bound or was not ready in time."""
     GONE = "gone"
-    """The pod, its replacement or the target node has gone, or the controller makes other pods."""
+    """The pod, its replacement or the target has gone, or the controller makes other pods."""
     REFUSED = "refused"
-    """A disruption budget, or by now the profile, allows no eviction; nothing has happened."""
+    """A disruption budget, or the changed profile, forbids the eviction; nothing has happened."""
     FAILED = "failed"
     """The API server did not evict the pod; nothing has happened."""
 
@@ -49,21 +47,21 @@ class Result(StrEnum):
 class UnderWay:
     """A move that has begun, and its progress.
 
-    It is first written into the profile's status. Then its place is kept and its task starts, which
-    evicts the pod, awaits the replacement and notes the result.
+    It is first written into the profile's status. Then the room for the replacement is kept, and a
+    task starts that evicts the pod, waits for the replacement and records the result.
 
     Attributes:
-        move: The pod that leaves, and the node for which its replacement is meant.
-        step: The step that the move is of.
-        profile: The name of the profile that plans it.
+        move: The pod that leaves, and the node that is meant for its replacement.
+        step: The step to which the move belongs.
+        profile: The name of the profile whose plan it is.
         began: When it began, in seconds since the epoch.
-        place: The pod that is nominated to the node until the replacement comes; None until the pod
-            is about to be evicted.
-        others: The pods of the controller that waited for a node before.
+        place: The placeholder that is nominated to the node until the replacement comes; None until
+            the pod is about to be evicted.
+        others: The pods of the controller that waited for a node before the move began.
         evicted: Whether the API server has evicted the pod.
-        replacement: The pod that came in its place, None until then.
-        changed: Whether the controller makes pods of another spec by now.
-        result: How the move has ended, None until then.
+        replacement: The pod that replaces the evicted one; None until it comes.
+        changed: Whether the controller now makes pods of another spec.
+        result: How the move has ended; None until then.
         why: The reason, as a sentence without a full stop.
     """
 
@@ -86,22 +84,22 @@ class UnderWay:
 
     @property
     def rests(self) -> str:
-        """The uid of the controller or pod that is left alone when the move has ended.
+        """The uid that is left alone after the move: the replacement's, if the move has succeeded.
 
-        That is the replacement, or after any other end than planned the controller with all pods.
+        Otherwise it is the controller's uid, so that all its pods are left alone.
         """
         if self.result is Result.MOVED and self.replacement is not None:
             return self.replacement.uid
         return self.owner
 
     def end(self, result: Result, why: Why = "") -> None:
-        """Note how the move has ended."""
+        """Record how the move has ended; `why` is a sentence without a full stop."""
         self.result, self.why = result, why
 
     def is_for(self, pod: Pod) -> bool:
-        """Return whether a new pod of the controller may be the replacement.
+        """Return whether this new pod of the controller may be the replacement.
 
-        A pod of another namespace names a controller that is not its own.
+        A pod in another namespace is not, because it names a controller that is not its own.
         """
         leaving = self.move.pod
         if pod.namespace != leaving.namespace:
@@ -113,17 +111,17 @@ class UnderWay:
 
 
 def place_uid(uid: Uid) -> Uid:
-    """Return the uid of the place for the replacement of this pod, or for the pod itself."""
+    """Return the uid of the placeholder for a replacement of this pod, or for the pod itself."""
     return Uid(f"{uid}{_PLACE}")
 
 
 def place_of(uid: Uid) -> bool:
-    """Return whether the uid belongs to a place and not to a pod."""
+    """Return whether the uid is a placeholder's, not a pod's."""
     return uid.endswith(_PLACE)
 
 
 class ExpectedReplacements:
-    """Recognizes replacements as they come, and gives each the place that is kept for it.
+    """Recognizes replacements as they come, and gives each the room that is kept for it.
 
     Attributes:
         moves: The moves of all profiles that have begun and not ended.
@@ -134,9 +132,9 @@ class ExpectedReplacements:
         self.moves: list[UnderWay] = []
 
     def keep(self, under_way: UnderWay) -> None:
-        """Keep the place on the target of one of the moves; its replacement is expected then.
+        """Keep room on the move's target, and expect the replacement from now on.
 
-        The place has the pod as its controller makes it again.
+        The placeholder is the pod as its controller will create it again.
         """
         state, move = self._state, under_way.move
         node = state.nodes.nodes[state.nodes.row_of[move.source]]
@@ -150,12 +148,12 @@ class ExpectedReplacements:
         state.nominate(under_way.place, move.target)
 
     def forget(self, under_way: UnderWay) -> None:
-        """Note that one of the moves has ended, and give back its place if that is still kept."""
+        """End one of the moves, and give up its room if it is still kept."""
         self.give_back(under_way)
         self.moves.remove(under_way)
 
     def give_back(self, under_way: UnderWay) -> None:
-        """Give up the place; the replacement is still expected."""
+        """Give up the room that is kept for the replacement; the replacement is still expected."""
         self._state.withdraw(place_uid(under_way.move.pod.uid))
         replacement = under_way.replacement
         if replacement is None or self._state.evictions.awaits_victims(replacement):
@@ -166,15 +164,15 @@ class ExpectedReplacements:
             self._state.withdraw(replacement.uid)
 
     def arrived(self, pod: Pod) -> None:
-        """Note a pod that is shown without a node for the first time.
+        """Note a pod that the watch shows without a node for the first time.
 
-        If it is an expected replacement, it is nominated to the node of its place.
+        If it is an expected replacement, it takes over the nomination of the placeholder.
         """
         if (expected := self._match(pod)) is not None:
             self._state.pass_nomination(place_uid(expected.move.pod.uid), pod)
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
-        """Note replacements that are shown on a node before they were shown without one."""
+        """Note replacements that are on a node when the watch shows them for the first time."""
         if not self.moves:
             return
         for event in events:
@@ -188,7 +186,7 @@ class ExpectedReplacements:
                 self._state.withdraw(place_uid(expected.move.pod.uid))
 
     def _match(self, pod: Pod) -> UnderWay | None:
-        """Return the replacement that this pod may be; None if the pod is none of that."""
+        """Return the move whose replacement this pod is, and set `replacement`; None if none."""
         owner = owner_of(pod)
         awaited = [each for each in self.moves if each.place and owner and each.owner == owner]
         if any(e.replacement is not None and e.replacement.uid == pod.uid for e in awaited):
