@@ -1,1 +1,1 @@
-"""Pod groups in every format, parsed."""
+"""Parses pod groups of every format."""

@@ -19,19 +19,19 @@ from mooring.model.manifest_error import ManifestError
 from mooring.model.selectors import LabelSelector, parse_label_selector
 
 HYPER_NODE_KEY: Final = "topology.volcano.sh/hypernode"
-"""Stands for HyperNodes where the topology of a group names node labels."""
+"""The topology key of a group that names HyperNodes instead of node labels."""
 _MOST_MEMBERS: Final = 10_000
 _MOST_PATTERNS: Final = 100
 _LONGEST_PATTERN: Final = 1000
 _MOST_MEMORY: Final = 64 * 1024
-"""Bytes that a compiled pattern may take: a search with a larger one takes over 10 ms."""
+"""Limit for the bytes of a compiled pattern: searching with a larger one takes over 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class HyperNode:
-    """Nodes and HyperNodes of lower tiers, by name, by a pattern of names, or by labels.
+    """A set of nodes and of HyperNodes of lower tiers, given by names, name patterns or labels.
 
-    The nodes of a HyperNode of a lower `tier` are nearer to each other. Patterns are of `re2`.
+    The nodes of a HyperNode of a low `tier` are near each other. Patterns are compiled by `re2`.
     """
 
     name: str

@@ -70,24 +70,24 @@ NODES_RESERVED: Final = "scheduling.mooring.dev/NodesReserved"
 DISRUPTION_MODE: Final = "scheduling.mooring.dev/disruption-mode"
 """Annotation of a group whose kind has no field for it: `Pod` (default) or `PodGroup`."""
 MAX_TOPOLOGY_KEYS: Final = 8
-"""Levels of a topology; data centres have three to five."""
+"""Limit for the levels of a topology; data centres have three to five."""
 
 _CONDITIONS: Final = {
     "PodGroupScheduled": "scheduled",
     "PodGroupInitiallyScheduled": "scheduled",
     NODES_RESERVED: "reserved",
 }
-"""The fields of `PodGroupStatus` for the types of conditions."""
+"""By type of condition, the field of `PodGroupStatus`."""
 _CONDITIONS_OF_VOLCANO: Final = {"Scheduled": "scheduled", NODES_RESERVED: "reserved"}
-"""The same conditions in Volcano's groups; in others anyone may use such plain names."""
+"""The same for Volcano's groups. In other groups anybody may use such plain names."""
 _LONGEST_ANNOTATION: Final = 8 * 320
 _LONGEST_NAME: Final = 253
 _LONGEST_NUMBER: Final = 12
-"""Characters of a number in a label or annotation; longer ones are out of range."""
+"""Limit for the characters of a number in a label or annotation; longer ones are out of range."""
 
 
 class GroupSource(StrEnum):
-    """How the members of a group name it."""
+    """How the members of a group name it; the value is shown to users."""
 
     KUBERNETES = "podgroups.scheduling.k8s.io"
     COSCHEDULING = "podgroups.scheduling.x-k8s.io"
@@ -99,12 +99,12 @@ class GroupSource(StrEnum):
 
     @property
     def has_object(self) -> bool:
-        """Whether an object defines the group; its members do otherwise."""
+        """Whether an object defines the group; otherwise its members do."""
         return self not in (GroupSource.YUNIKORN, GroupSource.PODS)
 
     @property
     def has_status(self) -> bool:
-        """Whether Mooring writes the status of that object, and reads it again."""
+        """Whether Mooring writes the status of the group's object, and reads it again."""
         return self in _WITH_STATUS
 
 
@@ -115,17 +115,17 @@ _ROLE_KEYS: Final = {
     GroupSource.GROVE: "grove.io/podclique",
     GroupSource.YUNIKORN: TASK_GROUP_NAME,
 }
-"""The label or annotation that names a member's role in its group."""
+"""By source, the label or annotation that names a member's role in its group."""
 
 
 def role_of(pod: Pod, source: GroupSource) -> str:
-    """Return the role that the pod has in its group of this source; "" if it names none."""
+    """Return the pod's role in its group of this source; "" if the pod names none."""
     key = _ROLE_KEYS.get(source)
     return pod.labels.get(key) or pod.annotations.get(key) or "" if key is not None else ""
 
 
 class GroupKey(NamedTuple):
-    """The identity of a group."""
+    """The identity of a group. The same name in two sources means two groups."""
 
     source: GroupSource
     namespace: str
@@ -136,15 +136,16 @@ class GroupKey(NamedTuple):
 
     @property
     def ref(self) -> str:
-        """The group with its source: `podgroups.scheduling.k8s.io/team-a/train`."""
+        """The key as text with its source: `podgroups.scheduling.k8s.io/team-a/train`."""
         return f"{self.source.value}/{self.namespace}/{self.name}"
 
 
 class Reservation(NamedTuple):
-    """A reservation of nodes for a pod group that waits long; times are in seconds since the epoch.
+    """A reservation of nodes for a group that waits long; times are seconds since the epoch.
 
-    Only pods of a lower `priority` must leave room for the members' requests. Pods that end by
-    `backfill_until` need not, because the nodes are not free for the group before.
+    It ends at `until`. Only pods with a lower priority than `priority` must leave room for the
+    members' requests. A pod that ends by `backfill_until` need not, because the nodes are not free
+    for the group before that time.
     """
 
     group: GroupKey
@@ -153,13 +154,13 @@ class Reservation(NamedTuple):
     backfill_until: float = -math.inf
 
     def text_for(self, namespace: str) -> str:
-        """Return the group and the end of the reservation, for a pod of this namespace."""
+        """Return the text for a pod of this namespace: the group and the end of the reservation."""
         group = self.group.name if self.group.namespace == namespace else str(self.group)
         return f"reserved for podgroup/{group} until {self.clock_time}"
 
     @property
     def clock_time(self) -> str:
-        """The time of day, hour and minute, at which it ends."""
+        """The time at which it ends, as `14:05 UTC`."""
         return f"{datetime.fromtimestamp(self.until, UTC):%H:%M} UTC"
 
 
@@ -171,11 +172,12 @@ class DisruptionMode(StrEnum):
 
 
 class GroupTopology(NamedTuple):
-    """The members belong into one domain of a node label; without keys anywhere.
+    """The topology domain for the members. Without keys they may be anywhere.
 
-    `keys` has the widest domain first (block, rack, host). If `required` is False, the group may be
-    spread over several domains of every key if it fits into none. The key HYPER_NODE_KEY means
-    HyperNodes, of lower tiers first, up to `highest_tier`: its number or name, None for any.
+    `keys` are node labels, the widest domain first (block, rack, host). All members are placed in
+    one domain. If `required` is False and they fit in no domain, they may be spread over several
+    domains. The key HYPER_NODE_KEY means HyperNodes, lower tiers first, up to `highest_tier`: a
+    number, a name, or None for all tiers.
     """
 
     keys: tuple[str, ...] = ()
@@ -188,10 +190,10 @@ _ANYWHERE: Final = GroupTopology()
 
 @dataclass(frozen=True, slots=True)
 class GroupCondition:
-    """A condition of a group: whether it was scheduled, or has nodes reserved.
+    """A condition of a group: whether it was scheduled, or whether nodes are reserved for it.
 
-    `kind` is its type: PodGroupScheduled, which v1beta1 calls PodGroupInitiallyScheduled and
-    Volcano Scheduled, or `NODES_RESERVED`.
+    `kind` is its type: PodGroupScheduled (PodGroupInitiallyScheduled in v1beta1, Scheduled in
+    Volcano), or `NODES_RESERVED`.
     """
 
     kind: str
@@ -205,7 +207,7 @@ class GroupCondition:
 
 @dataclass(frozen=True, slots=True)
 class PodGroupStatus:
-    """A group's status on the API server; `phase` and counts are of coscheduling and Volcano."""
+    """The status of a group's object; only coscheduling and Volcano have `phase` and counts."""
 
     phase: str = ""
     running: int = 0
@@ -217,11 +219,11 @@ class PodGroupStatus:
     scheduled: GroupCondition | None = None
     reserved: GroupCondition | None = None
     claim_names: Mapping[str, str | None] = field(default_factory=dict)
-    """The claims that were created for the templates in the group's resourceClaims, by entry."""
+    """By entry of the group's resourceClaims, the claim that was created for its template."""
 
     @property
     def reserved_until(self) -> float | None:
-        """When the reservation of nodes ends that the status shows (seconds since the epoch)."""
+        """When the reservation of nodes that the status shows ends, in seconds since the epoch."""
         if self.reserved is None or self.reserved.status != "True":
             return None
         *_, time = self.reserved.message.rpartition(" until ")
@@ -232,22 +234,22 @@ class PodGroupStatus:
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """The requirements of a group: by its object, or by the labels of its members.
+    """The requirements of a group, which its object or the labels of its members state.
 
     Attributes:
-        uid: Of the object, empty if there is none.
+        uid: The uid of the object; empty if there is no object.
         created: Seconds since the epoch.
         generation: `metadata.generation` of the object.
-        version: `metadata.resourceVersion` of the object; groups that differ in it only are equal.
-        minimum: How many members are placed together or not at all; 0 and 1 bind each alone.
-        roles: How many of these must have a role, for each role with a minimum of its own.
+        version: `metadata.resourceVersion` of the object; `==` ignores it.
+        minimum: How many members are placed together or not at all; with 0 or 1 each is bound
+            alone.
+        roles: For each role with a minimum of its own, how many members must have the role.
         gang: False for the policy `basic`, which has no minimum.
-        priority: The object's own; if it is None, the priority of the members counts.
-        preempts: Whether the members may preempt, if the object says so; None: each says it.
-        min_resources: The resources that must be free for the group, as demand: millicores, bytes,
-        counts.
+        priority: The object's own; None if the highest priority of the members is used.
+        preempts: Whether the members may preempt; None if each member's own policy is used.
+        min_resources: The resources that must be free for the group: millicores, bytes, counts.
         invalid: Why the group cannot be scheduled as it is, as a sentence; None if it can.
-        resource_claims: Claims for devices that are the group's own (DRAWorkloadResourceClaims).
+        resource_claims: The group's own claims for devices (DRAWorkloadResourceClaims).
         ignored: The fields of the object that are set and have no effect.
     """
 
@@ -271,7 +273,7 @@ class PodGroup:
 
     @property
     def requirements(self) -> Hashable:
-        """The requirements of the group; equal for groups that differ in name, age and status."""
+        """What the group requires; equal for groups that differ only in name, age and status."""
         return (
             self.minimum,
             frozenset(self.roles.items()),
@@ -287,19 +289,19 @@ class PodGroup:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the group and of its members."""
+        """The namespace of the group, which is also its members'."""
         return self.key.namespace
 
     @property
     def name(self) -> str:
-        """The name of the group."""
+        """The name by which members name the group."""
         return self.key.name
 
     @property
     def initially_scheduled(self) -> bool:
         """Whether the status says that the group has been placed once.
 
-        It stays true when members end or are replaced: later members join one by one.
+        It stays true when members end or are replaced: later members are bound one by one.
         """
         scheduled = self.status.scheduled
         if scheduled is not None and scheduled.status == "True":
@@ -308,12 +310,12 @@ class PodGroup:
 
 
 class GroupFormat(NamedTuple):
-    """A label or annotation of the site's own that names a pod's group.
+    """A label or annotation, outside of kube-scheduler's own, by which pods name their group.
 
-    Both keys are looked up in the pod's labels and then in its annotations. A group of the source
-    PODS is defined by its members; without `minimum_key`, or on a pod that does not have it, the
-    minimum is 1. One of another source is defined by its object, unless the pod has `minimum_key`.
-    A pod with the label `expected_key` belongs to a group that has no name yet if it names none.
+    A key is looked up in the pod's labels and then in its annotations. A group of the source PODS
+    is defined by its members; its minimum is 1 on a pod that does not have `minimum_key`. A group
+    of another source is defined by its object, unless the pod has `minimum_key`. A pod with the
+    label `expected_key` that names no group belongs to a group whose name is not known yet.
     """
 
     name_key: str
@@ -322,14 +324,14 @@ class GroupFormat(NamedTuple):
     expected_key: str | None = None
 
     def name_of(self, pod: Pod) -> str | None:
-        """Return the name of the pod's group, "" if it has none yet; None if it is in no group."""
+        """Return the name of the pod's group; "" if not known yet; None if it has no group."""
         if self.source is GroupSource.YUNIKORN and not in_task_group(pod):
             return None
         name = pod.labels.get(self.name_key) or pod.annotations.get(self.name_key)
         return name or ("" if self.expected_key in pod.labels else None)
 
     def minimum_of(self, pod: Pod) -> str:
-        """Return the minimum in the pod's label or annotation, as text; "" without one."""
+        """Return the minimum that the pod states, as text that is not checked; "" if none."""
         if self.minimum_key is None:
             return ""
         labels, annotations = pod.labels, pod.annotations
@@ -340,8 +342,8 @@ class GroupFormat(NamedTuple):
 def parse_pod_group(raw: Mapping[str, Any]) -> PodGroup:
     """Parse a PodGroup of `scheduling.k8s.io`, v1alpha2, v1alpha3 or v1beta1.
 
-    Only malformed metadata is an error. A group with a malformed spec is `invalid`, because its
-    members wait for it and its owner must learn why.
+    Raises ManifestError only for malformed metadata. If the spec is malformed, the group is
+    `invalid`, because its members wait for it and its owner must learn why.
     """
     return _parsed(raw, GroupSource.KUBERNETES, _kubernetes_spec)
 
@@ -350,7 +352,7 @@ def parse_pod_group(raw: Mapping[str, Any]) -> PodGroup:
 def parse_coscheduling_pod_group(raw: Mapping[str, Any]) -> PodGroup:
     """Parse a PodGroup of `scheduling.x-k8s.io/v1alpha1`; see `parse_pod_group` for errors.
 
-    One of `scheduling.sigs.k8s.io/v1alpha1` has the same fields.
+    A PodGroup of `scheduling.sigs.k8s.io/v1alpha1` has the same fields.
     """
     return _parsed(raw, GroupSource.COSCHEDULING, _coscheduling_spec)
 
@@ -359,8 +361,8 @@ def parse_coscheduling_pod_group(raw: Mapping[str, Any]) -> PodGroup:
 def parse_volcano_pod_group(raw: Mapping[str, Any]) -> PodGroup:
     """Parse a PodGroup of `scheduling.volcano.sh/v1beta1`; see `parse_pod_group` for errors.
 
-    A `minMember` below the sum of the minimums of roles (`minTaskMember`) counts instead of them,
-    as in Volcano (job_info.go, CheckTaskValid).
+    If `minMember` is less than the sum of the roles' minimums (`minTaskMember`), the roles'
+    minimums are ignored, as in Volcano (job_info.go, CheckTaskValid).
     """
     return _parsed(raw, GroupSource.VOLCANO, _volcano_spec)
 
@@ -369,7 +371,7 @@ def parse_volcano_pod_group(raw: Mapping[str, Any]) -> PodGroup:
 def parse_kai_pod_group(raw: Mapping[str, Any]) -> PodGroup:
     """Parse a PodGroup of `scheduling.run.ai/v2alpha2`; see `parse_pod_group` for errors.
 
-    Its subgroups are roles. One whose subgroups must be in a domain of their own is `invalid`.
+    Its subgroups are roles. The group is `invalid` if a subgroup must be in a domain of its own.
     """
     return _parsed(raw, GroupSource.KAI, _kai_spec)
 
@@ -378,16 +380,17 @@ def parse_kai_pod_group(raw: Mapping[str, Any]) -> PodGroup:
 def parse_pod_gang(raw: Mapping[str, Any]) -> PodGroup:
     """Parse a PodGang of `scheduler.grove.io/v1alpha1`; see `parse_pod_group` for errors.
 
-    Its groups of pods are roles. One some of whose groups must be in a domain is `invalid`.
+    Its groups of pods are roles. The PodGang is `invalid` if some of these must be in a domain of
+    their own.
     """
     return _parsed(raw, GroupSource.GROVE, _grove_spec)
 
 
 class DeclaredByPod(NamedTuple):
-    """The declaration of a group without an object by one member; members may differ.
+    """What one member of a group without an object declares about the group.
 
-    If they differ, the greatest tuple counts, the one with the highest minimum: so the order in
-    which the members are seen does not matter.
+    If members differ, the greatest tuple is used, which has the highest minimum. So the order in
+    which members are seen does not matter.
     """
 
     minimum: int
@@ -399,7 +402,7 @@ class DeclaredByPod(NamedTuple):
 
     @classmethod
     def by(cls, pod: Pod, form: GroupFormat) -> "DeclaredByPod | None":
-        """Parse what the pod declares about its group; None if it leaves that to other members."""
+        """Parse what the pod declares about its group; None if it declares nothing."""
         try:
             minimum, roles, resources = _declared_minimums(pod, form)
             fields = _annotated(pod.annotations)
@@ -411,7 +414,7 @@ class DeclaredByPod(NamedTuple):
 
 
 def _declared_minimums(pod: Pod, form: GroupFormat) -> tuple[int | None, Numbers, Numbers]:
-    """Return the minimum, that of each role, and the resources that must be free."""
+    """Return the group's minimum, the minimum of each role, and the group's resources."""
     if form.source is GroupSource.YUNIKORN:
         if (groups := task_groups_of(pod)) is None:
             return None, (), ()
@@ -421,7 +424,7 @@ def _declared_minimums(pod: Pod, form: GroupFormat) -> tuple[int | None, Numbers
 
 
 def group_of_members(key: GroupKey, declared: DeclaredByPod, created: float) -> PodGroup:
-    """Return the definition of a group without an object, as its members declare it."""
+    """Return the definition of a group without an object, from its members' declaration."""
     return PodGroup(
         key=key,
         created=created,
@@ -437,7 +440,7 @@ def group_of_members(key: GroupKey, declared: DeclaredByPod, created: float) -> 
 def consumer_of(pod: Pod, claim: ResourceClaim, group: PodGroup | None) -> ConsumerReference:
     """Return the consumer of the pod's claim: the pod, or its group.
 
-    It is the group if an entry of the pod that names the claim is also one of the group's
+    It is the group if the pod's entry that names the claim is also an entry of the group
     (resourceclaim.go, BindTo).
     """
     if group is not None and group.resource_claims:
@@ -506,7 +509,7 @@ def _volcano_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> di
 
 
 def _network_topology(spec: Mapping[str, Any]) -> GroupTopology:
-    """Parse `networkTopology`; without a mode it is hard, without a tier it is a wish."""
+    """Parse `networkTopology`. The default mode is hard; without a tier it is only preferred."""
     where = "spec.networkTopology"
     if not (network := mapping(spec, "networkTopology", "spec")):
         return _ANYWHERE
@@ -585,7 +588,7 @@ def _grove_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict
 
 
 def _levels(required: str, preferred: str) -> GroupTopology | None:
-    """Return a topology with one domain that must be and a tighter one if possible."""
+    """Return a topology of the required domain and the preferred domain within it, if any."""
     keys = tuple(dict.fromkeys(key for key in (required, preferred) if key))
     return GroupTopology(keys, required=bool(required)) if keys else None
 
@@ -593,7 +596,7 @@ def _levels(required: str, preferred: str) -> GroupTopology | None:
 def _check_parts(part: Mapping[str, Any], where: str, annotated: GroupTopology, *path: str) -> None:
     """Raise ManifestError if a part of the group must be in a domain of its own.
 
-    The annotation that confines the whole group counts instead of that.
+    It is not raised if the annotation confines the whole group.
     """
     found, where = mapping(part, "topologyConstraint", where), f"{where}.topologyConstraint"
     for name in path[:-1]:
@@ -607,7 +610,6 @@ def _check_parts(part: Mapping[str, Any], where: str, annotated: GroupTopology, 
 
 
 def _set(spec: Mapping[str, Any], *names: str) -> tuple[str, ...]:
-    """Return which of these fields are set."""
     return tuple(f"spec.{name}" for name in names if spec.get(name))
 
 
@@ -644,7 +646,7 @@ def _kubernetes_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) ->
 
 
 def _preempts(spec: Mapping[str, Any]) -> bool | None:
-    """Parse `preemptionPolicy`; None without it."""
+    """Parse `preemptionPolicy`; return None if it is absent."""
     policy = text(spec, "preemptionPolicy", "spec")
     if policy not in ("", "Never", "PreemptLowerPriority"):
         raise ManifestError(
@@ -705,7 +707,7 @@ def _mode(value: str, where: str) -> DisruptionMode:
 
 
 def _with_roles(minimum: int, roles: Mapping[str, int]) -> dict[str, Any]:
-    """Return the fields of a group with minimums per role; its own minimum is their sum or more."""
+    """Return the fields `minimum` and `roles`; the minimum is at least the sum of the roles'."""
     of_roles = {role: least for role, least in roles.items() if least}
     if "" in of_roles:
         raise ManifestError("spec", "has a minimum for a role without a name")
@@ -713,7 +715,7 @@ def _with_roles(minimum: int, roles: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _within(raw: Mapping[str, Any], field: str, where: str, least: int) -> int | None:
-    """Return the integer in `field`, from `least` to the largest int32; None if it is absent."""
+    """Return the integer in `field`, from `least` to the largest int32; None if absent."""
     value = integer(raw, field, where)
     if value is not None and not least <= value <= MAX_INT32:
         shown = str(value) if abs(value) < 10**18 else "out of range"

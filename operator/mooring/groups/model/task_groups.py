@@ -1,7 +1,7 @@
 """YuniKorn's task groups: the annotations by which the pods of an application form a gang.
 
-Each pod names its application and its task group. One pod, or each, has all groups of the
-application with their minimums, as JSON that a tenant writes.
+Each pod names its application and its task group. One pod, or each pod, lists all task groups of
+the application with their minimums, as JSON that a tenant writes.
 """
 
 from typing import Any, Final, NamedTuple
@@ -19,35 +19,35 @@ TASK_GROUP_NAME: Final = "yunikorn.apache.org/task-group-name"
 TASK_GROUPS: Final = "yunikorn.apache.org/task-groups"
 """Annotation of a pod: the task groups of its application."""
 APPLICATION_KEYS: Final = ("yunikorn.apache.org/app-id", "applicationId", "spark-app-selector")
-"""Labels or annotations that name a pod's application, in the order in which they count."""
+"""Labels or annotations that name a pod's application; the first that the pod has is used."""
 _SPARK_ROLE: Final = "spark-role"
 _WHERE: Final = f"metadata.annotations.{TASK_GROUPS}"
 _LONGEST: Final = 32 * 1024
 MOST_ROLES: Final = 200
 MOST_RESOURCES: Final = 200
-"""Entries of resources that a group asks for, as many as a pod may request."""
+"""Limit for the resources that a group requests, the same as for a pod."""
 
 Numbers = tuple[tuple[str, int], ...]
 
 
 class TaskGroups(NamedTuple):
-    """How many members each task group needs, and what all of these request together."""
+    """How many members each task group needs, and what all members together request."""
 
     minimums: Numbers
     resources: Numbers
 
 
 def in_task_group(pod: Pod) -> bool:
-    """Return whether the pod is one of a gang of YuniKorn."""
+    """Return whether the pod is a member of a gang of YuniKorn."""
     return TASK_GROUP_NAME in pod.annotations or TASK_GROUPS in pod.annotations
 
 
 def task_groups_of(pod: Pod) -> TaskGroups | None:
     """Return the task groups that the pod declares; None if it declares none.
 
-    Of those that Spark's driver declares, only its own needs members: the driver makes the others
-    once it runs. The resources of all are needed nevertheless. Raises ManifestError if the
-    annotation is malformed.
+    Spark's driver creates the pods of the other task groups once it runs. So of the groups that it
+    declares, only its own has a minimum, but the resources of all are needed. Raises ManifestError
+    if the annotation is malformed.
     """
     if not (written := pod.annotations.get(TASK_GROUPS)):
         return None
@@ -84,7 +84,6 @@ def _parsed(written: str) -> TaskGroups:
 
 
 def _requested(group: Any, where: str) -> dict[str, int]:
-    """Return what one member of the group requests."""
     resources = dict(mapping(group, "minResource", where))
     at_most(len(resources), MOST_RESOURCES, f"{where}.minResource", "resources")
     resources.pop("pods", None)  # the members themselves

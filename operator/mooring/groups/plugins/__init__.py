@@ -1,1 +1,1 @@
-"""Pod groups: gangs, topology domains, and how many members a domain takes."""
+"""Plugins for pod groups: gangs, topology domains, and scores of domains."""

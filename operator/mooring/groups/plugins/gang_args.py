@@ -65,6 +65,6 @@ class GangSchedulingArgs(PolicyModel):
 
     @property
     def formats(self) -> tuple[GroupFormat, ...]:
-        """The labels and annotations that name groups; the first match counts."""
+        """The labels and annotations that name groups, in the order in which they are looked up."""
         own = (GroupFormat(label.name, label.minimum) for label in self.pod_group_labels)
         return (*own, *(form for preset in self.pod_group_presets for form in _PRESETS[preset]))

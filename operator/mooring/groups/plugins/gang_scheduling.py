@@ -1,7 +1,7 @@
 """Keeps the members of a gang out of the queue until enough of them exist (gangscheduling/).
 
-The engine places the members of a group together where a profile has this plugin: its
-`group_policy` asks for it.
+If a profile has this plugin, the engine places the members of a group together, because the plugin
+has the attribute `group_policy`.
 """
 
 from itertools import product
@@ -20,7 +20,7 @@ from mooring.state.cluster_view import ClusterView
 
 
 class GangScheduling:
-    """Gates the members of a gang until its minimum exists."""
+    """Gates the members of a gang until as many exist as its minimum."""
 
     name: ClassVar[str] = "GangScheduling"
     depends_on_node_only: ClassVar[bool] = False
@@ -44,7 +44,7 @@ class GangScheduling:
         )
 
     def pre_enqueue(self, pod: Pod) -> Unschedulable | None:
-        """Return None if the pod is in no gang, or if its gang has enough members."""
+        """Return None if the pod has no gang, or if enough members of its gang exist."""
         group = self._cluster.pod_groups.of(pod)
         if group is None:
             return None
@@ -52,7 +52,7 @@ class GangScheduling:
         return Unschedulable(shortened(reason, 1024)) if reason is not None else None
 
     def queueing_hint(self, pod: Pod, event: ClusterEvent, cluster: ClusterView) -> QueueingHint:
-        """Return QUEUE for another member of the pod's group, and for the group's object."""
+        """Return QUEUE if another member of the pod's group, or the group's object, has changed."""
         key, about = cluster.pod_groups.key_of(pod), event.after or event.before
         if isinstance(about, PodGroup):
             return queue_if(about.key == key)

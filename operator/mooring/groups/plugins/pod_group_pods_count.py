@@ -1,4 +1,4 @@
-"""Prefers the placement that takes the most members of a pod group (podgrouppodscount/)."""
+"""Prefers the placement with nodes for the most members of a group (podgrouppodscount/)."""
 
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from mooring.state.cluster_view import ClusterView
 
 
 class PodGroupPodsCount:
-    """Scores a placement by the members that are or would be scheduled."""
+    """Scores a placement by how many members have a node in it, now or after the attempt."""
 
     name: ClassVar[str] = "PodGroupPodsCount"
     depends_on_node_only: ClassVar[bool] = False
@@ -22,5 +22,5 @@ class PodGroupPodsCount:
     def score_placement(
         self, _group: PodGroupState, assignments: PodGroupAssignments, _cluster: ClusterView
     ) -> int:
-        """Return how many members have a node then."""
+        """Return how many members would have a node."""
         return assignments.scheduled + len(assignments.rows)

@@ -1,8 +1,8 @@
 """Confines a pod group to one topology domain (topologyaware/).
 
 A group may name several node labels, the widest domain first. The domains of the last label are the
-tightest, and are tried first. Domains with less free are preferred to those with more. In place of
-labels, a group of Volcano may name HyperNodes, those of lower tiers first.
+tightest, and are tried first. A domain with little free cpu is preferred to one with much. A group
+of Volcano may name HyperNodes instead of labels; those of lower tiers are tried first.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ _MOST_BYTES: Final = 64 * 2**20
 
 
 class TopologyPlacementGenerator:
-    """Makes a placement of each domain of the node labels that a group names."""
+    """Makes one placement of each domain of the node labels that a group names."""
 
     name: ClassVar[str] = "TopologyPlacementGenerator"
     depends_on_node_only: ClassVar[bool] = False
@@ -75,9 +75,9 @@ class TopologyPlacementGenerator:
         placed: IntArray,
         cluster: ClusterView,
     ) -> list[Placement]:
-        """Return the parent's nodes by HyperNode: of lower tiers first, then with the least free.
+        """Return a placement for each HyperNode in the parent: low tiers first, then least free.
 
-        See `_domains`.
+        `placed` are the rows of members that are on a node; a placement contains all of them.
         """
         objects: Mapping[str, HyperNode] = cluster.objects(Kind.HYPER_NODE)
         if isinstance(highest, str):
@@ -100,9 +100,9 @@ class TopologyPlacementGenerator:
         return [placement for _, placement in found]
 
     def _rows_of_all(self, cluster: ClusterView) -> Mapping[str, IntArray]:
-        """Return the rows of each HyperNode, those of lower tiers first.
+        """Return the rows of each HyperNode, low tiers first.
 
-        A HyperNode has members of lower tiers only, so that none is in itself.
+        Only members of lower tiers are followed, so that no HyperNode contains itself.
         """
         version = cluster.nodes.topology_version, cluster.object_changes(Kind.HYPER_NODE)
         if (kept := self._kept.get(version)) is not None:
@@ -117,7 +117,7 @@ class TopologyPlacementGenerator:
 
 
 def _rows_of(each: HyperNode, lower: Mapping[str, IntArray], cluster: ClusterView) -> IntArray:
-    """Return the rows of the nodes in the HyperNode; `lower` has those of lower tiers."""
+    """Return the rows of the HyperNode's nodes; `lower` has the rows of lower tiers."""
     is_in, named = np.zeros(len(cluster.nodes.rows), np.bool_), cluster.rows(each.nodes)
     is_in[named[named >= 0]] = True
     for name, its in lower.items():
@@ -145,10 +145,10 @@ def _match(patterns: tuple[Any, ...], name: str) -> bool:
 def _domains(
     key: str, parent: Placement, tier: int, placed: IntArray, cluster: ClusterView
 ) -> Iterator[Placement]:
-    """Yield the parent's nodes by their value of the label, those with the least free first.
+    """Yield one placement for each value of the label in the parent, the least free first.
 
-    `placed` are the int64 rows of members that are on a node: only a domain with all of them is a
-    placement. The nodes are sorted once, because each node may be a domain of its own.
+    `placed` are the int64 rows of members that are on a node; a placement contains all of them. The
+    nodes are sorted once, because each node may be a domain of its own.
     """
     column, rows = cluster.nodes.label(key), parent.rows
     if len(placed):
@@ -172,7 +172,7 @@ def _domains(
 
 
 def _free(rows: IntArray, cluster: ClusterView) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """Return float64[rows]: the free millicores of each node."""
+    """Return float64[rows]: how many millicores are free on each node."""
     nodes = cluster.nodes.take(rows)
     free: np.ndarray[tuple[int], np.dtype[np.float64]] = np.maximum(
         nodes.allocatable("cpu") - nodes.requested("cpu"), 0

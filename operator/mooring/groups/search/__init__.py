@@ -1,1 +1,1 @@
-"""Pod groups, decided as one: nodes for all members, their binding, and their reports."""
+"""Decides about a pod group as a whole: nodes for all members, and reservations."""

@@ -1,8 +1,8 @@
-"""Asks extenders about the members of a group before nodes for all of them are searched.
+"""Asks extenders about the members of a group before nodes for all members are searched.
 
-Members that need each other fit nowhere until the others are placed. So extenders get the nodes
-that pass the filters of single nodes. Pod affinity, topology spread and volumes are left to the
-decision, which runs all filters again.
+Members that need each other fit nowhere until the other members are placed. So extenders get the
+nodes that pass the filters of single nodes. The decision itself checks pod affinity, topology
+spread and volumes: it runs all filters again.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from mooring.scheduling.result_cache import ResultCache
 from mooring.state.view import BoolArray
 
 _MOST_AT_A_TIME: Final = 128
-"""Members to ask extenders about before the attempt checks again whether it is over."""
+"""About so many members extenders are asked before the attempt checks again whether it is over."""
 
 
 def needed_about(
@@ -31,10 +31,11 @@ def needed_about(
     *,
     again: bool = False,
 ) -> Sequence[Needed]:
-    """Return the need for answers about the next members whose nodes extenders filter or score.
+    """Return what to ask extenders about the next members whose nodes they filter or score.
 
-    If `again` is true, answers are forgotten first when a node that passed does not fit any longer;
-    an attempt does so a few times. If `answers` is None, no extender is called.
+    If `answers` is None, no extender is called. With `again`, the answers about a member are first
+    dropped if a node that passed does not fit any longer; this happens a few times per attempt at
+    most.
     """
     if answers is None:
         return ()
@@ -65,7 +66,7 @@ def _is_filtered_or_scored(pod: Pod, pipeline: Pipeline) -> bool:
 
 
 def _fits(pod: Pod, pipeline: Pipeline, cache: ResultCache) -> BoolArray:
-    """Return the nodes that pass the filters that regard a node by itself: bool[rows]."""
+    """Return bool[rows]: the nodes that pass the filters of single nodes."""
     cluster = cache.cluster
     nowhere = np.zeros(len(cluster.nodes), np.bool_)
     if not cluster.node_count:

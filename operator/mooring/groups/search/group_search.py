@@ -24,15 +24,16 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 Rows = dict[Uid, int]
-"""The row of each placed member, by its uid."""
+"""The row of each placed member, by the member's uid."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """The placement of the most members in one try.
+    """The best result of a search: nodes for as many members as one try could place.
 
+    `rows` has the row of each placed member by uid, `wanted` is the number of all members.
     `impossible` says that no placement of all members exists. If it is False and some members are
-    left, no nodes were found within `tries`. `cause` names the resources that the others lack.
+    left, none was found in `tries`. `cause` names the resources that the remaining members lack.
     """
 
     rows: Mapping[Uid, int]
@@ -43,14 +44,14 @@ class Assignment:
 
     @property
     def complete(self) -> bool:
-        """Whether all members are placed."""
+        """Whether every member has a node."""
         return len(self.rows) == self.wanted
 
 
 class MembersTrial:
-    """The members placed so far, in a trial that ignores nominations of the group's members.
+    """A trial with the members placed so far, without nominations of the group's members.
 
-    Pods that count as ended are on no node in it.
+    Pods in `searched.ended` are removed from their nodes in it.
     """
 
     def __init__(self, searched: "SearchedMembers") -> None:
@@ -75,28 +76,28 @@ class MembersTrial:
 
     @property
     def rows(self) -> Rows:
-        """The row of each placed member, in the order of placement."""
+        """The row of each placed member by uid, in the order of placement."""
         return {pod.uid: row for pod, row, _ in self._placed}
 
     def add(self, pod: Pod, row: int) -> None:
-        """Put the member on the row, and on the GPU cards that it would get there."""
+        """Put the member on the row, with the GPU cards that it would get there."""
         with ExitStack() as undo:
             undo.enter_context(self._cluster.trial()).add(pod, row)
             assign_devices(self._searched.pipeline.reserve, pod, row)
             self._placed.append((pod, row, undo.pop_all()))
 
     def drop_last(self) -> None:
-        """Take the member that was added last from its node."""
+        """Remove the member that was added last."""
         self._placed.pop()[2].close()
 
     def clear(self) -> None:
-        """Take all members from their nodes."""
+        """Remove all members that were added."""
         while self._placed:
             self.drop_last()
 
 
 def without_node(members: Sequence[Pod], cluster: ClusterView) -> list[Pod]:
-    """Return the members that are on no node; another scheduler may bind some."""
+    """Return the members that are on no node; another scheduler may have bound some."""
     pause()  # there may be 50,000 members
     columns = cluster.pod_columns
     return [pod for pod in members if columns.slot(pod.uid, nominated=False) is None]
@@ -104,13 +105,14 @@ def without_node(members: Sequence[Pod], cluster: ClusterView) -> list[Pod]:
 
 @dataclass(frozen=True, eq=False)
 class SearchedMembers:
-    """The members to place, all without a node, and the parameters of the search.
+    """The members to place, all of them without a node, and the parameters of the search.
 
     `rejected` has, by uid, the names of nodes where a Reserve or Permit plugin rejected the member
-    (a row may have another node by now). `budget` bounds all searches together; without one, each
-    search has its own. `others` are members that are not placed now, and whose nominations are
-    ignored too. Pods in `ended` count as if they had left their nodes. `extended` are the
-    extenders' answers about the rows, by uid of the members that they filter or score nodes for.
+    (names, because a row may have another node by now). `budget` limits all searches together; the
+    default is one budget per search. `others` are members that are not placed now; their
+    nominations are ignored too. Pods in `ended` count as if they had left their nodes. `extended`
+    has the extenders' answers about rows, by uid of the members for which they filter or score
+    nodes.
     """
 
     members: Sequence[Pod]
@@ -131,7 +133,7 @@ class SearchedMembers:
 
     @cached_property
     def lowest(self) -> Pod:
-        """The member with the lowest priority."""
+        """One of the members with the lowest priority."""
         return min(self.members, key=lambda pod: pod.spec.priority)
 
     def trial(self) -> MembersTrial:
@@ -139,9 +141,9 @@ class SearchedMembers:
         return MembersTrial(self)
 
     def without(self, pods: Collection[Pod]) -> "SearchedMembers":
-        """Return the same search as if these pods had left their nodes.
+        """Return the same search, but as if these pods had left their nodes.
 
-        Its trials remove them, which costs some 40 microseconds per pod and trial.
+        Its trials remove them, which costs about 40 microseconds per pod and trial.
         """
         return replace(self, ended=pods)
 
@@ -151,19 +153,19 @@ class SearchedMembers:
         return any((nodes.codes > 0).any() for nodes in {*self.extended.values()})
 
     def search(self, pod: Pod) -> NodeSearch:
-        """Return the filters of the pod in the present state of the trial."""
+        """Return a search for nodes for one member in the present state of the trial."""
         results = self.cache.of(pod, self.pipeline)
         return NodeSearch(pod, self.pipeline, self.cluster, results)
 
     def allowed(self, candidates: IntArray | None) -> BoolArray:
-        """Return which rows (bool[rows]) are candidates; None: all nodes."""
+        """Return bool[rows]: True for the existing nodes among the candidates (None: all nodes)."""
         allowed = np.full(len(self.cluster.nodes), candidates is None)
         if candidates is not None:
             allowed[candidates] = True
         return allowed & self.cluster.nodes.present
 
     def why_not(self, pod: Pod, allowed: BoolArray) -> Diagnosis:
-        """Return why the allowed rows (bool[rows]) reject the pod in the trial."""
+        """Return why the allowed rows (bool[rows]) reject the pod in the present trial."""
         search = self.search(pod)
         pre_filtered = search.pre_filter()
         if isinstance(pre_filtered, Diagnosis):
@@ -184,7 +186,7 @@ class SearchedMembers:
 
 
 def scored(search: NodeSearch, rows: IntArray, extended: OnRows | None) -> ScoreTable:
-    """Return the scores of the rows, with those of extenders."""
+    """Return the scores of the rows, with the extenders' scores added."""
     table = score(search, rows)
     if extended is None or not extended.scores:
         return table
@@ -192,7 +194,7 @@ def scored(search: NodeSearch, rows: IntArray, extended: OnRows | None) -> Score
 
 
 def mask_of(rows: IntArray, length: int) -> BoolArray:
-    """Return bool[length] that is True at these rows."""
+    """Return bool[length] with True at these rows."""
     mask = np.zeros(length, np.bool_)
     mask[rows] = True
     return mask

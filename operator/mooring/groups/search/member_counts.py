@@ -1,7 +1,7 @@
-"""Finds nodes for members of a group by counting on columns, without a trial (`packing`).
+"""Finds nodes for a group's members by counting on columns, without a trial (`packing`).
 
-That is exact for members whose filters depend on other pods through requests alone, however many
-there are.
+That is exact for members whose filters depend on other pods only through resource requests; it does
+not matter how many members there are.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,9 +32,9 @@ from mooring.state.view import BoolArray, NodeView
 from mooring.volumes.model.pod_volumes import PodVolume
 
 _COST: Final = 5
-"""The cost of placing the members of one class by counting; it takes some milliseconds."""
+"""The cost of counting one class, in steps of a budget; it takes some milliseconds."""
 _MEMBERS_AT_ONCE: Final = 500
-"""Members whose class is found without a pause, which takes about a millisecond."""
+"""For so many members classes are found without a pause; that takes about a millisecond."""
 _PODS: Final = "pods"
 _UNITS: Final = {"cpu": (1000, "CPUs"), "memory": (2**30, "GiB of memory"), _PODS: (1, "pod slots")}
 
@@ -52,10 +52,10 @@ _Fields = tuple[
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberClass:
-    """Members that every filter and extender treats alike.
+    """Members that no filter and no extender treats differently.
 
-    `rejected` are nodes that Reserve or Permit reject; `extended` is None if no extender filters or
-    scores nodes for them.
+    `rejected` are nodes where Reserve or Permit rejects these members. `extended` is None if no
+    extender filters or scores nodes for them.
     """
 
     rejected: frozenset[str]
@@ -65,7 +65,11 @@ class MemberClass:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedClass:
-    """A class that depends on other pods by requests only, in the present state of the trial."""
+    """A class that can be counted in the present state of the trial.
+
+    `needs` are the requests of one member. `eligible` (bool[rows]) is True where a member may run
+    if enough is free.
+    """
 
     members: MemberClass
     search: NodeSearch
@@ -76,14 +80,14 @@ class CountedClass:
 
 
 class CountingSearch:
-    """Places members by counting; it also tells which members are equal and can be counted."""
+    """Places members by counting; finds which members are equal and which can be counted."""
 
     def __init__(self, searched: SearchedMembers) -> None:
         self.searched = searched
         self._cluster = searched.cluster
         self._known_classes: list[MemberClass] | None = None
         self._is_known = False
-        """Whether `_known_counts` says whether all classes are counted."""
+        """Whether `_known_counts` is set (None is a value, too)."""
         self._known_counts: list[CountedClass] | None = None
         self._known_requests: list[CountedClass] = []
         pipeline = searched.pipeline
@@ -95,16 +99,16 @@ class CountingSearch:
 
     @property
     def classes(self) -> list[MemberClass]:
-        """The members by the values that filters may read; by their spec alone if that decides.
+        """The members divided by the values that filters may read, or by spec if that is enough.
 
-        Beside members with inter-pod terms, labels may matter that do not matter now.
+        If a member has inter-pod terms, labels may matter that do not matter otherwise.
         """
         if self._known_classes is None:
             self._known_classes = self._found_classes()
         return self._known_classes
 
     def _found_classes(self) -> list[MemberClass]:
-        """Find the classes; there are as many as members if each has a label of its own."""
+        """Find the classes; if each member has a label of its own, each may be a class."""
         by_fields: dict[_Fields, MemberClass] = {}
         for number, pod in enumerate(self.searched.members, 1):
             if number % _MEMBERS_AT_ONCE == 0:
@@ -127,15 +131,18 @@ class CountingSearch:
         return classes
 
     def _claims_of(self, pod: Pod) -> tuple[tuple[str, str], ...]:
-        """Return the requests of each of the pod's claims, and its uid if it is allocated.
+        """Return the requests of each of the pod's claims; its uid, too, if it is allocated.
 
-        Claims of one template may differ, because a template may be replaced.
+        Claims of one template may differ, because the template may have been replaced.
         """
         claims = self._cluster.dynamic_resources.claims.named_by(pod)
         return tuple((each.spec.asked, each.uid if each.allocation else "") for each in claims)
 
     def all_counted(self) -> list[CountedClass] | None:
-        """Return each class as it is counted while no member is placed; None if one is not."""
+        """Return every class as a CountedClass; None if one of them cannot be counted.
+
+        The caller has entered a trial in which no member is placed.
+        """
         if not self._is_known:
             counted = list[CountedClass]()
             for members in self.classes:
@@ -149,7 +156,7 @@ class CountingSearch:
         return self._known_counts
 
     def _all_requests(self) -> list[CountedClass]:
-        """Return each class as it is counted, or as if it were; see `_requesting`."""
+        """Return every class as a CountedClass; one that cannot be counted by `_requesting`."""
         counted = self.all_counted()
         if counted is not None:
             return counted
@@ -160,7 +167,7 @@ class CountingSearch:
         return self._known_requests
 
     def counted(self, members: MemberClass) -> CountedClass | None:
-        """Return the class as it is counted; None if its members must be placed one by one."""
+        """Return the class as a CountedClass; None if its members must be placed one by one."""
         search = self.searched.search(members.pods[0])
         pre_filtered = search.pre_filter()
         if isinstance(pre_filtered, Diagnosis):
@@ -179,13 +186,13 @@ class CountingSearch:
         return CountedClass(members, search, resource_filter[1], eligible, by_spec)
 
     def exclude_rejected(self, fits: BoolArray, members: MemberClass) -> None:
-        """Clear the rows (bool[rows]) that Reserve or Permit reject for these members."""
+        """Set `fits` (bool[rows]) to False where Reserve or Permit rejects these members."""
         if members.rejected:
             rows = self._cluster.rows(members.rejected)
             fits[rows[rows >= 0]] = False
 
     def _requesting(self, members: MemberClass) -> CountedClass:
-        """Return the class as if only the requests that are filtered depended on other pods."""
+        """Return the class as if its filters depended on other pods through requests alone."""
         search = self.searched.search(members.pods[0])
         pre_filtered = search.pre_filter()
         needs: dict[str, int] = {}
@@ -201,13 +208,13 @@ class CountingSearch:
 
     @property
     def was_counted(self) -> bool:
-        """Whether the members were counted in the last search, so that only specs were read."""
+        """Whether the last search counted the members, and read nothing of them but their specs."""
         counted = self._known_counts
         by_spec = counted is not None and all(found.by_spec for found in counted)
         return by_spec and not self.searched.extended
 
     def place_counted(self, counted: Sequence[CountedClass], allowed: BoolArray) -> Assignment:
-        """Return nodes for members of all classes, which are counted, on the allowed rows."""
+        """Return nodes among the allowed rows for the members of all classes, by counting."""
         if len(counted) == 1 and not len(self._cluster.nominations):
             return self._place_one(counted[0], allowed)
         self.searched.budget.spend(_COST * len(counted))
@@ -215,14 +222,14 @@ class CountingSearch:
         return self._assigned(pack(self._items(counted, free, allowed, self._ranked), free))
 
     def is_counted(self) -> bool:
-        """Return whether the filters of all members depend on other pods through requests alone."""
+        """Return whether the filters of all members depend on other pods only through requests."""
         with self.searched.trial():
             return self.all_counted() is not None
 
     def _place_one(self, counted: CountedClass, allowed: BoolArray) -> Assignment:
-        """Place the members of the only class by their number, while no pod is nominated to a node.
+        """Place the members of the only class; the caller knows that no pod is nominated.
 
-        Only the rows that the scores prefer are counted, because members fit on each of them.
+        Only the rows that the scores prefer are counted, because each of them takes a member.
         """
         self.searched.budget.spend(_COST)
         rows = np.flatnonzero(counted.search.results.fits & counted.eligible & allowed)
@@ -238,7 +245,7 @@ class CountingSearch:
         return Assignment(found, item.count, packing.tries, packing.impossible)
 
     def _assigned(self, packing: Packing) -> Assignment:
-        """Return the members with rows, as many on each row as the packing has of their class."""
+        """Return the members with rows: on each row as many of a class as the packing says."""
         rows: Rows = {}
         for members, on_rows in zip(self.classes, packing.members, strict=True):
             chosen = np.flatnonzero(on_rows)
@@ -248,10 +255,10 @@ class CountingSearch:
         return Assignment(rows, wanted, packing.tries, packing.impossible)
 
     def lacking(self, assignment: Assignment, candidates: IntArray | None) -> str:
-        """Return the amounts of one more node with which all members fit; "" if unknown.
+        """Return which resources one more node must have so that all members fit; "" if unknown.
 
-        The text names the resources that are missing even if there were more of all others. The
-        node takes the members that the assignment could not place.
+        The text names resources that are short even if there is more of all others. The amounts are
+        those of the members that the assignment could not place.
         """
         with self.searched.trial():
             counted = self.all_counted()
@@ -276,9 +283,9 @@ class CountingSearch:
     def place_once_ended(self, slots: IntArray, candidates: IntArray) -> Assignment:
         """Place the members on these rows as if the pods of these slots had ended.
 
-        `slots` and `candidates` are int64. Counting needs no trial: it regards requests and the
-        filters that ignore pods, and fills the first row first. Filters may still reject members
-        that cannot be counted; "impossible" is proven.
+        `slots` and `candidates` are int64. It counts requests, applies the filters that ignore
+        pods, and fills the first row first. Other filters may still reject members that cannot be
+        counted, but if the result says "impossible", that is certain.
         """
         with self.searched.trial():
             counted = self._all_requests()
@@ -294,7 +301,7 @@ class CountingSearch:
             return self._assigned(pack(self._items(counted, free, among, as_given), free))
 
     def rows_of_class(self, counted: CountedClass, allowed: BoolArray) -> list[int]:
-        """Return a row for each member of one class, or for as many as fit."""
+        """Return a row for each member of one class, or for as many members as fit."""
         free = self._free(_resources((counted,)))
         packing = pack(self._items((counted,), free, allowed, self._ranked), free)
         self.searched.budget.spend(_COST)
@@ -303,7 +310,6 @@ class CountingSearch:
         return at
 
     def _add_requests(self, free: IntArray, resources: Sequence[str], slots: IntArray) -> None:
-        """Add the requests of these slots' pods to the free amounts (int64[resources, rows])."""
         columns = self._cluster.pod_columns
         at = columns.rows[slots]
         free[0] += np.bincount(at, minlength=free.shape[1])
@@ -311,9 +317,9 @@ class CountingSearch:
             np.add.at(free[index], at, columns.requests(name)[slots])
 
     def _free(self, resources: Sequence[str], at: NodeView | None = None) -> IntArray:
-        """Return the free amounts without those of nominated pods: int64[resources, rows].
+        """Return int64[resources, rows]: the free amounts, less the requests of nominated pods.
 
-        For all rows; for the rows of a view, nominated pods are ignored.
+        If a view `at` is given, the rows are those of the view, and nominated pods are ignored.
         """
         cluster, nodes = self._cluster, at if at is not None else self._cluster.nodes
         if at is None and len(cluster.nominations):
@@ -329,9 +335,9 @@ class CountingSearch:
         among: BoolArray,
         rank: Callable[[CountedClass, IntArray], tuple[IntArray, bool]],
     ) -> list[Item]:
-        """Return the classes on the rows among these (bool[rows]) where one of each fits.
+        """Return each class as an Item, with the rows of `among` where one member fits.
 
-        `rank` orders these rows, and says whether nodes are filled. It may pause.
+        `rank` sorts these rows, and says whether a node is filled before the next. It may pause.
         """
         resources, items = _resources(counted), list[Item]()
         for each in counted:
@@ -345,9 +351,9 @@ class CountingSearch:
         return items
 
     def _ranked(self, counted: CountedClass, rows: IntArray) -> tuple[IntArray, bool]:
-        """Return the rows that scores prefer, best first, and whether they prefer to fill a node.
+        """Return the rows that scores prefer, best first, and whether nodes are to be filled.
 
-        There are as many rows as the group can need. Ties are broken by the seed.
+        There are no more rows than the group has members. The seed decides between equal scores.
         """
         if len(rows) < 2:
             return rows, False
@@ -372,7 +378,7 @@ class CountingSearch:
         return ranked, bool(results.prefers_full_nodes)
 
     def _prefers_full_nodes(self, members: MemberClass, ranked: IntArray) -> bool | None:
-        """Return whether the best node stays the best with a member; None if it is full then."""
+        """Return whether the best node stays the best with a member on it; None if it is full."""
         with self._cluster.trial() as trial:
             trial.add(members.pods[0], int(ranked[0]))
             assign_devices(self.searched.pipeline.reserve, members.pods[0], int(ranked[0]))
@@ -385,7 +391,7 @@ class CountingSearch:
 
 
 def _merged(by_fields: Mapping[_Fields, MemberClass]) -> list[MemberClass]:
-    """Return the classes by spec, rejected nodes and extenders' answers alone."""
+    """Return the classes divided only by spec, rejected nodes and extenders' answers."""
     by_spec: dict[tuple[PodSpec, frozenset[str], OnRows | None], MemberClass] = {}
     for (spec, *_), found in by_fields.items():
         key = (spec, found.rejected, found.extended)
@@ -395,12 +401,11 @@ def _merged(by_fields: Mapping[_Fields, MemberClass]) -> list[MemberClass]:
 
 
 def _resources(counted: Sequence[CountedClass]) -> list[str]:
-    """Return pod slots and all resources that filters check for these classes."""
     return [_PODS, *sorted({name for c in counted for name in c.needs})]
 
 
 def _turned(positions: IntArray, seed: int) -> IntArray:
-    """Return the positions, rotated so that the seed's one comes first."""
+    """Return the positions rotated, so that the one that the seed chooses comes first."""
     first = seed % len(positions)
     return np.concatenate((positions[first:], positions[:first]))
 
@@ -408,7 +413,7 @@ def _turned(positions: IntArray, seed: int) -> IntArray:
 def _short(
     items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray, ample: IntArray
 ) -> list[int]:
-    """Return the fewest resources found that let all items fit if every node had more of them."""
+    """Return the fewest resources found so that more of them (`ample`) lets all items fit."""
     short = [*range(len(free))]
     for index in (None, *short):
         others = [each for each in short if each != index]
@@ -422,7 +427,7 @@ def _short(
 
 
 def _fits(items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray) -> bool:
-    """Return whether all items are placed where this is free, each on rows eligible for it."""
+    """Return whether all members fit into these free amounts, each on rows eligible for it."""
     placed = list[Item]()
     for item, mask in zip(items, eligible, strict=True):
         asked = item.requests > 0
@@ -432,7 +437,7 @@ def _fits(items: Sequence[Item], eligible: Sequence[BoolArray], free: IntArray) 
 
 
 def _described(resource: str, amount: int) -> tuple[str, int]:
-    """Return the amount as text with its unit, rounded up, and the amount that the text states.
+    """Return the amount as text with its unit, rounded up; and the amount that the text states.
 
     Amounts are millicores, bytes or counts.
     """

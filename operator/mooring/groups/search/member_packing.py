@@ -1,8 +1,8 @@
-"""Finds nodes for members of a group by counting free resources, without a decision per member.
+"""Finds nodes for a group's members by counting free resources, without decisions.
 
-Identical members are one item with a number. All items are known in advance, so several orders and
-several ways to choose nodes are tried: one order may find a solution that another misses. Small
-groups get an exact search at the end. All of it is arithmetic on columns.
+Identical members are one item with a count. All items are known in advance, so several orders of
+items and several ways to choose nodes are tried: one of them may find a solution that another
+misses. Small groups get an exact search at the end. All of it is arithmetic on columns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,22 +18,22 @@ from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray
 
 _MOST_TRIES: Final = 32
-"""Orders and ways to choose nodes that are tried for one group in one domain."""
+"""How many combinations of an order and a way to choose nodes are tried per group and domain."""
 _MOST_ITEM_TRIES: Final = 1_000
-"""Tries times items: with many different items there are fewer tries."""
+"""Limit for tries times items: a group with many different items gets fewer tries."""
 _MOST_LATER: Final = 16
-"""Later items for which a row is left free with LEAST_WANTED."""
+"""How many later items the choice LEAST_WANTED considers."""
 _MOST_EXACT_MEMBERS: Final = 16
 _MOST_EXACT_ROWS: Final = 32
 _MOST_STEPS: Final = 2_000
-"""Members that the exact search puts on a node before it gives up; a step takes microseconds."""
+"""How many members the exact search puts on nodes before it gives up; each takes microseconds."""
 
 
 class Moves(Protocol):
-    """The operations of `backtrack` on members, which are numbered from 0 on."""
+    """What `backtrack` does with members, which are numbered from 0 on."""
 
     def candidates(self, member: int) -> Iterator[int]:
-        """Return the rows to try for the member, with the earlier members on their rows."""
+        """Return the rows to try for the member; earlier members are on their rows."""
         ...
 
     def put(self, member: int, row: int) -> None:
@@ -41,18 +41,18 @@ class Moves(Protocol):
         ...
 
     def take_back(self) -> None:
-        """Take the last member that was put somewhere from its row."""
+        """Remove the member that was put last."""
         ...
 
 
 def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> bool:
-    """Search a row for every member; return whether all were placed. Placed members stay.
+    """Search a row for every member; return whether all were placed. They stay placed.
 
-    It may pause after each member that is put on a row, which costs one step of each budget. When a
-    budget is spent, it stops.
+    Each member that is put on a row costs one step of every budget; the search stops when a budget
+    is spent. It may pause after each step.
     """
     untried = [moves.candidates(0)]
-    """By member the rows that were not tried yet."""
+    """For each member, the rows that were not tried yet."""
     while untried:
         row = next(untried[-1], None)
         if row is None:
@@ -76,9 +76,9 @@ def backtrack(members: int, moves: Moves, *budgets: SearchBudget) -> bool:
 class Item:
     """`count` identical members.
 
-    `requests` is int64[resources], `eligible` bool[rows]: where a member may be if enough is free.
-    `ranked` are the rows (int64) that the profile's scores prefer, best first. With `fills`, a node
-    that got a member is preferred for the next one, else the other nodes are.
+    `requests` is int64[resources]. `eligible` is bool[rows]: where a member may run if enough is
+    free. `ranked` are the rows (int64) that the profile's scores prefer, best first. With `fills`,
+    a node is filled before the next one is used; otherwise the nodes get members in turn.
     """
 
     count: int
@@ -90,10 +90,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packing:
-    """The placement of the most members in one try.
+    """The best result of several tries: the placement of the most members.
 
-    `members` is int64[items, rows]: the members of each item on each row. `complete` says that all
-    are placed, and `impossible` that no placement of all members exists.
+    `members` is int64[items, rows]: how many members of each item are on each row. `complete` says
+    that all members are placed, `impossible` that no placement of all members exists.
     """
 
     members: IntArray
@@ -103,7 +103,7 @@ class Packing:
 
     @property
     def placed(self) -> int:
-        """How many members are placed."""
+        """How many members have a row."""
         return int(self.members.sum())
 
 
@@ -112,17 +112,17 @@ class _Choice(Enum):
 
     BY_SCORE = auto()
     BEST_FIT = auto()
-    """Least is left free on the row."""
+    """Prefer rows where the least is left free."""
     LEAST_WANTED = auto()
-    """The fewest other items fit on the row, then least is left free."""
+    """Prefer rows that the fewest later items fit on, then rows where the least is left free."""
     WORST_FIT = auto()
 
 
 def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES) -> Packing:
     """Put the members of all items on rows with these free amounts (int64[resources, rows]).
 
-    If not all of them can be placed, or are not within the tries, as many as one try could place.
-    There are pauses between tries.
+    If the tries do not place all of them, the result has the most that one try placed. It pauses
+    between tries.
     """
     first = tuple(range(len(items)))
     if len(items) > 1:
@@ -155,7 +155,7 @@ def pack(items: Sequence[Item], free: IntArray, *, most_tries: int = _MOST_TRIES
 
 
 class Order:
-    """The order of the items of one series of tries; items that fail move ahead."""
+    """The order of the items in a series of tries; items that fail move to the front."""
 
     def __init__(self, items: Sequence[int]) -> None:
         self.items = tuple(items)
@@ -163,7 +163,7 @@ class Order:
         self.exhausted = False
 
     def failed(self, failed: Sequence[int]) -> None:
-        """Move the failed items ahead; `exhausted` is True if this order was tried already."""
+        """Move the failed items to the front; set `exhausted` if that order was tried before."""
         rest = [item for item in self.items if item not in failed]
         self.items = (*failed, *rest)
         self.exhausted = self.items in self.seen
@@ -173,7 +173,7 @@ class Order:
 def _attempts(
     items: Sequence[Item], free: IntArray, *, impossible: bool
 ) -> Iterator[tuple[Order, _Choice]]:
-    """Return the orders and choices to try; each order changes with the items that failed in it."""
+    """Yield orders and choices to try. The caller tells each order which items failed."""
     starts = _starting_orders(items, free)
     if impossible:  # only a part can be placed: the smallest members first give the largest part
         yield Order(starts[0][::-1]), _Choice.BEST_FIT
@@ -189,9 +189,9 @@ def _attempts(
 
 
 def _starting_orders(items: Sequence[Item], free: IntArray) -> list[tuple[int, ...]]:
-    """Return orders: the largest first, by each measure; and the least space to spare first.
+    """Return orders of the items: by size, in several measures, and by space to spare.
 
-    The space to spare of an item is how many more members than its count fit on all rows.
+    An item's space to spare is how many more members than its count would fit on all rows.
     """
     if len(items) == 1:
         return [(0,)]
@@ -206,7 +206,7 @@ def _starting_orders(items: Sequence[Item], free: IntArray) -> list[tuple[int, .
 
 
 def _capacity(item: Item, free: IntArray) -> IntArray:
-    """Return how many members of the item fit on each row: int64[rows]."""
+    """Return int64[rows]: how many members of the item fit on each row."""
     fits = np.full(free.shape[1], item.count, np.int64)
     for resource in np.flatnonzero(item.requests > 0).tolist():
         np.minimum(fits, free[resource] // item.requests[resource], out=fits)
@@ -216,10 +216,10 @@ def _capacity(item: Item, free: IntArray) -> IntArray:
 
 
 def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
-    """Return whether an item has too little space alone, or all request more than is free.
+    """Return whether an item has too little space, or items together request too much.
 
-    That is on the rows that any of them may use. An item whose members do not request a resource
-    does not count for it.
+    The requests for a resource are compared with what is free on the rows that any of the
+    requesting items may use.
     """
     if any(int(_capacity(item, free).sum()) < item.count for item in items):
         return True
@@ -236,7 +236,7 @@ def _is_impossible(items: Sequence[Item], free: IntArray) -> bool:
 def _try(
     items: Sequence[Item], free: IntArray, order: Sequence[int], choice: _Choice
 ) -> tuple[IntArray, list[int]]:
-    """Return int64[items, rows] of one try, and the items that were not placed completely."""
+    """Return int64[items, rows] of one try, and the items that could not be placed completely."""
     remaining = free.copy()
     members = np.zeros((len(items), free.shape[1]), np.int64)
     failed: list[int] = []
@@ -257,7 +257,7 @@ def _try(
 
 
 def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
-    """Return the members when rows are filled one after the other: int64[rows of the table]."""
+    """Return int64[all rows]: the members on each row if `rows` are filled one by one."""
     taken = np.zeros(len(capacity), np.int64)
     before = np.cumsum(capacity[rows]) - capacity[rows]
     taken[rows] = np.clip(count - before, 0, capacity[rows])
@@ -265,7 +265,7 @@ def _filled(rows: IntArray, capacity: IntArray, count: int) -> IntArray:
 
 
 def _by_score(item: Item, capacity: IntArray) -> IntArray:
-    """Put the members on the rows that scores prefer: fill each, or give one to each in turn."""
+    """Put members on the rows that scores prefer: fill row after row, or give each one in turn."""
     rows = item.ranked
     if item.fills:
         return _filled(rows, capacity, item.count)
@@ -287,7 +287,7 @@ def _by_score(item: Item, capacity: IntArray) -> IntArray:
 def _by_fit(
     item: Item, remaining: IntArray, capacity: IntArray, later: Sequence[Item], choice: _Choice
 ) -> IntArray:
-    """Return the rows on which the item fits, in the order of filling."""
+    """Return the rows on which the item fits, in the order in which to fill them."""
     rows = np.flatnonzero(capacity)
     scale = np.maximum(remaining.max(axis=1, initial=1), 1)
     wanted = item.requests > 0
@@ -304,7 +304,7 @@ def _by_fit(
 
 
 def _exact(items: Sequence[Item], free: IntArray) -> tuple[IntArray | None, bool]:
-    """Return a placement of all members by backtracking, and whether the search ended."""
+    """Return a placement of all members found by backtracking, and whether the search ended."""
     eligible = np.stack([item.eligible for item in items])
     rows = np.flatnonzero(eligible.any(axis=0))
     if len(rows) > _MOST_EXACT_ROWS:
@@ -327,10 +327,11 @@ def _exact(items: Sequence[Item], free: IntArray) -> tuple[IntArray | None, bool
 
 @dataclass(slots=True, eq=False)
 class _Moves:
-    """Puts members on rows; rows that are alike and equal members are not tried twice.
+    """Puts members on rows; skips rows and members that are equal to ones already tried.
 
-    `members` has the item of each member, equal ones side by side; `requests` has the requests of
-    an item, `remaining` the free amounts of a row, `may` whether a row is eligible for an item.
+    `members` has the item of each member; equal members are neighbours. `requests` has the requests
+    of each item, `remaining` the free amounts of each row, and `may` whether a row is eligible for
+    an item.
     """
 
     members: list[int]
@@ -338,10 +339,10 @@ class _Moves:
     remaining: list[list[int]]
     may: list[list[bool]]
     chosen: list[tuple[int, list[int]]] = field(default_factory=list)
-    """The row of each member, and the free amounts there before it."""
+    """For each member, its row and the free amounts of that row before."""
 
     def candidates(self, member: int) -> Iterator[int]:
-        """Return the rows on which the member fits; an equal one is on none of those before."""
+        """Return the rows on which the member fits, from the row of an equal member on."""
         item, tried = self.members[member], set[tuple[int, ...]]()
         same = member > 0 and self.members[member - 1] == item
         for row in range(self.chosen[-1][0] if same else 0, len(self.remaining)):
@@ -351,13 +352,11 @@ class _Moves:
                 yield row
 
     def put(self, member: int, row: int) -> None:
-        """Subtract the member's requests from the row's free amounts."""
         before, requests = self.remaining[row], self.requests[self.members[member]]
         self.remaining[row] = [a - b for a, b in zip(before, requests, strict=True)]
         self.chosen.append((row, before))
 
     def take_back(self) -> None:
-        """Undo the last `put`."""
         row, before = self.chosen.pop()
         self.remaining[row] = before
 

@@ -15,10 +15,10 @@ from mooring.state.cluster_view import ClusterView
 
 
 def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupState | None:
-    """Return the group with which the pod is scheduled; None if it is scheduled alone.
+    """Return the group with which the pod is scheduled; None if the pod is scheduled alone.
 
     A pod is scheduled alone if it has no group, if its profile has no plugin for groups, or if the
-    group is neither a gang nor bound to a topology domain.
+    group is neither a gang nor confined to a topology domain.
     """
     if pipeline.group_policy is None:
         return None
@@ -32,9 +32,9 @@ def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupStat
 def take_members(
     group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
 ) -> dict[Uid, QueuedPod]:
-    """Take the members from the queue: this one first, then the others of its profile.
+    """Take the members from the queue: `queued` first, then the others of its profile.
 
-    They are in the order of priority, then age. Gated members stay where they are.
+    The others are sorted by priority, then by age. Gated members stay in the queue.
     """
     others = list[QueuedPod]()
     pause()  # there may be 50,000 others
@@ -49,7 +49,7 @@ def take_members(
 
 
 def has_same_requirements(group: PodGroupState, before: PodGroup | None) -> bool:
-    """Return whether the group's definition is unchanged, without regard to its status."""
+    """Return whether the group's definition is the same as before, except its status."""
     after = group.definition
     if before is None or after is None:
         return before is after
@@ -57,25 +57,23 @@ def has_same_requirements(group: PodGroupState, before: PodGroup | None) -> bool
 
 
 class GroupBackoffs:
-    """The backoff of a group: the longest of its members'.
+    """Keeps the backoff of each group: the longest backoff of its members.
 
-    A member that was added later, or is popped early because no other pod is active, does not end
-    it. Such a member is moved alone: a group may have ten thousand members, and get more all the
-    time.
+    A member that was added later, or that is popped early because no other pod is active, does not
+    end the group's backoff. Such a member alone is put back: a group may have ten thousand members,
+    and get more all the time.
     """
 
     def __init__(self) -> None:
         self._latest: WeakValueDictionary[tuple[GroupKey, str], QueuedPod] = WeakValueDictionary()
-        """By group and profile the member whose backoff ended last of all when this was looked up.
-
-        It only saves the search: a member that has left, or whose backoff ended, is not used, and
-        one that is gone is not kept.
-        """
+        """By group and profile, the member whose backoff ended last when this was computed. It only
+        saves the search: it is not used if the member has left or its backoff has ended, and the
+        reference is weak."""
 
     def postpone(
         self, group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
     ) -> bool:
-        """Put the pod in the backoff queue if the group's backoff has not ended; return whether."""
+        """Put the pod into the backoff queue if the group is in backoff; return whether it is."""
         key = group.key, queued.pipeline.profile
         latest = self._latest.get(key)
         if latest is None or not _waits(latest, group, scheduler, now):
@@ -92,7 +90,7 @@ class GroupBackoffs:
 def _others(
     group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState
 ) -> Iterator[QueuedPod]:
-    """Return the other members of its profile in the queue, but those gated or in flight."""
+    """Yield the other queued members with the same pipeline, except those gated or in flight."""
     for pod in group.unscheduled.values():
         other = scheduler.queue.get(pod.uid)
         if (
@@ -104,7 +102,6 @@ def _others(
 
 
 def _waits(member: QueuedPod, group: PodGroupState, scheduler: SchedulerState, now: float) -> bool:
-    """Return whether this is still a queued member of the group, and its backoff has not ended."""
     return (
         member.backoff_expiration > now
         and member.queue not in (None, SubQueue.GATED)

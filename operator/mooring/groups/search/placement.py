@@ -1,7 +1,7 @@
 """Finds nodes for all members of a group on the live state (podGroupSchedulingDefaultAlgorithm).
 
-Members are counted where that is possible (`counting`). Otherwise, where any member has ports,
-inter-pod terms, spread constraints, volumes or devices, they are added one by one in a trial.
+Members are counted where that is possible (`counting`). If any member has ports, inter-pod terms,
+spread constraints, volumes or devices, members are added one by one in a trial.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,24 +27,24 @@ from mooring.state.view import BoolArray
 _MOST_TRIES: Final = 24
 _MOST_BACKTRACKED: Final = 12
 _MOST_STEPS: Final = 400
-"""Members that backtracking places before it gives up; a step takes a fraction of a millisecond."""
+"""How many members backtracking places before it gives up; each takes below a millisecond."""
 _MOST_SPECS: Final = 500
-"""Different specs of members that are placed together; each is a search over all nodes."""
+"""How many different specs the members may have; each costs a search over all nodes."""
 _MOST_DIAGNOSED: Final = 256
-"""If more members are placed, the diagnosis of the others does not count them."""
+"""How many placed members the diagnosis of a member without a node takes into account."""
 
 
 class GroupSearch(CountingSearch):
-    """Searches for nodes for all these members, by counting them where that is exact."""
+    """Searches nodes for all members of a group, by counting where that is exact."""
 
     def without(self, pods: Collection[Pod]) -> "GroupSearch":
-        """Return the same search as if these pods had left their nodes."""
+        """Return the same search, but as if these pods had left their nodes."""
         return GroupSearch(self.searched.without(pods))
 
     def place(self, candidates: IntArray | None = None) -> Assignment:
-        """Return nodes for the members on these rows (int64), or on any node.
+        """Return nodes for the members on these rows (int64), or on any rows.
 
-        The state is as before afterwards. Once the budget is spent, hardly anything is tried.
+        The state is unchanged afterwards. If the budget is spent, hardly anything is tried.
         """
         members, extended = self.searched.members, self.searched.extended
         pause()  # there may be 50,000 members
@@ -65,8 +65,8 @@ class GroupSearch(CountingSearch):
     def _place_in_trial(self, allowed: BoolArray, trial: MembersTrial) -> Assignment:
         """Place the members one by one, in several orders of their classes.
 
-        Small groups are placed by backtracking if no order succeeds. Every filter of the profile
-        holds for each member beside all those placed before it.
+        Small groups are placed by backtracking if no order succeeds. Every filter accepts each
+        member beside the members placed before it.
         """
         best: Rows = {}
         why: Diagnosis | None = None
@@ -95,7 +95,7 @@ class GroupSearch(CountingSearch):
         return Assignment(best, len(self.searched.members), tries, cause=cause)
 
     def _orders(self) -> Iterator[Order]:
-        """Return the orders of classes to start from: largest first, with inter-pod terms last."""
+        """Yield orders of classes to try. The caller tells each order which classes failed."""
         totals = self._totals
         shares = [
             max(
@@ -120,7 +120,7 @@ class GroupSearch(CountingSearch):
 
     @cached_property
     def _totals(self) -> Mapping[str, int]:
-        """The sum over all nodes of each resource that a member requests, at least 1."""
+        """By resource that a member requests, the sum of allocatable over all nodes, at least 1."""
         nodes = self.searched.cluster.nodes
         names = {name for c in self.classes for name in c.pods[0].spec.demand.resources}
         return {name: max(int(nodes.allocatable(name).sum()), 1) for name in names}
@@ -128,9 +128,9 @@ class GroupSearch(CountingSearch):
     def _one_try(
         self, trial: MembersTrial, order: Sequence[int], allowed: BoolArray, *, by_fit: bool
     ) -> list[int]:
-        """Place the members that find a node in this order; return the classes with others.
+        """Place members in this order; return the classes of which a member found no node.
 
-        Identical members that are counted cost one decision.
+        Identical members that can be counted cost one decision together.
         """
         failed: list[int] = []
         for index in order:
@@ -175,7 +175,7 @@ class GroupSearch(CountingSearch):
     def _choose(
         self, pod: Pod, members: MemberClass, allowed: BoolArray, *, by_fit: bool
     ) -> int | None:
-        """Return the row for one member: the one that scores prefer, or by fit the fullest."""
+        """Return a member's row: the one that scores prefer, or with `by_fit` the fullest."""
         search, rows = self._feasible(pod, members, allowed)
         if not len(rows):
             return None
@@ -187,13 +187,13 @@ class GroupSearch(CountingSearch):
         return int(rows[table.best[self.searched.seed % len(table.best)]])
 
     def by_slack(self, pod: Pod, members: MemberClass, allowed: BoolArray) -> list[int]:
-        """Return the feasible rows, the one first on which the pod would leave least free."""
+        """Return the feasible rows, sorted by how much the pod would leave free."""
         _, rows = self._feasible(pod, members, allowed)
         found: list[int] = rows[np.argsort(self._slack(pod, rows), kind="stable")].tolist()
         return found
 
     def _slack(self, pod: Pod, rows: IntArray) -> IntArray:
-        """Return the amounts left free on each row with the pod, in millionths of all nodes'."""
+        """Return what the pod would leave free on each row, in millionths of all nodes' amounts."""
         nodes, demand = self.searched.cluster.nodes.take(rows), pod.spec.demand.resources
         slack = np.zeros(len(rows), np.int64)
         for name in demand:
@@ -202,7 +202,7 @@ class GroupSearch(CountingSearch):
         return slack
 
     def _backtrack(self, allowed: BoolArray, trial: MembersTrial) -> Rows | None:
-        """Return a row for every member, or None if none is found within the steps."""
+        """Return a row for every member; None if none is found within the budgets' steps."""
         classes = self.classes
         order = next(iter(self._orders())).items
         members = [(pod, classes[index]) for index in order for pod in classes[index].pods]
@@ -214,9 +214,9 @@ class GroupSearch(CountingSearch):
     def diagnosis(
         self, placed: Mapping[Uid, int], candidates: IntArray | None
     ) -> tuple[Diagnosis, str] | None:
-        """Return why the candidate rows reject the first member that is not placed, and its cause.
+        """Return why the candidate rows reject the first member without a node, and its cause.
 
-        At this moment the other members are on their nodes. None if all members are placed.
+        The placed members count as on their nodes. Returns None if all members are placed.
         """
         searched = self.searched
         left = next((pod for pod in searched.members if pod.uid not in placed), None)
@@ -232,7 +232,7 @@ class GroupSearch(CountingSearch):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Moves:
-    """Puts members on nodes in a trial, on the fullest node first."""
+    """Puts members on nodes in a trial, on the fullest nodes first."""
 
     search: GroupSearch
     members: Sequence[tuple[Pod, MemberClass]]
@@ -240,15 +240,13 @@ class _Moves:
     trial: MembersTrial
 
     def candidates(self, member: int) -> Iterator[int]:
-        """Return the rows that pass every filter, the fullest one first."""
+        """Return the rows that pass every filter, the fullest row first."""
         return iter(self.search.by_slack(*self.members[member], self.allowed))
 
     def put(self, member: int, row: int) -> None:
-        """Add the member to the trial."""
         self.trial.add(self.members[member][0], row)
 
     def take_back(self) -> None:
-        """Remove the member that was added last."""
         self.trial.drop_last()
 
 

@@ -6,12 +6,12 @@ of lower or equal priority there have ended. Pods of lower priority leave room f
 share of the nodes. So no two groups keep nodes from each other, and a group that never fits does
 not block the cluster.
 
-A reservation ends with the leader: a new leader does not nominate the members again if the group's
-status shows a reservation (`PodGroups.reservation_of`).
+A reservation ends with the leader: if the group's status shows a reservation, a new leader does not
+nominate the members again (`PodGroups.reservation_of`).
 
-Backfill: pods that end before the reserved nodes can be free for the group may run there. Both
-times follow from `activeDeadlineSeconds`. A pod with a deadline keeps the group from its node until
-then; a pod without one may end at any moment, so it allows no backfill.
+Backfill: a pod that ends before the reserved nodes can be free for the group may run there. Both
+times follow from `activeDeadlineSeconds`. A running pod with a deadline keeps the group from its
+node until then. A running pod without a deadline may end at any moment, so it allows no backfill.
 """
 
 import math
@@ -40,19 +40,18 @@ from mooring.state.pods import PlacedPod
 from mooring.state.view import BoolArray
 
 _MOST_REMOVED: Final = 5_000
-"""Pods that one search for nodes removes in its trials; each costs about 40 microseconds."""
+"""How many pods one search for nodes removes in its trials; each costs about 40 microseconds."""
 _NOMINATED_SECONDS: Final = 300.0
-"""How long members stay nominated that wait for no victims, where no nodes are reserved."""
+"""How long members stay nominated that wait for no victims, if the profile reserves no nodes."""
 _PODS: Final = "pods"
 _SEARCHES: Final = 10
-"""If nodes change all the time, so many searches are made in the time of a reservation."""
+"""How many searches at most are made during the time of one reservation, if nodes keep changing."""
 
 
 class GroupReservation:
     """The nodes that are reserved for one group; times are seconds on the caller's clock."""
 
     def __init__(self, scheduler: SchedulerState, cache: ResultCache) -> None:
-        """Begin without a reservation."""
         self._until = 0.0
         """When the reservation ends, in seconds since the epoch."""
         self._scheduler = scheduler
@@ -62,15 +61,15 @@ class GroupReservation:
         self._group: PodGroupState | None = None
         self._since = 0.0
         self._nominated_since: dict[PodGroupState, float] = {}
-        """Since when groups are known to have nominated members that wait for no victims."""
+        """By group with nominated members that wait for no victims, since when this is known."""
         self._ended: tuple[int, float] | None = None
-        """The number of the group whose reservation ran out last, and when."""
+        """The number of the group whose reservation's time ended last, and when."""
         self._not_found: dict[PodGroupState, tuple[float, int]] = {}
-        """Groups for which no nodes were found, when, and which nodes there were."""
+        """By group for which no nodes were found, when, and the version of the nodes then."""
         self._backfill_until = -math.inf
 
     def holds(self, group: PodGroupState) -> bool:
-        """Return whether the reservation is this group's."""
+        """Return whether the present reservation is for this group."""
         return self._group is group
 
     def update(
@@ -83,8 +82,8 @@ class GroupReservation:
         """Reserve nodes for a group that has waited long enough, or end its reservation.
 
         A reservation lasts as long as the wait that it requires; then it is another group's turn.
-        If no nodes are found, the next search is after the same time, or when nodes are added or
-        changed. Nodes that extenders have filtered out (`answers`) are not reserved.
+        If no nodes are found, the next search comes after the same time, or sooner if nodes are
+        added or changed. Nodes that extenders have filtered out (`answers`) are not reserved.
         """
         pipeline = members[0].pipeline
         after = _after(pipeline)
@@ -122,7 +121,7 @@ class GroupReservation:
             self._state.nominate(pod, self._state.nodes.names[row], reservation=kept)
 
     def _update_backfill(self, group: PodGroupState) -> None:
-        """Look again at when the reserved nodes can be free: pods have ended, or others came."""
+        """Compute again when the reserved nodes can be free: pods may have ended or come."""
         nominations = self._cluster.nominations
         nominees = map(nominations.get, group.unscheduled)
         reserved = [(nominee.pod, nominee.row) for nominee in nominees if nominee is not None]
@@ -131,7 +130,7 @@ class GroupReservation:
             self._reserve(group, reserved, until)
 
     def _is_due(self, group: PodGroupState, after: float, now: float) -> bool:
-        """Return whether to search again, after a search that found no nodes."""
+        """Return whether to search; after a search that found no nodes some time must pass."""
         if group not in self._not_found:
             return True
         at, version = self._not_found[group]
@@ -139,10 +138,10 @@ class GroupReservation:
         return now - at >= (after / _SEARCHES if changed else after)
 
     def _busy_until(self, group: PodGroupState, reserved: Sequence[tuple[Pod, int]]) -> float:
-        """Return the earliest time at which all these pods can be on their rows.
+        """Return when all nodes reserved for these pods may have room, in seconds since the epoch.
 
-        It is in seconds since the epoch; minus infinity if that may be at any moment. Pods run
-        until their deadline, and a pod without one may end at once.
+        This is the earliest possible time; minus infinity if it may be now. It assumes that the
+        pods now on the nodes end at their deadlines, and those without a deadline at any moment.
         """
         by_row = defaultdict[int, list[Pod]](list)
         for pod, row in reserved:
@@ -151,7 +150,7 @@ class GroupReservation:
         return max(busy, default=-math.inf)
 
     def _row_busy_until(self, group: PodGroupState, row: int, pods: Sequence[Pod]) -> float:
-        """Return the earliest time at which the requests of these pods can be free on the row."""
+        """Return the earliest time when the row may have room for these pods; see `_busy_until`."""
         nodes = self._cluster.nodes
         missing = Counter[str]()
         for pod in pods:
@@ -169,15 +168,15 @@ class GroupReservation:
         return free_at if max(missing.values()) <= 0 else -math.inf
 
     def _leaves(self, placed: PlacedPod, group: PodGroupState) -> bool:
-        """Return whether the group can use the pod's requests once the pod has ended."""
+        """Return whether the group may use the resources of the placed pod after its end."""
         pod = placed.pod
         member = pod.uid in group.assumed or pod.uid in group.assigned
         return pod.spec.priority <= group.priority and not _of_daemon_set(pod) and not member
 
     def _earliest_end(self, placed: PlacedPod) -> float:
-        """Return when the pod ends if it runs until its deadline; minus infinity if at any moment.
+        """Return the placed pod's deadline; minus infinity if the pod may end at any moment.
 
-        A pod that has not started is regarded as started when it was created.
+        A pod that has not started counts as started when it was created.
         """
         pod, columns = placed.pod, self._cluster.pod_columns
         slot = columns.slot(pod.uid, nominated=False)
@@ -190,9 +189,9 @@ class GroupReservation:
     def expire(self, now: float) -> list[Pod]:
         """Withdraw nominations of members that no attempt will withdraw; return these members.
 
-        Called periodically. The group cannot be placed because members or the PodGroup are missing,
-        or its reservation has lasted its time. Nominations by a former leader, whose reservation is
-        not known, expire in the same way.
+        It is called periodically. A group is affected if members or its PodGroup are missing, so
+        that it cannot be placed, or if its reservation has lasted its time. Nominations by a former
+        leader, whose reservation is not known, expire in the same way.
         """
         self._forget_gone()
         nominated, known = self._nominated_groups(), self._nominated_since
@@ -216,7 +215,7 @@ class GroupReservation:
         return withdrawn
 
     def _forget_gone(self) -> None:
-        """Forget the groups that have gone; another group may have the name of one."""
+        """Forget groups that have gone; a new group may have the name of an old one."""
         groups = self._cluster.pod_groups
         self._not_found = {
             group: last
@@ -227,7 +226,7 @@ class GroupReservation:
             self._group = None
 
     def _nominated_groups(self) -> dict[PodGroupState, Pipeline]:
-        """Return the groups with nominated members, and the pipeline of one of these."""
+        """Return the groups with nominated members, each with the pipeline of such a member."""
         found: dict[PodGroupState, Pipeline] = {}
         for nominee in self._cluster.nominations:
             queued = self._scheduler.queue.get(nominee.pod.uid)
@@ -238,10 +237,7 @@ class GroupReservation:
         return found
 
     def withdraw(self, group: PodGroupState) -> list[Pod]:
-        """Withdraw the nominations of all members; return the members that had one.
-
-        The group's reservation ends.
-        """
+        """End the group's reservation and nominations; return the members that were nominated."""
         if self.holds(group):
             self._group = None
         nominations = self._cluster.nominations
@@ -251,7 +247,6 @@ class GroupReservation:
         return nominated
 
     def _is_taken(self) -> bool:
-        """Return whether another group that still waits has nodes reserved."""
         if self._group is not None:
             nominations = self._cluster.nominations
             if any(map(nominations.get, self._group.unscheduled)):
@@ -266,9 +261,9 @@ class GroupReservation:
         pipeline: Pipeline,
         answers: ExtenderResults | None,
     ) -> Mapping[Uid, int] | None:
-        """Return a row for each member that is needed, by uid; None if no nodes are large enough.
+        """Return by uid a row for each member that is needed; None if no rows are found.
 
-        Of the nodes with the most free, as few are taken as are enough.
+        It takes as few nodes as are enough, those with the most free cpu.
         """
         needed, others = group.needed_of(pods)
         searched = SearchedMembers(
@@ -302,9 +297,9 @@ class GroupReservation:
     def _placed(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray, removals: SearchBudget
     ) -> Assignment | None:
-        """Place the members on these rows once the leaving pods have ended; None: not all fit.
+        """Place the members on these rows as if the leaving pods had ended; None if that fails.
 
-        `removals` bounds how many pods are removed in trials.
+        `removals` limits how many pods are removed in trials.
         """
         found = self._promising(search, group, rows)
         counted = search.is_counted()
@@ -319,7 +314,7 @@ class GroupReservation:
     def _promising(
         self, search: GroupSearch, group: PodGroupState, rows: IntArray
     ) -> Assignment | None:
-        """Return how counting places all members on these rows; None if they cannot all fit there.
+        """Return a placement on these rows by counting; None if the members cannot all fit there.
 
         Filters may still reject members that cannot be counted.
         """
@@ -329,7 +324,7 @@ class GroupReservation:
         return found if (found.complete if counted else not found.impossible) else None
 
     def _leaving(self, group: PodGroupState) -> BoolArray:
-        """Return the placed pods whose requests become free for the group: bool[slots]."""
+        """Return bool[slots]: the placed pods whose resources the group may use later."""
         columns = self._cluster.pod_columns
         leaving = (columns.rows >= 0) & ~columns.nominated & (columns.priority <= group.priority)
         for slot in np.flatnonzero(leaving).tolist():
@@ -348,9 +343,9 @@ class GroupReservation:
         return [pod for slot in slots.tolist() if (pod := columns.pods[slot]) is not None]
 
     def _growing(self, rows: IntArray, members: int, limit: int) -> Iterator[IntArray]:
-        """Return rows, most free cpu first: as many as there are members, then twice as many...
+        """Yield the rows with the most free cpu: as many as members, then twice as many, and so on.
 
-        They are at most as many as the limit.
+        The last and largest set has `limit` rows at most.
         """
         nodes = self._cluster.nodes.take(rows)
         free = nodes.allocatable("cpu") - nodes.requested("cpu")
@@ -366,6 +361,6 @@ def _of_daemon_set(pod: Pod) -> bool:
 
 
 def _after(pipeline: Pipeline) -> float | None:
-    """Return after how many seconds nodes are reserved for a group; None: never."""
+    """Return after how many seconds of waiting nodes are reserved; None: never."""
     policy = pipeline.group_policy
     return policy.reserve_after_seconds if policy is not None else None

@@ -1,19 +1,19 @@
-"""How much a search about a group may cost."""
+"""Limits how much a search about a group may cost."""
 
 from collections.abc import Callable
 from typing import Final
 
 TURN_SECONDS: Final = 1.0
-"""How long a plan or an answer may take, while nothing is decided about pods."""
+"""How long a plan or an answer may keep the turn, so that pods wait for their decisions."""
 _MOST_STEPS: Final = 3_000
-"""The most steps of a decision about a group in all its domains; a pod's decision is a step."""
+"""Limit for a decision about a group, over all domains. A decision about one pod is one step."""
 
 
 class SearchBudget:
     """The steps that a search may take; a step costs about as much as a decision about one pod.
 
-    `remaining` may be negative if more steps were taken than allowed. `is_over` returns whether the
-    time is up because other pods wait.
+    `remaining` is negative if more steps were taken. `is_over` returns whether the time is over
+    because other pods wait.
     """
 
     def __init__(

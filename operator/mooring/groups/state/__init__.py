@@ -1,1 +1,1 @@
-"""Pod groups and their members, counted."""
+"""Counts pod groups and their members."""

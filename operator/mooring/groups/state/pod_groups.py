@@ -3,8 +3,8 @@
 A pod that names a group is a member as soon as it is known, with or without a node. The counts
 follow every event, assumption and trial; `docs/gangs.md` says what is counted. The group itself is
 known as long as it has a definition or a member. As in kube-scheduler
-(backend/cache/podgroupstate.go), finished pods are no members. Terminating pods are kept apart:
-they are on their way out, and a group must not be complete because of them.
+(backend/cache/podgroupstate.go), finished pods are not members. Terminating pods are kept apart,
+because a group must not be complete thanks to members that are leaving.
 """
 
 from bisect import bisect_left, insort
@@ -50,7 +50,7 @@ _Value = TypeVar("_Value", bound=Any)
 
 
 class _Largest(Generic[_Value]):
-    """The largest of values that come and go, kept in order: there may be ten thousand."""
+    """Finds the largest of values that come and go; they are sorted, as there may be thousands."""
 
     __slots__ = ("_counts", "_values")
 
@@ -74,9 +74,9 @@ class _Largest(Generic[_Value]):
 
 
 class PodGroupState:
-    """One group as it is now; to be read only (podgroupstate.go).
+    """The present state of one group; other code only reads it (podgroupstate.go).
 
-    Members are in one of four mappings, each by uid and in the order of their coming: `unscheduled`
+    Each member is in one of four mappings, by uid and in the order of arrival: `unscheduled`
     (without a node), `assumed` (on a node, not confirmed by the watch), `assigned` (bound) and
     `terminating`.
     """
@@ -110,13 +110,13 @@ class PodGroupState:
     def __init__(self, key: GroupKey, number: int = 0) -> None:
         self.key = key
         self.number = number
-        """What the pod columns call the group; no other group ever has it."""
+        """The group's number in the pod columns. No other group ever gets it."""
         self.definition: PodGroup | None = None
-        """What is required of the group; None if its members name an object that is not there."""
+        """The group's requirements; None if its members name an object that does not exist."""
         self.declaring = 0
-        """How many members declare what is required of it."""
+        """How many members declare requirements of the group."""
         self.departed_pods_count = 0
-        """How many bound members have left their node since the group is known."""
+        """How many bound members have left their nodes since the group became known."""
         self._unscheduled: dict[Uid, Pod] = {}
         self._assumed: dict[Uid, PlacedPod] = {}
         self._assigned: dict[Uid, PlacedPod] = {}
@@ -127,12 +127,12 @@ class PodGroupState:
         self.terminating: Mapping[Uid, Pod] = MappingProxyType(self._terminating)
         self._unscheduled_specs: Counter[PodSpec] = Counter()
         self.unscheduled_specs: Mapping[PodSpec, int] = MappingProxyType(self._unscheduled_specs)
-        """How many members without a node there are of each spec."""
+        """By spec, how many members have no node."""
         self._roles: Counter[str] = Counter()
-        """How many members there are of each role, terminating ones left out."""
+        """By role, how many members there are, without terminating ones."""
         self._roles_on_nodes: Counter[str] = Counter()
         self.roles_on_nodes: Mapping[str, int] = MappingProxyType(self._roles_on_nodes)
-        """How many members on a node there are of each role."""
+        """By role, how many members are on a node, without terminating ones."""
         self._priorities: _Largest[int] = _Largest()
         self._declared: _Largest[DeclaredByPod] = _Largest()
         self._first_created = float("inf")
@@ -140,17 +140,17 @@ class PodGroupState:
 
     @property
     def all_pods_count(self) -> int:
-        """How many members there are, terminating ones left out."""
+        """How many members there are, without terminating ones."""
         return len(self._unscheduled) + len(self._assumed) + len(self._assigned)
 
     @property
     def scheduled_pods_count(self) -> int:
-        """How many members are on a node, terminating ones left out."""
+        """How many members are on a node, without terminating ones."""
         return len(self._assumed) + len(self._assigned)
 
     @property
     def on_nodes(self) -> Iterator[PlacedPod]:
-        """The members on a node, terminating ones left out."""
+        """The members on a node, without terminating ones."""
         yield from self._assumed.values()
         yield from self._assigned.values()
 
@@ -161,7 +161,7 @@ class PodGroupState:
 
     @property
     def roles(self) -> Mapping[str, int]:
-        """How many of the minimum must have a role, by role."""
+        """By role, how many members of the minimum must have the role."""
         return self.definition.roles if self.definition is not None else {}
 
     def role_of(self, pod: Pod) -> str:
@@ -170,14 +170,14 @@ class PodGroupState:
 
     @property
     def lacking(self) -> int:
-        """How many members must still get a node until the minimum is reached, of each role too."""
+        """How many more members must get a node to reach the minimum and each role's minimum."""
         of_roles = sum(max(0, n - self._roles_on_nodes[role]) for role, n in self.roles.items())
         return max(0, self.minimum - self.scheduled_pods_count, of_roles)
 
     def short_of(self, pods: Collection[Pod]) -> str | None:
-        """Return how many of the members without a node these are: `3 of 4 members`.
+        """Return what is missing if only these members without a node get one: `3 of 4 members`.
 
-        None if they reach the minimum, and the minimum of each role.
+        Returns None if the minimum and the minimum of each role are reached.
         """
         if self.roles:
             of_roles = Counter(map(self.role_of, pods))
@@ -189,9 +189,9 @@ class PodGroupState:
         return f"{len(pods)} of {needed} members" if len(pods) < needed else None
 
     def needed_of(self, pods: Sequence[Pod]) -> tuple[Sequence[Pod], Sequence[Pod]]:
-        """Return the first members with which the minimum is reached, and the others.
+        """Return the first of these members with which the minimum is reached, and the other ones.
 
-        At least one member is needed.
+        At least one member is needed, also if the minimum is reached already.
         """
         left = {role: n - self._roles_on_nodes[role] for role, n in self.roles.items()}
         needed, others = list[Pod](), pods
@@ -205,9 +205,9 @@ class PodGroupState:
         return [*needed, *others[:more]], others[more:]
 
     def is_enough(self, pods: Iterable[Pod], others: int = 0) -> bool:
-        """Return whether these members and so many others without a role are the minimum.
+        """Return whether these members, and `others` without a role, reach the minimum.
 
-        Of each role too; none is never enough.
+        The minimum of each role must be reached, too. No members are never enough.
         """
         of_roles = Counter(map(self.role_of, pods))
         return of_roles.total() + others >= max(self.minimum, 1) and all(
@@ -215,7 +215,7 @@ class PodGroupState:
         )
 
     def has_no_spare(self, role: str) -> bool:
-        """Return whether just as many members exist as are needed, in all or of this role."""
+        """Return whether exactly as many members exist as the minimum, or the role's, requires."""
         is_last = self._roles[role] == self.roles.get(role, -1)
         return is_last or self.all_pods_count == self.minimum
 
@@ -231,7 +231,7 @@ class PodGroupState:
 
     @property
     def incomplete(self) -> str | None:
-        """Why the group cannot be placed yet, as users read it; None if enough members exist."""
+        """Why the group cannot be placed yet, for users; None if enough members exist."""
         if self.definition is None:
             return self._why_undefined
         if self.definition.invalid is not None:
@@ -254,13 +254,13 @@ class PodGroupState:
 
     @property
     def surplus(self) -> int:
-        """How many members on a node the group can lose and still have its minimum."""
+        """How many members on a node the group can lose without falling below its minimum."""
         on_nodes = self._roles_on_nodes
         of_roles = sum(min(n, on_nodes[role]) for role, n in self.roles.items())
         return max(0, self.scheduled_pods_count - max(self.minimum, of_roles))
 
     def surplus_of(self, pods: Iterable[Pod]) -> Iterator[Pod]:
-        """Yield the first of these placed members that the group can lose."""
+        """Yield the first of these placed members that the group can lose together."""
         surplus, on_nodes = self.surplus, self._roles_on_nodes.copy()
         for pod in pods:
             role = self.role_of(pod)
@@ -271,22 +271,22 @@ class PodGroupState:
 
     @property
     def priority(self) -> int:
-        """The group's own priority, or else the highest of its members, or 0."""
+        """The group's own priority; else the highest priority of its members; else 0."""
         if self.definition is not None and self.definition.priority is not None:
             return self.definition.priority
         return self._priorities.get() or 0
 
     @property
     def created(self) -> float:
-        """When the group was made, or else the first of its members (seconds since the epoch)."""
+        """When the group's object, or else its first member, was created (since the epoch)."""
         if self.definition is not None and self.key.source.has_object:
             return self.definition.created
         return self._first_created
 
     def with_members(self, pods: Iterable[Pod], without: Container[Uid]) -> "PodGroupState":
-        """Return the group as it would be with these members without a node, and without others.
+        """Return a copy of the group with more members without a node, and without some members.
 
-        The caller may change the definition, and nothing else.
+        The caller may change the copy's definition and nothing else.
         """
         found = PodGroupState(self.key, self.number)
         found.definition, found._priorities = self.definition, self._priorities
@@ -319,7 +319,7 @@ class PodGroupState:
             self._define_by_members()
 
     def _remove(self, pod: Pod, declared: DeclaredByPod | None) -> None:
-        """Remove the pod, which `_add` was called with, from all counts."""
+        """Remove the pod, with the arguments of its `_add`, from all counts."""
         if self._terminating.pop(pod.uid, None) is not None:
             return
         is_placed = self._unscheduled.pop(pod.uid, None) is None
@@ -351,7 +351,7 @@ class PodGroupState:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """How a pod is counted."""
+    """How a pod was counted when it was added to its group."""
 
     group: PodGroupState
     pod: Pod
@@ -359,7 +359,7 @@ class _Member:
 
 
 class PodGroups:
-    """All pod groups; written by `ClusterState` only."""
+    """All pod groups. Only `ClusterState` calls the methods that change them."""
 
     def __init__(self, pods: PodTable) -> None:
         self._pods = pods
@@ -375,7 +375,7 @@ class PodGroups:
         self._numbers = count()
         self._changed: dict[GroupKey, None] | None = None
         self._emptied: dict[GroupKey, PodGroupState] | None = None
-        """The groups that a trial has left without members; None outside of trials."""
+        """In a trial, the groups that have lost all members in it; None outside of trials."""
 
     @property
     def with_surplus(self) -> Collection[PodGroupState]:
@@ -384,7 +384,7 @@ class PodGroups:
 
     @property
     def disrupted_whole(self) -> Collection[PodGroupState]:
-        """The groups with members on nodes that are disrupted as a whole or not at all."""
+        """The groups that have members on nodes and are disrupted as a whole or not at all."""
         return self._disrupted_whole.values()
 
     def __len__(self) -> int:
@@ -394,11 +394,11 @@ class PodGroups:
         return iter(self._groups.values())
 
     def get(self, key: GroupKey) -> PodGroupState | None:
-        """Return the group, if it has a definition or a member."""
+        """Return the group; None if it has neither a definition nor a member."""
         return self._groups.get(key)
 
     def of(self, pod: Pod) -> PodGroupState | None:
-        """Return the group that the pod belongs to; None if it belongs to none."""
+        """Return the group that the pod names; None if it names none, or the group is not known."""
         key = self.key_of(pod)
         return self._groups.get(key) if key is not None else None
 
@@ -407,7 +407,7 @@ class PodGroups:
         return self.named_by(pod)[0]
 
     def named_by(self, pod: Pod) -> tuple[GroupKey | None, GroupFormat | None]:
-        """Return the group that the pod names, and the site's format that names it."""
+        """Return the group that the pod names, and the format if members define the group."""
         if pod.scheduling_group is not None:
             key = GroupKey(GroupSource.KUBERNETES, pod.namespace, pod.scheduling_group)
             return key, None
@@ -424,7 +424,7 @@ class PodGroups:
     def reservation_of(self, pod: Pod) -> Reservation | None:
         """Return the reservation that the object of the pod's group shows; None if it shows none.
 
-        It is the leader's, for those who see nothing of the leader but objects.
+        Replicas that do not lead, and commands, know the leader's reservation only in this way.
         """
         group = self.of(pod)
         definition = group.definition if group is not None else None
@@ -435,18 +435,18 @@ class PodGroups:
         return Reservation(definition.key, until, pod.spec.priority if own is None else own)
 
     def declared_minimum(self, pod: Pod) -> int:
-        """Return the minimum that the pod declares of its group; 0 if the group has an object."""
+        """Return the minimum that the pod declares for its group; 0 if it declares none."""
         declared = self._declared_by(pod)
         return declared.minimum if declared is not None else 0
 
     def counts_otherwise(self, before: Pod, after: Pod) -> bool:
-        """Return whether a member has another role now, or declares something else of its group."""
+        """Return whether the changed pod has another role or another declaration of its group."""
         key = self.key_of(after)
         roles = [role_of(pod, key.source) for pod in (before, after) if key is not None]
         return len({*roles}) > 1 or self._declared_by(before) != self._declared_by(after)
 
     def completed_by(self, pod: Pod) -> PodGroupState | None:
-        """Return the group that has enough members, but would not without this one."""
+        """Return the pod's group if it has enough members only thanks to this pod, else None."""
         member = self._members.get(pod.uid)
         if member is None or (group := member.group).missing:
             return None
@@ -459,20 +459,18 @@ class PodGroups:
         return DeclaredByPod.by(pod, form) if form is not None else None
 
     def take_changed(self) -> dict[GroupKey, None]:
-        """Return the groups that changed or went since the last call; the first call returns all.
+        """Return the groups that changed or went since the last call, in the order of their change.
 
-        They come in the order in which they changed first.
-
-        Changes are only noted from the first call on.
+        The first call returns all groups. Changes are noted only from the first call on.
         """
         changed = dict.fromkeys(self._groups) if self._changed is None else self._changed
         self._changed = {}
         return changed
 
     def track(self, formats: tuple[GroupFormat, ...]) -> Iterator[Pod]:
-        """Find groups by these formats from now on, too; the first match counts.
+        """Use these formats from now on to find groups; the first that matches a pod counts.
 
-        Return an iterator that counts every pod again and yields it.
+        Returns an iterator, which the caller must exhaust: it counts every pod again and yields it.
         """
         if formats == self._formats:
             return iter(())
@@ -487,19 +485,18 @@ class PodGroups:
             yield pod
 
     def _counts_as_named(self, pod: Pod) -> bool:
-        """Return whether the pod counts in the group that it names, and declares the same."""
         key, member = self.key_of(pod), self._members.get(pod.uid)
         if member is None or key is None:
             return member is None and key is None
         return member.group.key == key and member.declared == self._declared_by(pod)
 
     def number_of(self, uid: Uid) -> int | None:
-        """Return the number of the pod's group; None without one, or if the pod is terminating."""
+        """Return the number of the pod's group; None without a group, or if the pod terminates."""
         member = self._members.get(uid)
         return member.group.number if member is not None and not member.pod.terminating else None
 
     def define(self, kind: Kind, key: str, definition: PodGroup | None) -> None:
-        """Set the definition of a group, which comes from the object of this kind and key."""
+        """Set the definition of a group from the object of this kind and key; None: it has gone."""
         namespace, _, name = key.partition("/")
         group = self._group(GroupKey(GROUP_KINDS[kind], namespace, name))
         group.definition = definition
@@ -507,9 +504,9 @@ class PodGroups:
         self._drop_if_empty(group)
 
     def put_unscheduled(self, pod: Pod) -> Pod | None:
-        """Note a pod without a node; return its known version, None if it is new.
+        """Note a pod without a node; return its former version, None if it is new.
 
-        All pods are kept, because other formats may make them members later.
+        Pods without a group are kept, too, because other formats may make them members later.
         """
         before = self._unscheduled.get(pod.uid)
         self._unscheduled[pod.uid] = pod
@@ -517,38 +514,38 @@ class PodGroups:
         return before
 
     def drop_unscheduled(self, uid: Uid) -> Pod | None:
-        """Drop a pod that is gone or has a node; return its known version."""
+        """Forget that a pod has no node (it is gone, or has one); return its former version."""
         before = self._unscheduled.pop(uid, None)
         if before is not None:
             self._count_anew(uid)
         return before
 
     def attach(self, placed: PlacedPod) -> None:
-        """Count the pod on its node, or count it again; `detach` is the exact reverse."""
+        """Count the pod on its node, or count it again. `detach` is the exact reverse."""
         uid = placed.pod.uid
         if uid in self._members or self.key_of(placed.pod) is not None:
             self._placed[uid] = placed
             self._count(uid)
 
     def detach(self, placed: PlacedPod) -> None:
-        """Stop counting the pod on its node; if it is still unscheduled, count it as such."""
+        """Stop counting the pod on its node; a pod that is still unscheduled is counted as such."""
         if self._placed.pop(placed.pod.uid, None) is not None:
             self._count(placed.pod.uid)
 
     def left_its_node(self, pod: Pod) -> None:
-        """Count a bound pod that is gone or has ended; to be called before it is detached."""
+        """Count a bound pod that has gone or ended; call it before `detach`."""
         member = self._members.get(pod.uid)
         if member is not None:
             member.group.departed_pods_count += 1
 
     def _count_anew(self, uid: Uid) -> None:
-        """Count a pod again because formats have changed: it may have been in no group."""
+        """Count a pod again that may have been in no group, because formats have changed."""
         if (placed := self._pods.get(uid)) is not None:
             self._placed[uid] = placed
         self._count(uid)
 
     def _count(self, uid: Uid) -> None:
-        """Count the pod as it is now, in place of its former counts."""
+        """Count the pod in its present state, and remove its former counts."""
         member = self._members.pop(uid, None)
         if member is not None:
             member.group._remove(member.pod, member.declared)  # noqa: SLF001 - its writer
@@ -585,7 +582,7 @@ class PodGroups:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Keep groups that lose all members inside: members that return get the same group."""
+        """Keep groups that lose all members inside this context, for members that return."""
         outer = self._emptied
         self._emptied = {} if outer is None else outer
         try:

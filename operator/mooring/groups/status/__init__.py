@@ -1,1 +1,1 @@
-"""The status of PodGroups."""
+"""Writes the status of PodGroups."""

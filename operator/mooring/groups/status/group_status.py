@@ -1,7 +1,7 @@
 """Builds the status of a PodGroup from its members and the last decision about it.
 
-The phases are those of the coscheduling controller (scheduler-plugins,
-pkg/controllers/podgroup_controller.go), the condition is that of kube-scheduler
+The phases are the coscheduling controller's (scheduler-plugins,
+pkg/controllers/podgroup_controller.go), the condition is kube-scheduler's
 (schedule_one_podgroup.go, updatePodGroupCondition).
 """
 
@@ -29,7 +29,7 @@ _MOST_GATES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The numbers of ended members; only those of coscheduling groups are counted."""
+    """How many members have ended; counted for coscheduling groups only."""
 
     succeeded: int = 0
     failed: int = 0
@@ -37,10 +37,10 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """The current state of a group, as users read it.
+    """The present state of a group, for users.
 
     `message` says why the group waits; it is empty once the group has been placed. `reserved` names
-    the nodes that are reserved for it and the end of the reservation; it is empty without one.
+    the nodes reserved for the group, and the end of the reservation; it is empty without one.
     """
 
     phase: str
@@ -60,11 +60,11 @@ def view_of(
     error: str = "",
     reserved: str = "",
 ) -> GroupView:
-    """Return how the group is now.
+    """Return the present state of the group.
 
     `failure` is why the last decision found no nodes, `error` the error of the last attempt,
-    `reserved` the reserved nodes and until when; each is empty otherwise. A group has been placed
-    once its minimum is bound, and stays so.
+    `reserved` the reserved nodes and until when; each is empty otherwise. Once its minimum is
+    bound, a group counts as placed forever.
     """
     minimum = max(1, group.minimum)
     definition = group.definition
@@ -108,17 +108,17 @@ def _phase(group: PodGroupState, running: int, finished: Finished) -> str:
 
 
 def gates_text(gates: Sequence[str]) -> str:
-    """Return the scheduling gates of a pod, the first three by name."""
+    """Return a text with the pod's scheduling gates; only the first three are named."""
     return f"scheduling gates: {listed(gates, _MOST_GATES)}"
 
 
 def desired_status(
     group: PodGroupState, view: GroupView, kind: str, *, now: str, tried: str
 ) -> dict[str, Any] | None:
-    """Return the status to be written; None if the API server has it already.
+    """Return the status to be written; None if the API server already has it.
 
-    `kind` is the type of the condition, `now` the present time and `tried` when the group was tried
-    for the first time (RFC 3339; empty if it was not).
+    `kind` is the type of the condition, `now` the present time, and `tried` the time of the first
+    attempt to place the group (RFC 3339; empty if there was none).
     """
     definition = group.definition
     if definition is None:
@@ -149,7 +149,7 @@ def desired_status(
 
 
 def _of_members(group: PodGroupState, view: GroupView, tried: str) -> Mapping[str, Any]:
-    """Return the member fields of a coscheduling or Volcano status that differ from the API's."""
+    """Return the changed fields about members, for a coscheduling or Volcano group."""
     source, definition = group.key.source, group.definition
     if definition is None or source not in (GroupSource.COSCHEDULING, GroupSource.VOLCANO):
         return {}
@@ -173,7 +173,6 @@ def _of_members(group: PodGroupState, view: GroupView, tried: str) -> Mapping[st
 
 
 def _owner(group: PodGroupState) -> str:
-    """Return the controller of the first member, as namespace/name; empty if it has none."""
     placed = next(chain(group.assigned.values(), group.assumed.values()), None)
     pod = placed.pod if placed is not None else next(iter(group.unscheduled.values()), None)
     if pod is None or pod.owner is None:

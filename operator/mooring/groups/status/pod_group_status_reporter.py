@@ -1,4 +1,4 @@
-"""Reports pod groups to users: status, conditions and events of PodGroups, and a report on request.
+"""Reports pod groups to users: statuses and events of PodGroups, and a report on request.
 
 Groups that changed are examined once a second. So a group whose 10,000 members are bound one by one
 is written a few times, not 10,000 times.
@@ -42,17 +42,17 @@ from mooring.process.time_slices import TimeSlices
 from mooring.scheduling.scheduler_state import SchedulerState
 
 ROUND_SECONDS: Final = 1.0
-"""Between two looks at the groups that changed."""
+"""The interval between two examinations of the groups that changed."""
 _LANES: Final = 2
-"""Status patches in flight, in addition to those of pods."""
+"""How many status patches may be in flight, in addition to those of pods."""
 _PATIENCE_SECONDS: Final = 10.0
-"""The longest time for which a round waits for more important work."""
+"""How long a round waits for more important work."""
 _MOST_TRIED: Final = 64
-"""Failed domains that a report explains."""
+"""How many failed domains a report explains."""
 _MOST_NODES: Final = 10
-"""Reserved nodes that a condition names."""
+"""How many reserved nodes a condition names."""
 _MOST_PODS: Final = 100
-"""Members that a report lists, those without a node first."""
+"""How many members a report lists; members without a node come first."""
 _STATES: Final = ("unscheduled", "gated", "assumed", "assigned", "terminating")
 """The states of members in the order of a report."""
 
@@ -63,44 +63,43 @@ _KINDS: Final[Mapping[GroupSource, Kind]] = MappingProxyType(
 
 @dataclass(slots=True)
 class _Record:
-    """The memory about a group beside its state."""
+    """What the reporter remembers about a group beside its state."""
 
     uid: str = ""
-    """The uid of the object that defines the group; empty while there is none."""
+    """The uid of the object that defines the group; empty as long as there is none."""
     owned: bool = False
-    """Whether a profile of this scheduler takes the members."""
+    """Whether a profile of this scheduler decides about the members."""
     complete_since: float | None = None
-    """When enough members existed, on the monotonic clock."""
+    """Since when enough members exist, on the monotonic clock."""
     placed: bool = False
-    """Whether a decision has placed the group; `complete_since` is unused from then on."""
+    """Whether a decision has placed the group; then `complete_since` is not used any more."""
     tried: float | None = None
     """When the group was tried for the first time, in seconds since the epoch."""
     decided: float = 0.0
     decision: GroupDecision | None = None
     """The last decision, without its rows and with as many domains as a report shows."""
     members: int = 0
-    """How many members it gave a node."""
+    """To how many members the last decision gave a node."""
     domains: int = 0
-    """How many domains it tried."""
+    """How many domains the last decision tried."""
     error: str = ""
     finished: Finished = field(default_factory=Finished)
     counted: int = -1
-    """How many members had left their node when the finished ones were counted."""
+    """The group's `departed_pods_count` when the finished members were last counted."""
     view: GroupView | None = None
     said: str = ""
-    """The last message of an event."""
+    """The message of the last event."""
     told_ignored: bool = False
-    """Whether an event says which fields of the object have no effect."""
+    """Whether an event has said which fields of the object have no effect."""
     told_reserved: str = ""
-    """The reserved nodes that the last event names."""
+    """The text about reserved nodes in the last event."""
 
     @property
     def failure(self) -> str:
-        """Why the last decision gave no member a node; empty if it did, or there was none."""
+        """Why the last decision gave no member a node; "" if it did, or if there was none."""
         return self.decision.message if self.decision is not None and not self.members else ""
 
     def seen(self, group: PodGroupState, reserved: str) -> GroupView:
-        """Return the group's present state, with its reserved nodes."""
         failure, error = self.failure, self.error
         return view_of(group, self.finished, failure=failure, error=error, reserved=reserved)
 
@@ -125,11 +124,11 @@ class _Record:
 
 
 class PodGroupStatusReporter:
-    """Writes reports while `run` runs; its other methods never wait and never fail.
+    """Writes statuses and events while `run` runs; its other methods never wait and never fail.
 
     Args:
-        served: The resources that are served, by kind.
-        busy: Whether there is more important work than writing a status.
+        served: Returns the resources that the API server serves, by kind.
+        busy: Returns whether there is more important work than writing a status.
     """
 
     def __init__(
@@ -159,11 +158,11 @@ class PodGroupStatusReporter:
         self._running = False
 
     def phases(self) -> Mapping[str, int]:
-        """Return how many groups there are by phase, as they were last looked at."""
+        """Return by phase how many groups were in it when they were last examined."""
         return self._phases
 
     def on_events(self, events: Sequence[ClusterEvent]) -> None:
-        """Note when groups become complete."""
+        """Note when groups get enough members, for a metric."""
         if not self._running:
             return  # a stand-by would note them for ever
         for event in events:
@@ -179,7 +178,7 @@ class PodGroupStatusReporter:
                         record.complete_since = self._clock()
 
     def decided(self, group: PodGroupState, decision: GroupDecision) -> None:
-        """Note that an attempt to place the group has ended with this decision."""
+        """Note the decision with which an attempt to place the group has ended."""
         record = self._tried(group)
         record.decision = replace(decision, rows={}, tried=decision.tried[:_MOST_TRIED])
         record.members, record.domains = len(decision.rows), len(decision.tried)
@@ -192,11 +191,11 @@ class PodGroupStatusReporter:
                 self._scheduler.metrics.pod_group_placed(seconds)
 
     def failed(self, group: PodGroupState, message: str) -> None:
-        """Note that an attempt to place the group has ended in an error."""
+        """Note the error with which an attempt to place the group has ended."""
         self._tried(group).error = message
 
     def look_at(self, group: PodGroupState) -> None:
-        """Examine the group in the next round, because its reservation has ended."""
+        """Examine the group in the next round; it is called when its reservation has ended."""
         self._dirty[group.key] = None
 
     def reserved_nodes(self) -> int:
@@ -204,7 +203,7 @@ class PodGroupStatusReporter:
         return len({nominee.row for nominee in self._state.nominations.reserved})
 
     def _reserved(self, group: PodGroupState) -> str:
-        """Return which nodes are reserved for the group, and until when; "" if none are."""
+        """Return a text about the nodes reserved for the group, and until when; "" if none are."""
         nominees = map(self._state.nominations.get, group.unscheduled)
         reserved = [n for n in nominees if n is not None and n.reservation is not None]
         if not reserved or (kept := reserved[0].reservation) is None:
@@ -214,19 +213,19 @@ class PodGroupStatusReporter:
         return f"reserved for the group: {named}, until {rfc3339(kept.until)}"
 
     def report(self, namespace: str, name: str) -> list[dict[str, Any]]:
-        """Return the groups of this name as documents; there may be one for each source."""
+        """Return a document about each group of this name; there may be one per source."""
         keys = [GroupKey(source, namespace, name) for source in GroupSource]
         found = [self._state.pod_groups.get(key) for key in keys]
         return [self._reported(group) for group in found if group is not None]
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write statuses until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._statuses.run())
             tasks.create_task(self._scheduler.turn.between(self._look_at_changed))
 
     async def _look_at_changed(self) -> NoReturn:
-        """Have the groups looked at that changed, once a second."""
+        """Once a second, let the groups be examined that have changed."""
         profiles = self._scheduler.profiles
         self._running, known = True, profiles.version
         while True:
@@ -244,7 +243,7 @@ class PodGroupStatusReporter:
             await self._sleep(ROUND_SECONDS)
 
     async def _write(self, key: GroupKey) -> None:
-        """Look at a group, and write its status if it differs, and an event if there is news."""
+        """Examine a group; write its status if it differs, and events if there is news."""
         await self._slices.pause()
         group = self._state.pod_groups.get(key)
         if group is None:
@@ -257,10 +256,10 @@ class PodGroupStatusReporter:
             await self._send(group, view)
 
     def _is_passing(self, group: PodGroupState, view: GroupView) -> bool:
-        """Return whether to wait with writing, because the status will soon change again.
+        """Return whether to write later, because the status will soon change again.
 
-        That is so before the first attempt, and for some seconds while the members are bound. The
-        attempt has the group looked at again; while it is bound, it is looked at in each round.
+        That is so before the first attempt, and for some seconds while members are bound. After the
+        attempt the group is examined again; while members are bound, in each round.
         """
         record, definition = self._record(group), group.definition
         written = self._statuses.has_patched(group.key)
@@ -276,7 +275,7 @@ class PodGroupStatusReporter:
         return True
 
     def _look(self, group: PodGroupState) -> GroupView:
-        """Return the current state of the group, and update the counts by phase."""
+        """Return the present state of the group, and update the counts by phase."""
         record = self._record(group)
         view = record.seen(group, self._reserved(group))
         if record.view is not None:
@@ -294,7 +293,7 @@ class PodGroupStatusReporter:
     def _is_owned(self, group: PodGroupState, record: _Record) -> bool:
         """Return whether this scheduler is responsible for the group.
 
-        It schedules the members, or scheduled those that have gone.
+        It is if it schedules the members, or has scheduled members that have gone.
         """
         definition = group.definition
         if definition is None or not definition.uid:
@@ -312,9 +311,9 @@ class PodGroupStatusReporter:
         return record.owned
 
     def _replaces_volcano(self, namespace: str) -> bool:
-        """Return whether a profile takes the pods that Volcano's controller will make here.
+        """Return whether a profile takes the pods that Volcano's controller will create here.
 
-        The controller makes the pods of a job only once the group's phase allows it.
+        The controller creates the pods of a job only once the group's phase allows it.
         """
         metadata, spec = {"name": "volcano", "namespace": namespace}, {"schedulerName": "volcano"}
         pod = parse_pod({"metadata": metadata, "spec": spec})
@@ -323,7 +322,7 @@ class PodGroupStatusReporter:
         return any(form.source is GroupSource.VOLCANO for form in formats)
 
     def _must_count(self, group: PodGroupState) -> bool:
-        """Return whether finished members must be counted: after a start, or if some have left."""
+        """Return whether to count finished members: after a start, and when members have left."""
         definition, record = group.definition, self._record(group)
         if definition is None or group.key.source is not GroupSource.COSCHEDULING:
             return False
@@ -366,7 +365,7 @@ class PodGroupStatusReporter:
     ) -> None:
         """Record an event when the group is placed, and for each new reason why it is not.
 
-        That members are missing is told by the condition alone, because it changes with each one.
+        Only the condition says that members are missing, because the text changes with each one.
         """
         record, known = self._record(group), definition.status.scheduled
         about = ObjectRef(
@@ -448,9 +447,9 @@ class PodGroupStatusReporter:
 
 
 def _members(group: PodGroupState, told: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Return the members with the reason why each waits, those without a node first.
+    """Yield the members, those without a node first, with the reason why each waits.
 
-    A message equal to the group's own, `told`, is left out.
+    A message that is in `told`, because the group has it, is left out.
     """
     for pod in group.unscheduled.values():
         gates = pod.spec.gates
