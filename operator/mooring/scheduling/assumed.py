@@ -1,7 +1,7 @@
 """Assumes a pod on its node, and runs Reserve and Permit: the first steps of every way of binding.
 
-The functions that undo these steps are on one stack. Unless a successful binding dismisses the
-stack, it always runs: there is no other rollback.
+The functions that undo these steps are on one stack, and there is no other rollback: the stack
+always runs, unless a successful binding dismisses it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from mooring.scheduling.scheduler_state import AssumedPod, CurrentAttempt, Sched
 from mooring.state.cluster import ClusterState
 
 _LONGEST_WAIT_SECONDS: Final = 15 * 60.0
-"""At Permit, whatever the plugin says (maxTimeout in framework/runtime/framework.go)."""
+"""The longest wait at Permit, whatever a plugin asks for (maxTimeout in runtime/framework.go)."""
 
 
 def assume_reserve_and_permit(
@@ -33,12 +33,12 @@ def assume_reserve_and_permit(
     now: float,
     together: GroupBinding | None = None,
 ) -> list[AssumedPod]:
-    """Assume these members of an attempt on their rows, reserve them, and run Permit.
+    """Assume members of an attempt on their rows, reserve for them, and run Permit.
 
-    It does so for all members or for none, in this order: a member may only fit beside an earlier
-    one. Permit may have a pod wait. No event about them is delivered. Raises PodRejected if a
-    Reserve or Permit plugin rejects one, and PluginFailed if a plugin fails; all members are then
-    unreserved and forgotten.
+    It does so for all members or for none, in the order of `rows`: a member may fit only beside an
+    earlier one. Permit may have a pod wait. No event about the members is delivered. Raises
+    PodRejected if a Reserve or Permit plugin rejects a member, and PluginFailed if a plugin fails;
+    then all members are unreserved and forgotten.
     """
     pipeline, state, found = attempt.pipeline, scheduler.state, list[AssumedPod]()
     with ExitStack() as undo:
@@ -56,10 +56,10 @@ def assume_reserve_and_permit(
 
 
 def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterState) -> ExitStack:
-    """Assume the pod on the row and reserve it; closing the stack undoes both.
+    """Assume the pod on the row and run Reserve; closing the returned stack undoes both.
 
-    Raises PodRejected by a Reserve plugin; the pod is forgotten and unreserved again. Raises
-    PluginFailed if a Reserve plugin fails; the same.
+    Raises PodRejected if a Reserve plugin rejects the pod, and PluginFailed if one fails; then the
+    pod is unreserved and forgotten.
     """
     node = state.nodes.names[row]
     with ExitStack() as undo:
@@ -77,7 +77,7 @@ def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterSta
 
 
 def unreserve(pipeline: Pipeline, pod: Pod, node: str) -> None:
-    """Undo the Reserve plugins, the last one first."""
+    """Run Unreserve of all Reserve plugins, the last plugin first."""
     with pipeline.metrics.extension_point(ExtensionPoint.UNRESERVE, pipeline.profile):
         for plugin in reversed(pipeline.reserve):
             run_unreserve(pipeline, plugin, pod, node)
@@ -117,7 +117,6 @@ def _permit(assumed: AssumedPod, waiting: WaitingPods, now: float) -> "asyncio.F
 
 
 def _leave_permit(permitted: "asyncio.Future[None]", waiting: WaitingPods, pod: Pod) -> None:
-    """End the pod's wait at Permit without a verdict."""
     waiting.leave(pod.uid)
     permitted.cancel()
     if not permitted.cancelled():

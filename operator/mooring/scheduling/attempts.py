@@ -1,4 +1,4 @@
-"""Notes and reports the end of an attempt for a pod, alone or in a group."""
+"""Ends attempts: records and reports the result for each pod, alone or in a group."""
 
 from math import inf
 
@@ -20,14 +20,14 @@ class Attempts:
         self, scheduler: SchedulerState, reports: PodStatusReporter, metrics: Metrics
     ) -> None:
         self.halted = False
-        """Whether nothing more is decided, because the scheduler stops."""
+        """Whether no more decisions are made, because the scheduler stops."""
         self._scheduler = scheduler
         self._reports = reports
         self._metrics = metrics
         self._clock, self._now = scheduler.clock, scheduler.now
 
     def count(self, attempt: CurrentAttempt, result: str) -> None:
-        """Count the attempt in the metrics with this result."""
+        """Count the attempt in its profile's metrics, with this result."""
         seconds = self._clock() - attempt.began
         self._metrics.for_profile(attempt.pipeline.profile).attempt(result, attempt.took, seconds)
 
@@ -38,10 +38,10 @@ class Attempts:
         message: str,
         reason: PodScheduledReason = PodScheduledReason.SCHEDULER_ERROR,
     ) -> None:
-        """End the attempt in an error for this pod, and its nomination too, as in kube-scheduler.
+        """End the attempt with an error for this pod, and end its nomination, as in kube-scheduler.
 
-        Nothing is written about a pod that has left the queue: it may be bound although a plugin
-        that binds took too long, and no watch would tell later that the report can be forgotten.
+        A pod that has left the queue gets no report: it may be bound although its Bind plugin took
+        too long, and no watch would tell later that the report can be forgotten.
         """
         self.count(attempt, "error")
         scheduler, pod, now = self._scheduler, queued.pod, self._clock()
@@ -52,12 +52,11 @@ class Attempts:
             self._reports.error(pod, message, reason)
 
     def reject(self, attempt: CurrentAttempt, queued: QueuedPod, rejection: PodRejected) -> None:
-        """End the attempt for a pod that a Reserve or Permit plugin rejected.
+        """End the attempt for a pod that a Reserve or Permit plugin has rejected.
 
-        Nothing is reported if this scheduler is stopping: it rejects all waiting pods, the next
-        leader decides again, and a report would make a cluster autoscaler add nodes. Nothing is
-        reported either about a pod that has left the queue because it was deleted or lost its
-        profile.
+        Nothing is reported in two cases. If this scheduler is stopping, it rejects all waiting
+        pods, and a report would make a cluster autoscaler add nodes, although the next leader
+        decides again. If the pod has left the queue, it was deleted or lost its profile.
         """
         self.count(attempt, "unschedulable")
         queue, now = self._scheduler.queue, self._clock()
@@ -77,9 +76,10 @@ class Attempts:
         *,
         searched: bool,
     ) -> None:
-        """Put the pod among the unschedulable ones, which these plugins rejected, and report it.
+        """Put the pod into the unschedulable pods, with the plugins that rejected it; report it.
 
-        The delay of its preemption begins with the first attempt that has searched the nodes.
+        With `searched`, nodes were searched. The delay of the pod's preemption begins with its
+        first attempt that has searched nodes.
         """
         self.count(attempt, "unschedulable")
         now, delayed = self._clock(), 0.0
@@ -92,10 +92,10 @@ class Attempts:
         self._reports.unschedulable(queued.pod, message, self._scheduler.nominated_node(queued.pod))
 
     def _spared_seconds(self, attempt: CurrentAttempt, queued: QueuedPod) -> float:
-        """Return the seconds until preemption may find a victim that a limit spares now.
+        """Return the seconds until preemption may find a victim that a limit protects now.
 
-        Infinity if there is none. No event comes when a pod has run long enough, nor when a refusal
-        of the Eviction API or a charge to a budget ends.
+        It is infinite if there is no such victim. No event comes when a pod has run long enough, or
+        when a refusal of the Eviction API or a charge to a budget ends.
         """
         spec, limits = queued.pod.spec, attempt.pipeline.preemption
         cluster, least, seconds = self._scheduler.cluster, limits.min_runtime_seconds, inf
@@ -113,7 +113,7 @@ class Attempts:
     def has_left(self, queued: QueuedPod) -> bool:
         """Return whether the pod was deleted, lost its profile, or is on a node.
 
-        Nothing is reported about such a pod. If it is still in flight, its attempt has ended.
+        Such a pod gets no report. If it is on a node, its attempt ends here.
         """
         queue = self._scheduler.queue
         if queue.get(queued.pod.uid) is not queued:
@@ -125,7 +125,7 @@ class Attempts:
 
 
 def _delayed_seconds(attempt: CurrentAttempt, queued: QueuedPod) -> float:
-    """Return how soon the pod may preempt others; 0 if it may now, or never may."""
+    """Return after how many seconds the pod may preempt; 0 if it may now, or never may."""
     if not queued.pod.spec.preempts:
         return 0.0
     return max(attempt.pipeline.preemption.delay_seconds - attempt.unschedulable_seconds, 0.0)

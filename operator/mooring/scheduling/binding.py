@@ -1,7 +1,8 @@
 """Binds an assumed pod: the end of its wait at Permit, PreBind, Bind and PostBind.
 
 A binding is called off by cancelling its task: the pod is unreserved immediately, whatever it waits
-for. A Binding that was sent cannot be undone; it is not called off, and its answer counts.
+for. A Binding that was sent cannot be undone. So the task is not cancelled then, and the answer to
+the Binding decides.
 """
 
 import asyncio
@@ -31,13 +32,14 @@ from mooring.scheduling.pod_status_reporter import PodScheduledReason, failure_r
 from mooring.scheduling.scheduler_state import AssumedPod, SchedulerState
 
 _TO_END_SECONDS: Final = 0.5
-"""How long a cancelled call of a plugin may take to end before it is left alone."""
+"""How long a cancelled call of a plugin may take to end before nobody waits for it any more."""
 
 
 class BindingFailed(Exception):  # noqa: N818 - says what happened; its text is for the user
     """The pod could not be bound.
 
-    `gone` is True if there is no such pod left to bind, `condition` the reason of its condition.
+    `gone` is True if the pod does not exist any more. `condition` is the reason for the pod's
+    PodScheduled condition.
     """
 
     def __init__(
@@ -61,14 +63,14 @@ async def bind(
     """Bind the pod to its node; on any exception it is unreserved and forgotten.
 
     From PreBind on, except while a Binding is under way, `scheduler.in_pre_bind` has by the pod's
-    uid the function that calls the binding off; the pod's group may call it off at Permit, too.
+    uid the function that calls the binding off. The pod's group may call it off at Permit, too.
     `reported` returns when no report about the pod is being written. If one of the `extenders` that
-    care for the pod binds, no Bind plugin runs (schedule_one.go, bind).
+    are interested in the pod binds, no Bind plugin runs (schedule_one.go, bind).
 
     Raises:
-        PodRejected: by a Permit plugin while the pod waited, or because it waited too long.
-        BindingFailed: a PreBind or Bind plugin, or the extender, failed, or the pod has gone.
-        CalledOff: too many other members of the pod's group failed.
+        PodRejected: A Permit plugin rejected the pod while it waited, or it waited too long.
+        BindingFailed: A PreBind or Bind plugin, or the extender, failed, or the pod has gone.
+        CalledOff: Too many other members of the pod's group failed.
     """
     together, may_be_called_off = assumed.together, partial(_may_be_called_off, assumed, scheduler)
     with assumed.undo:
@@ -94,9 +96,9 @@ async def bind(
 
 
 async def _bind_once(assumed: AssumedPod, scheduler: SchedulerState, extenders: Extenders) -> None:
-    """Let the extender bind the pod, or run the Bind plugins until one has bound it.
+    """Let the extender bind the pod, or run the Bind plugins until one of them binds it.
 
-    The pod is also bound if the plugins fail after the API server accepted a Binding of one.
+    The pod is also bound if a plugin fails after the API server has accepted its Binding.
     """
     if assumed.attempt.pipeline.extenders and await _bound_by_extender(assumed, extenders):
         return
@@ -145,13 +147,11 @@ def _measured(assumed: AssumedPod, point: ExtensionPoint) -> Measured:
 
 @contextmanager
 def _may_be_called_off(assumed: AssumedPod, scheduler: SchedulerState) -> Iterator[None]:
-    """Allow the pod enqueuer, preemption and the group to cancel the binding inside the block.
-
-    `in_pre_bind` has the functions that they call.
+    """Let the pod enqueuer, preemption and the group cancel the task inside this context.
 
     Raises:
-        BindingFailed: the pod has left its watch when nothing could be called off.
-        CalledOff: its group is called off.
+        BindingFailed: The pod left its watch at a moment when nothing could be called off.
+        CalledOff: The pod's group has called off its bindings.
     """
     uid, task = assumed.pod.uid, asyncio.current_task()
     if task is None:
@@ -170,7 +170,6 @@ def _may_be_called_off(assumed: AssumedPod, scheduler: SchedulerState) -> Iterat
 
 
 def _its_group_may_call_off(assumed: AssumedPod) -> AbstractContextManager[None]:
-    """Cancel the task inside the block when the pod's group is called off."""
     return assumed.together.may_call_off() if assumed.together is not None else nullcontext()
 
 
@@ -180,15 +179,16 @@ async def _run(
     point: ExtensionPoint,
     method: Callable[[Pod, str], Awaitable[object]],
 ) -> object:
-    """Return the result of an asynchronous method of a plugin; measure it if the attempt is.
+    """Return the result of a plugin's asynchronous method; measure it if the attempt is.
 
-    A shipped plugin has time-outs of its own and ends when it is cancelled, so it is awaited
-    here. A plugin of another distribution gets a task of its own, which is cancelled and left
-    alone when it takes too long: a plugin may catch CancelledError and go on.
+    A shipped plugin has time-outs of its own and ends when it is cancelled, so it is awaited here.
+    A plugin of another distribution runs in a task of its own, because it may catch CancelledError
+    and go on: after the time-out the task is cancelled, and nobody waits for it.
 
     Raises:
-        BindingFailed: if it fails. An error of the API server is not a failure of the plugin. Only
-            at Bind, where the pod itself is written, "not found" means that the pod has gone.
+        BindingFailed: The method failed. An error of the API server does not count as a failure of
+            the plugin. Only at Bind, where the pod itself is written, "not found" means that the
+            pod has gone.
     """
     pipeline, status = assumed.attempt.pipeline, Status.ERROR
     call = _checked(pipeline, plugin, point, method, assumed.pod, assumed.node)
@@ -224,9 +224,10 @@ async def _checked(
     pod: Pod,
     node: str,
 ) -> object:
-    """Return the method's result; record its unexpected errors as PluginFailed.
+    """Return the method's result; record an unexpected exception, and raise PluginFailed.
 
-    A cancellation of the task that awaits this is passed on, and so is an error of the API server.
+    Two exceptions are passed on: the cancellation of the task that awaits this, and errors of the
+    API server.
     """
     try:
         answer = await method(pod, node)
@@ -244,13 +245,13 @@ async def _checked(
 
 
 async def _in_task(call: Coroutine[Any, Any, object], seconds: float) -> object:
-    """Run the call in its own task, and return its result.
+    """Run the call in a task of its own, and return its result.
 
-    When the time is over, or the waiting task is cancelled, the call is cancelled and gets a moment
-    to end; after that it is left alone.
+    When the time is over, or the waiting task is cancelled, the call is cancelled. It gets a moment
+    to end; then nobody waits for it any more.
 
     Raises:
-        TimeoutError: after so many seconds.
+        TimeoutError: After `seconds`.
     """
     task = asyncio.ensure_future(call)
     task.add_done_callback(_retrieve)
@@ -271,7 +272,7 @@ async def _cancel(task: "asyncio.Task[object]") -> None:
 
 
 def _retrieve(task: "asyncio.Task[object]") -> None:
-    """Mark the exception of a task as seen: perhaps no one awaits the task."""
+    """Mark the exception of a task as seen, because it may be that nobody awaits the task."""
     if not task.cancelled():
         task.exception()
 

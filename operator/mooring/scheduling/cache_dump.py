@@ -1,4 +1,4 @@
-"""The scheduler's cache and queue, pod by pod, to be compared with the API server's objects.
+"""Dumps the scheduler's cache and queue, for a comparison with the API server's objects.
 
 kube-scheduler writes the same to its log when it gets SIGUSR2 (backend/cache/debugger/dumper.go).
 """
@@ -18,9 +18,9 @@ Record = Mapping[str, Any]
 def cache_dump(scheduler: SchedulerState) -> Iterator[Record]:
     """Yield a JSON record of each node, placed pod, nomination and pending pod.
 
-    The caller may stop between two records for any time: each record shows the moment when it is
-    yielded, so the dump is no snapshot. The last record has `kind` "end" and the number of records
-    before it.
+    The caller may stop between two records for any time. Each record shows the state when it is
+    yielded, so the dump is not a snapshot. The last record has `kind` "end" and the number of the
+    records before it.
     """
     number = 0
     parts = (_nodes(scheduler), _nominations(scheduler), _pending(scheduler))
@@ -32,7 +32,7 @@ def cache_dump(scheduler: SchedulerState) -> Iterator[Record]:
 
 
 def _nodes(scheduler: SchedulerState) -> Iterator[Record]:
-    """Yield each node, and after it the pods on it; those whose node does not exist without one."""
+    """Yield each node and then its pods; at the end the pods whose node does not exist."""
     state = scheduler.state
     # Between two records nodes come and go, and their rows with them.
     for name in tuple(state.nodes.row_of):
@@ -48,9 +48,9 @@ def _nodes(scheduler: SchedulerState) -> Iterator[Record]:
 
 
 def _node(scheduler: SchedulerState, row: int, node: Node) -> Record:
-    """Return the counts on the row of a node.
+    """Return the counts of a node.
 
-    Of cards that no annotation names, `known` is False: the pod counts there by a guess.
+    `known` is False for GPU cards that no annotation of the pod names: the scheduler guessed them.
     """
     table, allocatable = scheduler.state.nodes, dict(node.allocatable)
     resources = {CPU: 0, MEMORY: 0} | allocatable
@@ -75,7 +75,7 @@ def _node(scheduler: SchedulerState, row: int, node: Node) -> Record:
 
 
 def _pod(scheduler: SchedulerState, placed: PlacedPod) -> Record:
-    """Return the counts of a pod; `started` is in seconds since 1970, None before it has."""
+    """Return the counts of a pod; `started` is in seconds since the epoch, or None."""
     pod = placed.pod
     state = "terminating" if pod.terminating else "added"
     return {
@@ -90,7 +90,7 @@ def _pod(scheduler: SchedulerState, placed: PlacedPod) -> Record:
 
 
 def _nominations(scheduler: SchedulerState) -> Iterator[Record]:
-    """Yield where pods are nominated, and whether a victim of theirs is still on its node."""
+    """Yield each nomination, and whether a victim of the pod is still on its node."""
     state = scheduler.state
     for nominee in state.nominations:
         if state.nominations.get(nominee.pod.uid) is not nominee:

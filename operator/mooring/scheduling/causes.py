@@ -1,15 +1,14 @@
 """Finds the cause of an unschedulable pod, which all reports about waiting pods share.
 
-The cause is the change that the nodes nearest to fitting need, even if they are few:
+The cause is the change that is needed on the nodes nearest to fitting, even if these are few:
 
-1. A PreFilter plugin that rejects the pod for all nodes gives the cause.
-2. Otherwise nodes that have nothing of a resource that the pod requests are far. Of the others,
-   nodes where evicting pods may help are nearer, and of these, nodes that pass more filters before
-   one rejects them: nodes that only nominated pods, a reservation or an extender reject pass all
-   filters. Among the nearest nodes, those with the fewest reasons count, and the cause is the most
-   frequent reason.
-3. If the pod names a label, a topologyKey or a StorageClass that does not exist, and the plugin
-   that gave the cause reads it, the cause says so.
+1. If a PreFilter plugin rejects the pod for all nodes, it gives the cause. 2. Otherwise the nearest
+nodes are found. Nodes that have nothing of a requested resource are left out. Nodes where evicting
+pods may help are nearer than others, and then nodes that pass more filters before one rejects them;
+nodes that only nominated pods, a reservation or an extender reject pass all filters. Among the
+nearest nodes, those with the fewest reasons count, and the cause is their most frequent reason. 3.
+If the pod names a label, a topologyKey or a StorageClass that does not exist, and the plugin that
+gave the cause reads it, the cause says so.
 """
 
 from collections import Counter
@@ -32,20 +31,20 @@ from mooring.state.columns import IntArray
 from mooring.volumes.model.pod_volumes import ClaimVolume
 
 _MOST_ROWS: Final = 64
-"""Nodes of one plugin that are compared."""
+"""How many nodes of one plugin are compared."""
 _MOST_LOOKED_UP: Final = 32
-"""Labels, keys, claims and resources of a pod that are looked up; tenants may name thousands."""
+"""How many labels, keys, claims and resources of a pod are looked up; it may name thousands."""
 
 
 def _some(number: int) -> IntArray:
-    """Return the positions of at most 64 of the nodes, in ascending order."""
+    """Return at most 64 positions out of `number`, spread evenly and ascending."""
     if number <= _MOST_ROWS:
         return np.arange(number)
     return np.linspace(0, number - 1, _MOST_ROWS).astype(np.int64)
 
 
 def cause_of(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> str:
-    """Return the cause why the pod has no node; see the rule at the top of this module."""
+    """Return the cause why the pod has no node, by the rule at the top of this module."""
     plugin, text = _nearest(pod, diagnosis, cluster)
     missing = _MISSING.get(plugin)
     return next(missing(pod, cluster), text) if missing is not None else text
@@ -71,7 +70,7 @@ def _nearest(pod: Pod, diagnosis: Diagnosis, cluster: ClusterView) -> tuple[str,
 
 
 def _near(pod: Pod, cluster: ClusterView, rows: IntArray, positions: IntArray) -> IntArray:
-    """Return the positions whose rows offer some of each resource that the pod requests."""
+    """Return the positions whose rows have some of each resource that the pod requests."""
     has = np.ones(len(positions), np.bool_)
     for resource, amount in islice(pod.spec.demand.resources.items(), _MOST_LOOKED_UP):
         if amount:
@@ -95,7 +94,7 @@ def _reasons(group: RejectedNodes, positions: IntArray) -> str:
 
 
 def no_such_node(requirements: Sequence[Requirement], cluster: ClusterView) -> str:
-    """Return a message about the first required label that no node has; "" if none."""
+    """Return a text about the first required label that no node has; "" if there is none."""
     nodes = cluster.nodes
     for requirement in requirements[:_MOST_LOOKED_UP]:
         wanted = requirement.operator in ("In", "Exists")
@@ -105,7 +104,6 @@ def no_such_node(requirements: Sequence[Requirement], cluster: ClusterView) -> s
 
 
 def _missing_labels(pod: Pod, cluster: ClusterView) -> Iterator[str]:
-    """Yield a message for each label that the pod requires and no node has."""
     required = pod.spec.required_nodes
     terms = required.terms if required is not None and len(required.terms) == 1 else ()
     for requirements in (pod.spec.node_selector.requirements, *(t.expressions for t in terms)):
@@ -116,14 +114,13 @@ def _missing_labels(pod: Pod, cluster: ClusterView) -> Iterator[str]:
 def _missing_keys(
     keys_of: Callable[[PodSpec], Iterator[str]], pod: Pod, cluster: ClusterView
 ) -> Iterator[str]:
-    """Yield a message for each topology key that no node has as a label."""
     for key in islice(keys_of(pod.spec), _MOST_LOOKED_UP):
         if no_such_node((Requirement(key, "Exists"),), cluster):
             yield f"no node has the topologyKey {key}"
 
 
 def _missing_classes(pod: Pod, cluster: ClusterView) -> Iterator[str]:
-    """Yield StorageClasses that unbound claims of the pod name and that do not exist."""
+    """Yield a message for each StorageClass of an unbound claim that does not exist."""
     classes = cluster.objects(Kind.STORAGE_CLASS)
     names = (volume.claim for volume in pod.volumes if isinstance(volume, ClaimVolume))
     for name in islice(names, _MOST_LOOKED_UP):
@@ -147,4 +144,4 @@ _MISSING: Final[Mapping[str, Callable[[Pod, ClusterView], Iterator[str]]]] = Map
         "VolumeBinding": _missing_classes,
     }
 )
-"""Finds what the pod names and does not exist, by the plugin that reads it."""
+"""By plugin, a function that finds what the pod names, the plugin reads, and does not exist."""

@@ -1,4 +1,4 @@
-"""Changes of a pod, and of the requests of its ResourceClaims, that are worth a try."""
+"""Changes of a pod, or of its ResourceClaims' requests, that suggestions may try."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -32,29 +32,29 @@ from mooring.volumes.model.pod_volumes import ClaimVolume
 _MOST_TAINTS: Final = 8
 _MOST_DEVICE_TAINTS: Final = 4
 _MOST_CHARACTERS: Final = 60
-"""Limit for an expression in a text; it may be as long as 10 KiB."""
+"""Limit for the characters of an expression in a text; the expression may have 10 KiB."""
 _MOST_REQUIREMENTS: Final = 3
-"""Limit for the requirements of a selector in a text."""
+"""How many requirements of a selector a text shows."""
 _TOLERATION: Final = 1.0
-"""The cost of a toleration; that of a smaller request is below 1, a pod that ends costs 1."""
+"""The cost of adding a toleration. A smaller request costs less than 1, the end of a pod 1."""
 _CONSTRAINT: Final = 1.5
-"""The cost of a constraint that the pod or a claim gives up."""
+"""The cost of giving up a constraint of the pod or of a claim."""
 _CLAIM: Final = 2.0
 _WITHOUT_FEATURE: Final = {
     RESTART_ALL_CONTAINERS: "had no restartPolicyRules with the action RestartAllContainers",
     USER_NAMESPACES_HOST_NETWORK: "had no hostUsers: false beside hostNetwork",
     VOLUME_BIND_MOUNT_OPTIONS: "had no bindMountOptions",
 }
-"""Completes "if it ..." for each feature of the kubelet that a pod may need."""
+"""By feature of the kubelet that a pod may need, a text that completes "if it ..."."""
 _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of a pod: a text that completes "if it ..." or, with `once`, "once ...".
+    """One change of a pod: `text` completes "if it ..." or, with `once`, "once ...".
 
-    With `resource` the pod requests less of it; then `text` is empty. With `claim` the pod stays as
-    it is, and `ask` changes the spec of the ResourceClaim of this uid.
+    If `resource` is set, the pod requests less of it, and `text` is empty. If `claim` is set, the
+    pod stays as it is, and `ask` changes the spec of the ResourceClaim with this uid.
     """
 
     text: str
@@ -67,7 +67,7 @@ class Change:
 
 
 def conditions(changes: Sequence[Change], texts: Sequence[str], subject: str = "it") -> str:
-    """Return "if it ... and ..., once ..." of these changes, whose texts are given."""
+    """Return "if it ... and ..., once ..." for the changes; `texts` has the text of each."""
     both = [*zip(changes, texts, strict=True)]
     ifs = " and ".join(text for change, text in both if not change.once)
     onces = " and ".join(text for change, text in both if change.once)
@@ -76,7 +76,7 @@ def conditions(changes: Sequence[Change], texts: Sequence[str], subject: str = "
 
 
 def pod_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
-    """Yield the changes of the pod that are worth a try, the smaller ones first."""
+    """Yield the changes of the pod that may be tried, small changes first."""
     for resource in pod.spec.demand.resources:
         yield Change("", 0.0, resource=resource)
     yield from _tolerations(pod.spec, cluster)
@@ -118,7 +118,7 @@ def _is_hard(taint: Taint) -> bool:
 
 
 def _constraints(spec: PodSpec) -> Iterator[tuple[str, object]]:
-    """Yield each constraint to nodes or to other pods, after the text of a change without it."""
+    """Yield each constraint of the pod, with a text that describes the pod without it."""
     for requirement in spec.node_selector.requirements:
         yield f"had no nodeSelector {requirement.text}", requirement
     if spec.required_nodes is not None:
@@ -144,7 +144,7 @@ def _constraints(spec: PodSpec) -> Iterator[tuple[str, object]]:
 
 
 def _to_pods(selector: LabelSelector | None) -> str:
-    """Return in words which pods a term is about."""
+    """Return in words which pods the selector of a term selects; "" for all pods."""
     if selector is None or selector.empty:
         return ""
     return f" to pods with {', '.join(r.text for r in selector.requirements[:_MOST_REQUIREMENTS])}"
@@ -160,7 +160,7 @@ def _toleration(taint: Taint) -> Toleration:
 
 
 def _without(item: object, pod: Pod) -> Pod:
-    """Return the pod without this item, in whichever field it is; any node affinity is one."""
+    """Return the pod without this item; a NodeSelector means all required node affinity."""
     spec = pod.spec
     affinity = replace(
         spec.affinity,
@@ -185,7 +185,7 @@ def _others(items: Collection[_Item], item: object) -> tuple[_Item, ...]:
 
 
 def requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
-    """Return the pod with these requests at most; a resource with 0 is not requested."""
+    """Return the pod with its requests reduced to these limits; 0 removes the resource."""
     demand = pod.spec.demand
     resources = {
         name: min(amount, limits.get(name, amount)) for name, amount in demand.resources.items()
@@ -201,7 +201,7 @@ def requesting(limits: Mapping[str, int], pod: Pod) -> Pod:
 def _scaled(
     amounts: Mapping[str, int], requested: Mapping[str, int], limits: Mapping[str, int]
 ) -> Mapping[str, int]:
-    """Return a container's requests when the pod requests no more than these limits."""
+    """Return a container's requests, reduced in proportion so that the pod's meet the limits."""
     changed = {
         name: amount * min(limits.get(name, amount), amount) // requested.get(name, amount)
         if name in limits and requested.get(name, 0) > limits[name]
@@ -212,7 +212,7 @@ def _scaled(
 
 
 def claim_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
-    """Yield the demands that the pod's claims without devices could give up."""
+    """Yield what the pod's unallocated claims could give up."""
     taints: Sequence[Taint] | None = None
     for name, claim in _waiting(pod, cluster):
         change = partial(Change, claim=claim.uid)
@@ -234,9 +234,9 @@ def claim_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
 
 
 def fewer_devices(pod: Pod, cluster: ClusterView) -> Iterator[Sequence[Change]]:
-    """Yield for each request for several devices those for fewer, the largest number first.
+    """Yield changes to fewer devices for each request for several; the largest number first.
 
-    More than a claim can have are not tried.
+    Numbers above the maximum of a claim are left out.
     """
     for name, claim in _waiting(pod, cluster):
         for request, wanted in _requests(claim.spec):
@@ -256,7 +256,7 @@ def fewer_devices(pod: Pod, cluster: ClusterView) -> Iterator[Sequence[Change]]:
 
 
 def _waiting(pod: Pod, cluster: ClusterView) -> Iterator[tuple[str, ResourceClaim]]:
-    """Yield the pod's claims that have no devices, each once, with the names of their entries."""
+    """Yield each unallocated claim of the pod once, with the name of its entry in the pod."""
     seen, known = set[str](), cluster.dynamic_resources
     for entry in pod.spec.resource_claims:
         name = entry.claim or pod.claim_names.get(entry.name)
@@ -269,7 +269,6 @@ def _waiting(pod: Pod, cluster: ClusterView) -> Iterator[tuple[str, ResourceClai
 
 
 def _requests(spec: ClaimSpec) -> Iterator[tuple[str, ExactRequest]]:
-    """Yield the requests and subrequests by `request` or `request/subrequest`."""
     for each in spec.requests:
         if each.exactly is not None:
             yield each.name, each.exactly
@@ -278,7 +277,7 @@ def _requests(spec: ClaimSpec) -> Iterator[tuple[str, ExactRequest]]:
 
 
 def _parts(wanted: ExactRequest, where: str) -> Iterator[tuple[str, str | None]]:
-    """Yield each selector and capacity of a request, after the text of a change without it."""
+    """Yield each selector and capacity of a request, with a text about a request without it."""
     for index, expression in enumerate(wanted.selectors):
         shown = " ".join((expression or "").split())
         if len(shown) > _MOST_CHARACTERS:
@@ -290,7 +289,6 @@ def _parts(wanted: ExactRequest, where: str) -> Iterator[tuple[str, str | None]]
 
 
 def _device_taints(cluster: ClusterView) -> Sequence[Taint]:
-    """Return the taints that keep claims from the most devices."""
     counts = Counter[Taint]()
     for each in cluster.dynamic_resources.slices.all():
         for device in each.devices:
@@ -304,7 +302,7 @@ def _tolerates(wanted: ExactRequest, taint: Taint) -> bool:
 
 
 def _edited(name: str, edit: Callable[[ExactRequest], ExactRequest], spec: ClaimSpec) -> ClaimSpec:
-    """Return the spec with this request or subrequest edited; all of them if `name` is ""."""
+    """Return the spec with this request or subrequest edited; "" means every request."""
 
     def edited(at: str, wanted: ExactRequest) -> ExactRequest:
         return edit(wanted) if name in ("", at) else wanted
@@ -323,7 +321,7 @@ def _edited(name: str, edit: Callable[[ExactRequest], ExactRequest], spec: Claim
 
 
 def _without_part(part: str | None, wanted: ExactRequest) -> ExactRequest:
-    """Return the request without this selector or capacity; no selector is a capacity's name."""
+    """Return the request without this selector or capacity; the two have no text in common."""
     capacity = {name: amount for name, amount in wanted.capacity.items() if name != part}
     return replace(wanted, selectors=_others(wanted.selectors, part), capacity=capacity)
 

@@ -1,7 +1,7 @@
 """Decides about one pod: the node it goes to, or why none fits (schedule_one.go, schedulePod).
 
-A decision is pure: the same pod, pipeline, cluster and seed give the same outcome.
-It changes nothing but the result cache, which never changes a result.
+A decision is pure: the same pod, pipeline, cluster and seed give the same outcome. It writes to
+nothing but the result cache, which does not affect outcomes.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,11 +56,11 @@ def decide(
     """Return the node with the highest score, or the diagnosis of why no node fits.
 
     `seed` chooses among nodes with the same total score. `start` is the position in the node order
-    where a search that samples nodes begins. `now` is in seconds since the epoch. `answers` are
-    those of the extenders interested in the pod; if one is missing, the result is the `Needed` that
-    names it. `unschedulable_seconds` is how long ago the pod's first attempt without a node ended.
-    A decision may pause; the cluster must not change meanwhile. Raises ExtenderError if nodes that
-    the extenders passed were taken too often.
+    where a search that samples nodes begins. `now` is in seconds since the epoch. `answers` has the
+    answers of the extenders interested in the pod; if one is missing, the result is a `Needed` that
+    says what to ask. `unschedulable_seconds` is how long ago the pod's first attempt ended that
+    found no node. A decision may pause; the cluster must not change meanwhile. Raises ExtenderError
+    if nodes that the extenders passed were taken too often.
     """
     pipeline.evaluations.begin_attempt()
     cluster, results = cache.cluster, cache.of(pod, pipeline)
@@ -83,9 +83,9 @@ def decide(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Feasible:
-    """The feasible rows (int64), how many nodes were evaluated, and why others are not feasible.
+    """The feasible rows (int64), the number of evaluated nodes, and why others are not feasible.
 
-    `scores` has the weighted scores of these rows by extender (int64).
+    `scores` has, by extender, its weighted scores of these rows (int64).
     """
 
     rows: IntArray
@@ -100,9 +100,9 @@ def _nominated_node(
     fits: BoolArray,
     answers: PodExtenderResults | None,
 ) -> ScheduleResult | Needed | None:
-    """Return the node to which the pod is nominated, if the pod fits there (evaluateNominatedNode).
+    """Return the pod's nominated node if the pod fits there (evaluateNominatedNode).
 
-    Preemption chose this node for the pod. kube-scheduler evaluates no others either.
+    Preemption chose this node for the pod, so other nodes are not evaluated, as in kube-scheduler.
     """
     nominee = search.cluster.nominations.get(search.pod.uid)
     if nominee is None or not search.fits_with_nominated(nominee.row, pre_filtered, fits):
@@ -133,7 +133,7 @@ def _feasible(
 ) -> _Feasible | Needed:
     """Return the nodes that pass all filters and extenders, with nominated pods counted.
 
-    If no node that the extenders passed fits any more, they are called again.
+    If no node that the extenders passed still fits, the extenders are needed again.
     """
     cluster = search.cluster
     with_nominated = search.rejected_with_nominated(pre_filtered, fits)
@@ -163,7 +163,7 @@ def _feasible(
 
 
 def _highest(search: NodeSearch, found: _Feasible, seed: int) -> ScheduleResult:
-    """Return a feasible node with the highest total score; a single one is not scored."""
+    """Return a node with the highest total score; a single feasible node is not scored."""
     rows, nodes = found.rows, search.cluster.nodes
     if len(rows) == 1:
         row = int(rows[0])
@@ -197,7 +197,7 @@ def _fit_error(
 ) -> FitError | Needed:
     """Run the post_filter plugins when no node fits (RunPostFilterPlugins); return the outcome.
 
-    If a plugin has candidates that extenders must see, these are returned.
+    If a plugin has candidates that extenders must see, the outcome is a `Needed` with them.
     """
     message = diagnosis.message[:LONGEST_MESSAGE]
     error = FitError(diagnosis, cause_of(search.pod, diagnosis, search.cluster), message)
@@ -225,7 +225,7 @@ def _fit_error(
 def _post_filter(
     pipeline: Pipeline, state: PostFilterState, error: FitError
 ) -> tuple[FitError | Needed, object]:
-    """Return the outcome, and the result of the last plugin that ran."""
+    """Run the plugins; return the outcome, and the result of the last plugin that ran."""
     answer = None
     reasons: list[str] = []
     keeps_nomination = False
@@ -253,7 +253,7 @@ def _with_reasons(message: str, *reasons: str) -> str:
 
 
 def tie_break_seed(uid: str, attempt: int, salt: int = 0) -> int:
-    """Return a number of 32 bits that depends on the pod's uid, the attempt and the salt alone."""
+    """Return a number of 32 bits, the same for the same uid, attempt and salt."""
     return crc32(f"{uid}/{attempt}/{salt}".encode())
 
 
@@ -266,21 +266,21 @@ class LiveDryRun:
 
     @property
     def resource_requests(self) -> Mapping[str, int] | None:
-        """The amounts that must be free on a node besides a pod slot, see `DryRun`."""
+        """How much of each resource must be free on a node, see `DryRun.resource_requests`."""
         if self._pre_filtered is None:
             return None
         resource_filter = self._search.resource_filter(self._pre_filtered)
         return resource_filter[1] if resource_filter is not None else None
 
     def trial(self) -> AbstractContextManager[Trial]:
-        """Return a trial: inside, pods may be removed and added; at the end all is as it was."""
+        """Return a context in which pods can be removed and added; its end undoes all of that."""
         return self._search.cluster.trial()
 
     def rejection(self, row: int) -> tuple[str, ...]:
-        """Return why the row rejects the pod in the present state of the trial; () if it does not.
+        """Return why the row rejects the pod in the present trial; () if it does not.
 
         The filters run with the pods of equal or higher priority that are nominated to the row, and
-        then without them (RunFilterPluginsWithNominatedPods in framework/runtime/framework.go).
+        then without these (RunFilterPluginsWithNominatedPods in framework/runtime/framework.go).
         """
         search = self._search
         rejected = search.rejections_with_nominated(row) or search.rejections(row)

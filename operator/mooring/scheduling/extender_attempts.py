@@ -1,4 +1,4 @@
-"""Runs attempts that call extenders beside all others, a limited number per profile."""
+"""Runs attempts that need extenders beside other attempts, a limited number per profile."""
 
 import asyncio
 import heapq
@@ -16,15 +16,15 @@ from mooring.scheduling.scheduler_state import CurrentAttempt, SchedulerState
 logger = logging.getLogger(__name__)
 
 MOST_ATTEMPTS: Final = 64
-"""Attempts of one profile that are under way; the others begin when one of these ends."""
+"""How many attempts of one profile may be under way; the next begins when one of them ends."""
 
 
 class ExtenderAttempts:
-    """Runs attempts about pods and groups that an extender cares for.
+    """Runs attempts about pods and groups in which an extender is interested.
 
-    The loop decides in the attempts that `pop` returns, and passes the missing answers to
-    `decided`; tasks of their own call the extenders. So a slow extender of one profile delays no
-    other profile, and no pod that it does not care for.
+    The loop decides in the attempts that `pop` returns, and passes to `decided` which answers are
+    missing. Separate tasks call the extenders. So a slow extender of one profile delays no other
+    profile, and no pod in which it is not interested.
     """
 
     def __init__(self, extenders: Extenders, scheduler: SchedulerState) -> None:
@@ -32,7 +32,7 @@ class ExtenderAttempts:
         self._scheduler = scheduler
         self._numbers = count()
         self._waiting: dict[str, list[tuple[int, int, CurrentAttempt]]] = {}
-        """By profile the attempts that have not begun, by priority, then as in the queue."""
+        """By profile, attempts that have not begun: by priority, then in the queue's order."""
         self._under_way: dict[str, int] = {}
         self._ready = deque[CurrentAttempt]()
         self._tasks = set[asyncio.Task[None]]()
@@ -43,7 +43,7 @@ class ExtenderAttempts:
         return bool(self._ready)
 
     def add(self, attempt: CurrentAttempt) -> None:
-        """Begin the attempt when it is its turn, without any answer."""
+        """Take an attempt; it begins when fewer than MOST_ATTEMPTS of its profile are under way."""
         attempt.answers = ExtenderResults()
         profile, priority = attempt.pipeline.profile, attempt.first.pod.spec.priority
         waiting = self._waiting.setdefault(profile, [])
@@ -55,7 +55,7 @@ class ExtenderAttempts:
         return self._ready.popleft()
 
     def decided(self, attempt: CurrentAttempt, needed: Sequence[Needed]) -> None:
-        """Call the extenders that the attempt needs; if that is nothing, it has ended."""
+        """Call the extenders that the attempt needs; if it needs none, the attempt has ended."""
         if needed:
             task = asyncio.create_task(self._call(attempt, needed))
             self._tasks.add(task)
@@ -65,7 +65,7 @@ class ExtenderAttempts:
             self._begin(attempt.pipeline.profile)
 
     async def cancel(self, seconds: float) -> None:
-        """Give up all attempts, and wait at most `seconds` until their calls have ended."""
+        """Stop all calls, and wait at most `seconds` until they have ended."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:

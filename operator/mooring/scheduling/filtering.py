@@ -1,4 +1,4 @@
-"""Finds the nodes that fit a pod, and why the others do not (schedule_one.go).
+"""Finds the nodes that fit a pod, and why other nodes do not (schedule_one.go).
 
 A decision calls `NodeSearch.pre_filter`, `NodeSearch.feasible`,
 `NodeSearch.rejected_with_nominated`, `sampled`, and, for the reasons,
@@ -39,7 +39,7 @@ _NOT_NAMED: Final = "node(s) didn't satisfy plugin(s) [{}]"
 class PreFiltered:
     """The results of all pre_filter plugins.
 
-    `states` has the state for each plugin's filter, or SKIP. `candidate_rows` are the nodes to
+    `states` has by plugin the state for its filter, or SKIP. `candidate_rows` are the nodes to
     search (int64 rows). `restricted_by` names the plugins that returned a PreFilterResult.
     """
 
@@ -48,16 +48,16 @@ class PreFiltered:
     restricted_by: tuple[str, ...]
 
     def runs(self, plugin: FilterPlugin) -> bool:
-        """Return whether the plugin's filter runs for this pod: it does not after SKIP."""
+        """Return whether the plugin's filter runs for this pod, which it does not after SKIP."""
         return self.states.get(plugin.name) is not SKIP
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeSearch:
-    """The search for nodes that fit one pod; `results` are those of the node-only plugins.
+    """A search for nodes that fit one pod; `results` are the results of the node-only plugins.
 
-    `ends` is when the pod ends if it is bound now, in seconds since the epoch: it may use nodes
-    that are reserved from a later time on.
+    `ends` is when the pod would end if it is bound now, in seconds since the epoch. The pod may use
+    nodes that are reserved from a later time on.
     """
 
     pod: Pod
@@ -108,9 +108,9 @@ class NodeSearch:
         return PreFiltered(states, candidate_rows, tuple(restricted_by))
 
     def feasible(self, pre_filtered: PreFiltered) -> BoolArray:
-        """Return the nodes that pass every filter: bool[rows].
+        """Return bool[rows]: the nodes that pass every filter.
 
-        The node-only filters have run already; the other ones run on the nodes left.
+        The node-only filters have run already; the other filters run on the remaining nodes.
         """
         nodes, fits, metrics = self.cluster.nodes, self.results.fits, self.pipeline.metrics
         metrics.mark()
@@ -135,15 +135,12 @@ class NodeSearch:
         return fits
 
     def nodes_at(self, rows: IntArray) -> NodeView:
-        """Return a view of these ascending rows.
-
-        For all rows, the common case, the view gathers no columns.
-        """
+        """Return a view of these ascending rows; for all rows, no columns are copied."""
         nodes = self.cluster.nodes
         return nodes if len(rows) == len(nodes) else nodes.take(rows)
 
     def fits_with_nominated(self, row: int, pre_filtered: PreFiltered, fits: BoolArray) -> bool:
-        """Return whether the pod fits on the row, also with the pods that are nominated to it."""
+        """Return whether the pod fits on the row, also beside the pods nominated to it."""
         if not fits[row]:
             return False
         if not self._nominated_at(row):
@@ -154,10 +151,10 @@ class NodeSearch:
     def rejected_with_nominated(
         self, pre_filtered: PreFiltered, fits: BoolArray
     ) -> tuple[RejectedNodes, ...]:
-        """Return the feasible rows that reject the pod when the pods nominated to them are added.
+        """Return the feasible rows that reject the pod once their nominated pods are added.
 
-        Only nominated pods of equal or higher priority are added
-        (RunFilterPluginsWithNominatedPods in framework/runtime/framework.go).
+        Only nominated pods of equal or higher priority are added (RunFilterPluginsWithNominatedPods
+        in framework/runtime/framework.go).
         """
         if not len(self.cluster.nominations):
             return ()
@@ -168,7 +165,7 @@ class NodeSearch:
     def _rejected_with_nominated(
         self, rows: IntArray, pre_filtered: PreFiltered
     ) -> tuple[RejectedNodes, ...]:
-        """Return which of these feasible rows reject the pod with the pods nominated to them."""
+        """Return which of these feasible rows reject the pod beside their nominated pods."""
         if not len(rows):
             return ()
         resource_filter = self.resource_filter(pre_filtered)
@@ -186,9 +183,9 @@ class NodeSearch:
         return self._naming_reservations((RejectedNodes(plugin.name, rejected, why),))
 
     def _naming_reservations(self, groups: Sequence[RejectedNodes]) -> tuple[RejectedNodes, ...]:
-        """Return the rejections that nominated pods cause; the reasons name reserved nodes.
+        """Return rejections that nominated pods cause, with reasons that name reservations.
 
-        The rejecting plugin stays the same: its hints decide when the pod is tried again.
+        The rejecting plugin stays the same, because its hints decide when the pod is tried again.
         """
         nominations, found = self.cluster.nominations, list[RejectedNodes]()
         if not nominations.reserved:
@@ -210,11 +207,11 @@ class NodeSearch:
     def resource_filter(
         self, pre_filtered: PreFiltered
     ) -> tuple[ResourceFilterPlugin, Mapping[str, int]] | None:
-        """Return the resource filter and the pod's requests, if only it depends on other pods.
+        """Return the resource filter and the pod's requests, if no other filter depends on pods.
 
-        Then the effect of adding or evicting pods can be computed for all nodes together. None if
-        other filters (host ports, affinity, volumes) depend on other pods too, or if no resource
-        filter runs.
+        Then the effect of adding or evicting pods can be computed for all nodes together. Returns
+        None if other filters (host ports, affinity, volumes) depend on other pods too, or if no
+        resource filter runs.
         """
         dependent = [
             plugin.name
@@ -229,7 +226,7 @@ class NodeSearch:
         return plugin, run_resource_requests(self.pipeline, plugin, state)
 
     def rejections_with_nominated(self, row: int) -> Sequence[RejectedNodes]:
-        """Return why the row rejects the pod with those nominated to it; empty if it does not."""
+        """Return why the row rejects the pod beside its nominated pods; empty if it does not."""
         nominated = self._nominated_at(row)
         if not nominated:
             return ()
@@ -248,7 +245,7 @@ class NodeSearch:
         return self.cluster.nominations.at(row, pod.spec.priority, pod.uid, self.ends)
 
     def rejections(self, row: int) -> Sequence[RejectedNodes]:
-        """Return why one row rejects the pod in the present state; empty if it does not."""
+        """Return why the row rejects the pod in the present state; empty if it does not."""
         pre_filtered = self.pre_filter()
         rows = np.array([row], np.int64)
         if isinstance(pre_filtered, Diagnosis):
@@ -265,7 +262,7 @@ class NodeSearch:
         return self._filter_rejections(pre_filtered, rows, filters)
 
     def depends_on_spec_alone(self, pre_filtered: PreFiltered) -> bool:
-        """Return whether all filters that run are node-only: pods of one spec share a diagnosis."""
+        """Return whether only node-only filters run, so that equal pods share a diagnosis."""
         return not pre_filtered.restricted_by and all(
             plugin.depends_on_node_only or not pre_filtered.runs(plugin)
             for plugin in self.pipeline.filters
@@ -274,7 +271,7 @@ class NodeSearch:
     def shared_diagnosis(
         self, pre_filtered: PreFiltered, with_nominated: tuple[RejectedNodes, ...]
     ) -> Diagnosis:
-        """Return the result of `diagnose`; from the cache where an identical pod had the same."""
+        """Return `diagnose`, from the cache if an equal pod has the same diagnosis."""
         if with_nominated or not self.depends_on_spec_alone(pre_filtered):
             return self.diagnose(pre_filtered, with_nominated)
         return self.results.spec.diagnosis(
@@ -284,7 +281,7 @@ class NodeSearch:
     def diagnose(
         self, pre_filtered: PreFiltered, with_nominated: tuple[RejectedNodes, ...] = ()
     ) -> Diagnosis:
-        """Return why each node rejects the pod: the first filter that does, in the filters' order.
+        """Return why each node rejects the pod: the first filter that does, in order.
 
         `with_nominated` are the rejections that only nominated pods cause.
         """
@@ -299,7 +296,7 @@ class NodeSearch:
         return self.diagnosis(rejected=(*rejected, *with_nominated))
 
     def diagnosis_of(self, pre_filtered: PreFiltered, rows: IntArray) -> Diagnosis:
-        """Return why these rows (int64, ascending) reject the pod; the others are not counted."""
+        """Return why these rows (int64, ascending) reject the pod; other rows are not counted."""
         rows = np.intersect1d(rows, pre_filtered.candidate_rows)
         rejected = self._filter_rejections(pre_filtered, rows, self.pipeline.filters)
         return Diagnosis(len(rows), self.cluster.node_names, tuple(rejected))
@@ -307,9 +304,9 @@ class NodeSearch:
     def _filter_rejections(
         self, pre_filtered: PreFiltered, remaining: IntArray, filters: Sequence[FilterPlugin]
     ) -> list[RejectedNodes]:
-        """Return the rows that each of the filters rejects.
+        """Return the rows that each of the filters rejects, with the reasons.
 
-        Later filters do not run on a rejected row, unless the profile wants all filters checked.
+        Later filters do not run on a rejected row, unless the profile has all filters checked.
         """
         nodes, rejected = self.cluster.nodes, list[RejectedNodes]()
         for plugin in filters:
@@ -335,12 +332,12 @@ class NodeSearch:
         )
 
     def diagnosis(self, **found: Any) -> Diagnosis:
-        """Return a diagnosis of all nodes with these fields; without any, there are no nodes."""
+        """Return a diagnosis of all nodes with these fields; without fields, nothing rejects."""
         return Diagnosis(total=self.cluster.node_count, names=self.cluster.node_names, **found)
 
 
 def _empty(plugins: list[str]) -> str:
-    """Return the message of an empty intersection (RunPreFilterPlugins in framework/runtime)."""
+    """Return the message if no node satisfies all plugins (RunPreFilterPlugins)."""
     if len(plugins) == 1:
         return f"node(s) didn't satisfy plugin {plugins[0]}"
     return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}] simultaneously"
@@ -364,9 +361,9 @@ def sampled(
 ) -> tuple[IntArray, int]:
     """Return the feasible rows (int64) that a search finds, and how many nodes it evaluated.
 
-    `fits` is bool[rows]; `candidates` counts the nodes that pre_filter left. The search goes
-    through the zone-interleaved order of nodes from position `start`, and at the end begins
-    again at 0, until it has found enough.
+    `fits` is bool[rows]; `candidates` is the number of nodes that pre_filter left. The search goes
+    through the zone-interleaved order of nodes from position `start`, continues at 0 after the end,
+    and stops when it has found enough.
     """
     wanted = nodes_to_find(candidates, pipeline.percentage_of_nodes_to_score)
     number = np.count_nonzero(fits)

@@ -1,9 +1,10 @@
-"""Binds the members of a group together: none is bound before its whole minimum can be.
+"""Binds the members of a group together: none is bound before the whole minimum can be.
 
 Each member has a task. The tasks meet twice: PreBind begins when all members are permitted, and
-Bind when PreBind of all has ended. If too many fail, the others are called off immediately, so that
-nothing is held for a group that cannot finish. A Binding that was sent cannot be undone: its answer
-is awaited. If it fails, it is sent again a few times unless the group was called off.
+Bind when PreBind of all members has ended. If too many members fail, the others are called off
+immediately, so that nothing is held for a group that cannot finish. A Binding that was sent cannot
+be undone, so its answer is awaited. If it fails, it is sent again a few times unless the group was
+called off.
 """
 
 import asyncio
@@ -18,41 +19,41 @@ from mooring.model.pod import Pod
 _Result = TypeVar("_Result")
 
 _MOST_REQUESTS: Final = 64
-"""Members of one group that are bound at the same time."""
+"""How many members of one group are bound at the same time."""
 _MOST_AT_ONCE: Final = 64
-"""Members of one group that go on, or are called off, in the same turn of the event loop."""
+"""How many members of one group go on, or are called off, in one turn of the event loop."""
 _PAUSES_SECONDS: Final = (0.2, 1.0, 3.0)
-"""Before each repetition of a binding that failed."""
+"""The pauses before the repetitions of a binding that has failed."""
 
 
 class CalledOff(Exception):  # noqa: N818 - says what happened; its text is for the user
-    """The member is not bound, because others of its group cannot be."""
+    """The member is not bound, because too many other members of its group cannot be bound."""
 
 
 class GroupBinding:
     """The binding of members of one group that were assumed together.
 
     It must bind as many members as the group's minimum needs in addition to the members on nodes;
-    if that becomes impossible, the others are called off. The minimum may be raised until the first
-    member is bound. Members that come later join until all have ended, so that none is bound if the
-    others are not.
+    if that becomes impossible, the remaining members are called off. The minimum may be raised
+    until the first member is bound. Members that are assumed later join the binding as long as it
+    is not over, so that none is bound if the others are not.
     """
 
     def __init__(self, group: PodGroupState, members: Iterable[Pod] = ()) -> None:
         self.group = group
         self._others = group.scheduled_pods_count
         self._left = 0
-        """Members that are bound or may still be."""
+        """How many members are bound or may still be bound."""
         self._needed = group.minimum - self._others
         self._of_roles = Counter(group.roles_on_nodes)
-        """Members of each role that are on nodes, are bound or may still be."""
+        """By role, how many members are on nodes, are bound or may still be bound."""
         self._roles = dict(group.roles)
         self._tasks = set[asyncio.Task[object]]()
-        """Tasks of members that can be called off; one that is called off is removed."""
+        """Tasks of members that can be called off; a task that is called off is removed."""
         self.permitted = Meeting()
-        """Over when every member is permitted, or has failed and is not needed."""
+        """Ends when every member is permitted, or has failed and is not needed."""
         self.ready = Meeting()
-        """Over when PreBind of every member has succeeded, or has failed and is not needed."""
+        """Ends when PreBind of every member has succeeded, or has failed and it is not needed."""
         self._requests = asyncio.Semaphore(_MOST_REQUESTS)
         self.called_off: str | None = None
         """Why the members that are not bound are called off; None if they are not."""
@@ -63,11 +64,11 @@ class GroupBinding:
 
     @property
     def over(self) -> bool:
-        """Whether every member is bound or will not be."""
+        """Whether the binding of every member has ended."""
         return not self._unfinished
 
     def join(self, members: Iterable[Pod]) -> None:
-        """Count these members too, which were assumed."""
+        """Add members that were assumed for this binding."""
         for pod in members:
             self._left += 1
             self._unfinished += 1
@@ -75,11 +76,11 @@ class GroupBinding:
 
     @contextmanager
     def may_call_off(self) -> Iterator[None]:
-        """Cancel the member's task inside the block when the group is called off.
+        """Return a context in which the member's task is cancelled if the group is called off.
 
         Raises:
-            CalledOff: the group is called off. If something else has cancelled the task too, its
-                CancelledError is raised.
+            CalledOff: The group is called off. If something else has cancelled the task too, its
+                CancelledError is raised instead.
         """
         self._check()
         task = asyncio.current_task()
@@ -97,7 +98,7 @@ class GroupBinding:
                 raise CalledOff(self.called_off) from None
 
     async def all_at(self, meeting: "Meeting") -> None:
-        """Come to the meeting, and return when it is over."""
+        """Come to the meeting, and return when it is over; CalledOff if the group is called off."""
         meeting.came += 1
         self._call_off_if_too_few(f"the minimum of the group is {self.group.minimum} now")
         self._look()
@@ -114,13 +115,13 @@ class GroupBinding:
         worth_repeating: type[Exception],
         waiting: Callable[[], AbstractContextManager[object]],
     ) -> _Result:
-        """Return the result of the call; repeat it a few times if it raises this exception.
+        """Return the result of `call`; repeat it a few times if it raises `worth_repeating`.
 
-        An exception whose `gone` is True is raised immediately. `waiting` returns a context
-        manager; the wait for a turn, and for each repetition, happens inside it.
+        An exception whose `gone` is True is raised immediately. `waiting` returns a context; the
+        wait for a free request, and for each repetition, happens inside it.
 
         Raises:
-            CalledOff: too many others have failed, and this call has not begun.
+            CalledOff: Too many other members have failed, and this call has not begun.
         """
         pauses = iter(_PAUSES_SECONDS)
         while True:
@@ -140,13 +141,13 @@ class GroupBinding:
                 await asyncio.sleep(pause)
 
     def ended(self, bound: Pod | None) -> None:
-        """Note that a member is bound, or (None) will not be."""
+        """Note the end of a member's binding: `bound` is the bound pod, or None."""
         self._unfinished -= 1
         if bound is not None:
             self.bound.append(bound)
 
     def failed(self, reason: str, member: Pod) -> None:
-        """Note that a member will not be bound; the text is one line for users."""
+        """Note that a member will not be bound; `reason` is one line for users."""
         self._left -= 1
         self._of_roles[self.group.role_of(member)] -= 1
         self._call_off_if_too_few(reason)
@@ -165,14 +166,13 @@ class GroupBinding:
             asyncio.get_running_loop().call_soon(self._call_off_some)
 
     def _call_off_some(self) -> None:
-        """Cancel tasks of members, a few in each turn of the event loop."""
         for _ in range(min(_MOST_AT_ONCE, len(self._tasks))):
             self._tasks.pop().cancel()
         if self._tasks:
             asyncio.get_running_loop().call_soon(self._call_off_some)
 
     def _look(self) -> None:
-        """End each meeting that all remaining members have reached."""
+        """End each meeting to which all remaining members have come."""
         for meeting in (self.permitted, self.ready):
             if self.called_off is None and meeting.came >= self._left:
                 meeting.end()
@@ -183,10 +183,10 @@ class GroupBinding:
 
 
 class Meeting:
-    """A point that members pass when enough have come.
+    """A point where members wait for each other.
 
-    They pass a few at a time, because the next steps of thousands of members would hold up
-    everything else.
+    When it ends, members pass a few at a time, because the next steps of thousands of members would
+    hold up everything else.
     """
 
     def __init__(self) -> None:
@@ -203,7 +203,7 @@ class Meeting:
         await passed
 
     def end(self) -> None:
-        """Let the members go on."""
+        """Let the members pass, now and later."""
         if not self.over:
             self.over = True
             self._let_pass()

@@ -1,7 +1,7 @@
 """Periodic work of the scheduler.
 
-A binding that the watch has not shown after a minute is looked up, because the watch may never show
-it: the API server also binds a pod that has just ended, and neither watch of pods tells of that.
+If the watch has not shown a binding after a minute, the pod is read, because the watch may never
+show it: the API server also binds a pod that has just ended, and neither watch of pods shows that.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ logger = logging.getLogger(__name__)
 PERMIT_SECONDS: Final = 1.0
 CONFIRMATION_SECONDS: Final = 5.0
 ASK_AGAIN_SECONDS: Final = 60.0
-"""How long after an answer a bound pod is read again, if the watch has not shown it yet."""
+"""How long after an answer a bound pod is read again if the watch has not shown it yet."""
 
 
 @dataclass(eq=False, repr=False)
 class Housekeeping:
-    """Time-outs at Permit, bindings that the watch never confirms, and calls of other parts.
+    """Handles time-outs at Permit and unconfirmed bindings, and calls functions periodically.
 
-    `periodic` has functions that may pause, with the seconds from one call to the next. `unbound`
-    is called with a pod that an extender claims to have bound, and that is not bound.
+    `periodic` has functions that may pause, with the seconds between two calls. `unbound` is called
+    with a pod that an extender claims to have bound but has not bound.
     """
 
     scheduler: SchedulerState
@@ -77,10 +77,11 @@ class Housekeeping:
                 logger.warning("pod %s is still unconfirmed: %s", pod.key, text)
 
     async def _settle(self, pod: Pod) -> None:
-        """Ask the API server about a bound pod that the watch has never shown.
+        """Read a bound pod that the watch has never shown, and correct the state.
 
-        The answer counts only if the watches have told nothing newer meanwhile. A bound pod stays
-        assumed, because only the watch shows its binding and later changes in their order.
+        The answer is used only if the watches have shown nothing newer meanwhile. A pod that is
+        bound stays assumed, because only the watch shows its binding and later changes in their
+        order.
         """
         with self.scheduler.departures.meanwhile() as gone:
             found = await self._read(pod)
@@ -107,7 +108,7 @@ class Housekeeping:
     def _undo(self, pod: Pod) -> None:
         """Unreserve the assumed pod and forget it, as when its binding fails.
 
-        The plugins of the profile in force now are told, because the profile may have changed.
+        The plugins of the present profile are called, because the profile may have changed.
         """
         state = self.scheduler.state
         profile = self.scheduler.profiles.of(pod, self.scheduler.cluster)
@@ -116,7 +117,6 @@ class Housekeeping:
         state.forget(pod)
 
     async def _read(self, pod: Pod) -> Pod | None:
-        """Return the pod as the API server has it; None if it is gone."""
         try:
             raw = await self.client.get(POD, pod.name, pod.namespace)
         except NotFoundError:

@@ -1,7 +1,8 @@
-"""The scheduling loop: pop a pod, and make an attempt about it (`mooring.scheduling.schedule_one`).
+"""The scheduling loop: pops a pod, and makes an attempt (`mooring.scheduling.schedule_one`).
 
-Deciding is synchronous; everything that waits runs in its own task, and their number is bounded.
-The loop yields to the event loop after every slice of work, so that watches and bindings continue.
+Deciding is synchronous. Everything that waits runs in a task of its own, and the number of these is
+limited. The loop yields to the event loop after every slice of work, so that watches and bindings
+continue.
 """
 
 import asyncio
@@ -15,12 +16,12 @@ from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.scheduling.shadow_profiles import Shadow
 
 _HINT_SECONDS: Final = 0.001
-"""How long queueing hints run between two decisions; one hint at least."""
+"""How long queueing hints run between two decisions; at least one hint runs."""
 _MOST_BINDING: Final = 256
 _IDLE_SECONDS: Final = 10.0
-"""The loop turns at least so often, which shows that it is alive."""
+"""How long the loop waits for work at most; then it turns to show that it is alive."""
 _STUCK_SECONDS: Final = 60.0
-"""A loop that has not turned for longer needs a restart; one decision takes milliseconds."""
+"""If the loop has not turned for longer, it needs a restart; one decision takes milliseconds."""
 
 
 class SchedulingLoop:
@@ -43,21 +44,21 @@ class SchedulingLoop:
 
     @property
     def binding(self) -> int:
-        """How many pods are on their way from a decision to a bound pod."""
+        """How many pods are between their decision and the end of their binding."""
         return self.schedule_one.binding
 
     @property
     def has_begun(self) -> bool:
-        """Whether `run` has decided, or would have if there were pods."""
+        """Whether `run` has begun to look for pods."""
         return self._turned is not None
 
     def halt(self) -> None:
-        """Decide nothing more; bindings that have begun go on."""
+        """Make no more decisions; bindings that have begun go on."""
         self.schedule_one.attempts.halted = True
         self._scheduler.work.set()
 
     def stuck(self) -> str | None:
-        """Return for how long `run` has not turned, if too long; None if it does not run."""
+        """Return a text if the loop has not turned for too long; None if it has, or never ran."""
         if self._turned is None or self.schedule_one.attempts.halted:
             return None
         seconds = self._clock() - self._turned
@@ -66,7 +67,7 @@ class SchedulingLoop:
         return f"the scheduling loop has not turned for {seconds:.0f} seconds"
 
     async def run(self) -> None:
-        """Schedule until cancelled or halted; wait where there is nothing to do."""
+        """Schedule until cancelled or halted; wait when there is nothing to do."""
         slices, attempts = TimeSlices(clock=self._clock), self.schedule_one.attempts
         try:
             while not attempts.halted:
@@ -86,7 +87,7 @@ class SchedulingLoop:
             self._set_alarm(None)
 
     def _work_once(self, now: float, slices: TimeSlices) -> bool:
-        """Make one attempt, or do less urgent work; return whether there was any.
+        """Make one attempt, or do less urgent work; return whether there was any work.
 
         Raises Interrupted if the loop was halted in a pause.
         """
@@ -101,11 +102,11 @@ class SchedulingLoop:
         return self._may_bind() and self._shadow.compare(slices.end)
 
     async def finish(self, seconds: float) -> None:
-        """End all bindings and attempts that wait for extenders, see `ScheduleOne.finish`."""
+        """End all bindings and all attempts that wait for extenders, see `ScheduleOne.finish`."""
         await self.schedule_one.finish(seconds)
 
     def _run_hints(self, now: float) -> bool:
-        """Run queueing hints of unschedulable pods for a moment; return whether some are left."""
+        """Run queueing hints of unschedulable pods for a moment; return whether more are due."""
         until = now + _HINT_SECONDS
         while self._scheduler.queue.run_hints(now):
             if self._clock() >= until:
@@ -113,9 +114,9 @@ class SchedulingLoop:
         return False
 
     def _may_bind(self) -> bool:
-        """Return whether another binding may begin; if not, have the end of one wake the loop.
+        """Return whether one more binding may begin; if not, the end of one wakes the loop.
 
-        The flag is set at this moment, because bindings begin and end while the loop waits for its
+        It is checked at this moment, because bindings begin and end while the loop waits for its
         turn.
         """
         self.schedule_one.waits = self.schedule_one.requesting >= _MOST_BINDING
@@ -131,7 +132,7 @@ class SchedulingLoop:
     def _set_alarm(self, at: float | None) -> None:
         """Wake the loop at this time of the event loop or sooner; None: not at all.
 
-        An earlier alarm stays, and may wake the loop for nothing: one alarm per pod would cost
+        An earlier alarm is kept, and may wake the loop needlessly: one alarm per pod would cost
         more.
         """
         if self._alarm is not None:

@@ -15,11 +15,11 @@ from mooring.runtime.pipeline import Pipeline
 class ScheduleResult:
     """The chosen node and its row (schedule_one.go, ScheduleResult).
 
-    `feasible_nodes` counts the nodes that fit, `evaluated_nodes` the nodes that the search
-    examined. `scores` returns the scores by node name, of all feasible nodes or of the best few; it
-    is None if only one node was feasible, because then nothing is scored. `diagnosis` returns why
-    the other nodes were not feasible. The functions read live columns, so they must be called
-    before the cluster changes.
+    `feasible_nodes` is the number of nodes that fit, `evaluated_nodes` the number of nodes that the
+    search examined. `scores` returns the scores by node name, of all feasible nodes or of the best
+    few; it is None if only one node was feasible, because then nothing is scored. `diagnosis`
+    returns why the other nodes were not feasible. The functions read live columns, so the caller
+    must call them before the cluster changes.
     """
 
     row: int
@@ -38,8 +38,8 @@ class FitError:
 
     `cause` says in a few words why the nearest nodes reject the pod (`mooring.scheduling.causes`).
     `message` is the full sentence for users, including the messages of post_filter plugins.
-    `nomination` is the node on which preemption makes space. If `keeps_nomination` is True, the pod
-    keeps the nomination that it has.
+    `nomination` is the node that preemption found, with its victims. If `keeps_nomination` is True,
+    the pod keeps its earlier nomination.
     """
 
     diagnosis: Diagnosis
@@ -64,16 +64,16 @@ class PodRejected(Exception):  # noqa: N818 - a verdict of a plugin, not a fault
 
     @property
     def message(self) -> str:
-        """The sentence a user reads; the chosen node is the only one it is about."""
+        """The sentence for users; it counts the chosen node only."""
         return f"0/1 nodes are available: 1 {self.reason}."
 
 
 def decision_of(
     pod: Pod, pipeline: Pipeline, outcome: Outcome, most: int | None = None
 ) -> Decision:
-    """Return the record of an attempt, with every node, or with the `most` best ones only.
+    """Return the record of an attempt, with every node, or only with the `most` best nodes.
 
-    It must be made before the cluster changes, because the outcome reads live columns.
+    Call it before the cluster changes, because the outcome reads live columns.
     """
     if isinstance(outcome, ScheduleResult):
         scores = outcome.scores(most) if outcome.scores is not None else None
@@ -94,7 +94,7 @@ def record_of(
     rejections: Mapping[str, Rejection] = MappingProxyType({}),
     message: str | None = None,
 ) -> Decision:
-    """Return the record of a decision about the pod; omitted values are not known."""
+    """Return the record of a decision about the pod; omitted values are unknown."""
     return Decision(
         pod=PodRef.of(pod),
         profile=pipeline.profile,

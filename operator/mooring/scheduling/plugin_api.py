@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 _FEW_WAITS: Final = 64
 _SECONDS_PER_WAIT: Final = 0.0002
-"""The interval between checks grows by this for each wait, which takes 4 % of a core."""
+"""By how much each wait lengthens the interval between checks, so that checks use 4 % of a core."""
 _PATCHABLE: Final = {
     r.plural: r for r in (resources.PERSISTENT_VOLUME, resources.PERSISTENT_VOLUME_CLAIM)
 }
@@ -47,7 +47,7 @@ _UPDATABLE: Final = {r.plural: r for r in (resources.RESOURCE_CLAIM,)}
 class BindAttempt:
     """An attempt at Bind, made in the task that waits for the Bind plugins.
 
-    The plugins may bind the pod to `node` while `wanted` returns True.
+    The plugins may bind the pod to `node` as long as `wanted` returns True.
     """
 
     def __init__(self, node: str, wanted: Callable[[], bool]) -> None:
@@ -57,14 +57,15 @@ class BindAttempt:
         self._sent: list[asyncio.Task[None]] = []
 
     def is_wanted(self) -> bool:
-        """Return whether a Binding may be sent at this moment."""
+        """Return whether a plugin may send a Binding now."""
         return self._wanted()
 
     async def send(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Write a Binding; raise the error of `write`.
+        """Send a Binding by `write`; raise the exception of `write`.
 
-        Mooring's own plugins write in the task of the attempt, which nothing cancels at Bind while
-        the scheduler runs. Other plugins may be cancelled, so their write gets its own task.
+        Mooring's own plugins send it in the task of the attempt, which nothing cancels at Bind
+        while the scheduler runs. Other plugins may be cancelled, so their `write` gets a task of
+        its own.
         """
         if asyncio.current_task() is self._task:
             await write()
@@ -74,14 +75,14 @@ class BindAttempt:
         await shielded(task)
 
     async def is_bound(self) -> bool:
-        """Return whether a Binding was accepted, after all are answered; send no more."""
+        """Wait for all answers; return whether one Binding was accepted. No more can be sent."""
         self._wanted = _never
         if self._sent:
             await asyncio.wait(self._sent)
         return any(not task.cancelled() and task.exception() is None for task in self._sent)
 
     async def end(self) -> None:
-        """Send no more Bindings, and stop waiting for answers."""
+        """Allow no more Bindings, and stop waiting for answers."""
         self._wanted = _never
         unanswered = [task for task in self._sent if not task.done()]
         for task in unanswered:
@@ -96,22 +97,21 @@ def _never() -> bool:
 
 @dataclass(slots=True)
 class _Turns:
-    """Who is in a context of `alone`, and how many are in it or wait for it."""
+    """The lock of one key of `alone`, and how many callers hold it or wait for it."""
 
     key: str
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
     unanswered: set[asyncio.Task[dict[str, Any]]] = field(default_factory=set)
-    """Writes whose callers were cancelled: the next turn begins when they are answered."""
+    """Writes whose callers were cancelled. The next caller enters when they are answered."""
 
     async def answered(self) -> None:
-        """Wait until the writes of cancelled callers are answered."""
         if self.unanswered:
             await asyncio.wait(self.unanswered)
 
 
 _ALONE_IN: ContextVar[_Turns | None] = ContextVar("alone_in", default=None)
-"""The context of `alone` that the caller is in."""
+"""The context of `alone` that the caller has entered."""
 
 
 @dataclass(eq=False, repr=False)
@@ -119,7 +119,7 @@ class PluginApi:
     """Implements `mooring.framework.handle.Api` over one client.
 
     `at_bind` has, by uid, the attempts in which plugins may bind pods. `is_tried` returns whether
-    the current decision is only a trial.
+    the present decision is only a trial.
     """
 
     client: ApiClient
@@ -135,7 +135,7 @@ class PluginApi:
         self._turn = self.turn if self.turn is not None else Turn()
         self._random = self.random or Random()  # noqa: S311 - spreads load, hides nothing
         self.recorder: EventRecorder | None = None
-        """Writes the events that plugins record."""
+        """Records the events of plugins; None until the caller has set it."""
         self._turns: dict[str, _Turns] = {}
         self._later: set[asyncio.Task[None]] = set()
         self._stopped = False
@@ -143,12 +143,12 @@ class PluginApi:
         self._annotations: dict[str, dict[str, str]] = {}
 
     def cluster_changed(self) -> None:
-        """Let all waits in `until` check their condition again."""
+        """Let every wait in `until` check its condition again."""
         for event in self._waiting:
             event.set()
 
     def annotate(self, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """Add annotations to the pod's Bindings; an empty mapping takes all back."""
+        """Add annotations to the pod's next Bindings; an empty mapping removes all of them."""
         if annotations:
             self._annotations.setdefault(pod.uid, {}).update(annotations)
         else:
@@ -161,9 +161,9 @@ class PluginApi:
     async def bind(self, pod: Pod, node: str) -> None:
         """Bind the pod with its annotations.
 
-        The Binding outlives the caller: callers that wait for the attempt wait for its answer.
-        Raises PluginError if no attempt of the pod is at Bind for this node. For KubeError see
-        `PodWriter.bind`.
+        A Binding that was sent goes on if the caller is cancelled; the attempt waits for its
+        answer. Raises PluginError if no attempt of the pod is at Bind for this node. For KubeError
+        see `PodWriter.bind`.
         """
         attempt = self.at_bind.get(pod.uid)
         if attempt is None or attempt.node != node or not attempt.is_wanted():
@@ -189,13 +189,13 @@ class PluginApi:
         return await self.client.patch(_PATCHABLE[resource], name, patch, namespace=namespace)
 
     def record(self, pod: Pod, reason: str, note: str) -> None:
-        """Record a Normal event about the pod, once there is a recorder."""
+        """Record an event of type Normal about the pod, if there is a recorder."""
         if self.recorder is not None:
             about = ObjectRef("Pod", pod.name, pod.namespace, pod.uid)
             self.recorder.record(about, "Normal", reason, "Scheduling", note)
 
     async def read(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
-        """Return the object; None if there is none. Waits until the API server answers."""
+        """Return the object; None if there is none. Retries until the API server answers."""
         backoff = Backoff(self._random)
         while True:
             try:
@@ -206,13 +206,13 @@ class PluginApi:
                 await self.sleep(backoff.pause())
 
     async def create(self, resource: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create the object and return it."""
+        """Create the object and return the API server's version of it."""
         return await self.client.create(_UPDATABLE[resource], body)
 
     async def delete(self, resource: str, namespace: str, name: str, uid: str) -> None:
-        """Begin to delete the object of this uid; waits until the API server answers.
+        """Delete the object if it has this uid. Retries until the API server answers.
 
-        A replica that no longer leads leaves the write to the leader.
+        Raises NotLeadingError if this replica no longer leads: the new leader deletes it.
         """
         backoff = Backoff(self._random)
         while True:
@@ -228,7 +228,7 @@ class PluginApi:
                 return
 
     async def set_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
-        """Add the fields to the pod's status; see `PodWriter.patch_pod_status` for the errors."""
+        """Add the fields to the pod's status; see `PodWriter.patch_pod_status` for exceptions."""
         await self.writer.patch_pod_status(pod.namespace, pod.name, pod.uid, status)
 
     async def update(
@@ -240,7 +240,7 @@ class PluginApi:
         *,
         subresource: str | None = None,
     ) -> dict[str, Any]:
-        """Apply a merge patch to a version of the object; see `framework.handle.Api`."""
+        """Apply a merge patch to one version of the object; see `framework.handle.Api`."""
         write = partial(
             self.client.patch,
             _UPDATABLE[resource],
@@ -258,10 +258,10 @@ class PluginApi:
     async def _outliving(
         self, write: Callable[..., Coroutine[Any, Any, dict[str, Any]]], turns: _Turns
     ) -> dict[str, Any]:
-        """Return the result of `write`; once it is sent, it outlives a cancelled caller.
+        """Return the result of `write`, which goes on after it is sent if the caller is cancelled.
 
-        If the next caller read before a write has arrived, the value could be outdated. A request
-        that is not sent by then is never sent.
+        The next caller waits for the answer, because what it reads before that could be outdated. A
+        write that is not sent when the caller is cancelled is never sent.
         """
         await turns.answered()
         task: asyncio.Task[dict[str, Any]]
@@ -276,10 +276,10 @@ class PluginApi:
 
     @asynccontextmanager
     async def alone(self, key: str) -> AsyncIterator[None]:
-        """Let one caller at a time into the context of this key, in order of arrival.
+        """Let one caller at a time enter the context of this key, in the order of arrival.
 
         The next caller waits until the write of a cancelled caller is answered. The last caller
-        removes the entry of the key.
+        removes the key.
         """
         turns = self._turns.setdefault(key, _Turns(key))
         turns.users += 1
@@ -296,7 +296,7 @@ class PluginApi:
             self._forget(turns)
 
     def _forget(self, turns: _Turns) -> None:
-        """Drop answered writes, and the entries of unused keys."""
+        """Forget writes that are answered, and the key if nobody uses it."""
         for write in [write for write in turns.unanswered if write.done()]:
             if not write.cancelled():
                 write.exception()  # the next caller reads what has become of it
@@ -308,9 +308,9 @@ class PluginApi:
             del self._turns[turns.key]
 
     def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Call `write` soon in a task of its own, unless the scheduler stops; log its errors.
+        """Call `write` soon in a task of its own; log its exceptions.
 
-        It is left out in a trial.
+        Nothing is called in a trial, or when the scheduler has stopped.
         """
         if self._stopped or self.is_tried():
             return
@@ -321,7 +321,7 @@ class PluginApi:
     def stop(self) -> None:
         """Cancel the writes of `later`, and accept no more: the next leader reads the cluster.
 
-        Otherwise bindings that a stopping leader cancels would give up devices that the next one
+        Otherwise bindings that a stopping leader cancels would give up devices that the next leader
         still waits for. A request that was sent may be carried out: `finish` waits for its answer.
         """
         self._stopped = True
@@ -329,7 +329,7 @@ class PluginApi:
             task.cancel()
 
     async def finish(self, seconds: float) -> None:
-        """Wait until the writes of cancelled callers are answered; cancel them after `seconds`.
+        """Wait for the answers to writes of cancelled callers; cancel the waits after `seconds`.
 
         The next leader must not read claims that such a write changes a moment later. Call it after
         `stop`, when all other callers have ended.
@@ -350,10 +350,9 @@ class PluginApi:
     async def until(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait until `done` returns True, now or after a change of the mirrored cluster.
 
-        If many wait, each lets some time pass after a change before it checks again. So many
-        changes cost one check: each of thousands of volumes causes several.
-
-        Raises TimeoutError after `seconds`, and any error of `done`.
+        If many wait, each of them lets some time pass after a change before it checks again. So one
+        check serves many changes: each of thousands of volumes causes several. Raises TimeoutError
+        after `seconds`, and any exception of `done`.
         """
         changed = asyncio.Event()
         self._waiting[changed] = None

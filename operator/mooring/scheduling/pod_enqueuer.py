@@ -1,6 +1,6 @@
-"""Admits pods without a node, gives them their profile's pipeline, and lets them leave.
+"""Finds profiles for pods without a node, puts the pods into the queue, and removes them.
 
-Everything here except `run` returns immediately, on the event loop's thread.
+`run`, `flush` and `report` work in slices. All other methods return immediately.
 """
 
 import asyncio
@@ -28,23 +28,23 @@ from mooring.scheduling.pod_status_reporter import PodStatusReporter
 from mooring.scheduling.scheduler_state import DeletedUids, SchedulerState
 
 _WITHOUT_PROFILE_SECONDS: Final = 5.0
-"""A pod that no profile takes is told so when it has waited for so long."""
+"""How long a pod that no profile takes has waited when it gets a report about that."""
 _UNKNOWN_NAMESPACE: Final = (
     "no SchedulingProfile takes the pod yet: which one does follows from labels of its namespace, "
     "which has not been seen"
 )
 _MISSPELT_SECONDS: Final = 30.0
-"""A pod is told after so long that its scheduler name may be misspelt: none has tried it."""
+"""How long a pod has waited when it gets a report that its scheduler name may be misspelt."""
 _NAMES_AT_ONCE: Final = 20
-"""Scheduler names that are compared with those of profiles without a pause: some milliseconds."""
+"""How many scheduler names are compared with those of profiles in one report: some milliseconds."""
 _MISSPELT_AT_ONCE: Final = 200
-"""Pods that are told so in one report; the others are told in the next ones."""
+"""How many pods get that report at a time; the others get it next time."""
 _SCHEDULING_GATES: Final = "SchedulingGates"
-"""The plugin of `spec.schedulingGates`."""
+"""The plugin that handles `spec.schedulingGates`."""
 _GATED_SECONDS: Final = 2.0
-"""A member of a group is told after so long why it is gated: most groups are complete sooner."""
+"""How long a member of a group was gated when it gets a report: most groups are complete sooner."""
 _GATED_AT_ONCE: Final = 200
-"""PreEnqueue plugins run again for so many pods without a pause, which takes some milliseconds."""
+"""For so many pods PreEnqueue plugins run again without a pause, which takes some milliseconds."""
 _FOUND_AT_ONCE: Final = 100
 """How many pods get their profile without a pause, which takes some milliseconds."""
 _GROUP_EVENTS: Final = frozenset((Kind.UNSCHEDULED_POD, *GROUP_KINDS))
@@ -54,7 +54,7 @@ class PodEnqueuer:
     """Finds the profile of every pod without a node, and adds the pod to the queue.
 
     `not_pending` is called with the uid of a pod that got a node or has gone, `arrived` with a pod
-    that is shown for the first time.
+    that the watch shows for the first time.
     """
 
     def __init__(
@@ -71,31 +71,29 @@ class PodEnqueuer:
         self._not_pending = not_pending
         self._arrived = arrived
         self._gated_since: dict[Uid, float] = {}
-        """When members of groups, and pods that wait for devices to be known, were gated.
-
-        By uid, of those that were not told why."""
+        """By uid, when a member of a group, or a pod that waits for devices to be known, was gated.
+        Only pods without a report are in it."""
         self._strays: dict[Uid, _Stray] = {}
-        """What is remembered of pods that no profile takes."""
+        """By uid, what is remembered about a pod that no profile takes."""
         self._of_claim: dict[str, dict[Uid, None]] = {}
-        """The uids of pods without a node that name a ResourceClaim, by its namespace/name."""
+        """By namespace/name of a ResourceClaim, the uids of pods without a node that name it."""
         self._claims: dict[Uid, dict[str, None]] = {}
-        """The same claims, by the uids of these pods."""
+        """By uid of a pod without a node, the ResourceClaims that it names."""
         self._unsettled: dict[Uid, None] = {}
         """The uids of pods whose profile must be found anew."""
         self._to_admit: dict[int, _Members] = {}
-        """The members that are yet to be admitted or tried again, by the number of their group."""
+        """By number of the group, the members that are still to be admitted or tried again."""
         self._is_unsettled = asyncio.Event()
         self._not_gated: WeakKeyDictionary[PodGroupState, QueuedPod | tuple[Uid, ...]] = (
             WeakKeyDictionary()
         )
-        """By group a member that was not gated when one was looked for.
-
-        Where all were gated, these are the uids of the members that were assumed then, which alone
-        may be without a node again. It only saves the search, among tens of thousands of members.
-        When a member comes into the queue where all were gated, that one is known from then on."""
+        """By group, the member found by the last search for a member that is not gated. If all
+        members were gated, the uids of the members that were assumed then: only these can return to
+        the queue ungated. A member that comes into the queue later without a gate replaces the
+        uids. It saves the search among tens of thousands of members."""
 
     async def run(self) -> NoReturn:
-        """Do the work that changes of profiles and groups leave, in slices, until cancelled."""
+        """Work off in slices what changes of profiles and groups leave to do, until cancelled."""
         slices = TimeSlices(clock=self._clock)
         while True:
             await self._is_unsettled.wait()
@@ -103,7 +101,7 @@ class PodEnqueuer:
             self._is_unsettled.clear()
 
     def pending(self, pod: Pod) -> None:
-        """Take in a pod that the API server shows without a node, or showed so a moment ago."""
+        """Handle a pod that the API server shows without a node, or showed so a moment ago."""
         scheduler = self._scheduler
         known, before = scheduler.queue.get(pod.uid), scheduler.state.unscheduled.get(pod.uid)
         if scheduler.state.has_ended(pod.uid):
@@ -133,9 +131,9 @@ class PodEnqueuer:
             self._scheduler.work.set()
 
     def _nominate_by_status(self, pod: Pod) -> None:
-        """Take over a nomination that another program wrote into the status, or its withdrawal.
+        """Take over a nomination, or its withdrawal, that another program wrote into the status.
 
-        A pod that loses its nomination is retried; one that gets one is not. Assumed pods are
+        A pod that loses its nomination is retried; a pod that gets one is not. Assumed pods are
         ignored (updatePodInSchedulingQueue in eventhandlers.go and UpdateNominatedPod in
         backend/queue/nominator.go), and so are members of a group with reserved nodes.
         """
@@ -155,9 +153,9 @@ class PodEnqueuer:
     def _nominate_to(self, pod: Pod, node: str) -> None:
         """Nominate the pod to the node that its status names.
 
-        A node gets at most as many nominated pods as it has pod slots, not counting those of lower
-        priority. A user who may write statuses of pods could name one node in 10,000 of them, and
-        every decision adds them to the node.
+        A node gets at most as many nominated pods as it has pod slots, not counting pods of lower
+        priority. A user who may write statuses could name one node in 10,000 pods, and every
+        decision adds nominated pods to their node.
         """
         state = self._scheduler.state
         row = state.nodes.row_of.get(node)
@@ -169,11 +167,11 @@ class PodEnqueuer:
 
     @property
     def departures(self) -> DeletedUids:
-        """Which pods are gone while others are being read."""
+        """The uids of pods that go while other code reads a pod."""
         return self._scheduler.departures
 
     def gone(self, uid: Uid) -> None:
-        """Forget a pod that no longer waits for a node: bound, ended or deleted."""
+        """Forget a pod that does not wait for a node any more: it is bound, ended or deleted."""
         self._scheduler.departures.note(uid)
         self._not_waiting(uid)
         self._not_pending(uid)
@@ -205,8 +203,8 @@ class PodEnqueuer:
     def profiles_changed(self) -> None:
         """Find the profile of every pod again, because the profiles in force have changed.
 
-        If there are many pods, `run` does so for most of them, in slices. Until then no decision is
-        made about a pod before `settle` has found its profile, so the change applies to every later
+        If there are many pods, `run` does that for most of them, in slices. Meanwhile `settle`
+        finds the profile of a pod before a decision about it, so the change applies to every later
         decision. If the labels that name groups have changed, all pods are counted again with
         pauses, so the caller must have the turn.
         """
@@ -215,7 +213,7 @@ class PodEnqueuer:
         self._unsettle(None)
 
     def find_profiles(self) -> None:
-        """Find all profiles, and try members of groups that have changed again.
+        """Find all outstanding profiles, and try the members of groups that have changed.
 
         It pauses after each pod.
         """
@@ -230,10 +228,10 @@ class PodEnqueuer:
                 pause()
 
     def settle(self, queued: QueuedPod) -> bool:
-        """Find the profile of a popped pod and of its group, if that is yet to be done.
+        """Find the profile of a popped pod, and of its group, if it is outstanding.
 
-        Return False if it may not be tried now: no profile takes it, it is gated, or its group has
-        so many members that this is yet to be done for some of them.
+        Returns False if the pod may not be tried now: no profile takes it, it is gated, or its
+        group has so many members that some of their profiles are still outstanding.
         """
         if not self._unsettled and not self._to_admit:
             return True
@@ -259,9 +257,9 @@ class PodEnqueuer:
     def flush(self) -> None:
         """Retry pods that no event may bring back; called periodically.
 
-        These are pods that have been unschedulable for five minutes, and gated pods: PreEnqueue
-        plugins run again for them, because they may have failed or may read more than the pod. It
-        pauses between pods, so that other work can be done.
+        These are pods that have been unschedulable for five minutes, and gated pods. PreEnqueue
+        plugins run again for gated pods, because they may have failed or may read more than the
+        pod. It pauses between pods.
         """
         queue = self._scheduler.queue
         if queue.flush_unschedulable(self._clock()):
@@ -276,11 +274,11 @@ class PodEnqueuer:
                     self._scheduler.work.set()
 
     def _admit_group(self, event: ClusterEvent) -> None:
-        """Run PreEnqueue again for the gated members of a group that may be complete now.
+        """Run PreEnqueue again for gated members of a group that the event may complete.
 
-        Its other members are retried if the group's object changed. If a member has gone, joined
-        another group, or was bound by another scheduler, one of the others is retried with its
-        group, which may no longer be equal to other groups.
+        If the group's object changed, its other members are retried, too. If a member has gone,
+        joined another group, or was bound by another scheduler, one of the remaining members is
+        retried with its group, because the group may no longer be equal to other groups.
         """
         before, after = event.before, event.after
         groups = self._scheduler.state.pod_groups
@@ -306,7 +304,6 @@ class PodEnqueuer:
             self._admit(groups.completed_by(after))
 
     def _try_in_hyper_nodes(self) -> None:
-        """Let `run` try the groups again that are placed in HyperNodes: these have changed."""
         for group in tuple(self._scheduler.state.pod_groups):
             definition = group.definition
             if definition is not None and HYPER_NODE_KEY in definition.topology.keys:
@@ -315,10 +312,10 @@ class PodEnqueuer:
     def _admit(
         self, group: PodGroupState | None, *, changed: bool = False, at_once: int = _FOUND_AT_ONCE
     ) -> None:
-        """Run PreEnqueue again for the gated members, and try the others again if `changed`.
+        """Run PreEnqueue again for the group's gated members; if `changed`, retry the others.
 
-        Members beyond `at_once` are left to `run`. However often the group changes meanwhile,
-        they are gone through to the end, and then once more.
+        Members beyond `at_once` are left to `run`. If the group changes again meanwhile, however
+        often, `run` finishes this pass over the members and makes one more.
         """
         if group is None:
             return
@@ -345,7 +342,7 @@ class PodEnqueuer:
             self._scheduler.queue.try_again(uid, self._clock())
 
     def _admit_next(self, number: int) -> bool:
-        """Admit the next member of the group; return False if there was none left."""
+        """Admit the group's next member; return False if no member is left."""
         members = self._to_admit.get(number)
         if members is None:
             return False
@@ -359,7 +356,7 @@ class PodEnqueuer:
         return False
 
     def _try_again_after(self, member: Pod) -> None:
-        """Try the group again through another member that is not gated."""
+        """Retry the group of this member through another member that is not gated."""
         group = self._scheduler.state.pod_groups.of(member)
         if group is None or group.incomplete is not None:
             return
@@ -367,7 +364,7 @@ class PodEnqueuer:
             self._scheduler.queue.try_again(other.pod.uid, self._clock())
 
     def _member_not_gated(self, group: PodGroupState) -> QueuedPod | None:
-        """Return a member without a node that is in the queue and not gated, if there is one."""
+        """Return a queued member without a node that is not gated; None if there is none."""
         known = self._not_gated.get(group)
         if isinstance(known, QueuedPod):
             if self._first_not_gated((known.pod.uid,), group) is known:
@@ -381,12 +378,11 @@ class PodEnqueuer:
         return found
 
     def _first_not_gated(self, uids: Iterable[Uid], group: PodGroupState) -> QueuedPod | None:
-        """Return the first of these members that is queued, without a node and not gated."""
         there = (self._scheduler.queue.get(uid) for uid in uids if uid in group.unscheduled)
         return next((queued for queued in there if queued is not None and not queued.gated), None)
 
     def report(self) -> None:
-        """Tell pods that have waited for some seconds why; to be called from time to time.
+        """Report to pods that have waited for some seconds why they wait; called periodically.
 
         It pauses after each pod, because there may be many.
         """
@@ -406,12 +402,12 @@ class PodEnqueuer:
             pause()
 
     def _report_pods_without_profile(self) -> None:
-        """Report to pods why no profile takes them, and queue those that a profile takes.
+        """Report to pods why no profile takes them; queue pods that a profile takes after all.
 
         A profile may have returned while a pod was assumed, and perhaps no event said that a member
-        of a group was forgotten. A pod gets its report after a while: when the scheduler starts,
-        profiles come one by one, and a deleted one may be replaced. Pods of other schedulers get no
-        report.
+        of a group was forgotten. A pod gets its report only after a while: when the scheduler
+        starts, profiles come one by one, and a deleted one may be replaced. Pods of other
+        schedulers get no report.
         """
         scheduler, profiles = self._scheduler, self._scheduler.profiles
         waits_long = self._clock() - _WITHOUT_PROFILE_SECONDS
@@ -438,10 +434,10 @@ class PodEnqueuer:
                 self._reports.no_profile(pod, why)
 
     def _report_misspelt(self) -> None:
-        """Report to pods that wait for no known scheduler that their scheduler name is misspelt.
+        """Report to pods that no known scheduler takes that their scheduler name is misspelt.
 
-        A condition shows that another scheduler has tried a pod, and a pod of another scheduler
-        gets a node soon. If there are many different names, only some are examined now.
+        Pods that another scheduler has tried have a condition, or soon get a node. If there are
+        many different names, only some are examined now.
         """
         before, names = self._clock() - _MISSPELT_SECONDS, set[str]()
         strays = takewhile(lambda each: each[1].since < before, self._strays.items())
@@ -461,7 +457,7 @@ class PodEnqueuer:
             stray.perhaps_misspelt = False
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
-        """Pass the events on to the queue: unschedulable pods may fit now."""
+        """Pass the events to the queue; retry groups and gated pods that they concern."""
         events = tuple(events)
         if any(event.kind is Kind.HYPER_NODE for event in events):
             self._try_in_hyper_nodes()
@@ -498,13 +494,13 @@ class PodEnqueuer:
             drop_item(self._of_claim, key, uid)
 
     def _forget_claims_after(self, event: ClusterEvent) -> None:
-        """Forget the claim names of a pod that got a node or has gone: kopf may never tell."""
+        """Forget the claims of a pod that got a node or has gone: kopf may never show that."""
         pod = event.after or event.before
         if isinstance(pod, Pod) and pod.uid not in self._scheduler.state.unscheduled:
             self._forget_claims(pod.uid)
 
     def _find_later(self, uids: Iterable[Uid]) -> None:
-        """Let `run` find the profiles of these pods, and run PreEnqueue for gated ones."""
+        """Let `run` find the profiles of these pods, and run PreEnqueue for gated pods."""
         self._unsettled.update(dict.fromkeys(uids))
         if self._unsettled or self._to_admit:
             self._is_unsettled.set()
@@ -512,11 +508,11 @@ class PodEnqueuer:
     def _try_after_claim(self, event: ClusterEvent) -> None:
         """Run PreEnqueue again for gated pods that name the claim, and hints of its own pod.
 
-        A pod's own claim is one that was made for it alone: events of that claim move the pod
-        itself, because equal pods of its group have other claims. All pods that name any other
-        claim have it in their spec, so that the queue asks the right ones. The pod waits for the
-        deletion of its own claim for extended resources. Fields of a claim that PreEnqueue does not
-        read may change all the time, and thousands of pods may name it.
+        A claim may be made for a single pod. Its events go to that pod alone, because equal pods
+        have other claims. All pods that name any other claim have it in their spec, so the queue
+        finds them. A pod also waits for the deletion of its own claim for extended resources.
+        Changes of fields that PreEnqueue does not read are ignored: they may be frequent, and
+        thousands of pods may name the claim.
         """
         before, after = event.before, event.after
         claim = after if after is not None else before
@@ -536,7 +532,6 @@ class PodEnqueuer:
         self._scheduler.work.set()
 
     def _bound_by_another(self, event: ClusterEvent) -> Pod | None:
-        """Return the pod if it has a node and was not assumed there; else None."""
         pod = event.after
         if event.kind is not Kind.POD or event.action is not Action.ADD or not isinstance(pod, Pod):
             return None
@@ -546,16 +541,15 @@ class PodEnqueuer:
     def known(self) -> set[Uid]:
         """Return the uids of all pods without a node that are not in flight.
 
-        A pod whose attempt has ended stays among them until it is reported as gone or bound, and so
-        does a pod without a profile. A queued pod may be on a node, too, if another scheduler has
-        bound it.
+        Pods without a profile are included. A pod whose attempt has ended is included until it is
+        reported as gone or bound. A queued pod may be on a node, if another scheduler has bound it.
         """
         scheduler = self._scheduler
         known = {*scheduler.state.unscheduled, *scheduler.without_profile, *scheduler.queue.uids()}
         return known - self.in_flight()
 
     def in_flight(self) -> set[Uid]:
-        """Return the uids of the pods about which an attempt is under way, bindings included."""
+        """Return the uids of the pods with an attempt under way, bindings included."""
         return {queued.pod.uid for queued in self._scheduler.queue.in_flight}
 
     def knows(self, uid: Uid) -> bool:
@@ -568,7 +562,7 @@ class PodEnqueuer:
         )
 
     def _unsettle(self, namespace: str | None) -> None:
-        """Mark all pods, or those of a namespace, so that their profiles are found again."""
+        """Find the profiles of all pods, or a namespace's, again: some now, others in `run`."""
         without = self._scheduler.without_profile
         if namespace is None:
             uids: Iterable[Uid] = (*without, *self._scheduler.queue.uids())
@@ -589,7 +583,7 @@ class PodEnqueuer:
         self._scheduler.work.set()
 
     def _find_profile(self, uid: Uid) -> None:
-        """Find the profile of a pod again; nothing changes if it keeps its pipeline.
+        """Find the profile of a pod again; nothing changes if the pod keeps its pipeline.
 
         PreEnqueue plugins run again for a gated pod.
         """
@@ -615,7 +609,7 @@ class PodEnqueuer:
     def _set_aside(self, pod: Pod) -> None:
         """Let the pod wait for a profile that takes it, and withdraw its nomination.
 
-        If it waits at Permit, its binding is called off: no plugin of its profile may ever answer.
+        A binding that waits at Permit is called off: no plugin of its profile may ever answer.
         """
         self._scheduler.queue.remove(pod.uid, self._clock())
         self._scheduler.waiting.reject(pod.uid, "", "no profile takes the pod any more")
@@ -643,7 +637,6 @@ class PodEnqueuer:
         decisions.admitted(pod.uid, gate, now)
 
     def _note_not_gated(self, pod: Pod) -> None:
-        """Note for the pod's group that this queued member is not gated."""
         group = self._scheduler.state.pod_groups.of(pod) if self._not_gated else None
         if group is not None and isinstance(self._not_gated.get(group), tuple):
             queued = self._scheduler.queue.get(pod.uid)
@@ -653,8 +646,9 @@ class PodEnqueuer:
     def _gate(self, pod: Pod, pipeline: Pipeline, *, report: bool) -> str | None:
         """Return the PreEnqueue plugin that rejects the pod; None if the pod may enter the queue.
 
-        It is "" if the pod exceeds a limit or a plugin fails. With `report`, the user is told the
-        reason; the API server itself writes the condition about scheduling gates.
+        Returns "" if the pod exceeds a limit or a plugin fails. With `report`, the pod gets a
+        report about the reason, except for scheduling gates: the API server itself writes that
+        condition.
         """
         if (limit := pod.limit_exceeded) is not None:
             queued = self._scheduler.queue.get(pod.uid)
@@ -680,10 +674,7 @@ class PodEnqueuer:
         return plugin
 
     def _take_back_after(self, event: ClusterEvent) -> None:
-        """Find a profile for a pod that lost its profile in flight and was not bound.
-
-        A profile that takes it may have come while it was assumed.
-        """
+        """Find a profile for a pod that lost its profile while in flight, and was not bound."""
         forgotten = event.before
         if event.kind is Kind.POD and event.after is None and isinstance(forgotten, Pod):
             pod = self._scheduler.without_profile.get(forgotten.uid)
@@ -692,7 +683,7 @@ class PodEnqueuer:
 
 
 def _gate_of(claim: object | None) -> Hashable:
-    """Return the values of a claim that PreEnqueue reads; None if it does not exist."""
+    """Return the values of a claim that PreEnqueue reads; None if the claim does not exist."""
     if not isinstance(claim, ResourceClaim):
         return None
     return claim.uid, claim.deleting, claim.controller_uid, claim.malformed
@@ -700,10 +691,10 @@ def _gate_of(claim: object | None) -> Hashable:
 
 @dataclass(slots=True, eq=False)
 class _Members:
-    """The members of a large group that are yet to be admitted: those `left`.
+    """The members of a large group that are still to be admitted: their uids in `left`.
 
-    With `changed` those that are not gated are tried again. `once_more` says that the group has
-    changed since the first of them was admitted.
+    With `changed`, members that are not gated are tried again. `once_more` says that the group has
+    changed since this pass began.
     """
 
     group: PodGroupState
@@ -714,9 +705,10 @@ class _Members:
 
 @dataclass(slots=True, eq=False)
 class _Stray:
-    """Since when no profile takes a pod, and its last message with the version of the profiles.
+    """A pod that no profile takes: since when, and its last report.
 
-    If it is `perhaps_misspelt`, its scheduler name was not looked at yet.
+    `version` is the version of the profiles at that report. `perhaps_misspelt` says that the pod's
+    scheduler name is still to be examined.
     """
 
     since: float
@@ -726,10 +718,7 @@ class _Stray:
 
 
 def _relabelled(event: ClusterEvent) -> str | None:
-    """Return the name of a namespace that is new or has other labels; else None.
-
-    Profiles select by these labels.
-    """
+    """Return the name of a namespace whose labels, which profiles select by, are new; else None."""
     before, after = event.before, event.after
     if not isinstance(after, Namespace):
         return None

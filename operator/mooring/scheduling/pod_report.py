@@ -44,7 +44,7 @@ _SERVE: Final[Mapping[GroupSource, str]] = {
         if source is not GroupSource.KUBERNETES
     },
 }
-"""Advice for a group whose object cannot be created, because its kind is not served."""
+"""By source, what to do if a group's object cannot exist because its kind is not served."""
 _FOR_VOLUMES: Final = (
     Kind.STORAGE_CLASS,
     Kind.CSI_NODE,
@@ -58,7 +58,7 @@ _KEPT_SECONDS: Final = 2.0
 
 
 def pod_state(scheduler: SchedulerState, uid: Uid) -> PodState | None:
-    """Return where the pod is on its way to a node; None if the pod is not known."""
+    """Return the pod's state on its way to a node; None if the pod is not known."""
     queued = scheduler.queue.get(uid)
     if queued is not None:
         return queued.times.state
@@ -73,8 +73,8 @@ def pod_state(scheduler: SchedulerState, uid: Uid) -> PodState | None:
 def pending_cause(scheduler: SchedulerState, pod: Pod) -> str:
     """Return why a pod without a node waits, in a few words that are equal for many pods.
 
-    All reports about waiting pods show this text. For an unschedulable pod it is the cause of
-    `mooring.scheduling.causes`, for a member of a group the group's cause.
+    All reports about waiting pods show this text. For an unschedulable pod it is the cause that
+    `mooring.scheduling.causes` finds; for a member of a group, the group's cause.
     """
     queued = scheduler.queue.get(pod.uid)
     if queued is None:
@@ -90,7 +90,6 @@ def pending_cause(scheduler: SchedulerState, pod: Pod) -> str:
 
 
 def _victims(scheduler: SchedulerState, pod: Pod) -> list[PodRef]:
-    """Return the pods that preemption evicts for this pod and that are still on their node."""
     if scheduler.cluster.nominations.get(pod.uid) is None:
         return []
     victims = scheduler.decisions.victims(pod.uid)
@@ -106,7 +105,7 @@ def _why_no_profile(scheduler: SchedulerState, pod: Pod) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SuggestedChange:
-    """A suggestion as it is shown, see `mooring.scheduling.suggestions.Suggestion`."""
+    """A `mooring.scheduling.suggestions.Suggestion` in the form that is shown."""
 
     change: str | TextAboutPods
     nodes: int
@@ -118,15 +117,15 @@ class SuggestedChange:
 class PodReport:
     """The facts about a pod; fields that do not apply are None.
 
-    `cause` is that of `pending_cause`. `nominated_node` is kept for the pod, and `victims`, at most
-    ten, are yet to leave it. `pending_seconds` count from when the scheduler saw the pod first.
-    `held_back` says why a pod is gated, or why no profile takes it, and `plugins` name the plugins
-    that rejected or gated it. `ahead` counts the active pods that are before it, `waits_for` has
-    the seconds that each Permit plugin may still take. `not_served` has the kinds that its volumes
-    need and that the API server does not serve. `claims` are the ResourceClaims of a pod that is
-    gated or did not fit, and why they have no devices. An unschedulable pod has `suggestions`, the
-    smallest change first. Those of a member of a group are about the whole group, which `group`
-    describes without its pods.
+    `cause` is the text of `pending_cause`. `nominated_node` has room kept for the pod, and
+    `victims` (at most ten) still have to leave it. `pending_seconds` count from when the scheduler
+    first saw the pod. `held_back` says why a pod is gated, or why no profile takes it. `plugins`
+    name the plugins that rejected or gated it. `ahead` is how many active pods come before it.
+    `waits_for` has for each Permit plugin the seconds that it may still take. `not_served` has the
+    kinds that the pod's volumes need and the API server does not serve. `claims` are the
+    ResourceClaims of a pod that is gated or did not fit, and why they have no devices. An
+    unschedulable pod has `suggestions`, the smallest change first. For a member of a group they are
+    about the whole group, which `group` describes without its pods.
     """
 
     state: PodState
@@ -149,7 +148,7 @@ class PodReport:
 
 
 class PodReportBuilder:
-    """Builds reports on request, one at a time, so that they take a bounded share of time."""
+    """Builds reports on request, one at a time, so that they take a limited share of the time."""
 
     def __init__(
         self,
@@ -164,13 +163,11 @@ class PodReportBuilder:
         self._unserved = unserved
         self._one_at_a_time = asyncio.Lock()
         self._latest: tuple[int, float, list[SuggestedChange]] = -1, 0.0, []
-        """What would make one group fit: its number, until when that is shown again, and it.
-
-        People look at one member after the other.
-        """
+        """The last suggestions for a group: the group's number, until when they are shown again,
+        and the suggestions. Users look at one member after the other."""
 
     async def of(self, key: str) -> PodReport | None:
-        """Return the report of the pod "namespace/name"; None if the pod is not known."""
+        """Return the report of the pod with this "namespace/name"; None if it is not known."""
         uid = self._scheduler.uid_of(key)
         state = pod_state(self._scheduler, uid) if uid is not None else None
         if uid is None or state is None:
@@ -200,7 +197,7 @@ class PodReportBuilder:
         return report
 
     async def of_groups(self, namespace: str, name: str) -> list[dict[str, Any]]:
-        """Return the groups of this name as documents, with changes that would make them fit."""
+        """Return the groups of this name as documents, with suggestions that make them fit."""
         found = list[dict[str, Any]]()
         for document in self._groups(namespace, name):
             key = GroupKey(GroupSource(document["source"]), namespace, name)
@@ -217,13 +214,12 @@ class PodReportBuilder:
         return found
 
     def _cause_of(self, group: PodGroupState) -> str | None:
-        """Return why the group waits: the cause of a decided member, if there is one."""
         decidable = (queued.pod for queued in _decidable(group, self._scheduler))
         pods = chain(decidable, group.unscheduled.values())
         return next((pending_cause(self._scheduler, pod) for pod in pods), None)
 
     def _described(self, pod: Pod) -> Mapping[str, Any] | None:
-        """Return the group of the pod, as its members read it; None without one."""
+        """Return the pod's group as a document without its pods; None if the pod has no group."""
         group = self._scheduler.cluster.pod_groups.of(pod)
         if group is None:
             return None
@@ -233,7 +229,7 @@ class PodReportBuilder:
         return None
 
     def _remedy(self, group: PodGroupState) -> str | TextAboutPods | None:
-        """Return how a user makes the group ready for a decision; None if it is ready."""
+        """Return what a user must do before the group can be decided; None if nothing."""
         definition, source = group.definition, group.key.source
         if definition is None and _KINDS.get(source) in self._unserved():
             return _SERVE[source]
@@ -260,7 +256,7 @@ class PodReportBuilder:
         return TextAboutPods(f"{what} {names}", refs, f"{what} {len(about)} members")
 
     async def _of_group(self, group: PodGroupState) -> list[SuggestedChange]:
-        """Return changes that make the group fit; [] if too few members are ready."""
+        """Return suggestions that make the group fit; [] if too few members are ready."""
         scheduler = self._scheduler
         waiting = _decidable(group, scheduler)
         if group.incomplete is not None or group.short_of([each.pod for each in waiting]):
@@ -277,7 +273,7 @@ class PodReportBuilder:
             return found
 
     def _queued(self, report: PodReport, queued: QueuedPod) -> PodReport:
-        """Return the report with the queue's data about the pod."""
+        """Return the report with what the queue knows about the pod."""
         now, state = self._clock(), report.state
         waiting = self._scheduler.waiting.get(queued.pod.uid)
         pending = waiting.pending if waiting is not None else None
@@ -300,13 +296,12 @@ class PodReportBuilder:
         )
 
     def _not_served(self, pod: Pod) -> list[str] | None:
-        """Return the kinds that the pod's volumes need and the API server does not serve."""
         unserved = self._unserved()
         needed = _FOR_VOLUMES if pod.volumes else ()
         return [str(unserved[kind]) for kind in needed if kind in unserved] or None
 
     def _ahead(self, queued: QueuedPod) -> int:
-        """Count the active pods that have a higher priority, or the same and have waited longer."""
+        """Return how many active pods have a higher priority, or the same and a longer wait."""
         key = by_priority(queued)
         return sum(
             other.times.state is PodState.ACTIVE and by_priority(other) < key
@@ -326,9 +321,9 @@ class PodReportBuilder:
         return await smallest_suggestions(members, pipeline, what_if, self._clock, turn, group)
 
     async def _claims(self, queued: QueuedPod) -> ClaimsReport | None:
-        """Return the state of the pod's claims; None if none, or no plugin allocates devices.
+        """Return the state of the pod's claims; None without claims, or if no plugin explains them.
 
-        If it takes too long, it is about a part of the nodes.
+        If that takes too long, it covers only a part of the nodes.
         """
         if not queued.pod.spec.resource_claims:
             return None
@@ -344,10 +339,10 @@ class PodReportBuilder:
 
 
 def _gate(queued: QueuedPod) -> tuple[str, str | None]:
-    """Return the PreEnqueue plugin that holds the pod back, and why.
+    """Return the PreEnqueue plugin that holds the pod back, and the reason.
 
     The plugin is "" if the pod exceeds a limit or a plugin fails. The reason is None if the pod may
-    enter now, which the queue notices soon.
+    enter now; the queue will notice that soon.
     """
     if queued.pod.limit_exceeded is not None:
         return "", queued.pod.limit_exceeded
@@ -368,8 +363,8 @@ async def smallest_suggestions(
 ) -> list[SuggestedChange]:
     """Return the suggestions with the smallest changes, the smallest first; see `suggestions`.
 
-    They are fewer if a plugin fails meanwhile, or if it takes too long. They are found in one
-    `turn`; `clock` is in seconds.
+    There are fewer if a plugin fails, or if the search takes too long. They are found in one
+    `turn`; `clock` returns seconds.
     """
     found = list[Suggestion]()
 
@@ -394,7 +389,7 @@ async def smallest_suggestions(
 
 
 def _decidable(group: PodGroupState, scheduler: SchedulerState) -> list[QueuedPod]:
-    """Return the waiting members that are decided about together: not gated, and of one profile."""
+    """Return the waiting members that are decided together: not gated, and of the same profile."""
     found = list[QueuedPod]()
     for uid in group.unscheduled:
         queued = scheduler.queue.get(uid)

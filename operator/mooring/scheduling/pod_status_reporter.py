@@ -1,6 +1,6 @@
 """Reports attempts to users: events and the PodScheduled condition.
 
-Status patches have their own small lane, so that they never starve bindings, and only the newest
+Status patches use few requests at a time, so that they never starve bindings, and only the newest
 report about a pod is written.
 """
 
@@ -30,38 +30,38 @@ from mooring.model.workloads import PriorityClass
 from mooring.policy.profile_status import LONGEST_MESSAGE
 
 _LANES: Final = 4
-"""Status patches in flight; kube-scheduler's had no bound and starved its bindings (#142123)."""
+"""Status patches in flight; kube-scheduler's had no limit and starved its bindings (#142123)."""
 _MOST_CLASSES: Final = 3
-"""Names that an event gives to one priority; more classes may have the same value."""
+"""How many PriorityClasses an event names for one priority; more may have the same value."""
 _NOMINATION: Final = "nominatedNodeName"
-"""The field of a status."""
+"""The field of a pod's status that names the nominated node."""
 
 
 class PodScheduledReason(StrEnum):
-    """Why a pod's PodScheduled condition is False.
+    """The reason when a pod's PodScheduled condition is False.
 
-    A cluster autoscaler adds nodes for UNSCHEDULABLE only, so new nodes would not help a pod with
-    any other reason.
+    A cluster autoscaler adds nodes for UNSCHEDULABLE only, so every other reason means that new
+    nodes would not help.
     """
 
     UNSCHEDULABLE = "Unschedulable"
-    """No node fits now; as in kube-scheduler."""
+    """No node fits now, as in kube-scheduler."""
     SCHEDULER_ERROR = "SchedulerError"
     """The attempt failed, or the pod exceeds a limit; as in kube-scheduler."""
     SCHEDULING_GATED = "SchedulingGated"
-    """A PreEnqueue plugin holds the pod back; for scheduling gates the API server writes it."""
+    """A PreEnqueue plugin holds the pod back. For scheduling gates the API server writes it."""
     QUOTA_EXCEEDED = "QuotaExceeded"
     """A ResourceQuota forbids a write of the binding."""
     ADMISSION_DENIED = "AdmissionDenied"
     """An admission policy or webhook forbids a write of the binding."""
     BINDING_CONFLICT = "BindingConflict"
-    """The API server has another state of the pod or a volume than the binding presumed."""
+    """The API server has the pod or a volume in another state than the binding expected."""
     NO_PROFILE = "NoProfile"
     """The pod belonged to a profile of Mooring, and no profile takes it now."""
 
 
 def failure_reason(error: KubeError) -> PodScheduledReason:
-    """Return the reason for a binding that ended with this error."""
+    """Return the reason for the condition of a pod whose binding ended with this error."""
     if exceeds_quota(error):
         return PodScheduledReason.QUOTA_EXCEEDED
     if denied_by_admission(error):
@@ -73,12 +73,11 @@ def failure_reason(error: KubeError) -> PodScheduledReason:
 
 @dataclass(eq=False, repr=False)
 class PodStatusReporter:
-    """Writes events about pods and their statuses; nothing else writes these.
+    """Writes events about pods and their statuses; no other code writes these.
 
     All methods except `run`, `written` and `mark_disrupted` return immediately and never fail;
-    `run` writes their reports.
-
-    `priority_classes` are the cluster's current PriorityClasses by name.
+    `run` writes their reports. `priority_classes` are the cluster's current PriorityClasses by
+    name.
     """
 
     writer: PodWriter
@@ -90,14 +89,14 @@ class PodStatusReporter:
     def __post_init__(self) -> None:
         self._statuses = StatusWriter[str]("pods", self._write, lanes=_LANES, sleep=self.sleep)
         self._pending: dict[str, tuple[Pod, dict[str, Any]]] = {}
-        """The fields of statuses that are to be written."""
+        """By uid, the pod and the fields of its status that are still to be written."""
         self._told: dict[str, _Told] = {}
-        """What statuses say, or will say once what is pending is written."""
+        """By uid, what the pod's status says, or will say once the pending fields are written."""
         self._nominating: dict[str, str] = {}
-        """The versions that pods got by nominations that were written; "": not answered yet."""
+        """By uid, the pod's version after its nomination was written; "" before the answer."""
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write reports until cancelled."""
         await self._statuses.run()
 
     async def written(self, pod: Pod) -> None:
@@ -119,13 +118,13 @@ class PodStatusReporter:
         message: str,
         reason: PodScheduledReason = PodScheduledReason.SCHEDULER_ERROR,
     ) -> None:
-        """Report that the attempt ended in an error, or that there will be none."""
+        """Report that the attempt ended in an error, or that no attempt will be made."""
         self._failed(pod, reason, message, None)
 
     def gated(self, pod: Pod, message: str) -> None:
         """Report why the pod may not enter the queue yet, once for each message.
 
-        New nodes would not help the pod, and a cluster autoscaler makes none for it.
+        With this reason no cluster autoscaler adds nodes, because these would not help.
         """
         if self._told_about(pod).message != message:
             reason = PodScheduledReason.SCHEDULING_GATED
@@ -136,11 +135,11 @@ class PodStatusReporter:
         self._failed(pod, PodScheduledReason.NO_PROFILE, message, None)
 
     def misspelt(self, pod: Pod, message: str) -> None:
-        """Record that the pod's scheduler name may be misspelt; its status may be another's."""
+        """Record an event: the scheduler name may be misspelt. The status may be another's."""
         self._record_failure(pod, message)
 
     def preempted(self, victim: Pod, preemptor: Pod, node: str) -> None:
-        """Report to the victim that it is preempted, and the preemptor's priority."""
+        """Record an event of the victim: it is preempted, and by a pod of which priority."""
         priority, own = self._priority(preemptor), self._priority(victim)
         self.recorder.record(
             _reference(victim),
@@ -153,13 +152,13 @@ class PodStatusReporter:
         )
 
     def preempting(self, preemptor: Pod, victims: Sequence[Pod], node: str) -> None:
-        """Report to the preemptor which victims are evicted for it."""
+        """Record an event of the preemptor: which victims are evicted for it."""
         chosen = ", ".join(f"{v.key} (priority {self._priority(v)})" for v in victims)
         note = f"Making room on node {node} by evicting {chosen}"
         self.recorder.record(_reference(preemptor), "Normal", "Preempting", "Preempting", note)
 
     def preemption_failed(self, preemptor: Pod, why: str) -> None:
-        """Report to the preemptor that victims stay, for example because an eviction is denied."""
+        """Record an event of the preemptor: victims stay, for example if an eviction is denied."""
         note = f"Preemption is abandoned: {why}"
         self.recorder.record(
             _reference(preemptor), "Warning", "FailedPreemption", "Preempting", note
@@ -171,8 +170,8 @@ class PodStatusReporter:
         """Write into the victim's status that it is about to be deleted, and why.
 
         Raises NotWantedError if `wanted` returned False, so that nothing was sent. Raises ApiError
-        if the API server rejects it. It is no error if another writer was faster, or if the victim
-        is gone or replaced: its deletion shows the same.
+        if the API server rejects the write. Nothing is raised if another writer was faster, or if
+        the victim is gone or replaced, because deleting the victim then shows the same.
         """
         condition = {
             "type": "DisruptionTarget",
@@ -198,10 +197,10 @@ class PodStatusReporter:
         self._write_soon(pod, {_NOMINATION: None})
 
     def is_nominated_by_status(self, pod: Pod) -> bool:
-        """Note the nomination in the pod's status; return whether it is the newest one.
+        """Note the nomination in the pod's status; return whether it is the newest nomination.
 
-        It is not the newest if this scheduler is writing another one, or wrote one that the watch
-        has not shown yet.
+        It is not if this scheduler is writing another one, or wrote one that the watch has not
+        shown yet.
         """
         if (told := self._told.get(pod.uid)) is not None:
             self._told[pod.uid] = told._replace(nominated=pod.nominated_node)
@@ -212,14 +211,14 @@ class PodStatusReporter:
         return True
 
     def _priority(self, pod: Pod) -> str:
-        """Return the pod's priority and the classes of this value: `1000 (high)`."""
+        """Return the pod's priority with the PriorityClasses of this value: `1000 (high)`."""
         value = pod.spec.priority
         classes = self.priority_classes.values()
         names = sorted(known.name for known in classes if known.value == value)
         return f"{value} ({', '.join(names[:_MOST_CLASSES])})" if names else str(value)
 
     def forget(self, uid: str) -> None:
-        """Drop the unwritten reports about the pod: it is gone, bound or about to be bound."""
+        """Drop unwritten reports about the pod, which is gone, bound or about to be bound."""
         self._told.pop(uid, None)
         self._pending.pop(uid, None)
         self._nominating.pop(uid, None)
@@ -283,7 +282,7 @@ class PodStatusReporter:
         self._answered(uid, status, version)
 
     def _answered(self, uid: str, status: Mapping[str, Any], version: str) -> None:
-        """Note the version of the pod that has the status's nomination; "" if it is unknown."""
+        """Note the version of the pod that has the nomination of `status`; "" if it is unknown."""
         newer = self._pending[uid][1] if uid in self._pending else {}
         if _NOMINATION in status and _NOMINATION not in newer and uid in self._nominating:
             self._nominating[uid] = version
@@ -292,7 +291,7 @@ class PodStatusReporter:
 
 
 class _Told(NamedTuple):
-    """Reason and message of a pod's condition, and its nominated node."""
+    """What a pod's status says: reason and message of its condition, and its nominated node."""
 
     reason: str | None
     message: str
@@ -300,16 +299,11 @@ class _Told(NamedTuple):
 
 
 def _observed(pod: Pod) -> dict[str, int]:
-    """Return the field of a condition that says which generation of the pod it is about.
-
-    kube-scheduler has it since 1.34 (PodObservedGenerationTracking). A new generation alone is not
-    written.
-    """
+    """Return a condition's `observedGeneration`, as since 1.34 (PodObservedGenerationTracking)."""
     return {"observedGeneration": pod.generation} if pod.generation else {}
 
 
 def _valid(message: str) -> str:
-    """Return the message as the API server accepts it in a condition."""
     return message[:LONGEST_MESSAGE].encode(errors="replace").decode()
 
 

@@ -1,8 +1,8 @@
 """Carries out preemptions: nominates the pod immediately, then evicts its victims.
 
 Every eviction is charged to its disruption budgets from the moment it begins. As in kube-scheduler,
-all victims but the last are evicted in parallel and the last one after them, so that the preemptor
-is not queued again before all of them are being evicted (framework/preemption/executor.go).
+all victims but the last are evicted in parallel, and the last one after them. So the preemptor is
+not queued again before the eviction of every victim has begun (framework/preemption/executor.go).
 """
 
 import asyncio
@@ -34,15 +34,15 @@ logger = logging.getLogger(__name__)
 
 _CALLED_OFF = "preempted"
 _MOST_NODES = 3
-"""Limit for the nodes that the event about the preemption of a group names."""
+"""How many nodes the event about a group's preemption names."""
 
 
 @dataclass(eq=False, repr=False)
 class PreemptionExecutor:
-    """Carries out nominations: clears lower ones, and evicts the victims.
+    """Carries out nominations: withdraws lower ones, and evicts the victims.
 
-    The loop is woken when the evictions of a preemption have ended, well or not: the queue may then
-    have a pod that is due earlier than the loop knows.
+    When the evictions of a preemption have ended, it wakes the loop, also after a failure: the
+    queue may then have a pod that is due earlier than the loop knows.
     """
 
     scheduler: SchedulerState
@@ -54,10 +54,10 @@ class PreemptionExecutor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, members: Sequence[QueuedPod], nomination: Nomination | GroupNomination) -> int:
-        """Nominate a pod, or the members of a group, and begin to evict the victims on all nodes.
+        """Nominate a pod, or members of a group, and begin to evict the victims on all nodes.
 
-        The nominations of pods of lower priority to these nodes are withdrawn. Return how many
-        evictions begin. Victims that are terminating or being evicted already are only waited for.
+        Nominations of pods of lower priority to these nodes are withdrawn. Returns how many
+        evictions begin; victims that are terminating or being evicted already are only waited for.
         """
         state, leader = self.scheduler.state, members[0].pod
         if isinstance(nomination, Nomination):
@@ -78,15 +78,15 @@ class PreemptionExecutor:
         return len(victims)
 
     def delete_members(self, members: Sequence[Pod]) -> None:
-        """Begin to delete the bound members of a gang that could not be bound whole.
+        """Begin to delete the bound members of a gang that could not be bound completely.
 
-        Nothing is deleted if one of them has no controller, which would make it again.
+        Nothing is deleted if one of them has no controller, because nobody would create it again.
         """
         if all(pod.owner is not None for pod in members):
             self._start(partial(self._delete_members, members))
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do the work in a task of its own, which waits while others have the turn."""
+        """Do the work in a task of its own, which waits while other work has the turn."""
         task = asyncio.create_task(self.scheduler.turn.between(work))
         self._tasks.add(task)
         task.add_done_callback(self._evicted)
@@ -104,7 +104,7 @@ class PreemptionExecutor:
         return len(self._tasks)
 
     async def finish(self, seconds: float) -> None:
-        """Wait until all evictions that have begun are requested; cancel them after `seconds`."""
+        """Wait until all evictions that have begun are answered; cancel them after `seconds`."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=seconds)
             for task in late:
@@ -119,8 +119,8 @@ class PreemptionExecutor:
     ) -> None:
         """Evict the victims for a pod, or for the members of a group that are nominated together.
 
-        After an eviction has failed, no more are sent. Those that were sent are awaited: the API
-        server may carry them out.
+        After one eviction has failed, no more are sent. Those that were sent are awaited, because
+        the API server may carry them out.
         """
         remaining, failures = {victim.uid: victim for victim in victims}, dict[Uid, Exception]()
         began, leader = self._clock(), members[0]
@@ -162,7 +162,7 @@ class PreemptionExecutor:
     def _failed(
         self, nominated: Sequence[Pod], victims: Mapping[Uid, Pod], failures: Sequence[Exception]
     ) -> None:
-        """Let these victims stay, whose evictions have failed or were not sent therefore.
+        """Let victims stay whose evictions have failed, or were not sent because of a failure.
 
         Every preemptor that waits for one of them is tried again.
         """
@@ -188,12 +188,13 @@ class PreemptionExecutor:
     async def _preempt(
         self, victim: Pod, preemptor: Pod, wanted: Callable[[], bool], *, strict: bool
     ) -> None:
-        """Evict the victim, or call off its binding if it waits at Permit or PreBind.
+        """Evict the victim, or call off its binding if it waits at Permit or is at PreBind.
 
-        It is marked as a disruption target and deleted; if `strict`, it is evicted instead.
+        The victim is marked as a disruption target and deleted; if `strict`, it is evicted by the
+        Eviction API instead.
 
         Raises:
-            DisruptionBudgetError: a budget does not allow the eviction; nothing has happened.
+            DisruptionBudgetError: A budget does not allow the eviction; nothing has happened.
             NotWantedError: `wanted` returned False before the eviction was sent.
         """
         scheduler = self.scheduler
@@ -217,7 +218,7 @@ class PreemptionExecutor:
         self.reports.preempted(victim, preemptor, node)
 
     def stays(self, victim: Pod) -> None:
-        """Let a pod stay that somebody else began to evict; try those again that waited for it."""
+        """End the eviction of a pod that somebody else began; retry the pods that waited for it."""
         self._try_again(self.scheduler.state.abandon_eviction(victim))
         self.scheduler.work.set()
 
@@ -227,18 +228,17 @@ class PreemptionExecutor:
             self.scheduler.queue.retry(pod.uid, self._clock())
 
     def _withdraw(self, pod: Pod) -> None:
-        """Withdraw the nomination: the node's resources are free for others."""
+        """Withdraw the pod's nomination, so that other pods may use the node's resources."""
         self.scheduler.state.withdraw(pod.uid)
         if self.scheduler.queue.get(pod.uid) is not None:  # else it is a place for no pod yet
             self.reports.nomination_cleared(pod)
 
 
 def _nodes_of(victims: Iterable[Pod]) -> str:
-    """Return the names of the nodes of some of these pods, and how many more nodes there are."""
     return listed(sorted({victim.node_name or "" for victim in victims}), _MOST_NODES)
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Return whether the API server got the request, and did not carry it out."""
+    """Return whether the API server got the request and refused to carry it out."""
     was_sent = isinstance(error, UnansweredError) or not isinstance(error, UnreachableError)
     return isinstance(error, ApiError) and was_sent

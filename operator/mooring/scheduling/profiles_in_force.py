@@ -1,4 +1,4 @@
-"""The profiles in force, and which of them takes a pod."""
+"""The profiles in force, and which profile takes a pod."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,18 +24,18 @@ from mooring.runtime.plugin_metrics import PluginMetrics
 from mooring.state.cluster_view import ClusterView
 
 _MOST_NAMED: Final = 3
-"""Profiles that a message names."""
+"""How many profiles a message names."""
 _MOST_BYTES: Final = 2**20
 """Limit for the scheduler names of former profiles: enough for more than 1,000."""
 _MOST_COMPARED: Final = 50
-"""Scheduler names that one is compared with, to find the one that is meant."""
+"""With how many known scheduler names an unknown one is compared, for `did_you_mean`."""
 _LONGEST_NAME: Final = 253
-"""Characters of the longest scheduler name that a profile can have."""
+"""How many characters a profile's scheduler name can have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ActiveProfile:
-    """A profile in force, and the pipeline that was built from it."""
+    """A profile in force, with the pipeline that was built for it."""
 
     profile: SchedulingProfile
     effective: ResolvedProfile
@@ -43,7 +43,7 @@ class ActiveProfile:
 
 
 class CertificatesInvalid(ProfileInvalid):
-    """Certificates of these extenders cannot be used; their files may be mended meanwhile."""
+    """The certificates of these extenders cannot be used; the files may be corrected later."""
 
     def __init__(self, extenders: Sequence[Extender], errors: Iterable[FieldError]) -> None:
         super().__init__(errors)
@@ -55,10 +55,10 @@ class Profiles:
     """The profiles in force, by name.
 
     A profile takes effect as a whole: `apply` and `put` either replace it, or raise and leave the
-    former one in force. `failures` counts the failures of plugins; without it they are only logged.
-    `metrics` measures the plugins. `most_per_attempt` limits the evaluations of plugins in one
-    attempt, see `Evaluations`. `tls_problem` says why an extender's certificates cannot be used; by
-    default they are not read.
+    former version in force. `failures` counts the failures of plugins; without it they are only
+    logged. `metrics` measures the plugins. `most_per_attempt` limits the evaluations of plugins in
+    one attempt, see `Evaluations`. `tls_problem` returns why an extender's certificates cannot be
+    used; the default does not read them.
     """
 
     registry: Registry
@@ -74,7 +74,7 @@ class Profiles:
         self._former: BoundedCache[str, str] = BoundedCache(_MOST_BYTES)
         self._meant: BoundedCache[str, str] = BoundedCache(_MOST_BYTES)
         self.version = 0
-        """Grows when another profile may take a pod, or the reason why none does has changed."""
+        """Grows when another profile may take a pod, or no profile for another reason."""
         self._matcher = ProfileMatcher(())
         self._shadow_matcher = ProfileMatcher(())
         self._outranked: Mapping[str, tuple[str, ...]] = {}
@@ -88,14 +88,14 @@ class Profiles:
 
     @property
     def pod_group_formats(self) -> tuple[GroupFormat, ...]:
-        """The formats of pod groups of all profiles, in the order of the profiles' names."""
+        """The formats of pod groups of all profiles, sorted by the profiles' names."""
         pipelines = (entry.pipeline for _, entry in sorted(self._in_force.items()))
         return tuple(dict.fromkeys(form for p in pipelines for form in p.pod_group_formats))
 
     def missing_on_nodes(self, name: str) -> list[FieldError]:
         """Return warnings about labels and resources that the profile's rules read and no node has.
 
-        None is given while there is no node.
+        There are none as long as there is no node.
         """
         in_force, cluster = self._in_force.get(name), self.handle.cluster
         if in_force is None or not in_force.profile.spec.rules or not cluster.node_count:
@@ -106,7 +106,7 @@ class Profiles:
         return [warning.under("spec") for warning in found]
 
     def unknown_server(self, name: str) -> str | None:
-        """Return a warning if the profile follows an API server of an unknown version."""
+        """Return a warning if the profile follows the API server's version and that is unknown."""
         in_force = self._in_force.get(name)
         if in_force is None or in_force.profile.spec.kubernetes_version is not None:
             return None
@@ -115,18 +115,18 @@ class Profiles:
     def check(self, document: object) -> ActiveProfile:
         """Read a SchedulingProfile object and build its plugins, without putting it in force.
 
-        It alone decides whether a profile is valid: in the operator, in `mooring simulate` and in
-        `mooring profile check`. Raises ProfileInvalid with every mistake in the document; or, where
-        there is none, with every plugin that cannot be built, and certificates of extenders that
-        cannot be used.
+        Nothing else decides whether a profile is valid, in the operator, in `mooring simulate` or
+        in `mooring profile check`. Raises ProfileInvalid with every mistake in the document. If
+        there is none, it raises ProfileInvalid with every plugin that cannot be built, or
+        CertificatesInvalid.
         """
         return self.build(*load_profile(document, self.registry, self.handle.cluster.kubernetes))
 
     def build(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
         """Build the plugins of a profile that is read and resolved, without putting it in force.
 
-        Raises CertificatesInvalid if certificates of extenders cannot be used. Raises
-        ProfileInvalid with every plugin that cannot be built.
+        Raises CertificatesInvalid if extenders' certificates cannot be used, and ProfileInvalid
+        with every plugin that cannot be built.
         """
         extenders = profile.spec.extenders
         if mistakes := self.certificate_mistakes(extenders):
@@ -143,7 +143,7 @@ class Profiles:
         return ActiveProfile(profile, effective, pipeline)
 
     def certificate_mistakes(self, extenders: Iterable[Extender]) -> tuple[FieldError, ...]:
-        """Return why certificates of a profile's extenders cannot be used, as they are now."""
+        """Return why certificates of a profile's extenders cannot be used at the moment."""
         return tuple(
             FieldError(f"spec.extenders[{number}].tlsConfig", problem)
             for number, extender in enumerate(extenders)
@@ -153,19 +153,19 @@ class Profiles:
     def apply(self, document: object) -> ActiveProfile:
         """Check the document as `check` does, and put the profile in force.
 
-        Raises ProfileInvalid as `check` does; then the former profile stays in force.
+        Raises what `check` raises; then the former version stays in force.
         """
         return self._put_in_force(self.check(document))
 
     def put(self, profile: SchedulingProfile, effective: ResolvedProfile) -> ActiveProfile:
         """Build the plugins of a profile as `build` does, and put it in force.
 
-        Raises ProfileInvalid as `build` does; then the former profile stays in force.
+        Raises what `build` raises; then the former version stays in force.
         """
         return self._put_in_force(self.build(profile, effective))
 
     def remove(self, name: str) -> None:
-        """Take the profile out of force, and forget the reason in `not_in_force`."""
+        """Take the profile out of force, and forget what `not_in_force` has noted."""
         self._not_in_force.pop(name, None)
         entry = self._in_force.pop(name, None)
         if entry is not None:
@@ -173,25 +173,25 @@ class Profiles:
         self._rematch()
 
     def not_in_force(self, name: str, scheduler_names: Iterable[str]) -> None:
-        """Note that a profile for these scheduler names is invalid and was never in force."""
+        """Note that a profile with these scheduler names is invalid and was never in force."""
         self._not_in_force[name] = frozenset(scheduler_names)
         self.version += 1
 
     def conflicts(self, name: str) -> frozenset[str]:
-        """Return the names of the profiles of the same precedence that may match the same pods."""
+        """Return the names of profiles with the same precedence that may match the same pods."""
         if (entry := self._in_force.get(name)) is None:
             return frozenset()
         others = (other.profile for other in self._in_force.values() if other is not entry)
         return frozenset(p.name for p in others if may_share_pods(entry.profile, p))
 
     def outranked_by(self, name: str) -> tuple[str, ...]:
-        """Return the profiles that take all pods of this one; () if it may take some itself."""
+        """Return the profiles that take all pods of this profile; () if it may take some itself."""
         return self._outranked.get(name, ())
 
     def why_none(self, pod: Pod) -> str | None:
-        """Return why no profile takes the pod; None if it may be another scheduler's.
+        """Return why no profile takes the pod; None if another scheduler may take it.
 
-        It may if no profile has been for its schedulerName, or if that is kube-scheduler's.
+        That is so if its schedulerName was never a profile's, or is kube-scheduler's.
         """
         scheduler_name = pod.spec.scheduler_name
         if scheduler_name == DEFAULT_SCHEDULER:
@@ -218,9 +218,9 @@ class Profiles:
         return None
 
     def did_you_mean(self, scheduler_name: str) -> str:
-        """Return `, did you mean X?` with the similar schedulerName of a profile in mode Active.
+        """Return `, did you mean X?` with a similar schedulerName of a profile in mode Active.
 
-        It is "" if there is none, and for names that another scheduler is known to have.
+        Returns "" if there is none, and for names that another scheduler is known to have.
         """
         if (
             scheduler_name == DEFAULT_SCHEDULER
@@ -236,22 +236,22 @@ class Profiles:
         return meant
 
     def awaits_namespace(self, pod: Pod, cluster: ClusterView) -> bool:
-        """Return whether labels of an unknown namespace decide which profile takes the pod.
+        """Return whether the labels of an unknown namespace decide which profile takes the pod.
 
-        The watch of namespaces may lag behind the watch of pods.
+        The watch of namespaces may be slower than the watch of pods.
         """
         is_known = cluster.known_namespace_labels(pod.namespace) is not None
         return not is_known and self._matcher.reads_namespaces(pod.spec.scheduler_name)
 
     def of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
-        """Return the profile that takes the pod, which is in mode Active; None if there is none."""
+        """Return the profile in mode Active that takes the pod; None if there is none."""
         name = self._matcher.find(pod, cluster.namespace_labels(pod.namespace))
         return self._in_force[name] if name is not None else None
 
     def shadow_of(self, pod: Pod, cluster: ClusterView) -> ActiveProfile | None:
         """Return the profile in mode Shadow that decides about the pod for comparison.
 
-        None if there is none, or if a profile in mode Active takes the pod.
+        Returns None if there is none, or if a profile in mode Active takes the pod.
         """
         if not self.has_shadows or self.of(pod, cluster) is not None:
             return None
@@ -272,7 +272,7 @@ class Profiles:
         return entry
 
     def _remember(self, profile: SchedulingProfile) -> None:
-        """Remember the latest profile that scheduled for each of its scheduler names."""
+        """Remember that this profile had its scheduler names, for `why_none`."""
         if profile.spec.mode == "Shadow":
             return
         for scheduler_name in profile.scheduler_names:

@@ -1,11 +1,10 @@
 """Keeps the results of node-only plugins per pod spec, so that identical pods share them.
 
 A node-only plugin's result for a node changes only when that node's row changes. So the masks and
-raw scores of all nodes are kept as columns, and before each use the plugins run
-again on the rows that the node table's change logs name. There are two logs: one of all changes,
-and one of changes of the nodes themselves, for plugins that ignore the pods on a node. The results
-are always those that running every plugin on all nodes would give;
-`tests/property/test_shared_work.py` checks that.
+raw scores of all nodes are kept as columns. Before each use the plugins run again on the rows that
+the node table's change logs name. There are two logs: one of all changes, and one of changes of the
+Node objects themselves, for plugins that ignore the pods on a node. The results are always equal to
+a run of every plugin on all nodes; `tests/property/test_shared_work.py` checks that.
 """
 
 from collections import OrderedDict
@@ -48,18 +47,18 @@ from mooring.state.columns import ChangeLog, IntArray
 from mooring.state.view import BoolArray, NodeView
 
 _MOST_BYTES: Final = 128 * 1024 * 1024
-"""Enough for some 500 specs on 5,000 nodes."""
+"""Limit for all results: enough for about 500 specs on 5,000 nodes."""
 _BYTES_PER_SPEC: Final = 8 * 1024
-"""Bytes of results besides their columns and the spec itself."""
+"""Estimated bytes per spec, without its columns and the spec itself."""
 _FEW: Final = 4
-"""One row of so many is worth gathering its values from all columns."""
+"""If fewer than one row in so many is needed, only these rows are computed."""
 _MANY: Final = 2048
-"""With fewer rows it takes no longer to compute all of them in columns than to gather a few."""
+"""With fewer rows, computing all rows in columns takes no longer than gathering a few of them."""
 _KEYED, _BY_NODE, _BY_PODS, _LAST = range(4)
-"""How results are kept, in the order in which filters run: for all specs with an equal key; for the
-spec until the node changes; for the spec until the node or its pods change; for the last spec."""
+"""How results are kept: for all specs with an equal key; for the spec until the node changes; for
+the spec until the node or its pods change; for the last spec only. Filters run in this order."""
 _BYTES_PER_COLUMN: Final = 2 * 1024
-"""Bytes of a column besides its array and its key."""
+"""Estimated bytes per column, without its array and its key."""
 _NOTHING: Final = np.zeros(0, np.bool_)
 
 _Key = tuple[Pipeline, str, str, Hashable]
@@ -67,7 +66,7 @@ _Run = Callable[[Pod, NodeView], npt.NDArray[Any]]
 
 
 class ResultColumn:
-    """One plugin's results for all specs with the same key: `values` (bool or int64[rows])."""
+    """One plugin's results (bool or int64[rows]) for all specs with the same key."""
 
     __slots__ = (
         "_as_of",
@@ -94,13 +93,13 @@ class ResultColumn:
     ) -> None:
         self.key = key
         self.users = 0
-        """The results of how many specs use it."""
+        """How many specs' results use the column."""
         self.values: npt.NDArray[Any] = _NOTHING
         self._highest: int | None = None
         self._normalized: IntArray | None = None
         self._changes = changes
         self._copies = copies
-        """Whether the plugin may return a column of the node table, which changes."""
+        """Whether to copy results, because the plugin may return a column of the node table."""
         self._position = -1
         self._as_of: Hashable = None
         self._owner = owner
@@ -108,21 +107,21 @@ class ResultColumn:
 
     @property
     def bytes(self) -> int:
-        """About how much memory the column and its key take."""
+        """Estimated memory of the column and its key."""
         normalized = self._normalized.nbytes if self._normalized is not None else 0
         return self._other_bytes + self.values.nbytes + normalized
 
     @property
     def highest(self) -> int:
-        """The highest value."""
+        """The highest value of all rows."""
         if self._highest is None:
             self._highest = int(self.values.max(initial=0))
         return self._highest
 
     def normalized(self, how: Normalize) -> IntArray:
-        """Return the normalized scores (0-100), if the node with the highest raw score is feasible.
+        """Return the scores normalized to 0-100 over all rows; `how` is the plugin's `normalize`.
 
-        `how` is the plugin's `normalize`.
+        They are right for a decision only if the node with the highest raw score is feasible.
         """
         normalized = self._normalized
         if normalized is None:
@@ -131,10 +130,10 @@ class ResultColumn:
         return normalized
 
     def refresh(self, pod: Pod, nodes: NodeView, as_of: Hashable, run: _Run) -> None:
-        """Update the values to the node table's state; `pod` is one that has this key.
+        """Update the values to the node table's present state; `pod` is a pod with this key.
 
-        `run` runs the plugin: on all nodes if `as_of` has changed since the last time, else on
-        those that changed.
+        `run` runs the plugin: on all nodes if `as_of` differs from the last call's, else on the
+        nodes that have changed.
         """
         position = self._changes.position
         is_whole = self._as_of == as_of and len(self.values) == len(nodes)
@@ -161,21 +160,21 @@ class ResultColumn:
 
 
 _Used = tuple[ResultColumn, int, _Run]
-"""A column that a spec uses, how it is kept, and what runs the plugin for the spec."""
+"""A column that a spec uses, how the column is kept, and what runs the plugin for the spec."""
 
 
 class ResultColumns:
-    """The columns of all specs."""
+    """The columns of all specs, by key."""
 
     def __init__(self) -> None:
         self._columns: dict[_Key, ResultColumn] = {}
         self.bytes = 0
-        """About how much memory the columns and their keys take, and what uses them."""
+        """Estimated memory of the columns, their keys, and the specs that use them."""
 
     def take(
         self, key: _Key, changes: ChangeLog, key_bytes: int, *, copies: bool = True
     ) -> ResultColumn:
-        """Return the column with this key, which follows this log, for one more user."""
+        """Return the column with this key for one more user; a new column follows this log."""
         column = self._columns.get(key)
         if column is None:
             other_bytes = _BYTES_PER_COLUMN + key_bytes
@@ -187,7 +186,7 @@ class ResultColumns:
         return column
 
     def release(self, column: ResultColumn) -> None:
-        """Drop the column if this was its last user."""
+        """Give a column back; it is dropped if this was its last user."""
         column.users -= 1
         if not column.users:
             del self._columns[column.key]
@@ -195,15 +194,15 @@ class ResultColumns:
 
 
 def is_few(rows: int, nodes: NodeView) -> bool:
-    """Return whether so few rows of the view of all nodes are better computed alone."""
+    """Return whether so few rows are needed that it is better to compute only these rows."""
     return _FEW * rows <= len(nodes)
 
 
 @dataclass(slots=True, eq=False)
 class SpecEvaluations:
-    """Counters of the plugins whose results a decision about a pod of the spec uses.
+    """Counters of the plugins whose results a decision about a pod with the spec uses.
 
-    `filters` and `scores` are for the node-only plugins, `others` returns the counter of any other.
+    `filters` and `scores` are for node-only plugins; `others` returns the counter of another one.
     """
 
     pipeline: Pipeline
@@ -216,7 +215,7 @@ class SpecEvaluations:
     )
 
     def others(self, point: ExtensionPoint, plugin: str) -> tuple[EvaluationCounter, ...]:
-        """Return the counter of a plugin that is not node-only."""
+        """Return the counter of a plugin that is not node-only, in a tuple."""
         found = self._others.get((point, plugin))
         if found is None:
             pipeline = self.pipeline
@@ -226,7 +225,7 @@ class SpecEvaluations:
 
 
 class _Kept(NamedTuple):
-    """A node-only filter or score, how its results are kept, and the key for a pod's spec."""
+    """A node-only filter or score, how its results are kept, and the function for a pod's key."""
 
     plugin: Any
     kind: int
@@ -234,7 +233,7 @@ class _Kept(NamedTuple):
 
 
 def _kept(plugin: Any, keyed: Mapping[str, Any], key: Callable[[Any, Pod], Hashable]) -> _Kept:
-    """Return how results of a plugin are kept; `key` is called if it is one of `keyed`."""
+    """Return how results of a plugin are kept; `key` makes the key of a plugin in `keyed`."""
     if plugin.name in keyed:
         return _Kept(plugin, _KEYED, partial(key, plugin))
     if getattr(plugin, "depends_on_node_object_only", False):
@@ -251,17 +250,17 @@ class _Running:
     filters: Sequence[_Kept]
     scores: Sequence[_Kept]
     reading_devices: Sequence[DeviceReadingPlugin]
-    """The plugins whose results may also depend on devices, each once."""
+    """The plugins among them whose results may also depend on devices, each once."""
     evaluations: SpecEvaluations
 
 
 class _Layout:
-    """The node-only plugins of a pipeline, and which of them run for the specs that were seen."""
+    """The node-only plugins of a pipeline, and which of them run for which specs."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.specs = 0
-        """For how many specs results are kept."""
+        """How many specs have results for this pipeline."""
         self.pre_filter = [p for p in pipeline.pre_filter if p.depends_on_node_only]
         self.pre_score = [p for p in pipeline.pre_score if p.depends_on_node_only]
         self._filters = [
@@ -277,7 +276,7 @@ class _Layout:
         self._running: dict[tuple[bool, ...], _Running] = {}
 
     def running(self, pre_filtered: Mapping[str, Any], pre_scored: Mapping[str, Any]) -> _Running:
-        """Return which plugins run after these results of pre_filter and pre_score."""
+        """Return which plugins run for a spec with these results of pre_filter and pre_score."""
         filters = [pre_filtered.get(kept.plugin.name) is not SKIP for kept in self._filters]
         scores = [pre_scored.get(kept.plugin.name) is not SKIP for kept in self._scores]
         key = (*filters, *scores)
@@ -311,7 +310,7 @@ class _Layout:
 class SpecResults:
     """The results of the node-only plugins of one pipeline for one pod spec.
 
-    `pre_filtered` and `pre_scored` have the results of pre_filter and pre_score by plugin;
+    `pre_filtered` and `pre_scored` have by plugin the results of pre_filter and pre_score;
     `running` names the plugins that run after them.
     """
 
@@ -336,9 +335,9 @@ class SpecResults:
         self._filters: Sequence[_Used] = ()
         self._scores: Mapping[str, _Used] = {}
         self._taken: list[ResultColumn] = []
-        """The columns to give back."""
+        """The columns that must be released."""
         self._taken_as_of = -1
-        """Which set of nodes the keys are of: they may depend on it."""
+        """The version of the node set when the columns were taken; their keys may depend on it."""
         self.prefers_full_nodes: bool | None = None
         """Whether the scores prefer a node that has an identical pod; None if not known yet."""
         self._diagnosed: tuple[tuple[Hashable, ...], Diagnosis] | None = None
@@ -348,9 +347,9 @@ class SpecResults:
         columns.bytes += self.bytes
 
     def diagnosis(self, devices: Hashable, diagnose: Callable[[], Diagnosis]) -> Diagnosis:
-        """Return the result of `diagnose`, kept until a row or these devices change.
+        """Return the result of `diagnose`, which is kept until a row or these devices change.
 
-        A diagnosis with more than 64 reasons of one plugin is not kept: with thousands of invented
+        A diagnosis with more than 64 reasons of one plugin is not kept. With thousands of invented
         resources it takes megabytes, and there may be many such specs.
         """
         as_of = (self._cluster.node_set_version, self._cluster.row_changes.position, devices)
@@ -365,21 +364,21 @@ class SpecResults:
 
     @property
     def bytes(self) -> int:
-        """About how much memory the results and the spec take, without the columns."""
+        """Estimated memory of the results and the spec, without the columns."""
         return self._fixed_bytes + (0 if self._diagnosed is None else self._diagnosed[1].nbytes)
 
     @property
     def rejection(self) -> Unschedulable | None:
-        """The rejection by the first node-only pre_filter that rejects the spec, if any."""
+        """The first rejection of the spec by a node-only pre_filter; None if none rejects it."""
         return next((r for r in self.pre_filtered.values() if isinstance(r, Unschedulable)), None)
 
     def devices(self, pod: Pod) -> Hashable:
-        """Return the versions of the devices that the results for the pod depend on."""
+        """Return the versions of the devices on which the results for the pod depend."""
         reading, pipeline = self.running.reading_devices, self._pipeline
         return tuple([run_devices_version(pipeline, plugin, pod) for plugin in reading])
 
     def filter(self, pod: Pod, nodes: NodeView, devices: Hashable) -> tuple[BoolArray, BoolArray]:
-        """Return which rows pass the filters that ignore the pods on a node, and all of them."""
+        """Return two masks (bool[rows]): of the filters that ignore pods on nodes, and of all."""
         if self._taken_as_of != self._cluster.node_set_version:
             self._release()
             self._take(pod)
@@ -401,24 +400,24 @@ class SpecResults:
     def score(
         self, plugin: str, pod: Pod, nodes: NodeView, as_of: Sequence[Hashable]
     ) -> ResultColumn:
-        """Return a node-only plugin's scores of all rows before they are normalized."""
+        """Return a node-only plugin's scores of all rows, before normalization."""
         column, kind, run = self._scores[plugin]
         column.refresh(pod, nodes, as_of[kind], run)
         return column
 
     def is_kept(self, plugin: str) -> bool:
-        """Return whether scores of the plugin are kept for longer than until the next spec."""
+        """Return whether scores of the plugin are kept for more than the last spec."""
         return self._scores[plugin][1] != _LAST
 
     def as_of(self, devices: Hashable, rows: int) -> Sequence[Hashable]:
-        """Return the versions on which cached results for so many rows depend."""
+        """Return by kind (_KEYED and so on) the versions on which results for `rows` depend."""
         nodes = self._cluster.node_set_version
         own = nodes, devices
         every_change = self._cluster.row_changes.position if rows < _MANY else 0
         return nodes, own, own, (nodes, devices, self, every_change)
 
     def _take(self, pod: Pod) -> None:
-        """Take the columns of all plugins that run."""
+        """Take one column for each plugin that runs."""
         filters, scores = list[_Used](), dict[str, _Used]()
         try:
             for kept in self.running.filters:
@@ -447,8 +446,8 @@ class SpecResults:
     ) -> _Used:
         """Take the column of a plugin for the pod's spec.
 
-        The key is a part of the spec or made of it. To measure it would take longer than to look
-        the column up, so each is taken to be as large as the spec.
+        The key is a part of the spec or computed from it. Measuring it would take longer than
+        looking the column up, so its size is assumed to be the spec's.
         """
         (plugin, kind, key), pipeline = kept, self._pipeline
         cluster = self._cluster
@@ -460,7 +459,7 @@ class SpecResults:
         return column, kind, lambda pod, nodes: run(pipeline, plugin, pod, nodes, state)
 
     def drop(self) -> None:
-        """Stop counting the results, and give the columns back; a decision may still read them."""
+        """Release the columns and stop counting memory; a decision may still read the results."""
         self._columns.bytes -= self.bytes
         self._is_dropped = True
         self._release()
@@ -472,10 +471,10 @@ class SpecResults:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeResults:
-    """The results of all node-only plugins for one pod, as a decision uses them.
+    """The results of all node-only plugins for one pod, for one decision.
 
-    `fits` is bool[rows]: the row exists and passes every node-only filter. `fits_without_pods` does
-    so without the filters that read the pods on a node.
+    `fits` is bool[rows]: the row exists and passes every node-only filter. `fits_without_pods`
+    leaves out the filters that read the pods on a node.
     """
 
     spec: SpecResults
@@ -485,7 +484,7 @@ class NodeResults:
 
 
 class ResultCache:
-    """The results for the specs that were used last in a cluster, at most `most_bytes`."""
+    """The results for the specs that were used last in a cluster, within `most_bytes`."""
 
     def __init__(self, cluster: ClusterView, most_bytes: int = _MOST_BYTES) -> None:
         self.cluster = cluster
@@ -493,19 +492,19 @@ class ResultCache:
         self._specs: OrderedDict[tuple[PodSpec, Pipeline], SpecResults] = OrderedDict()
         self._columns = ResultColumns()
         self._layouts: dict[Pipeline, _Layout] = {}
-        """One for each pipeline with results; that of a former one is dropped with the last."""
+        """By pipeline with results; a former pipeline's layout is dropped with its last results."""
 
     @property
     def bytes(self) -> int:
-        """About how many bytes the results, their specs and pipelines take."""
+        """Estimated memory of the results, their specs and pipelines."""
         return self._columns.bytes
 
     def __len__(self) -> int:
-        """Return for how many specs and pipelines results are kept."""
+        """Return the number of results: one for each pair of spec and pipeline."""
         return len(self._specs)
 
     def of(self, pod: Pod, pipeline: Pipeline) -> NodeResults:
-        """Return the results for the pod, up to date; scores are computed when they are read."""
+        """Return up-to-date results for the pod; scores are computed when they are read."""
         spec = self._kept(pod, pipeline)
         try:
             if spec.rejection is not None:
@@ -522,7 +521,7 @@ class ResultCache:
                 self._drop(*self._specs.popitem(last=False))
 
     def _kept(self, pod: Pod, pipeline: Pipeline) -> SpecResults:
-        """Return the results for the pod's spec, which may be empty yet."""
+        """Return the results for the pod's spec, which may still be to compute."""
         key = (pod.spec, pipeline)
         spec = self._specs.get(key)
         if spec is not None:

@@ -1,12 +1,12 @@
 """Takes a pod, or the members of a group, from the queue to a node (schedule_one.go).
 
-The methods of `ScheduleOne` stand in the order of the steps, which are the same for both. A pod is
-popped, and the other members of its group leave the queue with it. Nodes are chosen for all of
-them. Either all chosen members are assumed and bound, each in its own task, or none is. Without
-nodes, victims are searched for. A decision pauses so that other tasks run, but only one decision
-runs at a time.
+The methods of `ScheduleOne` are in the order of the steps, which are the same for a pod and for a
+group. A pod is popped, and the other members of its group leave the queue with it. Nodes are chosen
+for all of them. Either all chosen members are assumed and bound, each in its own task, or none is.
+If no nodes are found, victims are searched for. A decision pauses so that other tasks run, but only
+one decision runs at a time.
 
-Extenders are called beside other attempts. The decision starts again with their answers.
+Extenders are called while other attempts are made. The decision starts again with their answers.
 """
 
 import asyncio
@@ -68,21 +68,20 @@ logger = logging.getLogger(__name__)
 
 _GANG: Final = frozenset(("GangScheduling",))
 _JOIN_SECONDS: Final = 1.0
-"""A new member of a group waits so long while extenders are called about the others."""
+"""How long a new member waits in the queue while extenders are called about its group."""
 _RECORDED_NODES: Final = 3
 _CONFIRMATION_SECONDS: Final = 60.0
-"""How long the watch may take to show a pod bound; then the API server is asked."""
+"""How long the watch may take to show a pod bound; then the pod is read from the API server."""
 _CANCELLED_SECONDS: Final = 1.0
-"""How long bindings that are cancelled may take to undo what they did, and attempts that wait for
-an extender to end."""
+"""How long cancelled bindings, and attempts that wait for an extender, may take to end."""
 
 
 @dataclass(eq=False, repr=False)
 class ScheduleOne:
     """Makes attempts, one at a time, and binds pods in tasks.
 
-    An attempt may be interrupted in a pause when the scheduler stops. Nothing is assumed then, and
-    its pods stay in flight until the process ends.
+    If the scheduler stops, it may interrupt an attempt in a pause. Then nothing is assumed, and the
+    pods of the attempt stay in flight until the process ends.
     """
 
     scheduler: SchedulerState
@@ -102,25 +101,25 @@ class ScheduleOne:
         self._cache = ResultCache(self.scheduler.cluster)
         self._slow = SlowDecisions()
         self._start = 0
-        """The position in the node order at which the next search that samples nodes begins."""
+        """The position in the node order where the next search that samples nodes begins."""
         self._backoffs = GroupBackoffs()
         self._reservation = GroupReservation(self.scheduler, self._cache)
         self._calling = set[tuple[int, str]]()
-        """The numbers of groups about which extenders are called, by the profile of the members."""
+        """Groups about which extenders are called: the group's number, and its members' profile."""
         self._tasks: set[asyncio.Task[bool]] = set()
 
     @property
     def binding(self) -> int:
-        """How many pods are on their way from a decision to a bound pod."""
+        """How many pods are between their decision and the end of their binding."""
         return len(self._tasks)
 
     @property
     def requesting(self) -> int:
-        """How many bindings have a request in flight; those at Permit or PreBind have none."""
+        """How many bindings have a request in flight; those at Permit or PreBind do not count."""
         return len(self._tasks) - len(self.scheduler.waiting) - len(self.scheduler.in_pre_bind)
 
     def attempt(self, queued: QueuedPod) -> None:
-        """Make one attempt about a popped pod, or about all members of its group without a node.
+        """Make one attempt about a popped pod, or about its group's members without a node.
 
         It has ended when this returns, unless extenders must be called first.
         """
@@ -151,7 +150,7 @@ class ScheduleOne:
             self._scheduling_cycle(attempt)
 
     def go_on(self) -> None:
-        """Decide in the attempt whose extenders have answered first, or which may begin."""
+        """Decide in the attempt that has been ready for longest: it may begin, or has answers."""
         attempt = self.extender_attempts.pop()
         needed = self._scheduling_cycle(attempt) if self._goes_on(attempt) else ()
         if not needed:
@@ -163,8 +162,8 @@ class ScheduleOne:
     def _goes_on(self, attempt: CurrentAttempt) -> bool:
         """Return whether the attempt goes on after extenders were called.
 
-        It does for the pods that have not changed too much; the others are in a queue again, or in
-        none if they have gone or are on a node.
+        It goes on for the pods that have not changed too much. The other pods are back in a queue,
+        or in none if they have gone or are on a node.
         """
         group = attempt.group
         kept = {uid: m for uid, m in attempt.members.items() if self._may_go_on(m, attempt)}
@@ -178,7 +177,7 @@ class ScheduleOne:
         return bool(kept)
 
     def _may_go_on(self, queued: QueuedPod, attempt: CurrentAttempt) -> bool:
-        """Return whether the attempt goes on for this pod; see `_goes_on`."""
+        """Return whether the attempt goes on for this pod; if not, put the pod elsewhere."""
         scheduler, outdated = self.scheduler, queued.outdated and attempt.group is None
         if self.attempts.has_left(queued) or not self.pod_enqueuer.settle(queued):
             return False
@@ -193,9 +192,9 @@ class ScheduleOne:
         return True
 
     def _scheduling_cycle(self, attempt: CurrentAttempt) -> Sequence[Needed]:
-        """Decide and commit that; return the answers that are needed from extenders first.
+        """Decide and commit the decision; return what is needed from extenders first.
 
-        If nothing is, the attempt has ended: each pod is handed to its binding, or is in a queue.
+        If nothing is needed, the attempt has ended: each pod is being bound, or is in a queue.
         """
         metrics, group = attempt.pipeline.metrics, attempt.group
         namespace, began = attempt.first.pod.namespace, self._clock()
@@ -227,7 +226,7 @@ class ScheduleOne:
         return ()
 
     def _schedule_pod(self, attempt: CurrentAttempt) -> Sequence[Needed]:
-        """Choose a node for the pod, and assume it there."""
+        """Choose a node for the pod and assume it there; else nominate it, or report why not."""
         queued, outcome = attempt.first, self._decide_pod(attempt)
         if isinstance(outcome, Needed):
             return (outcome,)
@@ -246,7 +245,7 @@ class ScheduleOne:
         return ()
 
     def _decide_pod(self, attempt: CurrentAttempt) -> Outcome | Needed:
-        """Return the node for the pod, or why there is none, or the extenders needed."""
+        """Return the node for the pod, or why there is none, or what extenders must answer."""
         scheduler, pipeline, pod = self.scheduler, attempt.pipeline, attempt.first.pod
         answers = None
         if attempt.answers is not None:
@@ -277,7 +276,6 @@ class ScheduleOne:
         return outcome
 
     def _record_pod(self, pod: Pod, pipeline: Pipeline, outcome: Outcome) -> None:
-        """Keep the decision for `mooring explain`."""
         decided, now = self.scheduler.decisions.decided, self._clock()
         decision = decision_of(pod, pipeline, outcome, _RECORDED_NODES)
         if isinstance(outcome, FitError):
@@ -286,7 +284,7 @@ class ScheduleOne:
             decided(decision, now, scored=outcome.feasible_nodes)
 
     def _schedule_group(self, attempt: CurrentAttempt, group: PodGroupState) -> Sequence[Needed]:
-        """Choose nodes for the members and assume them there, or have them wait for space."""
+        """Choose nodes for the members and assume them there; else preempt or reserve nodes."""
         pipeline, result, obstacle = attempt.pipeline, "unschedulable", group.incomplete
         together = self._binding_of(group)
         called_off = together.called_off if together is not None else None
@@ -323,7 +321,7 @@ class ScheduleOne:
         return ()
 
     def _place(self, attempt: CurrentAttempt, group: PodGroupState) -> GroupDecision:
-        """Choose nodes for members of the group, and assume them there."""
+        """Choose nodes for members of the group, and assume the members there."""
         pipeline, size = attempt.pipeline, len(attempt.members)
         place = partial(
             place_group,
@@ -344,9 +342,9 @@ class ScheduleOne:
     def _preempt(
         self, attempt: CurrentAttempt, group: PodGroupState, decision: GroupDecision
     ) -> tuple[GroupDecision, bool]:
-        """Nominate the members where preemption makes space for all, or withdraw their nominations.
+        """Nominate the members if preemption makes room for all, else withdraw nominations.
 
-        Return the decision with its message, and whether the members wait for victims.
+        Returns the decision with its message, and whether the members wait for victims.
         """
         scheduler, members = self.scheduler, attempt.members
         answer = preempt_for_group(
@@ -375,14 +373,14 @@ class ScheduleOne:
         return replace(decision, message=f"{decision.message} {answer.reason}".rstrip()), False
 
     def _reserve_nodes(self, attempt: CurrentAttempt, group: PodGroupState) -> None:
-        """Reserve nodes if the group has waited long; without any, delete a half-bound group."""
+        """Reserve nodes if the group has waited long; without nodes, delete a half-bound group."""
         members = [*attempt.members.values()]
         self._reservation.update(group, members, self._clock(), attempt.answers)
         if not any(map(self.scheduler.nominated_node, attempt.pods)):
             self._delete_half_group(group, attempt.pipeline)
 
     def expire_nominations(self) -> None:
-        """End old nominations of groups' members, which no attempt ends; to be called at times."""
+        """End old nominations of groups' members that no attempt ends; called periodically."""
         for pod in self._reservation.expire(self._clock()):
             self.reports.nomination_cleared(pod)
             if (group := self.scheduler.cluster.pod_groups.of(pod)) is not None:
@@ -416,12 +414,11 @@ class ScheduleOne:
         message: str | None,
         cause: str = "",
     ) -> None:
-        """Keep the decision about a member of a group, which has no scores of its own."""
         decision = record_of(pod, attempt.pipeline, node=node, message=message)
         self.scheduler.decisions.decided(decision, self._clock(), cause=cause or message or "")
 
     def _fail(self, attempt: CurrentAttempt, message: str) -> None:
-        """End the attempt in an error for all pods that no task binds."""
+        """End the attempt with an error for all pods that no task is binding."""
         group, profile = attempt.group, attempt.pipeline.profile
         if group is not None:
             self.group_reports.failed(group, message)
@@ -434,11 +431,11 @@ class ScheduleOne:
             self._metrics.pod_group_attempted("error", profile, seconds)
 
     def _commit(self, attempt: CurrentAttempt, rows: Mapping[Uid, int]) -> None:
-        """Assume these members on their rows, and begin to bind them; or change nothing.
+        """Assume these members on their rows and begin to bind them; or change nothing.
 
         Raises:
-            PodRejected: by a Reserve or Permit plugin.
-            PluginFailed: if one of them fails.
+            PodRejected: A Reserve or Permit plugin rejects a member.
+            PluginFailed: A Reserve or Permit plugin fails.
         """
         scheduler, group, now = self.scheduler, attempt.group, self._clock()
         together = None
@@ -495,7 +492,7 @@ class ScheduleOne:
             queued.times.enter(PodState.BINDING, now)
 
     async def _bind(self, assumed: AssumedPod) -> bool:
-        """Bind the pod, or put it in a queue again; return whether it is bound."""
+        """Bind the pod, or put it into a queue again; return whether it is bound."""
         attempts, attempt, queued = self.attempts, assumed.attempt, assumed.queued
         try:
             self.reports.forget(assumed.pod.uid)
@@ -565,7 +562,7 @@ class ScheduleOne:
             self.scheduler.work.set()
 
     async def finish(self, seconds: float) -> None:
-        """Wait for all bindings, but end those at Permit now; cancel calls after `seconds`.
+        """End the bindings at Permit, wait for the other bindings, and cancel them after `seconds`.
 
         Attempts that wait for an extender are abandoned immediately.
         """
@@ -582,8 +579,8 @@ class ScheduleOne:
     def _binding_of(self, group: PodGroupState) -> GroupBinding | None:
         """Return the group's binding that is not over; None if there is none.
 
-        Its members are found by uid: the name of a group may return, and a group that is named by
-        labels is made anew when the profile that knows the label returns.
+        It is found by the uids of its members. The name of a group may return, and a group that
+        labels name gets a new object when the profile that knows the label returns.
         """
         for uid, assumed in self.scheduler.being_bound.items():
             together = assumed.together
@@ -592,7 +589,7 @@ class ScheduleOne:
         return None
 
     def _leave_group(self, assumed: AssumedPod, *, bound: bool = False) -> None:
-        """Note that the binding of a member has ended; only the first call counts."""
+        """Note that the binding of a member has ended; only the first call has an effect."""
         together, assumed.together = assumed.together, None
         if together is None:
             return
@@ -604,7 +601,7 @@ class ScheduleOne:
     def _called_off(self, together: GroupBinding, pipeline: Pipeline) -> None:
         """Write into the group's status why members were called off, unless the scheduler stops.
 
-        If all bindings have ended, the profile may require that bound members are deleted.
+        If all bindings have ended, delete bound members if the profile requires that.
         """
         group = together.group
         if self.scheduler.state.pod_groups.get(group.key) is not group:
@@ -617,10 +614,10 @@ class ScheduleOne:
     def _delete_half_group(
         self, group: PodGroupState, pipeline: Pipeline, bound: Sequence[Pod] = ()
     ) -> None:
-        """Delete bound members of a group that could not be bound, if the profile says so.
+        """Delete bound members of a group that could not be bound, if the profile wants that.
 
-        These are the members that were `bound` just now. If the group was never bound as a whole,
-        members bound before are deleted, too, maybe by a former leader.
+        These are the members in `bound`. If the group was never bound as a whole, members that were
+        bound before, perhaps by a former leader, are deleted, too.
         """
         policy, definition = pipeline.group_policy, group.definition
         if policy is None or not policy.delete_bound_members or definition is None:
@@ -634,7 +631,6 @@ class ScheduleOne:
 
 
 def _needs_extenders(attempt: CurrentAttempt) -> bool:
-    """Return whether an extender is interested in a pod that the attempt may place."""
     if attempt.group is not None and attempt.group.incomplete is not None:
         return False
     return any(interested(attempt.pipeline, pod) for pod in attempt.pods)

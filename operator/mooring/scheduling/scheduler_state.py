@@ -26,23 +26,23 @@ from mooring.state.cluster_view import ClusterView
 
 
 class DeletedUids:
-    """The uids of deleted objects, for each reader since it began to read.
+    """Collects the uids of deleted objects for each reader, since the reader began.
 
     An answer of the API server may be older than a watch event that came meanwhile. A uid never
-    returns, so an answer about a deleted one is ignored. Nothing is kept while nobody reads.
+    returns, so the reader ignores an answer about a deleted one.
     """
 
     def __init__(self) -> None:
         self._readers: dict[object, set[str]] = {}
 
     def note(self, uid: str) -> None:
-        """Note that the object of this uid has gone."""
+        """Note that the object of this uid was deleted."""
         for gone in self._readers.values():
             gone.add(uid)
 
     @contextmanager
     def meanwhile(self) -> Iterator[Container[str]]:
-        """Return the uids that go inside the block, as they go."""
+        """Return a context; its value has the uids that are deleted inside it, as they come."""
         reader, gone = object(), set[str]()
         self._readers[reader] = gone
         try:
@@ -55,14 +55,13 @@ class DeletedUids:
 class CurrentAttempt:
     """One attempt about a pod, or about the members of a group that were in the queue.
 
-    It keeps the pipeline that all of them had when it began (at `began`, in seconds), even if they
-    get another meanwhile. Deciding took `took` seconds for each. `sampled` says whether each call
-    of a plugin is measured.
-
-    `members` are in flight: this attempt must end for each, and no task binds them yet. `answers`
-    are those of extenders, if any is called. `definition` is the group's at the beginning.
-    `unschedulable_seconds` is how long ago the first attempt of one of them ended without a node; 0
-    if none has, and in a profile without a delay of preemption.
+    `pipeline` is the members' pipeline when the attempt began (at `began`, in seconds); it stays,
+    even if the members get another one. `members` are in flight: this attempt must end for each of
+    them, and no task binds them yet. `definition` is the group's at the beginning. `answers` are
+    the extenders' answers, if any extender is called. `took` is how many seconds the decisions
+    took. `sampled` says whether each call of a plugin is measured. `unschedulable_seconds` is how
+    long ago the first attempt of a member ended that found no node; it is 0 if there was none, or
+    if the profile has no delay of preemption.
     """
 
     pipeline: Pipeline
@@ -77,12 +76,12 @@ class CurrentAttempt:
 
     @property
     def first(self) -> QueuedPod:
-        """The pod, or the member of the group that was popped first."""
+        """The pod; for a group, the member that was popped first."""
         return next(iter(self.members.values()))
 
     @property
     def pods(self) -> list[Pod]:
-        """The pods as they are now."""
+        """The latest versions of the pods."""
         return [queued.pod for queued in self.members.values()]
 
 
@@ -90,12 +89,11 @@ class CurrentAttempt:
 class AssumedPod:
     """A pod between the decision and the end of its binding.
 
-    `pod` is the assumed pod; the queued pod may get a newer version. `undo` unreserves and forgets
-    it. `permitted` is done when its wait at Permit is over, if it waits. `together` is the binding
-    of the group that it was assumed with, if any, until its own has ended.
-
-    `left_watch`: the pod left its watch when a Binding of it may have been sent. The watch may be
-    faster than the answer, which tells whether the pod is bound or gone.
+    `pod` is the version that was assumed; the queued pod may get a newer one. Closing `undo`
+    unreserves and forgets the pod. `permitted` ends with the wait at Permit; None if the pod does
+    not wait. `together` is the binding of the group with which the pod was assumed, if any.
+    `left_watch` says that the pod left its watch when a Binding of it may have been sent. The watch
+    may be faster than the answer, which tells whether the pod is bound or gone.
     """
 
     attempt: CurrentAttempt
@@ -108,14 +106,14 @@ class AssumedPod:
     left_watch: bool = False
 
     def failed(self, reason: str) -> None:
-        """Tell the group that the pod was assumed with, if any, that it will not be bound."""
+        """Tell the group with which the pod was assumed, if any, that it will not be bound."""
         if self.together is not None:
             self.together.failed(f"member {self.pod.key} failed: {reason}", self.pod)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SchedulerState:
-    """The cluster, the queue and the profiles; changed on the event loop's thread only."""
+    """The cluster, the queue and the profiles. Only the event loop's thread may change them."""
 
     state: ClusterState
     cluster: ClusterView
@@ -123,39 +121,39 @@ class SchedulerState:
     profiles: Profiles
     waiting: WaitingPods
     without_profile: dict[Uid, Pod] = field(default_factory=dict)
-    """Pods that no profile takes, by uid; a profile that takes them may come later."""
+    """By uid, the pods that no profile takes; a profile that takes them may come later."""
     in_pre_bind: dict[Uid, Callable[[], object]] = field(default_factory=dict)
-    """The cancel functions of bindings by the pod's uid, from PreBind to the Binding."""
+    """By the pod's uid, functions that cancel its binding until the Binding is sent."""
     being_bound: dict[Uid, AssumedPod] = field(default_factory=dict)
-    """The last binding of each assumed pod, by the pod's uid, if it has not ended."""
+    """By the pod's uid, the binding of each assumed pod that has not ended."""
     at_bind: dict[Uid, BindAttempt] = field(default_factory=dict)
-    """The attempts in which plugins may bind pods now, by the pod's uid."""
+    """By the pod's uid, the attempts in which plugins may bind pods now."""
     departures: DeletedUids = field(default_factory=DeletedUids)
-    """The pods that were bound or deleted, for whoever reads a pod meanwhile."""
+    """The uids of pods that are bound or deleted while other code reads a pod."""
     decisions: DecisionLog = field(default_factory=DecisionLog)
-    """The paths of pods and the last decisions about them."""
+    """The paths of pods through their states, and the last decisions about them."""
     turn: Turn = field(default_factory=Turn)
-    """Whose turn it is to use all this."""
+    """Says who may use all of this at the moment."""
     work: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the loop may have new work: a pod to pop, or a decision of a shadow profile."""
+    """Set when the loop may have work: a pod to pop, or a decision of a shadow profile."""
     metrics: Metrics = field(default_factory=Metrics)
     """The metrics of this replica."""
     clock: Callable[[], float] = time.monotonic
-    """Returns the time of backoffs and other intervals, in seconds."""
+    """Returns monotonic seconds, for backoffs and other intervals."""
     now: Callable[[], float] = time.time
-    """Returns the time of day, in seconds since the epoch."""
+    """Returns the time of day in seconds since the epoch."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    """Waits for a number of seconds of the clock."""
+    """Waits for so many seconds of the clock."""
 
     def nominated_node(self, pod: Pod) -> str | None:
-        """Return the name of the node that the pod is nominated to; None without one."""
+        """Return the name of the pod's nominated node; None if the pod has none."""
         nominee = self.state.nominations.get(pod.uid)
         return self.state.nodes.names[nominee.row] if nominee is not None else None
 
     def uid_of(self, key: str) -> Uid | None:
-        """Return the uid of the pod of this namespace/name; None if none is known.
+        """Return the uid of the pod with this namespace/name; None if it is not known.
 
-        If there are several, a pod that waits for a node comes first.
+        If several pods have the name, a pod that waits for a node is chosen.
         """
         queued = self.queue.named(key)
         if queued is not None:
@@ -166,7 +164,7 @@ class SchedulerState:
 
 
 def cache_sizes(scheduler: SchedulerState) -> Mapping[str, int]:
-    """Return how many objects of each type the mirror has, as in kube-scheduler's cache_size."""
+    """Return how many objects of each type the cache has, as kube-scheduler's cache_size."""
     state = scheduler.state
     return {
         "nodes": scheduler.cluster.node_count,
@@ -177,7 +175,7 @@ def cache_sizes(scheduler: SchedulerState) -> Mapping[str, int]:
 
 
 def configuration(scheduler: SchedulerState) -> Mapping[str, Any]:
-    """Return each profile in force with its defaults filled in, as JSON values."""
+    """Return, by name, each profile in force with its defaults filled in, as JSON values."""
     return {
         name: entry.effective.policy(entry.profile).model_dump(
             mode="json", by_alias=True, exclude_none=True

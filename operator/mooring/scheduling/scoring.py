@@ -20,21 +20,21 @@ from mooring.state.view import NodeView
 
 _max: Final = np.maximum.reduce
 _NONE_SO_LOW: Final = np.iinfo(np.int64).min
-"""Lower than any total score."""
+"""Marks positions that are already chosen; no total score is so low."""
 
 
 class PluginScores(NamedTuple):
     """One plugin's normalized and weighted scores of the feasible nodes."""
 
     column: IntArray | int
-    """Its scores (int64) of each position, or of each row if there are `rows`; one if all equal."""
+    """The scores (int64) by position, or by row if there are `rows`; an int if all are equal."""
     weight: int = 1
-    """The factor still to be applied to them."""
+    """The factor by which `column` is still to be multiplied."""
     rows: IntArray | None = None
-    """The row (int64) at each position; None if the column has no other rows."""
+    """The row (int64) at each position; None if `column` is by position."""
 
     def at(self, positions: Iterable[int]) -> list[int]:
-        """Return the weighted scores at these positions."""
+        """Return the weighted scores at these positions, which must be few."""
         if isinstance(self.column, int):
             return [self.weight * self.column for _ in positions]
         if self.rows is not None:
@@ -42,7 +42,7 @@ class PluginScores(NamedTuple):
         return [self.weight * value for value in map(self.column.item, positions)]
 
     def take(self, positions: IntArray) -> IntArray:
-        """Return the weighted scores (int64) at these positions, which are many."""
+        """Return the weighted scores (int64) at these positions, which may be many."""
         if isinstance(self.column, int):
             return np.full(len(positions), self.weight * self.column)
         where = positions if self.rows is None else self.rows[positions]
@@ -51,7 +51,7 @@ class PluginScores(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreTable:
-    """The scores of the feasible nodes; a position counts them in the order of `nodes`."""
+    """The scores of the feasible nodes; a position is an index into `nodes`."""
 
     nodes: NodeView
     total: IntArray
@@ -63,7 +63,7 @@ class ScoreTable:
     def by_node(self, most: int | None, *, chosen: int) -> dict[str, NodeScore]:
         """Return scores by node name, the best first; of all nodes, or of `most` nodes.
 
-        `chosen` is the position of the chosen node, one of `best`; it is always included, unless
+        `chosen` is the position of the chosen node, one of `best`. It is always included, unless
         `most` is 0.
         """
         if most == 0:
@@ -85,7 +85,7 @@ class ScoreTable:
         }
 
     def of_row(self, rows: IntArray, row: int) -> NodeScore | None:
-        """Return the score of the node at a row; `rows` (int64) are the rows of all positions."""
+        """Return the score of the node at `row`; None if `rows` (of all positions) lacks it."""
         found = np.flatnonzero(rows == row)
         if not len(found):
             return None
@@ -94,7 +94,7 @@ class ScoreTable:
         return NodeScore(plugins, self.total.item(position))
 
     def _highest(self, most: int | None) -> list[int]:
-        """Return the positions of the `most` highest totals, or of all."""
+        """Return the positions of the `most` highest totals; None means all positions."""
         if most is None or most >= len(self.total):
             return [*range(len(self.total))]
         found: list[int] = self.best[:most].tolist()  # of nodes with equal totals any will do
@@ -108,7 +108,7 @@ class ScoreTable:
 
 
 def score(search: NodeSearch, rows: IntArray) -> ScoreTable:
-    """Run the score plugins for the feasible rows (int64, as `sampled` returns them)."""
+    """Run the score plugins on the feasible rows (int64, in the order of `sampled`)."""
     pod, pipeline, cluster, spec = search.pod, search.pipeline, search.cluster, search.results.spec
     metrics, evaluations = pipeline.metrics, spec.running.evaluations
     metrics.mark()
@@ -151,9 +151,9 @@ def _node_only_scores(
     totals: "_Totals",
     as_of: Sequence[Hashable],
 ) -> PluginScores:
-    """Return the scores of a node-only plugin, by row if most rows are feasible.
+    """Return the scores of a node-only plugin: by row if most rows are feasible.
 
-    `nodes` are the feasible ones.
+    `nodes` is the view of the feasible nodes.
     """
     spec, how, weight = search.results.spec, scorer.plugin.normalize, scorer.weight
     is_kept = spec.is_kept(scorer.name)
@@ -173,10 +173,9 @@ def _node_only_scores(
 
 
 class _Totals:
-    """Adds up scores; columns of all rows are gathered once, after they have been added."""
+    """Adds up scores: first whole columns, which are then reduced to the feasible rows once."""
 
     def __init__(self, rows: IntArray, nodes: NodeView) -> None:
-        """Begin with none; `rows` are feasible, `nodes` is the view of all rows."""
         self.rows = rows
         self.is_whole = len(rows) == len(nodes)
         self.is_few = is_few(len(rows), nodes)
@@ -185,17 +184,15 @@ class _Totals:
         self._of_all = 0
 
     def of_rows(self, column: IntArray, weight: int) -> PluginScores:
-        """Return the scores of a column of all rows (int64)."""
+        """Return the scores of a plugin from a column of all rows (int64)."""
         if self.is_few:
             return PluginScores(column[self.rows], weight)
         return PluginScores(column, weight, self.rows)
 
     def at_rows(self, column: IntArray) -> IntArray:
-        """Return the column of all rows at the feasible ones."""
         return column if self.is_whole else column[self.rows]
 
     def add(self, scores: PluginScores) -> None:
-        """Add a plugin's scores."""
         if isinstance(scores.column, int):
             self._of_all += scores.weight * scores.column
         elif scores.rows is None:
@@ -204,7 +201,7 @@ class _Totals:
             self._by_row = _plus(self._by_row, scores.column, scores.weight)
 
     def found(self) -> IntArray:
-        """Return the total at each position (int64)."""
+        """Return int64[positions]: the total scores."""
         total = self._by_position
         if self._by_row is not None:
             by_row = self.at_rows(self._by_row)
@@ -215,7 +212,7 @@ class _Totals:
 
 
 def _plus(total: IntArray | None, column: IntArray, weight: int) -> IntArray:
-    """Return the total plus the weighted column; `total` itself is changed."""
+    """Return the total plus the weighted column. `total` is changed in place."""
     more = column if weight == 1 else weight * column
     if total is None:
         return more.copy() if more is column else more
@@ -224,7 +221,7 @@ def _plus(total: IntArray | None, column: IntArray, weight: int) -> IntArray:
 
 
 def with_extender_scores(table: ScoreTable, scores: Mapping[str, IntArray]) -> ScoreTable:
-    """Return the table with the extenders' weighted scores added: int64 by extender and place."""
+    """Return the table plus the extenders' weighted scores (by extender, int64[positions])."""
     total = table.total + sum(scores.values())
     plugins = {**table.plugins, **{name: PluginScores(column) for name, column in scores.items()}}
     return ScoreTable(table.nodes, total, _best(total), plugins)

@@ -1,10 +1,8 @@
-"""Decide about pods that another scheduler binds, for comparison only (profiles with mode Shadow).
+"""Compares decisions of profiles in mode Shadow with the nodes that another scheduler chose.
 
 A pod is decided once the watch shows it bound, on the cluster as it was before: without the pod and
-without the pods that were bound after it. So both schedulers have seen the same pods. The other
-scheduler's binding alone counts; a decision of a shadow profile changes nothing in the state that
-other decisions see.
-
+without the pods that were bound after it. So both schedulers have seen the same pods. Only the
+other scheduler binds; a decision of a shadow profile changes nothing that other decisions see.
 Everything here runs on the event loop's thread.
 """
 
@@ -33,32 +31,32 @@ from mooring.scheduling.what_if import WhatIf, without_preemption
 logger = logging.getLogger(__name__)
 
 _CHOICES: Final = ("bound", "shadow")
-"""Who chose a node: the scheduler that bound the pod, or the profile."""
+"""Who chose a node: the scheduler that bound the pod, or the shadow profile."""
 _MOST_WAITING: Final = 32
-"""Bound pods that wait to be compared; when more come, the first ones are not compared.
+"""How many bound pods may wait for their comparison; if more come, the oldest are not compared.
 
-A decision takes all pods out that were bound later, which costs about 0.2 ms for each and must not
-keep other pods waiting.
+A decision removes all pods that were bound later. That costs about 0.2 ms for each of them, and
+other pods must not wait for long.
 """
 _MOST_RECORDS: Final = 1000
 _MOST_CHARACTERS: Final = 4096
-"""How much of a message is kept: it may name every resource that a tenant invents."""
+"""How much of a message is kept; a message may name every resource that a tenant invents."""
 _MOST_PENDING: Final = 1000
-"""Pending pods that are looked at."""
+"""How many pending pods are examined."""
 _MOST_REMEMBERED: Final = 5000
-"""Pods that only one of the two watches, of pending and of bound pods, has shown so far."""
+"""How many pods are remembered that only one watch has shown, as pending or as bound."""
 _PENDING_SECONDS: Final = 30.0
 """A pod that is not bound after this time is decided, too."""
 _LOOK_SECONDS: Final = 10.0
-"""How often pending pods are looked at."""
+"""The interval between examinations of pending pods."""
 
 
 @dataclass(slots=True, eq=False)
 class _BoundPod:
-    """A pod that was bound; without `profile` it is only one that later decisions must not see.
+    """A pod that was bound. Without `profile` it is kept only to be removed for decisions.
 
-    `was_pending` says that it has been seen without a node; `at` is when it was seen bound, in
-    seconds since the epoch.
+    `was_pending` says that it was seen without a node. `at` is when it was seen bound, in seconds
+    since the epoch.
     """
 
     pod: Pod
@@ -69,9 +67,9 @@ class _BoundPod:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Comparison:
-    """The result of a decision of a shadow profile; `record` is None if there is no decision.
+    """The result of a decision of a shadow profile; `record` is None if the decision failed.
 
-    `usages` are utilization and balance of the nodes of `_CHOICES`; empty if one has no node.
+    `usages` has utilization and balance for each of `_CHOICES`; it is empty if one has no node.
     """
 
     profile: ActiveProfile
@@ -82,21 +80,21 @@ class _Comparison:
 
 @dataclass(slots=True, eq=False)
 class _Summary:
-    """The results of a profile's comparisons since it is in force."""
+    """The results of a profile's comparisons since the profile came into force."""
 
     profile: ActiveProfile
     pipeline: Pipeline
     since: float
     results: Counter[str] = field(default_factory=Counter)
-    """Pods by result: `COMPARED`, pending, error and missed."""
+    """How many pods have each result: one of `COMPARED`, pending, error or missed."""
     nodes: int = 0
-    """The pods in the sums: both profiles chose a node for them."""
+    """How many pods are in the sums: those for which both schedulers chose a node."""
     utilization: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_CHOICES, 0.0))
     balance: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_CHOICES, 0.0))
 
 
 class Shadow:
-    """Compares the decisions of profiles in mode Shadow with the nodes that pods were bound to."""
+    """Compares the decisions of profiles in mode Shadow with the nodes that pods are bound to."""
 
     def __init__(self, scheduler: SchedulerState) -> None:
         self._scheduler = scheduler
@@ -105,12 +103,10 @@ class Shadow:
         self._what_if = WhatIf(ResultCache(scheduler.cluster), now=self._now)
         self._bound: deque[_BoundPod] = deque()
         self._left: OrderedDict[str, None] = OrderedDict()
-        """The uids of pods that were pending, and have not been shown bound yet."""
+        """The uids of pods that were pending, and that the watch has not shown bound yet."""
         self._unconfirmed: OrderedDict[str, _Comparison] = OrderedDict()
-        """By uid, comparisons of pods that have not been shown pending yet.
-
-        Other pods, such as static pods, had a node from the beginning, and no scheduler chose it.
-        """
+        """By uid, comparisons of bound pods that were not seen pending yet. If a pod never was, no
+        scheduler chose its node; it may be a static pod."""
         self._pending: dict[str, float | None] = {}
         self._look_at = 0.0
         self._due: deque[Pod] = deque()
@@ -118,7 +114,7 @@ class Shadow:
         self._records: deque[dict[str, Any]] = deque(maxlen=_MOST_RECORDS)
 
     def on_events(self, events: Iterable[ClusterEvent]) -> None:
-        """Note the pods that are bound now."""
+        """Note the pods that events show bound."""
         if not self._scheduler.profiles.has_shadows:
             self._bound.clear()
             return
@@ -127,7 +123,7 @@ class Shadow:
                 self._note(event.after)
 
     def forget(self, uid: str) -> None:
-        """Note that the pod is no longer pending; drop it from the pods without a node."""
+        """Note that the pod is no longer pending. Call it when the pod leaves the pending pods."""
         if not self._scheduler.profiles.has_shadows:
             self._left.clear()
             self._unconfirmed.clear()
@@ -141,7 +137,7 @@ class Shadow:
     def compare(self, until: float) -> bool:
         """Decide about some pods, those bound last first; return False if there are none.
 
-        Begins no decision after `until`, but makes at least one.
+        No decision begins after `until`, but at least one is made.
         """
         self._drop_settled()
         if not self._bound:
@@ -164,12 +160,12 @@ class Shadow:
         return True
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the shadow profiles."""
+        """Return the names of the profiles in mode Shadow."""
         in_force = self._scheduler.profiles.in_force
         return tuple(name for name, entry in in_force.items() if _is_shadow(entry))
 
     def status(self, name: str) -> dict[str, Any] | None:
-        """Return a shadow profile's comparisons, as its status shows them; None if it is none."""
+        """Return the comparisons as the profile's status shows them; None unless in mode Shadow."""
         entry = self._scheduler.profiles.in_force.get(name)
         return _status(self._summary(entry)) if entry is not None and _is_shadow(entry) else None
 
@@ -177,7 +173,7 @@ class Shadow:
         """Return the profiles with their statuses, and the last 1,000 pods, newest first.
 
         Args:
-            namespace: Whose pods; empty for all.
+            namespace: The namespace of the pods; empty for all pods.
         """
         prefix = f"{namespace}/" if namespace else ""
         pods = [record for record in self._records if record["pod"].startswith(prefix)]
@@ -205,7 +201,6 @@ class Shadow:
         scheduler.work.set()
 
     def _drop_settled(self) -> None:
-        """Forget bound pods that no later decision needs: those before the first undecided one."""
         while self._bound:
             profile = self._bound[0].profile
             if profile is not None and self._is_in_force(profile):
@@ -216,7 +211,7 @@ class Shadow:
         return self._scheduler.profiles.in_force.get(profile.profile.name) is profile
 
     def _decide_pending(self, now: float, until: float) -> bool:
-        """Decide about pods that have not been bound for long."""
+        """Decide about pods that are pending for long; return whether any was decided."""
         if now >= self._look_at:
             self._look_at = now + _LOOK_SECONDS
             self._look(now)
@@ -235,7 +230,7 @@ class Shadow:
         return decided
 
     def _look(self, now: float) -> None:
-        """Note since when pods are pending; each that is for long is due once."""
+        """Note since when pods are pending; let each that is pending for long be decided once."""
         pods: Iterable[Pod] = ()
         if self._scheduler.profiles.has_shadows:
             pods = islice(self._scheduler.without_profile.values(), _MOST_PENDING)
@@ -248,10 +243,10 @@ class Shadow:
                 self._due.append(pod)
 
     def _compared(self, pod: Pod, at: float, profile: ActiveProfile) -> _Comparison:
-        """Return the comparison, with the result `error` if, for example, a plugin fails.
+        """Return the comparison; its result is `error` if a plugin fails, for example.
 
         Raises:
-            AttemptTooLongError: the next call goes on.
+            AttemptTooLongError: The decision is not finished; the next call goes on.
         """
         try:
             return self._decided(pod, at, profile)
@@ -264,7 +259,7 @@ class Shadow:
             return _Comparison(profile, "error")
 
     def _decided(self, pod: Pod, at: float, profile: ActiveProfile) -> _Comparison:
-        """Decide about a pod that is pending for long, or bound and not in the trial."""
+        """Decide about a pod that is pending for long, or bound and removed in the trial."""
         pipeline, node = self._summary(profile).pipeline, pod.node_name
         outcome = self._what_if.decide(replace(pod, node_name=None), pipeline)
         scores, usages = dict[str, NodeScore | None](), list[tuple[float, float]]()
@@ -299,7 +294,7 @@ class Shadow:
         return _Comparison(profile, result, record, tuple(usages))
 
     def _summary(self, profile: ActiveProfile) -> _Summary:
-        """Return the summary of the profile; a changed profile gets a new one."""
+        """Return the profile's summary; a new version of a profile gets a new one."""
         known = self._summaries.get(profile.profile.name)
         if known is None or known.profile is not profile:
             # A shadow profile evicts nothing.
@@ -313,7 +308,7 @@ class Shadow:
         return known
 
     def _keep_once_confirmed(self, bound: _BoundPod, comparison: _Comparison) -> None:
-        """Keep the comparison of a pod that was pending, now or once this is known."""
+        """Keep the comparison if the pod was pending; if that is not known yet, wait for it."""
         uid = bound.pod.uid
         if uid in self._left:
             del self._left[uid]
@@ -326,7 +321,7 @@ class Shadow:
             self._unconfirmed.popitem(last=False)
 
     def _keep(self, comparison: _Comparison) -> None:
-        """Count a comparison, if the profile is still in force as it was."""
+        """Count the comparison, if this version of the profile is still in force."""
         profile = comparison.profile
         if not self._is_in_force(profile):
             return
@@ -345,8 +340,8 @@ class Shadow:
     def _usage(self, pod: Pod, row: int) -> tuple[float, float]:
         """Return utilization and balance of the node with the pod, from cpu and memory requests.
 
-        Utilization is the mean of the requested fractions of both; balance is one minus their
-        standard deviation, as in NodeResourcesBalancedAllocation.
+        Utilization is the mean of the requested fractions of cpu and memory. Balance is one minus
+        their standard deviation, as in NodeResourcesBalancedAllocation.
         """
         nodes = self._scheduler.cluster.nodes
         fractions = []
@@ -359,7 +354,6 @@ class Shadow:
 
 
 def _rejection(outcome: ScheduleResult, row: int | None) -> str | None:
-    """Return which plugin rejects the row, and why; None if none does."""
     for group in outcome.diagnosis().rejected:
         for index in (group.rows == row).nonzero()[0].tolist():
             return f"{group.plugin}: {', '.join(group.explanation.reasons_at(index))}"
@@ -371,7 +365,7 @@ def _is_shadow(entry: ActiveProfile) -> bool:
 
 
 def _status(summary: _Summary) -> dict[str, Any]:
-    """Return the summary as `ShadowStatus` of the profile's status; percentages are rounded."""
+    """Return the summary as the profile's status has it (`ShadowStatus`), percentages rounded."""
     results, nodes = summary.results, summary.nodes
     return {
         "since": _iso(summary.since),

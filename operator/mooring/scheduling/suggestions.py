@@ -1,10 +1,10 @@
-"""Finds changes with which a waiting pod or pod group would fit; a decision tries each.
+"""Finds changes with which a waiting pod or pod group would fit, by trying each in a decision.
 
 It tries changes of the pod, or of all members, and the end of as few other pods as possible. For a
 pod it also tries changes of its claims' requests and, if no single change is enough, pairs of
-changes; for a group a smaller minimum. Members are not examined individually: each may fit alone
-while the group does not. Nothing is guessed: each suggestion is a decision of the real pipeline in
-a trial, and holds for the state of the cluster at that moment.
+changes; for a group a smaller minimum. Members are not examined one by one, because each may fit
+alone while the group does not. Nothing is guessed: each suggestion is a decision of the real
+pipeline in a trial, and holds for the state of the cluster at that moment.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -46,26 +46,26 @@ from mooring.state.columns import IntArray
 
 EXAMPLES: Final = 3
 _MOST_STEPS: Final = 20_000
-"""The most steps of all decisions about one group; a pod's decision is a step."""
+"""Limit for all decisions about one group; a decision about one pod is a step."""
 _MOST_CHANGES: Final = 32
-"""Changes that are tried; each is a search over all nodes."""
+"""How many changes are tried; each is a search over all nodes."""
 _MOST_PAIRS: Final = 32
 _MOST_ROWS: Final = 8
-"""Nodes on which pods end so that a pod fits."""
+"""On how many nodes the end of pods is tried so that a pod fits."""
 _MOST_DOMAINS: Final = 3
-"""Topology domains in which pods end so that a group fits: those that the most members fit into."""
+"""In how many domains the end of pods is tried for a group: those with the most fitting members."""
 _MOST_ENDED_FOR_POD: Final = 10
 _MOST_ENDED_FOR_GROUP: Final = 64
 _MOST_SPECS: Final = 4
-"""Different specs of members of which changes are tried."""
+"""For how many different specs of members changes are tried."""
 _MOST_SHARING: Final = 64
-"""Members that share a node where the largest request that fits is looked for."""
+"""How many members may share a node when the largest request that fits is searched."""
 _MOST_RESOURCES: Final = 16
-"""Resources by which pods that could end are ranked; members may request hundreds."""
+"""By how many resources pods that could end are ranked; members may request hundreds."""
 _MOST_AMOUNTS: Final = 4_096
-"""Amounts of a resource among which the largest that fits is looked for."""
+"""Among how many amounts of a resource the largest that fits is searched."""
 _MINIMUM: Final = 0.9
-"""The cost of a smaller minimum: more than that of smaller requests."""
+"""The cost of a smaller minimum, which is higher than that of smaller requests."""
 _FIELDS: Final[Mapping[GroupSource, str]] = {
     GroupSource.KUBERNETES: "minCount",
     GroupSource.COSCHEDULING: "minMember",
@@ -79,11 +79,11 @@ _Limits = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Suggestion:
-    """A change after which the pod or group would fit on the nodes of `rows`, each of them once.
+    """A change after which the pod or group would fit on the nodes at `rows` (each once).
 
     `change` completes the sentence "it would fit on N nodes ...", and `examples` names some of
-    them. `cost` orders suggestions: the smaller change comes first. `pods` are the changed pod or
-    members; `ended` are the pods that must end for the unchanged pod to fit.
+    these nodes. Suggestions are sorted by `cost`, the smallest change first. `pods` are the changed
+    pod or members. `ended` are the pods that must end so that the unchanged pod fits.
     """
 
     change: str | TextAboutPods
@@ -95,7 +95,7 @@ class Suggestion:
 
     @property
     def nodes(self) -> int:
-        """On how many nodes it would fit; a group: on how many nodes together."""
+        """On how many nodes the pod would fit; for a group, how many nodes it would use."""
         return len(self.rows)
 
 
@@ -106,18 +106,18 @@ def suggestions(
     group: PodGroupState | None = None,
     steps: int = _MOST_STEPS,
 ) -> Iterator[Suggestion]:
-    """Yield each suggestion for a pod, or for the members of a group that could be decided about.
+    """Yield each suggestion for a pod, or for the members of a group that can be decided.
 
     A pod or group that fits by now gets only the suggestion that says so. If it fits only on nodes
-    reserved for others, the suggestion is to wait. Each is tried in a trial of `what_if`, whose
-    cache should serve nothing else. It pauses after each decision; the cluster may change then.
-    Decisions about a group take at most `steps` in all.
+    that are reserved for others, the suggestion is to wait. Each suggestion is tried in a trial of
+    `what_if`; nothing else may use that one's cache. It pauses after each decision, and the cluster
+    may change in a pause. Decisions about a group take at most `steps` in total.
     """
     return _Suggestions(members, pipeline, what_if, group, SearchBudget(steps)).found()
 
 
 class _Suggestions:
-    """Decides about a waiting pod or group, as it is, changed, or without some pods."""
+    """Decides about a waiting pod or group: unchanged, changed, or without other pods."""
 
     def __init__(
         self,
@@ -134,19 +134,19 @@ class _Suggestions:
         self._group = group
         self._budget = budget
         self._first: GroupDecision | None = None
-        """The decision about the group as it is."""
+        """The decision about the unchanged group."""
         self._short: list[str] = []
-        """Resources without which the group would fit."""
+        """Resources that the group lacks: it would fit if it did not request one of them."""
         self._short_of_devices: list[int] = []
-        """Rows where devices that end with other pods may help the pod."""
+        """Rows where the end of other pods may free devices that help the pod."""
         self._requested: dict[str, int] = {}
-        """The largest request of a member by resource, at least 1."""
+        """By resource, the largest request of a member, at least 1."""
         for pod in members:
             for name, amount in pod.spec.demand.resources.items():
                 self._requested[name] = max(self._requested.get(name, 1), amount)
 
     def found(self) -> Iterator[Suggestion]:
-        """Yield the results of `suggestions`."""
+        """Yield the suggestions; see the function `suggestions`."""
         as_it_is = self._fit(self._members) or self._without_reservations()
         if as_it_is is not None:
             yield as_it_is
@@ -165,7 +165,7 @@ class _Suggestions:
     def _of_pod(
         self, pod: Pod, changes: Sequence[Change], helping: Iterator[Suggestion]
     ) -> Iterator[Suggestion]:
-        """Yield changes that help, and other ways: of claims, pods that end, and pairs."""
+        """Yield changes of the pod that help; also changes of claims, the end of pods, pairs."""
         helped = claims_helped = False
         for suggestion in helping:
             yield suggestion
@@ -187,7 +187,7 @@ class _Suggestions:
             yield from filter(None, starmap(self._with, pairs))
 
     def _without_reservations(self) -> Suggestion | None:
-        """Suggest to wait until no nodes are reserved for others; None if that does not help."""
+        """Suggest to wait until no node is reserved for others; None if that does not help."""
         group = self._group
         own: Container[Uid] = group.unscheduled if group else {self._members[0].uid}
         reserved = self._cluster.nominations.reserved
@@ -205,9 +205,10 @@ class _Suggestions:
         changes: Sequence[Change] = (),
         without: Sequence[Pod] = (),
     ) -> Suggestion | None:
-        """Return the suggestion if these fit, with changed claims or without some pods, else None.
+        """Return a suggestion if these members fit, with changed claims or without some pods.
 
-        It pauses after the decision, and continues one that takes longer than an attempt.
+        Returns None if they do not fit. It pauses after the decision, and continues a decision that
+        takes longer than one attempt may.
         """
         while True:
             try:
@@ -222,7 +223,7 @@ class _Suggestions:
     def _decided(
         self, members: Sequence[Pod], changes: Sequence[Change], without: Sequence[Pod]
     ) -> IntArray:
-        """Return the rows (int64) of nodes where these fit now; none if they do not."""
+        """Return the rows (int64) of nodes where these members fit now; empty if they do not."""
         if self._group is None:
             with self._what_if.trial(without) as trial:
                 for change in filter(attrgetter("claim"), changes):
@@ -240,7 +241,7 @@ class _Suggestions:
         return np.array([*dict.fromkeys(decision.rows.values())], np.int64)
 
     def _changes(self) -> list[Change]:
-        """Return the changes of members that are worth a try, each once."""
+        """Return the changes of members that may be tried, each once."""
         specs = dict[PodSpec, Pod]()
         for pod in self._members:
             specs.setdefault(pod.spec, pod)
@@ -252,7 +253,7 @@ class _Suggestions:
         return found[:_MOST_CHANGES]
 
     def _with(self, *changes: Change) -> Suggestion | None:
-        """Suggest these changes together; return None if it does not fit then."""
+        """Suggest these changes together; return None if the pod or group does not fit then."""
         resources = [change.resource for change in changes if change.resource]
         limits: _Limits = dict.fromkeys(resources, 0)
         fit = self._fit_with(changes, limits)
@@ -272,9 +273,9 @@ class _Suggestions:
         )
 
     def _fit_with(self, changes: Sequence[Change], limits: _Limits) -> Suggestion | None:
-        """Return that it fits with these changes and no larger requests than these, or None.
+        """Return a suggestion if it fits with these changes and limited requests, else None.
 
-        Members of one spec share one with the changes, too.
+        Members with the same spec also share the changed spec.
         """
         specs, changed = dict[PodSpec, PodSpec](), list[Pod]()
         for pod in self._members:
@@ -290,7 +291,7 @@ class _Suggestions:
     def _with_largest(
         self, changes: Sequence[Change], resources: Sequence[str], fit: Suggestion
     ) -> tuple[_Limits, Suggestion]:
-        """Return the largest requests with which the pod fits, and the suggestion."""
+        """Return the largest requests with which the pod fits, and the suggestion for them."""
         first, *others = resources
         amounts: Sequence[int] = ()
         if self._group is not None:
@@ -308,7 +309,7 @@ class _Suggestions:
         return ({first: best[0]}, best[1]) if best else (dict.fromkeys(resources, 0), fit)
 
     def _free(self, resources: Sequence[str], rows: IntArray) -> _Limits:
-        """Return the free amount of one of the rows, rounded down to a number that people write."""
+        """Return what is free on one of the rows, rounded down to amounts that people write."""
         rows = np.intersect1d(rows, self._cluster.nodes_in_order)  # some may have gone in a pause
         if not len(rows):
             return dict.fromkeys(resources, 0)
@@ -323,7 +324,7 @@ class _Suggestions:
         return {name: n - n % _step_of(name) or n for name, n in limits.items()}
 
     def _amounts(self, resource: str) -> list[int]:
-        """Return amounts that members of a group can share a node with, the largest first."""
+        """Return amounts with which members could share a node, the largest amount first."""
         nodes, step = self._cluster.nodes, _step_of(resource)
         free = nodes.allocatable(resource) - nodes.requested(resource)
         spaces = np.unique(free[nodes.present & (free > 0)])
@@ -336,7 +337,7 @@ class _Suggestions:
     def _request_text(self, resource: str, limits: _Limits) -> str:
         """Complete "if it ..." for a smaller request of a resource.
 
-        For a share of a GPU, it says whether no card is large enough, or only none has enough free.
+        For a share of a GPU it also says whether no card is large enough, or none has enough free.
         """
         limit, before = limits[resource], amount_text(resource, self._requested[resource])
         if not limit:
@@ -369,7 +370,6 @@ class _Suggestions:
         return replace(fit, change=text, cost=_MINIMUM)
 
     def _domains(self, group: PodGroupState) -> list[IntArray]:
-        """Return the rows of the placements in which the most members fit."""
         placements = placements_of(group, self._pipeline, self._cluster)
         if isinstance(placements, Unschedulable) or self._first is None:
             return []
@@ -378,7 +378,7 @@ class _Suggestions:
         return [placement.rows for placement in placements[:_MOST_DOMAINS]]
 
     def _rows_for_endings(self, pod: Pod) -> list[IntArray]:
-        """Return single rows where the end of pods helps most: those that lack least."""
+        """Return single rows where the end of pods helps most, because little is lacking."""
         search = self._what_if.search(pod, self._pipeline)
         pre_filtered = search.pre_filter()
         if not isinstance(pre_filtered, PreFiltered):
@@ -403,10 +403,11 @@ class _Suggestions:
         return [np.array([row], np.int64) for row in (*self._short_of_devices, *least)]
 
     def _without_pods(self, rows: IntArray) -> Suggestion | None:
-        """Suggest to wait until the fewest pods of these rows end; None if that does not help.
+        """Suggest to wait until the fewest pods on these rows end; None if that does not help.
 
-        Pods that request the most of the missing resources end first, once all on few nodes and
-        once one on each node: that is less where each node lacks little.
+        Pods that request the most of the missing resources end first. Two orders are tried: all
+        pods on few nodes, and one pod on each node, which needs fewer pods if each node lacks
+        little.
         """
         ended = list[Pod]()
         for pods in self._candidates(rows):
@@ -420,7 +421,7 @@ class _Suggestions:
         return replace(fit, change=_when_ended(ended, node), cost=float(len(ended)), ended=refs)
 
     def _fewest(self, pods: Sequence[Pod]) -> list[Pod]:
-        """Return as few of the first pods as are found without which it fits, or []."""
+        """Return as few as possible of the first pods, without which it fits; [] if it does not."""
 
         def fit(number: int) -> Suggestion | None:
             return self._fit(self._members, without=pods[:number])
@@ -440,9 +441,9 @@ class _Suggestions:
         return ended
 
     def _candidates(self, rows: IntArray) -> list[list[Pod]]:
-        """Return the pods on these rows that may end, those first that free most of the shortage.
+        """Return lists of the pods on these rows that may end, the most helpful pods first.
 
-        In the second list the first pod of each row comes before the second one of any row.
+        In the second list the first pod of each row comes before the second pod of any row.
         """
         columns = self._cluster.pod_columns
         slots = np.flatnonzero(np.isin(columns.rows, rows) & ~columns.nominated)
@@ -456,9 +457,9 @@ class _Suggestions:
         return lists
 
     def _relief(self, slots: IntArray) -> npt.NDArray[np.float64]:
-        """Return how much of the missing resources would be free without the pod of each slot.
+        """Return for each slot how much of the missing resources the end of its pod frees.
 
-        On a row that is short of devices, pods that hold some come before all others.
+        On a row that is short of devices, pods that hold devices come before all others.
         """
         columns, known = self._cluster.pod_columns, self._cluster.dynamic_resources
         relief = np.zeros(len(slots))
@@ -481,7 +482,7 @@ class _Suggestions:
 def _mildest(
     tried: Sequence[_Item], attempt: Callable[[_Item], Suggestion | None]
 ) -> tuple[_Item, Suggestion] | None:
-    """Return the first of these that helps, and its suggestion; each goes further."""
+    """Return the first item that helps, with its suggestion. If one helps, all later ones do."""
     first, last, best = 0, len(tried), None
     while first < last:
         middle = (first + last) // 2
@@ -493,7 +494,6 @@ def _mildest(
 
 
 def _when_ended(pods: Sequence[Pod], node: str) -> TextAboutPods:
-    """Return "when POD on NODE ends", or its plural; the node may be ""."""
     end = f"{f'on {node} ' if node else ''}{'ends' if len(pods) == 1 else 'end'}"
     which = "a pod" if len(pods) == 1 else f"{len(pods)} pods"
     names = listed([pod.key for pod in pods], EXAMPLES)
@@ -502,7 +502,7 @@ def _when_ended(pods: Sequence[Pod], node: str) -> TextAboutPods:
 
 
 def _ranks(rows: IntArray) -> IntArray:
-    """Return for each item the number of items of the same row before it."""
+    """Return for each item how many items before it have the same row."""
     order = np.argsort(rows, kind="stable")
     ordered = rows[order]
     ranks = np.empty(len(rows), np.int64)
@@ -511,7 +511,7 @@ def _ranks(rows: IntArray) -> IntArray:
 
 
 def _step_of(resource: str) -> int:
-    """Return the smallest amount that people write: whole MiB, tens of millicores."""
+    """Return the smallest step of amounts that people write: a MiB, ten millicores, or 1."""
     if resource == CPU:
         return 10
     whole_mib = resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-")

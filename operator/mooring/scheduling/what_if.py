@@ -1,8 +1,8 @@
-"""Decides as if pods were on other nodes or on none, and as if other objects selected them.
+"""Decides as if pods were on other nodes or on none, or as if other objects selected them.
 
-`mooring simulate` and `mooring gpus` use it on their own state; the page, shadow profiles,
-rebalancing plans and the suggestions of `mooring explain` on the live state. There, decisions are
-made in trials, which are undone before anything else runs.
+`mooring simulate` and `mooring gpus` use it on a state of their own. The page, shadow profiles,
+rebalancing plans and the suggestions of `mooring explain` use it on the live state: they decide in
+trials, which are undone before anything else runs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,16 +33,16 @@ from mooring.state.cluster import Trial
 from mooring.state.columns import IntArray
 
 _FIRST_ATTEMPT: Final = 1
-"""The number of an attempt is part of the seed of its decision."""
+"""The number of the attempt, which is a part of a decision's seed."""
 
 
 @dataclass(eq=False, repr=False)
 class WhatIf:
-    """Decides about pods in a state without some of its pods and with others.
+    """Decides about pods in a state without some of its pods and with additional ones.
 
     Args:
-        cache: Results of earlier decisions in the state; used for nothing else.
-        now: Returns the time since the epoch, in seconds.
+        cache: Results of earlier decisions in the state. Nothing else may use this cache.
+        now: Returns the time in seconds since the epoch.
         salt: Chooses among nodes of equal score, together with the pod's uid.
     """
 
@@ -54,19 +54,19 @@ class WhatIf:
         self.cluster = self.cache.cluster
         self._start = 0
         self._changes: list[Callable[[Trial], None]] = []
-        """What is changed in all trials, in this order."""
+        """The changes that are made in every trial, in this order."""
         self._trial: Trial | None = None
-        """The one that is open, which new changes are made in too."""
+        """The open trial, if any, in which new changes are made immediately."""
 
     def remove(self, uid: Uid) -> None:
-        """Leave the pod of this uid, and its nomination, out of all trials from now on."""
+        """Leave the pod of this uid, and its nomination, out of all later trials."""
         self._changes.append(partial(_take_out, uid))
 
     def add(self, pod: Pod, node: str, pipeline: Pipeline) -> None:
-        """Put the pod on the node of this name in this trial and all later ones, while it exists.
+        """Put the pod on the node in the open trial and all later ones, as long as the node exists.
 
-        The plugins of the pipeline reserve devices, cards and volumes for it there. Devices are
-        searched for in the first trial only: there may be hundreds of pods, and a trial has no
+        Reserve plugins of the pipeline give it devices, cards and volumes there. Devices are
+        searched in the first trial only, because there may be hundreds of pods, and a trial has no
         pauses.
         """
         allocations: Mapping[str, Allocation] | None = None
@@ -86,7 +86,7 @@ class WhatIf:
         self._change(put)
 
     def nominate(self, pod: Pod, node: str) -> None:
-        """Keep room for the pod's requests on the node in this trial and all later ones."""
+        """Keep room for the pod on the node in the open trial and all later ones."""
 
         def keep(trial: Trial) -> None:
             row = self._row_for(pod, node)
@@ -96,7 +96,7 @@ class WhatIf:
         self._change(keep)
 
     def put(self, kind: Kind, key: str, value: Any) -> None:
-        """Put this Service or controller of pods into all trials from now on; see `Trial.put`."""
+        """Put this Service or controller of pods into all later trials; see `Trial.put`."""
         self._changes.append(lambda trial: trial.put(kind, key, value))
 
     def _change(self, change: Callable[[Trial], None]) -> None:
@@ -106,10 +106,10 @@ class WhatIf:
 
     @contextmanager
     def trial(self, without: Iterable[Pod] = ()) -> Iterator[Trial]:
-        """Apply `remove`, `add` and `put` to the state; undo everything at the end.
+        """Return a context with the changes of `remove`, `add`, `nominate` and `put`; undo them.
 
-        Await nothing inside. More pods may be removed and added for this trial alone; the pods in
-        `without` are removed. A removed pod frees its devices, as if it was deleted. Raises
+        Await nothing inside. The pods in `without` are removed in this trial alone, and the caller
+        may make more changes. A removed pod frees its devices, as if it was deleted. Raises
         PluginFailed if a plugin fails to reserve something for an added pod.
         """
         with self.cluster.trial(frees_claims=True) as trial:
@@ -124,18 +124,20 @@ class WhatIf:
                 self._trial = None
 
     def _row_for(self, pod: Pod, node: str) -> int | None:
-        """Return the row of the node of this name; None if it has gone, or the pod has a node."""
         row = self.cluster.row(node)
         if row is None or self.cluster.node(row) is None or self.cluster.is_placed(pod):
             return None
         return row
 
     def seed_of(self, pod: Pod) -> int:
-        """Return the seed of the first attempt of the pod, or of the group whose first it is."""
+        """Return the seed that breaks ties in the pod's first attempt.
+
+        For a group, pass its first member: the seed holds for the whole group.
+        """
         return tie_break_seed(pod.uid, _FIRST_ATTEMPT, self.salt)
 
     def decide(self, pod: Pod, pipeline: Pipeline) -> Outcome:
-        """Return the decision about the pod's first attempt; no extender is asked."""
+        """Return the decision of the pod's first attempt, without extenders."""
         outcome = self.decide_with(pod, pipeline, None)
         if isinstance(outcome, Needed):
             raise TypeError("extenders are needed that nobody asks for")
@@ -144,7 +146,7 @@ class WhatIf:
     def decide_with(
         self, pod: Pod, pipeline: Pipeline, answers: PodExtenderResults | None
     ) -> Outcome | Needed:
-        """Return the decision of `mooring.scheduling.cycle.decide` about the pod's first attempt.
+        """Return `mooring.scheduling.cycle.decide` for the pod's first attempt.
 
         If nodes are sampled, the next search begins after the nodes that this one evaluated.
         """
@@ -169,9 +171,9 @@ class WhatIf:
         budget: SearchBudget,
         without: Sequence[Pod] = (),
     ) -> GroupDecision:
-        """Return the decision about all these members; it may pause, with a trial open.
+        """Return the decision about all these members. It may pause while a trial is open.
 
-        The pods of `without` are on no node in it.
+        The pods in `without` are on no node for this decision.
         """
         seed = self.seed_of(members[0])
         searched = SearchedMembers(members, pipeline, self.cache, seed=seed, budget=budget)
@@ -182,7 +184,7 @@ class WhatIf:
     def preempt_for_group(
         self, group: PodGroupState, members: Sequence[Pod], pipeline: Pipeline
     ) -> GroupPreemption:
-        """Return which pods leave for a group that did not fit; it may pause, with a trial open."""
+        """Return the victims for a group that did not fit. It may pause while a trial is open."""
         with self.trial():
             pipeline.evaluations.begin_attempt(len(members))
             return preempt_for_group(
@@ -195,7 +197,7 @@ class WhatIf:
             )
 
     def search(self, pod: Pod, pipeline: Pipeline) -> NodeSearch:
-        """Return the search for nodes that pass the pod's filters, whenever the pod ends."""
+        """Return a search for nodes that fit the pod, as if the pod never ended."""
         pipeline.evaluations.begin_attempt()
         return NodeSearch(pod, pipeline, self.cluster, self.cache.of(pod, pipeline))
 
@@ -218,10 +220,10 @@ def _take_out(uid: Uid, trial: Trial) -> None:
 
 
 def held_back(pod: Pod, pipeline: Pipeline, *, only: str = "") -> str | None:
-    """Return why the pod would not be queued; None if it would be.
+    """Return why the pod would not enter the queue; None if it would.
 
-    It exceeds a limit, or a PreEnqueue plugin rejects it; `only` restricts this to the plugin of
-    that name. Raises PluginFailed if a plugin fails.
+    Either it exceeds a limit, or a PreEnqueue plugin rejects it. With `only`, only the plugin of
+    that name runs. Raises PluginFailed if a plugin fails.
     """
     if pod.limit_exceeded is not None:
         return pod.limit_exceeded
@@ -230,10 +232,10 @@ def held_back(pod: Pod, pipeline: Pipeline, *, only: str = "") -> str | None:
 
 
 def without_preemption(pipeline: Pipeline) -> Pipeline:
-    """Return the pipeline without PostFilter plugins: looking for victims takes long."""
+    """Return the pipeline without PostFilter plugins, because a search for victims takes long."""
     return replace(pipeline, post_filter=())
 
 
 def stays_on_its_node(pod: Pod) -> bool:
-    """Return whether the pod would come back to its node: pods of DaemonSets and static ones."""
+    """Return whether the pod would return to its node: it is of a DaemonSet, or static."""
     return pod.owner is not None and pod.owner.kind in ("DaemonSet", "Node")
