@@ -273,7 +273,7 @@ class Extenders:
         return ProcessedCandidates(tuple(found for found in candidates if found.victims))
 
     async def _pods(self, pods: Iterable[Pod]) -> dict[str, Json]:
-        """Return the pods as JSON by uid; those that have gone are left out."""
+        """Return the pods as JSON by uid; deleted pods are left out."""
         wanted = [*pods]
         found = await asyncio.gather(*map(self._objects.pod, wanted))
         return {pod.uid: raw for pod, raw in zip(wanted, found, strict=True) if raw is not None}
@@ -333,9 +333,9 @@ def _left(
 ) -> tuple[PreemptionCandidate, ...]:
     """Return the candidates that an extender keeps (ProcessPreemption).
 
-    Each must have victims, unless the extender got its node without victims (`without_victims`). If
-    the extender is ignorable, a candidate that breaks this rule is dropped. Else it raises
-    AnswerError, like a wrong answer and a pod that may not be a victim.
+    Each must have victims, unless the extender got its node without victims (`without_victims`). An
+    ignorable extender's candidates that break this rule are dropped. Raises AnswerError if another
+    extender breaks the rule, for a wrong answer, and for a pod that may not be a victim.
     """
     victims = decode_preemption(answer).items()
     left = [_chosen(node, uids, number, preemptor, cluster) for node, (uids, number) in victims]

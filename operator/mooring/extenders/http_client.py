@@ -72,11 +72,11 @@ class ExtenderClient:
     ) -> _Result:
         """POST the body and return the decoded answer; errors and metrics name the purpose `what`.
 
-        There is one attempt, as in kube-scheduler. `may_send` is called immediately before the
-        request is sent, and the time limit begins then. `decode` may raise AnswerError. Raises
-        ExtenderError if no answer comes in time, or if the answer is too large, wrong or has
-        another status than 200. Raises NotLeading if `may_send` returned False, so that nothing was
-        sent.
+        There is one attempt, as in kube-scheduler. The time limit does not count the wait for other
+        calls. `may_send` is called immediately before the request is sent. `decode` may raise
+        AnswerError. Raises ExtenderError if no answer comes in time, or if the answer is too large,
+        wrong or has another status than 200. Raises NotLeading if `may_send` returned False, so
+        that nothing was sent.
         """
         result, blamed = "error", f'extender "{self.extender.name}" failed to {what}'
         await self._places.acquire()
