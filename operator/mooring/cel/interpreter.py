@@ -108,8 +108,8 @@ def plan(
 
     `newer` selects the functions as in Kubernetes 1.37, where some changed. `lenient` does what
     CEL's own implementation does: a constant that cannot be converted fails only when it is
-    evaluated, and `<` and the like are false for NaN; Kubernetes makes errors of these. Raises
-    CompileError if an operation on constants fails.
+    evaluated, and comparisons such as `<` are false for NaN; Kubernetes makes errors of both.
+    Raises CompileError if an operation on constants fails.
     """
     planner = _Planner(variables, newer, lenient)
     try:

@@ -239,7 +239,7 @@ class _Parser:
         return left, rest
 
     def _balanced(self, operands: list[Expression], operators: list[tuple[str, int]]) -> Expression:
-        """Return the tree of && and ||, balanced as cel-go's."""
+        """Return the tree of && and ||, which is balanced as in cel-go."""
         groups, disjunctions = [list[tuple[Expression, int]]()], list[int]()
         for operand, (operator, at) in zip(operands, [*operators, ("||", -1)], strict=True):
             groups[-1].append((operand, at))

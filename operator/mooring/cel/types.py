@@ -78,12 +78,12 @@ _NULLABLE: Final = frozenset(("opaque", "struct", "any", "duration", "timestamp"
 
 
 def list_of(element: Type) -> Type:
-    """Return the type of lists of such elements."""
+    """Return the type of lists with this type of elements."""
     return Type("list", "list", (element,))
 
 
 def map_of(key: Type, value: Type) -> Type:
-    """Return the type of maps with such keys and values."""
+    """Return the type of maps with these types of keys and values."""
     return Type("map", "map", (key, value))
 
 

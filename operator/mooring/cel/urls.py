@@ -44,7 +44,7 @@ class UrlValue(Opaque):
 
     @property
     def parameters(self) -> Mapping[str, list[str]]:
-        """The parameters of the query; those that are not well encoded are left out."""
+        """The parameters of the query; badly encoded parameters are left out."""
         found = dict[str, list[str]]()
         for part in self.query.split("&"):
             key, _, value = part.partition("=")
