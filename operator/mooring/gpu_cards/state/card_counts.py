@@ -199,7 +199,7 @@ class Cards:
         self._demand: Counter[CardDemand] = Counter()
         self._typical: Mapping[CardDemand, int] = {}
         self.followed = False
-        """Whether a plugin reads `typical`, so that it must be kept up to date."""
+        """Whether a plugin reads `typical`, so that `typical` must be kept up to date."""
         self._since_published = 0
 
     @property

@@ -104,7 +104,7 @@ def growth_by_cpu(
 
 
 def _growth(lost: IntArray, taken: IntArray, typical: Mapping[CardDemand, int]) -> IntArray:
-    """Return what becomes unusable: the mean loss of the classes, less what the pod takes."""
+    """Return how much becomes unusable: the classes' mean loss, less what the pod takes itself."""
     if not typical:
         return np.zeros_like(lost)
     growth: IntArray = lost // sum(typical.values()) - taken
