@@ -99,7 +99,8 @@ class BestFitIndex(Generic[_Item]):
     ) -> IntArray:
         """Return the positions whose items are suitable.
 
-        `suits` is called once for each traits, with the item that `largest_of_traits` has found.
+        `suits` is called once for each distinct traits, with the item that `largest_of_traits`
+        found.
         """
         found = [at != NO_POSITION and suits(self.items[at]) for at in largest.tolist()]
         if all(found):

@@ -71,7 +71,7 @@ class Volumes:
         volumes: Iterable[PersistentVolume],
         claims: Iterable[PersistentVolumeClaim],
     ) -> None:
-        """Let decisions see these until the watch shows newer versions; `holder` is a pod's uid."""
+        """Show these objects to decisions until the watch has newer ones; `holder` is a pod uid."""
         for volume in volumes:
             self._volumes.assume(holder, volume.name, volume)
             self._index(volume.name)

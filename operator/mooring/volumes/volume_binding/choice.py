@@ -116,7 +116,7 @@ class _Taken:
         return frozenset(key for volume in self.available.items for key in volume.labels)
 
     def _values_of(self, key: str) -> tuple[Mapping[str | None, int], IntArray]:
-        """Number the values of a label; return the numbers, and those of the volumes (int64)."""
+        """Return a number for each value of a label, and each volume's number (int64)."""
         found = self._values.get(key)
         if found is None:
             numbers: dict[str | None, int] = {}

@@ -56,7 +56,7 @@ class VolumeBindingArgs(PolicyModel):
     """The time limit for binding a pod's volumes, and the score of nodes by their storage."""
 
     bind_timeout_seconds: int = Field(600, ge=0)
-    """After this time the pod is forgotten on its node and queued again; 0: it does not wait."""
+    """After this time the pod is forgotten on its node and queued again; 0 means no waiting."""
     shape: Annotated[
         tuple[ShapePoint, ...],
         AfterValidator(rising),
