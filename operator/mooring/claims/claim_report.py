@@ -27,7 +27,7 @@ class RequestReport:
     """The devices for one request, apart from the pod's other requests.
 
     `request` is its name, or `request/sub-request`, and `count` the wanted number. `enough_on` is
-    the number of nodes with so many usable devices. `excluded` has all other devices, the most
+    the number of nodes with enough usable devices. `excluded` has all other devices, the most
     frequent reason first.
     """
 

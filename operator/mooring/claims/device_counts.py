@@ -79,7 +79,7 @@ class DeviceCounts:
 
 @dataclass(slots=True, eq=False)
 class _SliceDevices:
-    """A slice's devices that a class selects, those for which a selector fails, and their nodes."""
+    """Devices of a slice that a class selects, or for which a selector fails, and their nodes."""
 
     slice: ResourceSlice
     selected: list[Device] = field(default_factory=list)

@@ -96,7 +96,7 @@ class Devices:
                 yield self._device(pool, each, device)
 
     def of_several(self, row: int) -> Iterator[NodeDevice]:
-        """Yield the devices that other nodes can use too, without those yielded before."""
+        """Yield the devices that other nodes can use too; each device is yielded only once."""
         for node, pool in self._pools(row):
             if id(pool) in self._seen:
                 continue

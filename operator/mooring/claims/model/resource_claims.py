@@ -195,10 +195,10 @@ class DeviceStatus:
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaim:
-    """A claim for devices; `allocation` is None if it has none.
+    """A claim for devices; `allocation` is None if the claim has no devices yet.
 
     `controller_uid` is the uid of the pod for which a template's claim was created.
-    `for_extended_resources` says that a scheduler created it for a pod's extended resources.
+    `for_extended_resources` says that a scheduler created the claim for a pod's extended resources.
     `malformed` says what is wrong with a claim that no pod can use, see `unreadable_claim`.
     """
 

@@ -85,8 +85,8 @@ class CounterConsumption:
 class Device:
     """A device of a slice.
 
-    `node_name` ("" if not set), `node_selector` and `all_nodes` say where it can be used, if the
-    slice leaves that to its devices.
+    `node_name` ("" if not set), `node_selector` and `all_nodes` say which nodes can use the device,
+    if the slice has `per_device_node_selection`.
     """
 
     name: str

@@ -86,7 +86,7 @@ def _of_claim(
 
 
 def _for_all(entry: AllocationConfig, chosen: Sequence[Slot]) -> AllocationConfig:
-    """Return the entry, without names of requests if it names all requests of the claim."""
+    """Return the entry, but without names of requests if all requests of the claim are named."""
     if all(_named(slot, entry.requests) for slot in chosen):
         return AllocationConfig(entry.source, (), entry.opaque)
     return entry

@@ -138,8 +138,8 @@ def attributes_seen(
 ) -> tuple[tuple[str, type, Any], ...]:
     """Return the attributes that expressions with these reads can tell apart.
 
-    Any selector may fail for an attribute without a readable value or with a version, so these are
-    kept. A text that equals none of the compared constants is replaced by one of its length.
+    An attribute without a readable value, or with a version, is kept, because any selector may fail
+    for it. A text that equals none of the compared constants is replaced by one of its length.
     """
     seen = dict(attributes_among(attributes, reads))
     return tuple(

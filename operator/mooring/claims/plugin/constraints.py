@@ -31,7 +31,7 @@ class ConstraintState(Protocol):
         """Add the value of a device, which is admitted, for the request of this name."""
 
     def remove(self, name: str) -> None:
-        """Remove the last value that was added; it was for this request."""
+        """Remove the value that was added last, which was for this request."""
 
     def state(self) -> Hashable:
         """Return the state on which later answers depend."""

@@ -87,7 +87,7 @@ class DeviceFragmentation:
         self._classes_version = -1
 
     def pre_score(self, pod: Pod, _nodes: NodeView, cluster: ClusterView) -> Skip | PodClaims:
-        """Return the pod's claims; SKIP if it needs no devices."""
+        """Return the pod's claims; SKIP if the pod needs no devices."""
         try:
             claims = pod_claims(pod, cluster)
         except PluginError:

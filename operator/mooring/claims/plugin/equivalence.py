@@ -124,7 +124,7 @@ class NodeClasses:
     def __init__(self, reads: Reads) -> None:
         self.reads = reads
         self.serial = next(_serials)
-        """Tells this object from others, whose equal numbers mean different classes."""
+        """Identifies this object: in another object the same numbers mean other classes."""
         self.numbers: IntArray = np.zeros(0, np.int64)
         """The number of each row's class."""
         self._classes = _Numbers()

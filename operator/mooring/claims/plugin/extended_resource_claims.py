@@ -96,7 +96,7 @@ class ExtendedResources:
     """The extended resources that a pod requests, if a class stands for one of them.
 
     `classes` has the name of the class of each resource that has one, `others` the other resources.
-    `stale` is the claim that an earlier attempt has left; no node will do until it is gone.
+    `stale` is the claim that an earlier attempt has left; no node fits until this claim is gone.
     """
 
     pod: Pod
@@ -187,9 +187,9 @@ def _of_resource(
 ) -> tuple[list[DeviceRequest], list[Mapped]]:
     """Return (1) the device requests for one resource, (2) which container uses which request.
 
-    Containers that run as long as the pod have a request each. An init container has ended when
-    those after it start, so it uses their devices. If init containers need more devices, there is
-    one more request, for the largest number that is missing.
+    Containers that run as long as the pod have a request each. An init container ends before the
+    containers after it start, so it uses their devices. If init containers need more devices, there
+    is one more request, for the largest number that is missing.
     """
     lasting = [
         (index, container.name, f"container-{index}-request-{_index_of(resource, container)}", n)

@@ -159,7 +159,7 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         return claims
 
     def filter(self, pod: Pod, nodes: NodeView, claims: PodClaims) -> BoolArray:
-        """Return True where allocated claims can use their devices, and others can get devices."""
+        """Return True where allocated claims can use their devices and the others can get some."""
         fits = self._available(nodes, claims)
         left = np.flatnonzero(fits)
         if len(left):

@@ -1,7 +1,7 @@
 """Finds the claims of a pod, and whether the pod can be scheduled with them.
 
-Members of a group share a claim that one of them holds. The first at PreBind writes the allocation,
-and the others add their reservations.
+Members of a group share a claim that one of them holds. The first member at PreBind writes the
+allocation, and the other members add their reservations.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ class PodClaims:
 
     `in_flight` has, by uid, the allocations that members of the pod's group hold already. `broken`
     has the uids of allocated claims whose devices could not be bound. `extended` are the extended
-    resources that a claim will provide; it is created when the pod is bound.
+    resources for which a claim is created when the pod is bound.
     """
 
     claims: tuple[ResourceClaim, ...]

@@ -154,7 +154,7 @@ class Requests:
         return [slot for claim in self.claims for request in claim for slot in request]
 
     def selectable(self, slot: Slot, position: int) -> bool:
-        """Return whether selectors select the device; if it selects nodes itself, also this node.
+        """Return whether the selectors select the device, and the node can use the device.
 
         Raises AllocationError if a selector fails.
         """

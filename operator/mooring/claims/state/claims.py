@@ -172,7 +172,7 @@ class ResourceClaims:
     def without(self, consumer: Uid) -> Iterator[None]:
         """Free the claims that only this pod uses, also those in flight, until the context ends.
 
-        A claim that others use too stays as it is.
+        A claim that other pods use, too, stays as it is.
         """
         held = self.held(consumer)
         self.release(consumer)

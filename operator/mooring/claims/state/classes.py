@@ -1,6 +1,6 @@
 """Maps extended resources to classes of devices (deviceclass/extendedresourcecache).
 
-Unlike kube-scheduler's cache, it finds another class of a resource when one is deleted.
+Unlike kube-scheduler's cache, this one finds the class that remains when another is deleted.
 """
 
 from collections import defaultdict
@@ -42,7 +42,7 @@ class DeviceClasses:
         return min(classes.values(), key=lambda c: (-c.created, c.name))
 
     def changed(self, before: DeviceClass | None, after: DeviceClass | None) -> None:
-        """Take over a class that was added, changed or deleted; `after` is None then."""
+        """Take over a class that was added, changed or deleted; `after` is None if deleted."""
         if before == after:
             return
         self.version += 1
