@@ -25,7 +25,7 @@ _KINDS: Final[Mapping[type, str]] = MappingProxyType(
 _Kind = TypeVar("_Kind", dict[str, Any], list[Any], str, int)
 
 Json = bytes
-"""An object that is serialised already."""
+"""An object that is serialised as JSON already, and sent as it is."""
 
 
 class AnswerError(Exception):

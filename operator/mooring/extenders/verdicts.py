@@ -81,7 +81,7 @@ class NodeFailure:
 
     @property
     def named_reason(self) -> str:
-        """The reason, and the extender that gave it."""
+        """The reason, with the extender's name if the reason does not contain it."""
         named = self.extender in self.reason
         return self.reason if named else f"extender {self.extender}: {self.reason}"
 
