@@ -184,7 +184,7 @@ class VersionValue(Opaque):
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """The key by which versions are ordered."""
+        """A sort key: a version with a pre-release comes before the version without."""
         parts = tuple(
             (0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.before
         )

@@ -93,7 +93,7 @@ def optional_of(value: Type) -> Type:
 
 
 def type_of(value: Type) -> Type:
-    """Return the type of a type itself."""
+    """Return the type of a type, such as that of `int` in `type(1) == int`."""
     return Type("type", "type", (value,))
 
 

@@ -52,7 +52,7 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class Optional:
-    """A value that may be absent."""
+    """An optional value of CEL; `value` has no meaning unless it is `present`."""
 
     present: bool
     value: Value = None
