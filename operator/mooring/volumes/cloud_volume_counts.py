@@ -44,7 +44,7 @@ _NITRO_LIMIT: Final = 25
 
 @dataclass(frozen=True, slots=True)
 class _CloudDisks:
-    """The pod's disks of the cloud."""
+    """The pod's disks that the cloud's CSI driver attaches, in-tree disks included."""
 
     disks: tuple[CSISource, ...]
     storage: Storage
@@ -105,7 +105,7 @@ class _VolumeCount:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a node came or its limit or migration changed, or a volume was freed.
 
-        Also when a claim of the pod changed, and with the claim the pod's disks.
+        It is returned, too, when a claim of the pod changed, and with the claim the pod's disks.
         """
         match event.before, event.after:
             case Pod() as gone, None:

@@ -182,7 +182,7 @@ def _have_one_in_common(pod: Pod, other: Pod, storage: Storage) -> bool:
 
 
 def _new(volumes: Sequence[CSISource], rows: IntArray, storage: Storage) -> IntArray:
-    """Return int64[rows]: how many of the volumes no pod on the row uses yet.
+    """Return int64[rows]: the number of volumes that no pod on the row uses yet.
 
     A volume that only a VolumeAttachment shows on a node counts twice there, as in kube-scheduler.
     """

@@ -86,7 +86,8 @@ class VolumeRestrictions:
     def queueing_hint(self, pod: Pod, event: ClusterEvent, _cluster: ClusterView) -> QueueingHint:
         """Return QUEUE when a pod with such a disk or claim was deleted, or a node or claim came.
 
-        Unlike kube-scheduler, also when a node was deleted, which frees the claims of its pods.
+        Unlike kube-scheduler, it returns QUEUE, too, when a node was deleted: its pods free their
+        claims.
         """
         claims = {v.claim for v in pod.volumes if isinstance(v, ClaimVolume) and not v.ephemeral}
         match event.before, event.after:

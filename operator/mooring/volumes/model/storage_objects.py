@@ -49,7 +49,7 @@ class ClaimRef:
 
 @dataclass(frozen=True, slots=True)
 class CSISource:
-    """A volume of a CSI driver."""
+    """A volume of a CSI driver, or an in-tree disk as the volume of its CSI driver."""
 
     driver: str
     handle: str

@@ -46,7 +46,7 @@ class BestFitIndex(Generic[_Item]):
 
     @property
     def amounts(self) -> IntArray:
-        """The amount of each item (int64)."""
+        """The `amount` of each item, by position (int64)."""
         amounts: IntArray = self._read_columns()[3]
         return amounts
 

@@ -44,7 +44,7 @@ class NodeAffinities:
         self._columns: list[IntArray] = []
         self._version = -1
         self.affinities: list[NodeSelector | None] = []
-        """The affinity of each number."""
+        """The affinities, by their numbers."""
 
     def __len__(self) -> int:
         return len(self.affinities)

@@ -39,7 +39,7 @@ class VolumeUsers:
                 yield row
 
     def add(self, row: int, pod: Pod) -> None:
-        """Count the pod's volumes on the row."""
+        """Count the pod's claims, and its restricted disks on the row."""
         self._claims.update(_named_claims(pod))
         for volume in filter(is_restricted, pod.volumes):
             rows = self._disks.setdefault(_name(volume), {})
