@@ -16,7 +16,7 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity
 
 Requested = Mapping[str, Quantity]
-"""The requested amount of each capacity."""
+"""The requested amounts, by the name of the capacity."""
 
 _UNIT: Final = 10**9
 _THOUSANDTH: Final = 10**6

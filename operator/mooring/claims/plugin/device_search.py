@@ -150,7 +150,7 @@ class Search:
 
     @property
     def moves(self) -> Moves:
-        """The devices that were found, in order."""
+        """The devices that were taken, in the order of the search."""
         chosen = self.chosen()
         return tuple(
             (

@@ -295,13 +295,13 @@ class ResultsOnNodes:
 
     @property
     def fits(self) -> BoolArray:
-        """True where the claims can have devices."""
+        """bool[nodes]: True where the claims can get devices."""
         fits: BoolArray = self._known.verdicts[self.numbers] == _FITS
         return fits
 
     @property
     def scores(self) -> IntArray:
-        """The scores of the alternatives that the claims can have."""
+        """int64[nodes]: the scores of the alternatives that the claims can get."""
         return self._known.scores[self.numbers]
 
 

@@ -47,7 +47,7 @@ class NewClaim:
     mappings: tuple[Mapped, ...]
 
     def fields(self, pod: Pod) -> dict[str, Any]:
-        """Return the object to be created for the pod."""
+        """Return the ResourceClaim that is to be created for the pod, as the API writes it."""
         owner = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -82,7 +82,7 @@ class NewClaim:
         }
 
     def status_fields(self, claim: ResourceClaim) -> dict[str, Any]:
-        """Return the pod's status when `claim` was created."""
+        """Return the part of the pod's status that names `claim`, after it was created."""
         mappings = [
             {"containerName": container, "resourceName": resource, "requestName": request}
             for container, resource, request in self.mappings

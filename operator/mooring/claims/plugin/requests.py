@@ -150,7 +150,7 @@ class Requests:
 
     @property
     def slots(self) -> list[Slot]:
-        """All requests and sub-requests."""
+        """All requests and sub-requests of all claims, in their order."""
         return [slot for claim in self.claims for request in claim for slot in request]
 
     def selectable(self, slot: Slot, position: int) -> bool:

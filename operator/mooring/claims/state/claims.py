@@ -56,7 +56,7 @@ class ResourceClaims:
         self._asked: dict[str, ClaimSpec] = {}
         """The specs that claims without devices have in a trial, by the claim's uid."""
         self.allocated = AllocatedDevices()
-        """The devices in use."""
+        """The devices in use, by allocated claims and by allocations in flight."""
 
     def get(self, key: str) -> ResourceClaim | None:
         """Return the claim of this namespace/name; None if it is unknown."""
