@@ -29,11 +29,9 @@ __all__ = [
 ]
 
 MOST_FOR_NODES: Final = 50_000_000
-"""Limit, in units, for evaluating all values that depend on nodes alone: some seconds of work. The
-results are kept."""
+"""Limit, in units, for all values that depend on nodes alone: some seconds, and then kept."""
 MOST_FOR_POD: Final = 100_000
-"""Limit, in units, for evaluating all values that depend on the pod: about 10 ms in each
-decision."""
+"""Limit, in units, for all values that depend on the pod: about 10 ms in each decision."""
 MOST_PER_ATTEMPT: Final = 10_000_000
 """Limit, in units, for one attempt: about a second."""
 _MOST_PER_MEMBER: Final = 10_000
@@ -68,7 +66,7 @@ class Cost:
 
     @property
     def excess(self) -> str | None:
-        """Return why this cost exceeds a limit for all plugins of a profile; None if none."""
+        """Return why this cost is too high for all plugins of a profile; None if it is not."""
         for units, most, of in (
             (self.nodes, MOST_FOR_NODES, "the values that nodes have now"),
             (self.pod, MOST_FOR_POD, "one pod and the values that nodes have now"),
@@ -89,7 +87,7 @@ class Evaluation(Protocol):
         """The name for messages, such as `rule cheapest`."""
 
     def cost(self) -> Cost:
-        """Return the cost of all values that the nodes have now, evaluated or not."""
+        """Return the cost of evaluating all values that the nodes have now, known ones included."""
 
 
 class Evaluations:
@@ -126,7 +124,7 @@ class Evaluations:
         return self._excess.get(evaluation)
 
     def excess_of_map(self, evaluation: Evaluation, times: int) -> str | None:
-        """Return why the evaluation costs too much for a pod with very many labels, or None.
+        """Return why a pod with very many labels makes the evaluation too costly, else None.
 
         `times` is the pod's number of labels, divided by the number that the estimate assumes.
         """
@@ -185,7 +183,7 @@ class Evaluations:
                 self.spend(UNITS_PER_COUNT + units * cluster.count_some(pods, key))
 
     def _judged(self) -> tuple[dict[Evaluation, str], dict[Evaluation, Cost]]:
-        """Return why evaluations exceed the limit, and for the others the total cost up to each."""
+        """Return why evaluations exceed a limit, and for each other one the total cost up to it."""
         excess, up_to, total = (
             dict[Evaluation, str](),
             dict[Evaluation, Cost](),

@@ -181,7 +181,7 @@ class Handle:
     api: Api
     assume_cache: VolumeAssumeCache
     evaluations: Evaluations = field(default_factory=Evaluations)
-    """Limits what this profile's plugins evaluate; a plugin with slow evaluations calls it."""
+    """Limits how much this profile's plugins evaluate in one attempt."""
     kubernetes: KubernetesRules = NEWEST
     """The rules of the version of Kubernetes that this profile follows."""
     profile: str = ""

@@ -179,7 +179,7 @@ class _PerNode:
     def _answers(
         self, method: Callable[[Pod, NodeInfo], Any], pod: Pod, nodes: NodeView
     ) -> Iterator[tuple[NodeInfo, Any]]:
-        """Return the method's answer for each existing node; an exception gets the node's name."""
+        """Return each existing node with the method's answer; an exception names the node."""
         infos = _node_infos(nodes, self._cluster_of_nodes)
         answers: list[Any] = []
         try:

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 _MOORING: Final = str(Path(__file__).parents[1])
 _IMPORTLIB: Final = str(Path(importlib.__file__).parent)
 _MOST_MESSAGES: Final = 32
-"""Messages remembered per plugin and extension point; further ones are not logged."""
+"""How many messages are remembered per plugin and extension point; further ones are not logged."""
 _FORGET_SECONDS: Final = 3600.0
 """After this time since a plugin's first message, its messages are logged again."""
 _MOST_CHARACTERS: Final = 1024
@@ -191,7 +191,7 @@ class PluginFailures:
         logger.error("%s: %s", blamed, problem, extra=fields)
 
     def _is_new(self, blamed: Blamed, message: str) -> bool:
-        """Return whether to log the message: not if it was logged within the last hour."""
+        """Return whether to log the message: not twice an hour, and not if there were too many."""
         now, told = self.clock(), self._told.get(blamed)
         if told is None or now - told.since > _FORGET_SECONDS:
             told = _Told(now)

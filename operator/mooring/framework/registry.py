@@ -1,4 +1,4 @@
-"""Finds all plugins by name: the shipped ones, and those of installed packages."""
+"""Finds all plugins by name: Mooring's own plugins, and plugins of installed packages."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Registry:
         return self._specs.keys() | self._announced.keys()
 
     def points(self, name: str) -> frozenset[Point] | None:
-        """Return the plugin's extension points, or None; PluginLoadError if it cannot be loaded."""
+        """Return the plugin's points, None for an unknown name; PluginLoadError if it is broken."""
         spec = self._spec(name)
         return spec.points if spec else None
 

@@ -45,7 +45,7 @@ class WaitingPods:
         now: float,
         decided: Callable[[Unschedulable | None, str], None],
     ) -> None:
-        """Add a pod that waits; `decided(rejection or None, plugin)` is called once at its end."""
+        """Add a waiting pod. Its end calls `decided(rejection, plugin)`; None lets it go on."""
         self._waiting[pod.uid] = WaitingPod(pod, node, pending, now, decided)
 
     def get(self, uid: str) -> WaitingPod | None:
