@@ -83,7 +83,7 @@ class Recorder(Protocol):
         """Return the counter of the plugin's evaluations at this point; callers increase it."""
 
     def keep_profiles(self, profiles: Container[str]) -> None:
-        """Forget what was recorded for all other profiles."""
+        """Forget what was recorded for profiles that are not in `profiles`."""
 
 
 class PluginMetrics:
@@ -214,7 +214,7 @@ class PluginMetrics:
         return tuple(self._recorder.evaluations(name, point, profile) for name in plugins)
 
     def keep_profiles(self, profiles: Container[str]) -> None:
-        """Forget what was recorded for all other profiles; `profiles` are those in force."""
+        """Forget what was recorded for profiles that are not in `profiles`, the ones in force."""
         self._notes = {key: note for key, note in self._notes.items() if key[2] in profiles}
         if self._recorder is not None:
             self._recorder.keep_profiles(profiles)

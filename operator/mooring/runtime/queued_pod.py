@@ -94,7 +94,7 @@ class QueuedPod:
     queue: SubQueue | None = None
     """The part of the queue that the pod is in; None while an attempt runs."""
     unschedulable_since: float = inf
-    """When the pod's first attempt ended that searched nodes and found none; infinite if none."""
+    """When the pod's first attempt ended that searched nodes in vain; infinite without one."""
     is_delayed: bool = False
     """Whether the last attempt could not preempt yet because of the profile's `delaySeconds`."""
     unschedulable_plugins: frozenset[str] = frozenset()
