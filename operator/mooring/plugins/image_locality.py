@@ -30,7 +30,7 @@ class ImageLocality:
         self._cluster = handle.cluster
 
     def score_key(self, pod: Pod) -> Hashable:
-        """Return the pod's images that a node has, and its numbers of containers and volumes.
+        """Return the pod's images that nodes have, and its counts of containers and volumes.
 
         The node set gets a new version when the images of a node change.
         """

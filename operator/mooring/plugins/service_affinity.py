@@ -43,7 +43,7 @@ _RequiredLabels = tuple[Requirement, ...]
 
 
 class ServiceAffinity:
-    """Rejects nodes whose labels differ from the labels of matching pods' nodes; scores spread."""
+    """Rejects nodes whose labels differ from the labels of matching pods' nodes; scores labels."""
 
     name: ClassVar[str] = "ServiceAffinity"
     depends_on_node_only: ClassVar[bool] = False

@@ -245,8 +245,8 @@ class DefaultPreemption:
     ) -> list[Candidate]:
         """Return the candidates that dry runs find, as many as kube-scheduler compares.
 
-        Raises AttemptTooLongError if the attempt has no time for a dry run, or ends in the first
-        one.
+        Raises AttemptTooLongError if there is no time for a dry run, or the first one takes too
+        long.
         """
         rejections[_NO_VICTIMS] += int((potential.counts == 0).sum())
         if not potential.counts.any():
@@ -377,9 +377,9 @@ def _cheapest(potential: PotentialVictims, checks: float) -> tuple[IntArray, int
 def _looked_at(ranked: IntArray, counts: IntArray, seed: int) -> Iterator[int]:
     """Yield the positions whose victims are compared with disruption budgets, the best first.
 
-    If there are more victims than one decision can compare, half of the comparisons are for the
-    best positions. The other half begins at another position in each attempt, because budgets may
-    forbid the victims of all the best ones.
+    If there are too many victims, half of the comparisons are for the best positions. The other
+    half begins at another position in each attempt, because budgets may forbid the victims of all
+    the best ones.
     """
     looked, half = np.cumsum(counts[ranked]), _MOST_LOOKED_AT // 2
     if len(ranked) <= _COMPARED_ALWAYS or looked[-1] <= _MOST_LOOKED_AT:

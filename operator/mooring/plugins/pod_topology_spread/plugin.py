@@ -168,7 +168,7 @@ class PodTopologySpread:
         return Explanation(reasons, bits, bits == 2)
 
     def pre_score(self, pod: Pod, nodes: NodeView, cluster: ClusterView) -> Skip | _Scoring:
-        """Return each ScheduleAnyway constraint's part of the score per domain; SKIP if none."""
+        """Return each ScheduleAnyway constraint's part of the score; SKIP without constraints."""
         rules = self._rules(pod, cluster, hard=False)
         if not rules:
             return SKIP

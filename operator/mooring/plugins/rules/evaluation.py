@@ -62,8 +62,7 @@ _FEW: Final = 8
 _MOST_COLUMNS: Final = 16
 """How many results for all nodes each rule keeps."""
 _MOST_COLUMN_BYTES: Final = 16 * 2**20
-"""Limit for the results for all nodes of all rules of a profile together; each rule keeps at least
-one."""
+"""Limit for results that all rules of a profile keep; each rule keeps at least one result."""
 _BYTES_PER_RESULT: Final = 26
 """The bytes of a result per node: its value, error, score and rank."""
 _MOST_KEPT_BYTES: Final = 512 * 1024
@@ -318,7 +317,7 @@ class Evaluator:
         return tuple([of_pod(pod, read, self._cluster) for read in step.of_pod])
 
     def _call(self, step: Interpreted, raws: tuple[Any, ...], pod: Pod) -> Any:
-        """Return the step's result for the values of `step.reads`, nodes' values and pods' values.
+        """Return the step's result for the values of `step.reads`, which are nodes' and the pod's.
 
         If the step reads a whole map of labels, only results for the last pod are kept, because
         most pods have different labels.

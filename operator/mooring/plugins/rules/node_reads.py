@@ -69,7 +69,7 @@ def of_pod(pod: Pod, read: Read, cluster: ClusterView) -> Any:
 
 
 def part(items: Mapping[str, str], key: str | None) -> Any:
-    """Return the value of the key, or None; if the key is None, the sorted items of the map."""
+    """Return the value of the key (None if absent); without a key, the map's sorted items."""
     return items.get(key) if key is not None else tuple(sorted(items.items()))
 
 

@@ -162,7 +162,7 @@ def _as_codes(data: Any) -> Codes:
 
 
 def computed(function: str, operands: Sequence[Value], errors: Errors) -> Value:
-    """Compute any other operation of `rules.rule_plan` on numbers, booleans or texts."""
+    """Compute an operation of `rules.rule_plan` other than `&&`, `||`, `!` and `?:`."""
     if any(isinstance(operand.data, Codes) for operand in operands):
         return _of_texts(function, *operands, errors=errors)
     if function in ("int", "double", "-_"):
