@@ -37,7 +37,7 @@ _REJECT_LESS_WITHOUT_A_POD: Final = frozenset(
 )
 """Filters that reject no further node when a pod leaves a node."""
 _AFFINITY: Final = "InterPodAffinity"
-"""The same holds for this filter, unless pods require affinity to other pods or to themselves."""
+"""Also such a filter, unless pods require affinity to other pods or to themselves."""
 _NO_GAIN: Final = np.iinfo(np.int64).min // 2
 
 

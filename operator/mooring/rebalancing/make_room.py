@@ -80,7 +80,7 @@ class MakingRoom:
     def _fewest_for(
         self, group: PodGroupState, members: Sequence[Pod], needed: int
     ) -> tuple[Move, ...] | None:
-        """Return the fewest moves after which `needed` members fit in one of its placements."""
+        """Return the fewest moves after which `needed` members fit in a placement of the group."""
         planning, best = self.planning, None
         placements = placements_of(group, planning.pipeline, planning.cluster)
         if isinstance(placements, Unschedulable):
@@ -100,7 +100,7 @@ class MakingRoom:
     def _for_members(
         self, members: Sequence[Pod], needed: int, nodes: Collection[str] | None, most: int
     ) -> tuple[Move, ...] | None:
-        """Return at most `most` moves after which `needed` members fit on these nodes, or None."""
+        """Return at most `most` moves after which `needed` members fit on these nodes, if found."""
         planning, moves = self.planning, list[Move]()
         mark, fitting = len(planning), 0
         for pod in sorted(members, key=lambda pod: (-planning.share_of(pod), pod.uid)):

@@ -46,9 +46,9 @@ def labels_anew(pod: Pod, node: Node) -> Mapping[str, str]:
 def created_anew(pod: Pod, node: Node) -> Pod:
     """Return the pod that the controller will create when this pod is evicted from the node.
 
-    The new pod has no annotations: what matters of the template's annotations is in the spec, and
-    the other ones are about the node (the numbers of its GPU cards). It also lacks the labels that
-    the API server copied from the node. It has the old pod's uid, because its own is not known yet.
+    The new pod has no annotations: those of the template that matter are in the spec, and the rest
+    describe the node (the numbers of its GPU cards). It also lacks the labels that the API server
+    copied from the node. It has the old pod's uid, because its own is not known yet.
     """
     return replace(
         pod,

@@ -98,7 +98,7 @@ class _Packing:
         return planning.leaving(pods) if all(map(planning.may_move, pods)) else []
 
     def _places(self, name: str, own: Sequence[Move]) -> list[Move]:
-        """Return moves of its own pods and of pods that would move to it; [] if one fits nowhere.
+        """Return moves of `own`, and of pods that would move to the node; [] if one fits nowhere.
 
         The trial then has all other moves and no other change.
         """
@@ -183,7 +183,7 @@ def _emptied(
 def _elsewhere(
     planning: Planning, pod: Pod, others: Collection[str], last: Collection[str], more: int
 ) -> list[Move] | None:
-    """Return the pod's move to one of these nodes, after moves that make room; None if none."""
+    """Return the pod's move to one of these nodes, after moves that make room; None if it fails."""
     if more < 0 or planning.budget.spent:
         return None
     before = tuple[Move, ...]()

@@ -157,7 +157,7 @@ class PlanTrial:
         return not search.rejections(row) and not search.rejections_with_nominated(row)
 
     def why_impossible(self, moves: Sequence[Move]) -> Why | None:
-        """Make these moves together; return why that is impossible, or None.
+        """Make these moves together; return why that is impossible, None if they are made.
 
         All pods leave their nodes before the first one is added to its target. Raises PluginFailed
         if a plugin fails. If it is impossible, the caller undoes the changes.
@@ -203,7 +203,7 @@ class PlanTrial:
         return bool(self._found(lambda: self.fits(pod, node)))
 
     def decided(self, pod: Pod) -> str | None:
-        """Return the node that the profile chooses for the pod; None if none, or a plugin fails."""
+        """Return the profile's choice for the pod; None if it fits nowhere, or a plugin fails."""
         self.budget.spend(1)
         outcome = self._found(lambda: self.what_if.decide(pod, self.pipeline))
         return outcome.node if isinstance(outcome, ScheduleResult) else None

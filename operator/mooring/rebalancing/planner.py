@@ -157,7 +157,7 @@ def _improve(planning: Planning, classes: Sequence[EqualPods]) -> None:
 
 
 def _candidates(planning: Planning, classes: Sequence[EqualPods]) -> list[GainingPod]:
-    """Return the pods that may gain, beginning where the last plan ended; note where this ends."""
+    """Return the pods that may gain, from the end of the last plan on; set `position` anew."""
     found = list[GainingPod]()
     # The rest of the budget is for the moves.
     least = planning.budget.remaining // _PART_FOR_MOVES
@@ -188,7 +188,7 @@ def in_final_order(planning: Planning) -> list[Step]:
 
 
 def _possible(planning: Planning, steps: Sequence[Step]) -> list[Step]:
-    """Make the steps in a new trial; return those that are possible after the steps before."""
+    """Make the steps in a new trial; return the steps that were possible, in this order."""
     done = list[Step]()
     planning.back_to(0)
     planning.moved.clear()

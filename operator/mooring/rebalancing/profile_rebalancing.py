@@ -120,7 +120,7 @@ class ProfileRebalancing:
         self._stopped: Stopped | None = None
         """Why no further step begins."""
         self._passed_over: Stopped | None = None
-        """Why the first step was skipped that was skipped, or has missed its purpose."""
+        """The reason of the first step that was skipped or has missed its purpose, if any."""
 
     async def run(self) -> NoReturn:
         """Make a plan in each interval, and carry it out, until cancelled."""
@@ -307,8 +307,8 @@ class ProfileRebalancing:
         """Begin the moves if they are possible now; return whether they have begun.
 
         Moves that are impossible now may be possible when earlier moves have ended. If the check
-        takes too long, the next call continues it. From now on each move has a task of its own,
-        which completes the move even if the work for this profile is cancelled.
+        takes too long, the next call continues it. Each move that has begun has a task of its own,
+        which completes it even if the work for this profile is cancelled.
 
         Raises:
             Stopped: The moves are impossible, and no earlier move is under way.

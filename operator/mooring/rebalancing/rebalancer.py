@@ -84,7 +84,7 @@ class Rebalancer:
         )
 
     async def _follow(self) -> NoReturn:
-        """Start work for each version of a profile in force; cancel the work of other ones."""
+        """Start work for each version of a profile in force; cancel the work for older versions."""
         parts = self._parts
         while True:
             in_force = parts.scheduler.profiles.in_force

@@ -221,7 +221,7 @@ class RoomSearch:
         return {each: np.maximum(requests[each] - free[each], 0) for each in requests}
 
     def _on(self, pod: Pod, node: str, fewest: int, most: int, depth: int) -> Room | None:
-        """Return the node with the fewest moves found after which the pod fits there, or None."""
+        """Return the fewest moves found after which the pod fits on this node, as a Room."""
         best: Room | None = None
         for size in range(fewest, _MOST_TOGETHER + 1):
             for leaving in self._sets(pod, node, size):

@@ -120,7 +120,7 @@ class RunningStep:
             return text_of(failed)
 
     def unreached(self) -> Why | None:
-        """Return what the step has not achieved after its moves have ended; None if all."""
+        """Return what the step has not achieved after its moves; None if nothing is missing."""
         trial = self._trial(())
         try:
             with trial.undone():
@@ -174,7 +174,7 @@ class RunningStep:
         )
 
     def _why_in_vain(self, trial: PlanTrial, moves: Sequence[Move]) -> Why | None:
-        """Return why the next moves are impossible or miss the step's purpose; None if neither.
+        """Return why the next moves are impossible or miss the step's purpose; else None.
 
         The moves must be possible while other moves are under way. The purpose is checked after
         these and all later moves.
@@ -199,7 +199,7 @@ class RunningStep:
             return self._why_missed(trial)
 
     def _why_no_gain(self, trial: PlanTrial) -> Why | None:
-        """Return why the moved pods no longer gain; None if they do, or the goal is another.
+        """Return why the moved pods no longer gain; None if they gain, or need not.
 
         If a whole group is moved, one member must gain.
         """

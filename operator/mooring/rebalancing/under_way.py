@@ -186,7 +186,7 @@ class ExpectedReplacements:
                 self._state.withdraw(place_uid(expected.move.pod.uid))
 
     def _match(self, pod: Pod) -> UnderWay | None:
-        """Return the move whose replacement this pod is, and set `replacement`; None if none."""
+        """Find the move whose replacement this pod is; set its `replacement` and return it."""
         owner = owner_of(pod)
         awaited = [each for each in self.moves if each.place and owner and each.owner == owner]
         if any(e.replacement is not None and e.replacement.uid == pod.uid for e in awaited):
