@@ -202,7 +202,7 @@ class GroupCondition:
     message: str
     generation: int
     since: str
-    """`lastTransitionTime`."""
+    """The field `lastTransitionTime`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ class PodGroupStatus:
     succeeded: int = 0
     failed: int = 0
     started: str = ""
-    """`scheduleStartTime`."""
+    """The field `scheduleStartTime`: when Mooring first tried to place the group."""
     occupied_by: str = ""
     scheduled: GroupCondition | None = None
     reserved: GroupCondition | None = None
@@ -331,7 +331,7 @@ class GroupFormat(NamedTuple):
         return name or ("" if self.expected_key in pod.labels else None)
 
     def minimum_of(self, pod: Pod) -> str:
-        """Return the minimum that the pod states, as text that is not checked; "" if none."""
+        """Return the minimum that the pod states, as unchecked text; "" if it states none."""
         if self.minimum_key is None:
             return ""
         labels, annotations = pod.labels, pod.annotations
@@ -588,7 +588,7 @@ def _grove_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict
 
 
 def _levels(required: str, preferred: str) -> GroupTopology | None:
-    """Return a topology of the required domain and the preferred domain within it, if any."""
+    """Return a topology of the required domain, with the preferred domain as the tighter one."""
     keys = tuple(dict.fromkeys(key for key in (required, preferred) if key))
     return GroupTopology(keys, required=bool(required)) if keys else None
 

@@ -46,21 +46,21 @@ _PRESETS: Final[Mapping[PodGroupPreset, tuple[GroupFormat, ...]]] = {
 
 
 class GangSchedulingArgs(PolicyModel):
-    """How else pods name groups, and how to treat groups that wait or break."""
+    """By which further labels pods name groups, and how to treat groups that wait or break."""
 
     pod_group_labels: tuple[PodGroupLabel, ...] = Field((), max_length=16)
-    """Looked up in this order, in a pod's labels and then in its annotations."""
+    """Labels and annotations, looked up in this order; for each the pod's labels come first."""
     pod_group_presets: tuple[PodGroupPreset, ...] = Field((), max_length=len(_PRESETS))
     """The labels and annotations of other schedulers, looked up after `pod_group_labels`."""
     reserve_after: Duration = timedelta()
-    """After so long without a place, nodes are reserved for a group, for as long; `0`: never."""
+    """Nodes are reserved for a group that has waited for so long, for the same time; `0`: never."""
     reserved_nodes_percent: int = Field(25, ge=1, le=100)
-    """At most so many of the nodes, rounded down, but one in any case, are reserved."""
+    """The largest share of the nodes that may be reserved, rounded down; at least one node."""
     delete_bound_members: bool = False
-    """If the members of a gang cannot all be bound, delete those that were bound with them.
+    """If some members of a gang cannot be bound, delete the members that were bound with them.
 
-    Only if all of these have a controller, which makes them again; so that no half gang keeps its
-    nodes.
+    Nothing is deleted if one of these has no controller that would create it again. So no part of a
+    gang keeps its nodes.
     """
 
     @property

@@ -20,7 +20,7 @@ from mooring.scheduling.result_cache import ResultCache
 from mooring.state.view import BoolArray
 
 _MOST_AT_A_TIME: Final = 128
-"""About so many members extenders are asked before the attempt checks again whether it is over."""
+"""Members about whom extenders are asked before the attempt checks again whether it is over."""
 
 
 def needed_about(

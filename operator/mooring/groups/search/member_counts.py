@@ -156,7 +156,7 @@ class CountingSearch:
         return self._known_counts
 
     def _all_requests(self) -> list[CountedClass]:
-        """Return every class as a CountedClass; one that cannot be counted by `_requesting`."""
+        """Return every class as a CountedClass, from `_requesting` if it cannot be counted."""
         counted = self.all_counted()
         if counted is not None:
             return counted
@@ -257,8 +257,8 @@ class CountingSearch:
     def lacking(self, assignment: Assignment, candidates: IntArray | None) -> str:
         """Return which resources one more node must have so that all members fit; "" if unknown.
 
-        The text names resources that are short even if there is more of all others. The amounts are
-        those of the members that the assignment could not place.
+        The text names only resources that are short. Their amounts are the requests of the members
+        that the assignment could not place.
         """
         with self.searched.trial():
             counted = self.all_counted()

@@ -32,9 +32,9 @@ def group_of(pod: Pod, pipeline: Pipeline, cluster: ClusterView) -> PodGroupStat
 def take_members(
     group: PodGroupState, queued: QueuedPod, scheduler: SchedulerState, now: float
 ) -> dict[Uid, QueuedPod]:
-    """Take the members from the queue: `queued` first, then the others of its profile.
+    """Take the members from the queue: `queued` first, then other members with its profile.
 
-    The others are sorted by priority, then by age. Gated members stay in the queue.
+    The other members are sorted by priority, then by age. Gated members stay in the queue.
     """
     others = list[QueuedPod]()
     pause()  # there may be 50,000 others
@@ -60,8 +60,8 @@ class GroupBackoffs:
     """Keeps the backoff of each group: the longest backoff of its members.
 
     A member that was added later, or that is popped early because no other pod is active, does not
-    end the group's backoff. Such a member alone is put back: a group may have ten thousand members,
-    and get more all the time.
+    end the group's backoff. Only this member returns to the backoff queue: a group may have ten
+    thousand members, and get more all the time.
     """
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 TURN_SECONDS: Final = 1.0
-"""How long a plan or an answer may keep the turn, so that pods wait for their decisions."""
+"""How long a plan or an answer may keep the turn. Meanwhile nothing is decided about pods."""
 _MOST_STEPS: Final = 3_000
 """Limit for a decision about a group, over all domains. A decision about one pod is one step."""
 

@@ -189,7 +189,7 @@ class PodGroupState:
         return f"{len(pods)} of {needed} members" if len(pods) < needed else None
 
     def needed_of(self, pods: Sequence[Pod]) -> tuple[Sequence[Pod], Sequence[Pod]]:
-        """Return the first of these members with which the minimum is reached, and the other ones.
+        """Return the first of these members with which the minimum is reached, and the rest.
 
         At least one member is needed, also if the minimum is reached already.
         """
@@ -407,7 +407,7 @@ class PodGroups:
         return self.named_by(pod)[0]
 
     def named_by(self, pod: Pod) -> tuple[GroupKey | None, GroupFormat | None]:
-        """Return the group that the pod names, and the format if members define the group."""
+        """Return the key of the pod's group, and the format if the group's members define it."""
         if pod.scheduling_group is not None:
             key = GroupKey(GroupSource.KUBERNETES, pod.namespace, pod.scheduling_group)
             return key, None

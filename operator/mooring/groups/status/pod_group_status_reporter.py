@@ -44,7 +44,7 @@ from mooring.scheduling.scheduler_state import SchedulerState
 ROUND_SECONDS: Final = 1.0
 """The interval between two examinations of the groups that changed."""
 _LANES: Final = 2
-"""How many status patches may be in flight, in addition to those of pods."""
+"""How many status patches of groups may be in flight."""
 _PATIENCE_SECONDS: Final = 10.0
 """How long a round waits for more important work."""
 _MOST_TRIED: Final = 64
@@ -203,7 +203,7 @@ class PodGroupStatusReporter:
         return len({nominee.row for nominee in self._state.nominations.reserved})
 
     def _reserved(self, group: PodGroupState) -> str:
-        """Return a text about the nodes reserved for the group, and until when; "" if none are."""
+        """Return which nodes are reserved for the group, and until when; "" if no node is."""
         nominees = map(self._state.nominations.get, group.unscheduled)
         reserved = [n for n in nominees if n is not None and n.reservation is not None]
         if not reserved or (kept := reserved[0].reservation) is None:
