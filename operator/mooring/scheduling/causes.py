@@ -144,4 +144,4 @@ _MISSING: Final[Mapping[str, Callable[[Pod, ClusterView], Iterator[str]]]] = Map
         "VolumeBinding": _missing_classes,
     }
 )
-"""By plugin, a function that finds what the pod names, the plugin reads, and does not exist."""
+"""By plugin, a function that finds missing things that the pod names and the plugin reads."""

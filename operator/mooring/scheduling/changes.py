@@ -234,7 +234,7 @@ def claim_changes(pod: Pod, cluster: ClusterView) -> Iterator[Change]:
 
 
 def fewer_devices(pod: Pod, cluster: ClusterView) -> Iterator[Sequence[Change]]:
-    """Yield changes to fewer devices for each request for several; the largest number first.
+    """Yield, per request for several devices, changes to fewer; the largest number first.
 
     Numbers above the maximum of a claim are left out.
     """

@@ -51,9 +51,9 @@ class GroupBinding:
         self._tasks = set[asyncio.Task[object]]()
         """Tasks of members that can be called off; a task that is called off is removed."""
         self.permitted = Meeting()
-        """Ends when every member is permitted, or has failed and is not needed."""
+        """Ends when every member that has not failed is permitted."""
         self.ready = Meeting()
-        """Ends when PreBind of every member has succeeded, or has failed and it is not needed."""
+        """Ends when PreBind of every member that has not failed has succeeded."""
         self._requests = asyncio.Semaphore(_MOST_REQUESTS)
         self.called_off: str | None = None
         """Why the members that are not bound are called off; None if they are not."""
@@ -141,7 +141,7 @@ class GroupBinding:
                 await asyncio.sleep(pause)
 
     def ended(self, bound: Pod | None) -> None:
-        """Note the end of a member's binding: `bound` is the bound pod, or None."""
+        """Note the end of a member's binding; None means that the member was not bound."""
         self._unfinished -= 1
         if bound is not None:
             self.bound.append(bound)

@@ -130,7 +130,7 @@ class SchedulingLoop:
         await self._scheduler.work.wait()
 
     def _set_alarm(self, at: float | None) -> None:
-        """Wake the loop at this time of the event loop or sooner; None: not at all.
+        """Wake the loop at this time of the event loop, or sooner; None cancels the alarm.
 
         An earlier alarm is kept, and may wake the loop needlessly: one alarm per pod would cost
         more.

@@ -1,6 +1,6 @@
 """Finds profiles for pods without a node, puts the pods into the queue, and removes them.
 
-`run`, `flush` and `report` work in slices. All other methods return immediately.
+`run` and the functions that pause work in slices; everything else returns immediately.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ _UNKNOWN_NAMESPACE: Final = (
 _MISSPELT_SECONDS: Final = 30.0
 """How long a pod has waited when it gets a report that its scheduler name may be misspelt."""
 _NAMES_AT_ONCE: Final = 20
-"""How many scheduler names are compared with those of profiles in one report: some milliseconds."""
+"""How many scheduler names one report compares with the profiles' names: some milliseconds."""
 _MISSPELT_AT_ONCE: Final = 200
-"""How many pods get that report at a time; the others get it next time."""
+"""How many pods one report examines for misspelt scheduler names."""
 _SCHEDULING_GATES: Final = "SchedulingGates"
 """The plugin that handles `spec.schedulingGates`."""
 _GATED_SECONDS: Final = 2.0
@@ -434,10 +434,10 @@ class PodEnqueuer:
                 self._reports.no_profile(pod, why)
 
     def _report_misspelt(self) -> None:
-        """Report to pods that no known scheduler takes that their scheduler name is misspelt.
+        """Report to pods of unknown schedulers that their scheduler name may be misspelt.
 
-        Pods that another scheduler has tried have a condition, or soon get a node. If there are
-        many different names, only some are examined now.
+        A pod of another scheduler has a condition or gets a node soon, and then gets no such
+        report. If there are many different names, only some are examined now.
         """
         before, names = self._clock() - _MISSPELT_SECONDS, set[str]()
         strays = takewhile(lambda each: each[1].since < before, self._strays.items())

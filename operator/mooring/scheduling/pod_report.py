@@ -229,7 +229,7 @@ class PodReportBuilder:
         return None
 
     def _remedy(self, group: PodGroupState) -> str | TextAboutPods | None:
-        """Return what a user must do before the group can be decided; None if nothing."""
+        """Return what a user must do before the group can be decided; None if it can be decided."""
         definition, source = group.definition, group.key.source
         if definition is None and _KINDS.get(source) in self._unserved():
             return _SERVE[source]
@@ -321,7 +321,7 @@ class PodReportBuilder:
         return await smallest_suggestions(members, pipeline, what_if, self._clock, turn, group)
 
     async def _claims(self, queued: QueuedPod) -> ClaimsReport | None:
-        """Return the state of the pod's claims; None without claims, or if no plugin explains them.
+        """Return the state of the pod's claims; None if it has none, or no plugin explains them.
 
         If that takes too long, it covers only a part of the nodes.
         """

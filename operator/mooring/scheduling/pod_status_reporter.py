@@ -93,7 +93,8 @@ class PodStatusReporter:
         self._told: dict[str, _Told] = {}
         """By uid, what the pod's status says, or will say once the pending fields are written."""
         self._nominating: dict[str, str] = {}
-        """By uid, the pod's version after its nomination was written; "" before the answer."""
+        """By uid, the pod's version after its nomination was written; "" while no answer has
+        come."""
 
     async def run(self) -> None:
         """Write reports until cancelled."""
@@ -135,11 +136,11 @@ class PodStatusReporter:
         self._failed(pod, PodScheduledReason.NO_PROFILE, message, None)
 
     def misspelt(self, pod: Pod, message: str) -> None:
-        """Record an event: the scheduler name may be misspelt. The status may be another's."""
+        """Record an event: the scheduler name may be misspelt. The status stays unchanged."""
         self._record_failure(pod, message)
 
     def preempted(self, victim: Pod, preemptor: Pod, node: str) -> None:
-        """Record an event of the victim: it is preempted, and by a pod of which priority."""
+        """Record an event of the victim: it is preempted, and the preemptor's priority."""
         priority, own = self._priority(preemptor), self._priority(victim)
         self.recorder.record(
             _reference(victim),

@@ -28,7 +28,7 @@ _MOST_NAMED: Final = 3
 _MOST_BYTES: Final = 2**20
 """Limit for the scheduler names of former profiles: enough for more than 1,000."""
 _MOST_COMPARED: Final = 50
-"""With how many known scheduler names an unknown one is compared, for `did_you_mean`."""
+"""With how many known scheduler names `did_you_mean` compares an unknown one."""
 _LONGEST_NAME: Final = 253
 """How many characters a profile's scheduler name can have."""
 
@@ -74,7 +74,7 @@ class Profiles:
         self._former: BoundedCache[str, str] = BoundedCache(_MOST_BYTES)
         self._meant: BoundedCache[str, str] = BoundedCache(_MOST_BYTES)
         self.version = 0
-        """Grows when another profile may take a pod, or no profile for another reason."""
+        """Grows when the answer of `of` or `why_none` about a pod may have changed."""
         self._matcher = ProfileMatcher(())
         self._shadow_matcher = ProfileMatcher(())
         self._outranked: Mapping[str, tuple[str, ...]] = {}

@@ -51,7 +51,7 @@ _MOST_BYTES: Final = 128 * 1024 * 1024
 _BYTES_PER_SPEC: Final = 8 * 1024
 """Estimated bytes per spec, without its columns and the spec itself."""
 _FEW: Final = 4
-"""If fewer than one row in so many is needed, only these rows are computed."""
+"""If at most one row in so many is needed, only the needed rows are computed."""
 _MANY: Final = 2048
 """With fewer rows, computing all rows in columns takes no longer than gathering a few of them."""
 _KEYED, _BY_NODE, _BY_PODS, _LAST = range(4)
@@ -250,7 +250,7 @@ class _Running:
     filters: Sequence[_Kept]
     scores: Sequence[_Kept]
     reading_devices: Sequence[DeviceReadingPlugin]
-    """The plugins among them whose results may also depend on devices, each once."""
+    """The running plugins whose results may also depend on devices, each once."""
     evaluations: SpecEvaluations
 
 
@@ -378,7 +378,7 @@ class SpecResults:
         return tuple([run_devices_version(pipeline, plugin, pod) for plugin in reading])
 
     def filter(self, pod: Pod, nodes: NodeView, devices: Hashable) -> tuple[BoolArray, BoolArray]:
-        """Return two masks (bool[rows]): of the filters that ignore pods on nodes, and of all."""
+        """Return two masks (bool[rows]): passed filters that ignore pods on nodes; passed all."""
         if self._taken_as_of != self._cluster.node_set_version:
             self._release()
             self._take(pod)
@@ -521,7 +521,7 @@ class ResultCache:
                 self._drop(*self._specs.popitem(last=False))
 
     def _kept(self, pod: Pod, pipeline: Pipeline) -> SpecResults:
-        """Return the results for the pod's spec, which may still be to compute."""
+        """Return the results for the pod's spec; compute new ones if there are none."""
         key = (pod.spec, pipeline)
         spec = self._specs.get(key)
         if spec is not None:

@@ -115,7 +115,7 @@ class ScheduleOne:
 
     @property
     def requesting(self) -> int:
-        """How many bindings have a request in flight; those at Permit or PreBind do not count."""
+        """How many bindings have a request in flight; at Permit and PreBind they have none."""
         return len(self._tasks) - len(self.scheduler.waiting) - len(self.scheduler.in_pre_bind)
 
     def attempt(self, queued: QueuedPod) -> None:

@@ -85,7 +85,7 @@ class ScoreTable:
         }
 
     def of_row(self, rows: IntArray, row: int) -> NodeScore | None:
-        """Return the score of the node at `row`; None if `rows` (of all positions) lacks it."""
+        """Return the score of the node at `row`; None if it is not in `rows`, the feasible rows."""
         found = np.flatnonzero(rows == row)
         if not len(found):
             return None

@@ -88,7 +88,7 @@ class _Summary:
     results: Counter[str] = field(default_factory=Counter)
     """How many pods have each result: one of `COMPARED`, pending, error or missed."""
     nodes: int = 0
-    """How many pods are in the sums: those for which both schedulers chose a node."""
+    """For how many pods both schedulers chose a node; only these are in the sums."""
     utilization: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_CHOICES, 0.0))
     balance: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_CHOICES, 0.0))
 

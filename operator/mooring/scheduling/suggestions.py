@@ -53,7 +53,7 @@ _MOST_PAIRS: Final = 32
 _MOST_ROWS: Final = 8
 """On how many nodes the end of pods is tried so that a pod fits."""
 _MOST_DOMAINS: Final = 3
-"""In how many domains the end of pods is tried for a group: those with the most fitting members."""
+"""In how many domains, those that most members fit in, the end of pods is tried for a group."""
 _MOST_ENDED_FOR_POD: Final = 10
 _MOST_ENDED_FOR_GROUP: Final = 64
 _MOST_SPECS: Final = 4
@@ -110,8 +110,8 @@ def suggestions(
 
     A pod or group that fits by now gets only the suggestion that says so. If it fits only on nodes
     that are reserved for others, the suggestion is to wait. Each suggestion is tried in a trial of
-    `what_if`; nothing else may use that one's cache. It pauses after each decision, and the cluster
-    may change in a pause. Decisions about a group take at most `steps` in total.
+    `what_if`; nothing else may use its cache. It pauses after each decision, and the cluster may
+    change in a pause. Decisions about a group take at most `steps` in total.
     """
     return _Suggestions(members, pipeline, what_if, group, SearchBudget(steps)).found()
 

@@ -59,7 +59,7 @@ class WhatIf:
         """The open trial, if any, in which new changes are made immediately."""
 
     def remove(self, uid: Uid) -> None:
-        """Leave the pod of this uid, and its nomination, out of all later trials."""
+        """Remove the pod of this uid, and its nomination, in all later trials."""
         self._changes.append(partial(_take_out, uid))
 
     def add(self, pod: Pod, node: str, pipeline: Pipeline) -> None:
