@@ -83,7 +83,8 @@ class ApiObjects:
     async def nodes(self, names: Sequence[str]) -> Mapping[str, Json]:
         """Return the nodes with these names, by name; nodes that do not exist are left out.
 
-        The first call begins the watch. Raises ExtenderError if there is no list within 30 seconds.
+        The first call begins to watch all nodes. Raises ExtenderError if there is no list within 30
+        seconds.
         """
         if self._reflector is None:
             self._reflector = Reflector(self.client, NODE, self._nodes)
