@@ -111,7 +111,7 @@ class WorkBudget(threading.local):
     _until = 0
     """The value of `left` below which the evaluation may pause."""
     _beside = 0
-    """The work of parsing texts, which takes longer than other nodes; it is not limited."""
+    """The work of parsing texts, which `done` includes, but which is not limited."""
     _looked_at = 0
     """Elements that were looked at since the evaluation could pause."""
     _most = MOST_WORK
