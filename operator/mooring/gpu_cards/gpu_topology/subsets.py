@@ -74,7 +74,7 @@ class Subsets:
         return int(masks[0])
 
     def _add_card(self, card: int, ranks: tuple[int, ...]) -> None:
-        """Compute links of all sets whose last card is this one, from the sets without the card."""
+        """Compute the links of sets whose highest card is this one, from sets of lower cards."""
         size = 1 << card
         weakest, total = np.full(size, _NO_LINK, np.int32), np.zeros(size, np.int32)
         for other in range(card):

@@ -353,7 +353,8 @@ class Cards:
     def publish(self, row: int, uid: Uid) -> bool:
         """Note that the pod was placed; return whether `typical` was computed again.
 
-        This happens if a plugin reads `typical`, after half as many placements as pods are counted.
+        If a plugin reads `typical`, this is done whenever half as many pods were placed as are
+        counted.
         """
         if not self.followed or self._uncounted or uid not in self._row(row).held:
             return False
