@@ -76,7 +76,7 @@ class AttachableVolumes:
                 self._use(csi_source(volume, {}), row, -1)
 
     def claim_changed(self, key: str) -> None:
-        """Resolve the claim again, which was added, updated or deleted."""
+        """Resolve again a claim that was added, updated or deleted."""
         if key in self._rows:
             self._resolve(key)
 

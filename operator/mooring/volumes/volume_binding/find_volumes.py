@@ -90,7 +90,7 @@ def find_choices(
 
 
 def find_volumes(claims: PodVolumeClaims, nodes: NodeView, cluster: ClusterView) -> PodVolumes:
-    """Return the volumes for all claims on each node, and the conflicts where there are none."""
+    """Return the volumes for all claims on each node, and the conflicts if a claim has none."""
     conflicts = np.zeros(len(nodes), np.uint64)
     _check_bound(claims.bound, nodes, cluster, conflicts)
     found = find_choices(claims.unbound, nodes, cluster)

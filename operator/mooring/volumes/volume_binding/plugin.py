@@ -159,7 +159,7 @@ class VolumeBinding(AssignsInTrials):
         return claims if isinstance(claims, PodVolumeClaims) and claims.unbound else SKIP
 
     def score(self, _pod: Pod, nodes: NodeView, claims: PodVolumeClaims) -> IntArray:
-        """Return int64[nodes]: the score of the share of the storage that the claims request."""
+        """Return int64[nodes]: the score for the share of its storage that the claims request."""
         return capacity_scores(claims.unbound, self._score_by_percent, nodes, self._cluster)
 
     def reserve(self, pod: Pod, node: str) -> Unschedulable | None:
