@@ -148,7 +148,7 @@ class _Counts:
                 self._count(found, 1)
 
     def _selected(self, each: ResourceSlice, known: dict[Hashable, bool | None]) -> _SliceDevices:
-        """Return the devices that the class selects or fails for; `known` has earlier results."""
+        """Return the devices that the class selects, and those for which a selector fails."""
         found = _SliceDevices(each)
         for device in each.devices:
             # As text, because 1 and True are equal, and selectors tell them apart.

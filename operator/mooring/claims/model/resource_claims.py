@@ -292,8 +292,8 @@ def unreadable_claim(
 ) -> ResourceClaim:
     """Return the readable parts of a claim for which `parse_resource_claim` raises this problem.
 
-    No pod can use the claim. All devices that its allocation or that of `known` names count as in
-    use as a whole: a device that somebody may use must not be allocated again.
+    No pod can use the claim. The devices of its allocation and of `known` count as in use as a
+    whole, because somebody may use them: such a device must not be allocated again.
     """
     metadata: Mapping[str, Any] = _readable(lambda: mapping(raw, "metadata"), {})
     annotations: Mapping[str, str] = _readable(

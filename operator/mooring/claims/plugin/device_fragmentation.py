@@ -34,7 +34,7 @@ from mooring.state.columns import IntArray
 from mooring.state.view import NodeView
 
 MOST_PLACES: Final = 64
-"""The most places that are counted for a kind of claims on a node."""
+"""How often a kind of claims is allocated on a node, at most, to count its places."""
 _MOST_KINDS: Final = 8
 """How many of the most common kinds of claims count as typical."""
 _MOST_STEPS: Final = 1_000
@@ -43,7 +43,7 @@ _MOST_COUNTS: Final = 300_000
 _COUNTS_PER_NODE: Final = 4 * _MOST_KINDS
 """How many numbers of places are remembered per node, at 200 bytes each: enough for one pod."""
 _MOST_CLASSES: Final = 10_000
-"""The most classes of nodes for which lost places are remembered, for each kind of pods."""
+"""The most node classes in an entry of `_known`, unless the cluster has more nodes."""
 _MAX: Final = 100
 _SCALE: Final = 1_000
 _UNITS_PER_DEVICE: Final = 5
@@ -208,7 +208,7 @@ class DeviceFragmentation:
         unused: bool,  # noqa: FBT001 - as in `_number`
         beside: Sequence[ResourceClaim],
     ) -> int:
-        """Count the places one by one: the devices of each are in use for the next."""
+        """Allocate the claims up to MOST_PLACES times; return how often that succeeds."""
         node, pools = self._cluster.node(at.row), self._nodes.pools(at.row)
         if node is None:
             raise ValueError(f"row {at.row} is no node")
@@ -234,7 +234,7 @@ class DeviceFragmentation:
         return places
 
     def _in_use(self, pools: Sequence[Pool]) -> AllocatedDevices:
-        """Return the pools' devices in use, and the other devices of the claims that hold these."""
+        """Return all devices of the claims that hold a device of these pools."""
         devices, found = self._cluster.dynamic_resources, AllocatedDevices()
         uids = dict[str, None]()
         for pool in pools:

@@ -282,7 +282,7 @@ class Search:
         return _Request(0, 0)
 
     def _after_alternative(self, frame: _Alternatives, failure: _Fail) -> _Next:
-        """Go on with the next sub-request; fewer devices may fit where more did not."""
+        """Go on with the next sub-request, which may need fewer devices than the last one."""
         frame.all_too_many &= failure.too_many
         frame.chosen += 1
         if frame.chosen < len(frame.slots):

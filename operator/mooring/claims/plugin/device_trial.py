@@ -264,7 +264,7 @@ class DeviceTrial:
         return tuple(each.values[position] for claim in self._constraints for each in claim)
 
     def untouched(self, position: int) -> bool:
-        """Return whether nothing of the device was taken."""
+        """Return whether the search has taken neither the device nor a share of it."""
         return position not in self._holders and position not in self._shares
 
     def _hold(self, slot: Slot, position: int, *, counters: bool) -> Taken:
@@ -280,7 +280,7 @@ class DeviceTrial:
         return Taken(slot, position, consumed, shared=True, counters=counters, first_share=first)
 
     def _constrain(self, slot: Slot, position: int) -> bool:
-        """Add the device to the constraints on the request; to none if one does not admit it."""
+        """Add the device to the request's constraints, or to none; return whether all admit it."""
         for added, each in enumerate(self._constraints_on[slot]):
             value = each.values[position]
             if not each.admits(value):

@@ -58,7 +58,8 @@ _UNITS_PER_POOLS: Final = 200
 _UNITS_PER_SIGNATURE: Final = 100
 _UNITS_PER_CLASS: Final = 40
 _UNITS_PER_VALUE: Final = 2
-"""The cost of computing a row again, in the units of `Evaluations`."""
+"""The costs of finding the pools, the signature, the class and a value of a row, in the units of
+`Evaluations`."""
 _ROWS_AT_ONCE: Final = 32
 """How many rows are computed again before their cost is charged."""
 _LEAST_STEPS: Final = 1_000
@@ -139,7 +140,7 @@ class NodeClasses:
         self._unused: set[int] = set()
         """Keys that no row had when their classes were made anew."""
         self._read: dict[Hashable, list[tuple[int, str, frozenset[str] | None]]] = {}
-        """The attributes that are read of devices, for each `alike` of their slices."""
+        """For each `alike` of slices, the attributes of their devices that are read."""
         self.counted = 0
         """The value of `bytes` when the cache was last counted."""
 
@@ -329,7 +330,7 @@ class EquivalentNodes:
         self._nodes: list[Node | None] = []
         self._rows: list[_Row | None] = []
         self._rows_of: dict[PoolKey, set[int]] = {}
-        """The rows of nodes with a slice of the pool."""
+        """For each pool the rows of nodes with a slice of the pool."""
         self._moved: set[int] = set()
         """Rows whose name, labels or slices have changed."""
         self._outdated: set[int] = set()
@@ -347,7 +348,7 @@ class EquivalentNodes:
         """For each signature the number of its part about unshared pools; None if no pool is
         shared."""
         self._shared: dict[PoolKey, set[int]] = {}
-        """The signatures of nodes that share a pool."""
+        """For each pool the signatures of the nodes that share it."""
         self._states: dict[PoolKey, dict[int, tuple[Pool, int]]] = {}
         """Numbers of states of shared pools; by identity, because nodes may see several pools of
         one key."""

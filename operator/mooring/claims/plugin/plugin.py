@@ -588,7 +588,7 @@ def _share_ids(claims: Sequence[ResourceClaim]) -> Callable[[], str]:
 
 
 def _held(claim: ResourceClaim | None) -> set[tuple[DeviceId, str, bool | None]]:
-    """Return the claim's devices, each with the ID of its share and the administrators' flag."""
+    """Return the claim's devices, each with the ID of its share and its admin access."""
     if claim is None or claim.allocation is None:
         return set()
     return {(r.device, r.share_id, r.admin_access) for r in claim.allocation.results}

@@ -55,7 +55,7 @@ class Inventory:
         self._on_node: dict[str, dict[str, ResourceSlice]] = {}
         self._anywhere: dict[str, ResourceSlice] = {}
         self._by_pool: dict[PoolKey, dict[str, ResourceSlice]] = {}
-        """This table and the two before it have slices by name."""
+        """Three tables of slices by name: of each node, of no single node, and of each pool."""
         self._built: dict[PoolKey, dict[tuple[int, ...], Pool | None]] = {}
         """Pools by the slices that a node sees: many nodes may see the same slices."""
         for each in slices:

@@ -30,7 +30,7 @@ class DeviceClasses:
         return self._mirrored.get(name)
 
     def of_resource(self, resource: str) -> DeviceClass | None:
-        """Return the class that the extended resource stands for; None if there is none.
+        """Return the class that stands for the extended resource; None if there is none.
 
         If several classes name the resource, the newest is taken, or else the first by name.
         """
