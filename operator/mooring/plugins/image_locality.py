@@ -18,7 +18,7 @@ _MOST_PER_IMAGE: Final = 1000 * _MIB
 
 
 class ImageLocality:
-    """Scores the size of the pod's images that a node has; the fewer nodes have one, the less."""
+    """Scores the size of the pod's images on a node; an image that few nodes have counts less."""
 
     name: ClassVar[str] = "ImageLocality"
     depends_on_node_only: ClassVar[bool] = True

@@ -315,7 +315,7 @@ class NodeResourcesFit(_AllocationScore):
         return self._classes.of_pod(pod), self._counts.version(pod)
 
     def explain(self, _pod: Pod, nodes: NodeView, need: _Need) -> Explanation:
-        """Return every resource that is short; if the empty node is too small, unresolvable."""
+        """Return every resource that is short; unresolvable if the empty node is too small."""
         resolvable = np.ones(len(nodes), np.bool_)
         lacking: list[tuple[str, BoolArray]] = []
         for resource, amount in need.resources.items():
@@ -387,7 +387,7 @@ class NodeResourcesFit(_AllocationScore):
 
 
 class NodeResourcesLeastAllocated(_AllocationScore):
-    """LeastRequestedPriority, beside any strategy of NodeResourcesFit."""
+    """The old LeastRequestedPriority, which works beside any strategy of NodeResourcesFit."""
 
     name: ClassVar[str] = "NodeResourcesLeastAllocated"
     Args: ClassVar[type[NodeResourcesLeastAllocatedArgs]] = NodeResourcesLeastAllocatedArgs
@@ -397,7 +397,7 @@ class NodeResourcesLeastAllocated(_AllocationScore):
 
 
 class NodeResourcesMostAllocated(_AllocationScore):
-    """MostRequestedPriority, beside any strategy of NodeResourcesFit."""
+    """The old MostRequestedPriority, which works beside any strategy of NodeResourcesFit."""
 
     name: ClassVar[str] = "NodeResourcesMostAllocated"
     Args: ClassVar[type[NodeResourcesMostAllocatedArgs]] = NodeResourcesMostAllocatedArgs
@@ -407,7 +407,7 @@ class NodeResourcesMostAllocated(_AllocationScore):
 
 
 class RequestedToCapacityRatioScore(_AllocationScore):
-    """RequestedToCapacityRatioPriority, beside any strategy of NodeResourcesFit."""
+    """The old RequestedToCapacityRatioPriority, beside any strategy of NodeResourcesFit."""
 
     name: ClassVar[str] = "RequestedToCapacityRatio"
     Args: ClassVar[type[RequestedToCapacityRatioArgs]] = RequestedToCapacityRatioArgs

@@ -289,12 +289,12 @@ class DefaultPreemption:
     ) -> tuple[IntArray, int]:
         """Return the positions in the order of dry runs, and how many of them are always compared.
 
-        The number of checks is limited, because one decision must not keep others waiting: as soon
-        as there may be more candidates than kube-scheduler compares in any cluster. `each` is the
-        cost of one check of this pod; if a check costs more, fewer are made. Half of the checks are
-        for the nodes where requests alone would need the cheapest victims, which `by_requests`
-        computes. The other half begins at another node in each attempt. Nodes are tried in this
-        order also if all checks may take longer than one attempt may.
+        If there may be more candidates than kube-scheduler compares in any cluster, the number of
+        checks is limited, because one decision must not keep others waiting. `each` is the cost of
+        one check of this pod; if a check costs more, fewer are made. Half of the checks are for the
+        nodes where requests alone would need the cheapest victims, which `by_requests` computes.
+        The other half begins at another node in each attempt. Nodes are tried in this order also if
+        all checks may take longer than one attempt may.
         """
         left, most = _MOST_CHECKS / each, self._evaluations.left / _UNITS_PER_CHECK / each
         order = np.flatnonzero(potential.counts)

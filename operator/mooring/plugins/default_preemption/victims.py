@@ -66,7 +66,7 @@ def pods_of(victim: Victim) -> Sequence[Pod]:
 
 
 def pods_on(victim: Victim, row: int) -> Sequence[Pod]:
-    """Return the victim's pods on the row; the caller knows that a single pod is there."""
+    """Return the victim's pods on the row; a victim that is a single pod must be there."""
     return victim.on(row) if isinstance(victim, WholeGroup) else (victim,)
 
 

@@ -39,7 +39,7 @@ class CountedNodes:
 
     @property
     def key(self) -> str:
-        """The label per whose values pods are counted; EACH_NODE unless all its nodes count."""
+        """The label whose values have counts; EACH_NODE unless every node with it counts."""
         return self.domains.key if self.rows is None else EACH_NODE
 
     def counts(self, cluster: ClusterView, pods: Selection | None) -> CountArray | IntArray:

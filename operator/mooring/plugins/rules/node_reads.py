@@ -105,7 +105,7 @@ def _row(name: str, cluster: ClusterView) -> int:
 
 
 def distinct(reads: Iterable[Read], cluster: ClusterView) -> int:
-    """Return an upper bound for the distinct combinations of values that nodes have for reads."""
+    """Return how many distinct combinations of the values in `reads` the nodes have at most."""
     nodes, values = cluster.nodes, 1
     for read in reads:
         values *= _values_of(read, nodes)

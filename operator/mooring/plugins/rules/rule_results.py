@@ -60,7 +60,7 @@ class Results:
 
     @cached_property
     def ranks(self) -> "Ranks | None":
-        """The numbers as ranks, for quick proportions; None if too many numbers are distinct."""
+        """The ranks of the numbers; None if more than 256 numbers are distinct."""
         numbers, ranks = np.unique(np.maximum(self.values, 0), return_inverse=True)
         if len(numbers) > _MOST_RANKS:
             return None
