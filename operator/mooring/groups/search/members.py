@@ -57,10 +57,10 @@ def has_same_requirements(group: PodGroupState, before: PodGroup | None) -> bool
 
 
 class GroupBackoffs:
-    """Keeps the backoff of each group: the longest backoff of its members.
+    """Keeps the backoff of each group, which is the longest backoff of its members.
 
-    A member that was added later, or that is popped early because no other pod is active, does not
-    end the group's backoff. Only this member returns to the backoff queue: a group may have ten
+    Some members leave their backoff earlier: those that were added later, or that are popped
+    because no other pod is active. `postpone` puts only this member back: a group may have ten
     thousand members, and get more all the time.
     """
 

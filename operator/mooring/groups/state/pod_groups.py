@@ -175,9 +175,9 @@ class PodGroupState:
         return max(0, self.minimum - self.scheduled_pods_count, of_roles)
 
     def short_of(self, pods: Collection[Pod]) -> str | None:
-        """Return what is missing if only these members without a node get one: `3 of 4 members`.
+        """Return how many of the members that must get a node these are: `3 of 4 members`.
 
-        Returns None if the minimum and the minimum of each role are reached.
+        Returns None if the minimum and the minimum of each role are reached with them.
         """
         if self.roles:
             of_roles = Counter(map(self.role_of, pods))
