@@ -75,7 +75,7 @@ def _node(scheduler: SchedulerState, row: int, node: Node) -> Record:
 
 
 def _pod(scheduler: SchedulerState, placed: PlacedPod) -> Record:
-    """Return the counts of a pod; `started` is in seconds since the epoch, None before it."""
+    """Return the counts of a pod; `started` is None or in seconds since the epoch."""
     pod = placed.pod
     state = "terminating" if pod.terminating else "added"
     return {
