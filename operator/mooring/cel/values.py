@@ -391,7 +391,7 @@ def _equal_optionals(first: Optional, second: Optional) -> "bool | Failure":
 
 
 def _directly_equal(first: Value, second: Value) -> "bool | Failure":
-    """Return whether two values are equal; the first one's type decides about null."""
+    """Return whether two values are equal; an Opaque first value decides about null itself."""
     if second is None and isinstance(first, Opaque):
         return first.equals(second)
     return equal(first, second)
