@@ -110,10 +110,10 @@ class BestFitIndex(Generic[_Item]):
         return chosen
 
     def smallest_on(self, positions: IntArray, rows: IntArray, count: int) -> Iterator[IntArray]:
-        """Yield arrays of positions, int64[len(rows)], with NO_POSITION where a row has none.
+        """Yield arrays (int64[len(rows)]) that have for each row a position, or NO_POSITION.
 
-        Each of the `count` smallest `positions` that match a row's node is in one of the arrays.
-        The arrays may have further positions.
+        For each row, the `count` smallest of `positions` that match its node are in different
+        arrays. The arrays may have further positions.
         """
         affinities = self._read_columns()[1]
         columns = [column[rows] for column in self._affinities.by_row()]

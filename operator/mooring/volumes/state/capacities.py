@@ -56,7 +56,7 @@ class Capacities:
         return found
 
     def _smallest(self, storage_class: str, size: int, rows: IntArray) -> IntArray:
-        """Return for each row the position of the smallest capacity that is enough."""
+        """Return for each row the position of the smallest sufficient capacity, or NO_POSITION."""
         smallest = np.full(len(rows), NO_POSITION)
         capacities = self._by_class.get(storage_class)
         if capacities is not None:

@@ -15,7 +15,7 @@ _Name: TypeAlias = tuple[str, str]
 
 
 def is_restricted(volume: PodVolume) -> bool:
-    """Return whether there are volumes of this type that two pods on one node cannot share."""
+    """Return whether two pods on one node may be unable to share a volume of this type."""
     return isinstance(volume, RbdVolume) or (
         isinstance(volume, Disk) and volume.kind in _RESTRICTED
     )

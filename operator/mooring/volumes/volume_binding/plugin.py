@@ -209,7 +209,7 @@ class VolumeBinding(AssignsInTrials):
         """Write volumes and claims, and wait until all of the pod's claims are bound.
 
         If this fails, earlier writes stay, as in kube-scheduler. Raises PluginError if a claim is
-        not bound in time, or cannot be any more.
+        not bound in time, or can no longer be bound.
         """
         reserved = self._reserved.pop(pod.uid, None)
         if reserved is None:
