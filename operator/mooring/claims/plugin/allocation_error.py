@@ -1,4 +1,4 @@
-"""The error of an allocation."""
+"""The error for devices that cannot be allocated on a node, or at all."""
 
 from mooring.framework.verdicts import ObjectError
 

@@ -164,8 +164,8 @@ class DeviceFragmentation:
     ) -> int:
         """Return how many places of a kind are lost, in thousandths of a place of the pod.
 
-        The numbers of places that the unused node has for the pod and for this kind give the ratio
-        of their sizes.
+        If the unused node has six places for the pod and two for the kind, one place of the kind
+        counts as three of the pod.
         """
         before = self._number((at.of_class, kind), at, claims)
         if not before:

@@ -350,8 +350,8 @@ class EquivalentNodes:
         self._shared: dict[PoolKey, set[int]] = {}
         """For each pool the signatures of the nodes that share it."""
         self._states: dict[PoolKey, dict[int, tuple[Pool, int]]] = {}
-        """Numbers of states of shared pools; by identity, because nodes may see several pools of
-        one key."""
+        """For each pool key the pools that nodes see under this key, by identity, and the numbers
+        of their states."""
         self.signature_versions: IntArray = np.zeros(16, np.int64)
         """For each signature how often one of its shared pools has changed."""
         self._cache: OrderedDict[Hashable, NodeClasses | _Results] = OrderedDict()

@@ -57,7 +57,7 @@ class Inventory:
         self._by_pool: dict[PoolKey, dict[str, ResourceSlice]] = {}
         """Three tables of slices by name: of each node, of no single node, and of each pool."""
         self._built: dict[PoolKey, dict[tuple[int, ...], Pool | None]] = {}
-        """Pools by the slices that a node sees: many nodes may see the same slices."""
+        """Finished pools, by the identities of their slices: many nodes may see the same slices."""
         for each in slices:
             self.put(each.name, each)
 

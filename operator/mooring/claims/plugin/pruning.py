@@ -16,7 +16,7 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.quantity import Quantity
 
 _PLENTY = 2**31
-"""Stands for the number of requests that can take a shared device, which is not limited."""
+"""Stands for how many requests can take a shared device; there is no limit."""
 
 
 def may_prune(node: NodeDevices, rules: KubernetesRules) -> bool:
@@ -174,9 +174,10 @@ def enough_devices(counts: Sequence[int], devices: Mapping[int, int]) -> bool:
 
 
 def _give_one(request: int, left: dict[int, int], given: list[dict[int, int]]) -> bool:
-    """Give the request a device, even one that another request can replace; False if none.
+    """Give the request a device; if none is free, another request may change to a different device.
 
-    This is a shortest augmenting path of a bipartite matching in which equal devices are one node.
+    Returns False if that is impossible. This is a shortest augmenting path of a bipartite matching
+    in which equal devices are one node.
     """
     came_by: dict[int, tuple[int, int]] = {}
     waiting = deque([request])
