@@ -60,7 +60,7 @@ class CheckedProfile:
     line: int | None
     loaded: LoadedProfile
     conflict: str = ""
-    """What it means that other valid profiles may match the same pods; "" if none may."""
+    """A text about other valid profiles that may match the same pods; "" if there are none."""
     warnings: tuple[FieldError, ...] = ()
     """Labels and resources that its rules read and none of the nodes in the files has."""
 
@@ -77,7 +77,7 @@ class CheckedProfile:
         )
 
     def _groups_with_extenders(self) -> Iterator[FieldError]:
-        """Yield that no preemption is made for groups, if an extender takes part in preemption."""
+        """Warn that groups do not preempt if an extender takes part in preemption."""
         extenders = [e for e in self.loaded.profile.spec.extenders if e.preempt_verb]
         if extenders and "GangScheduling" in self.loaded.effective.args:
             everything = any(not extender.managed_resources for extender in extenders)
@@ -86,7 +86,7 @@ class CheckedProfile:
             yield FieldError("spec.extenders", text)
 
     def _files_of_extenders(self) -> Iterator[FieldError]:
-        """Warn that certificate files are not checked: they are in Mooring's container."""
+        """Warn that certificate files are not checked, because they are in Mooring's container."""
         for number, extender in enumerate(self.loaded.profile.spec.extenders):
             tls = extender.tls_config
             if tls is None or not tls.files or not extender.url_prefix.lower().startswith("https:"):
@@ -135,7 +135,7 @@ class Report:
     nodes: NodesInFiles = field(default_factory=NodesInFiles)
 
     def pass_over(self, manifest: Manifest) -> None:
-        """Note an object that is no profile: a node, or a skipped object."""
+        """Add a Node to `nodes`; count any other object that is not a profile in `skipped`."""
         try:
             if (manifest.group, manifest.kind) == ("", "Node"):
                 self.nodes.add(parse_node(manifest.raw))
@@ -146,9 +146,9 @@ class Report:
 
 
 def check_files(paths: Iterable[str], registry: Registry) -> Report:
-    """Check the profiles in files, in folders and their subfolders, and in standard input (-).
+    """Check the profiles in files, in folders with subfolders, and in standard input (-).
 
-    Files of folders that are not Kubernetes objects are passed over.
+    Files in folders are ignored if they have no Kubernetes objects.
     """
     report, loader = Report(), ProfileLoader(registry)
     for path in paths:
@@ -201,7 +201,7 @@ def _is_template(path: Path) -> bool:
 
 
 def _check_file(path: str, loader: ProfileLoader, report: Report) -> None:
-    """Add the file's objects to the report; InputError if it is unreadable or has others."""
+    """Add the file's objects to the report; InputError if it is unreadable or has none."""
     text, name = read_text(path), display_name(path)
     lines, repeated = _Lines(text), list[RepeatedKey]()
     found = list(manifests_in(text, name, repeated))
@@ -229,14 +229,14 @@ def _located(error: FieldError, manifest: Manifest, file: str, lines: "_Lines") 
 
 
 class _Lines:
-    """The lines of fields in a text, which is parsed a second time for the first of them."""
+    """Finds the lines of fields in a text, which is parsed again when the first line is needed."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._documents: list[yaml.Node] | None = None
 
     def of(self, manifest: Manifest, path: str) -> int | None:
-        """Return the line of a field or of its object; None for JSON that is no YAML."""
+        """Return the line of a field or of its object; None for JSON that is not YAML."""
         if self._documents is None:
             try:
                 self._documents = [*composed(self._text)]

@@ -50,7 +50,7 @@ def _print_pools(comparison: Comparison) -> None:
 
 
 def _print_moves(moves: Iterable[ChangedNode], most: int | None) -> None:
-    """Print lost places, gained ones and moves; equal pods of a controller are one row."""
+    """Print lost places, gained places and moves; equal pods of a controller share a row."""
     groups = merged(moves)
     shown = groups[:most]
     if not shown:

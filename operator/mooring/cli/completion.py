@@ -10,7 +10,7 @@ from click.shell_completion import ShellComplete, get_completion_class
 _SHELLS: Final = ("bash", "zsh", "fish")
 _PROGRAM: Final = "mooring"
 _VARIABLE: Final = "_MOORING_COMPLETE"
-"""The script calls the program with this variable set, and click answers instead of a command."""
+"""The completion script sets this variable; click then answers with completions."""
 _FILES_TOO: Final = 0
 _NO_FILES: Final = 4
 """ShellCompDirectiveDefault and ShellCompDirectiveNoFileComp of cobra."""
@@ -40,9 +40,9 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 def for_kubectl() -> None:
-    """Print completions of the last argument, for kubectl, which calls kubectl_complete-NAME.
+    """Print completions of the last argument; kubectl calls `kubectl_complete-mooring` for this.
 
-    That is a value per line, with its help behind a tab, and in the last line cobra's directive.
+    Each line has a value, a tab and its help; the last line is cobra's directive.
     """
     *words, incomplete = sys.argv[1:] or [""]
     main: click.Command = import_module("mooring.__main__").main

@@ -1,4 +1,4 @@
-"""Shared by all commands: exit codes, the `-o` option, notes, error lines and tables."""
+"""Helpers of all commands: exit codes, the `-o` option, notes, error lines and tables."""
 
 import json
 import os
@@ -26,7 +26,7 @@ _GAP: Final = "   "
 _INDENT: Final = "    "
 _USUAL_WIDTH: Final = 80
 _LEAST_PROSE: Final = 24
-"""Columns of prose are not narrower."""
+"""The least width of a prose column, in characters."""
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -86,7 +86,7 @@ def _complete_contexts(context: click.Context, _: click.Parameter, incomplete: s
 
 @contextmanager
 def mistakes_reported() -> Iterator[None]:
-    """Print a mistake in the user's input, one line each without traceback, and exit with 2."""
+    """Print a user's mistakes as lines without a traceback, and exit with 2."""
     try:
         yield
     except InputError as error:
@@ -101,7 +101,7 @@ def note(text: str) -> None:
 
 
 def note_ignored(kinds: Mapping[str, int], source: str = "", notes: Iterable[str] = ()) -> None:
-    """Print how many objects of these kinds were ignored, if any, and other notes about objects."""
+    """Print how many objects of these kinds were ignored, and the notes about objects."""
     where = f"{source}: " if source else ""
     if kinds:
         counts = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
@@ -111,7 +111,7 @@ def note_ignored(kinds: Mapping[str, int], source: str = "", notes: Iterable[str
 
 
 def print_notes(source: str, notes: Iterable[object]) -> None:
-    """Print the notes of an imported file, each line once, also if several profiles have it."""
+    """Print the notes of an imported file; a note of several profiles is printed once."""
     for line in dict.fromkeys(map(str, notes)):
         note(f"{source}: {line}")
 
@@ -122,9 +122,9 @@ def print_json(value: Any) -> None:
 
 
 def with_escapes(document: str) -> str:
-    """Return JSON or YAML of the same value that cannot control a terminal.
+    """Return JSON or YAML with the same value that cannot control a terminal.
 
-    It has no control characters of ASCII; others must be within double quotes.
+    It has no ASCII control characters; other control characters must be within double quotes.
     """
     if document.isascii() and "\x7f" not in document:
         return document
@@ -137,9 +137,9 @@ def with_escapes(document: str) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes texts that only kubectl's YAML takes for a value of another type: y, 12e45, 0o7.
+    """Quotes texts that kubectl's YAML would read as another type: y, 12e45, 0o7.
 
-    Texts that are not printable have double quotes.
+    Texts with unprintable characters get double quotes.
     """
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
@@ -154,7 +154,7 @@ for _kind, _pattern, _first in VALUES_FOR_KUBECTL:
 
 
 def print_yaml(*documents: Any) -> None:
-    """Print the documents as YAML that kubectl reads as they are."""
+    """Print the documents as YAML that kubectl reads unchanged."""
     text = yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     click.echo(with_escapes(text), nl=False)
 
@@ -183,7 +183,7 @@ def printable(value: Any) -> Any:
 
 
 def and_others(first: str, count: int) -> str:
-    """Return the name of the first of `count` equal things, and how many others there are."""
+    """Return the name of the first of `count` equal things, with the number of the others."""
     return f"{first} (+{count - 1})" if count > 1 else first
 
 
@@ -196,8 +196,8 @@ def print_table(
 ) -> None:
     """Print a table as wide as the terminal; the rows whose numbers are in `failed` are red.
 
-    Not with rich's Table: that cuts or folds names where there is too little space, and takes 20
-    seconds for the 10,000 rows that take half a second here.
+    rich's Table is not used: it cuts or folds names if there is too little space, and needs 20
+    seconds for 10,000 rows, for which this function needs half a second.
     """
     table = _table(head, [*rows], numbers, prose, terminal_width())
     for number, lines in enumerate(table):
@@ -271,7 +271,7 @@ def folded(text: str, width: int) -> list[str]:
 
 
 def coloured() -> bool:
-    """Return whether standard output is a terminal where colours are wanted (no NO_COLOR)."""
+    """Return whether standard output is a terminal and NO_COLOR is not set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -286,7 +286,7 @@ def terminal_width() -> int | None:
 
 
 def _prose_width(width: int, names: Sequence[int], columns: int) -> int | None:
-    """Return the width of each prose column beside the names; None without enough space."""
+    """Return the width of each prose column; None if the names leave too little space."""
     left = width - sum(names) - len(_GAP) * (len(names) + columns - 1)
     if not columns:
         return 0 if left >= 0 else None
@@ -315,10 +315,10 @@ def _beside(names: str, prose: Sequence[str], width: int | None) -> Iterator[str
 
 
 def _stacked(row: Sequence[str], head: Sequence[str], names: int, width: int) -> Iterator[str]:
-    """Yield the lines of a row, or of the head itself, whose first cell is alone.
+    """Yield the lines of a row, or of the head itself, with the first cell on its own line.
 
-    Several cells of prose have their titles before them, and so have all others if the titles are
-    too long for one line: nobody could say which is whose.
+    If there are several cells of prose, or the titles are too long for one line, each cell follows
+    its title, because the reader could not tell the cells apart.
     """
     yield row[0]
     is_head, width = row is head, max(width, _LEAST_PROSE)
@@ -343,7 +343,7 @@ def _stacked(row: Sequence[str], head: Sequence[str], names: int, width: int) ->
 
 
 def _filled(cells: Iterable[str], width: int) -> Iterator[str]:
-    """Yield indented lines of as many cells as fit into each."""
+    """Yield indented lines, each with as many cells as fit."""
     line = ""
     for cell in cells:
         if line and cell_len(line + _GAP + cell) > width:

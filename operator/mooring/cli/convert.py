@@ -51,7 +51,6 @@ def _completed(
 
 
 def _scheduler_name(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
-    """Return the name; raise BadParameter if no profile can have it."""
     try:
         read(Match, {"schedulerNames": [given]}, "")
     except ProfileInvalid as invalid:
@@ -139,7 +138,7 @@ def _pinned(profile: SchedulingProfile, kubernetes: KubernetesVersion) -> Schedu
 
 
 def _beside_kube_scheduler(profile: SchedulingProfile, source: str) -> SchedulingProfile:
-    """Return the profile in mode Shadow, with a note, if it is for kube-scheduler's own pods."""
+    """Return the profile; if kube-scheduler binds its pods, in mode Shadow, and print a note."""
     if DEFAULT_SCHEDULER not in profile.scheduler_names:
         return profile
     note(f"{source}: {profile.name}: {_SHADOW}")

@@ -1,4 +1,4 @@
-"""Print the attempts of a simulation: a table, a wide table, JSON or YAML, and one line in sum."""
+"""Print the attempts of a simulation as a table, JSON or YAML, with a summary line."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ _NUMBERS: Final = ("SCORE", "FEASIBLE")
 _MOST_VICTIMS: Final = 3
 _MOST_REASONS: Final = 4
 _NEXT: Final = 2
-"""Other nodes than the best that a wide table shows."""
+"""How many of the next best nodes a wide table shows."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Summary:
     reasons: Counter[str] = field(default_factory=Counter)
 
     def count(self, attempt: SimulatedAttempt) -> None:
-        """Count one more attempt."""
+        """Count the pod as placed, as preempting, or under the reason why it got no node."""
         decision = attempt.decision
         if decision.node is not None:
             self.placed += 1
@@ -98,8 +98,8 @@ def print_attempts(attempts: Iterable[SimulatedAttempt], output: str) -> Summary
 def write_json(attempts: Iterable[SimulatedAttempt], out: BinaryIO) -> Summary:
     """Write `{"decisions": [...], "summary": {...}}`, one decision per line.
 
-    Each decision is written as soon as it is made: for thousands of pods and nodes, all of them
-    together would not fit into memory.
+    Each decision is written at once: the decisions about thousands of pods and nodes do not fit
+    into memory together.
     """
     summary = Summary()
     out.write(b'{"decisions": [')
@@ -150,7 +150,6 @@ def _wide_row(attempt: SimulatedAttempt) -> tuple[str, ...]:
 
 
 def _score(attempt: SimulatedAttempt) -> int | None:
-    """Return the score of the best node; None if nothing was scored."""
     scores = attempt.decision.scores
     return max((score.total for score in scores.values()), default=None) if scores else None
 
@@ -172,7 +171,7 @@ def _why(group: Sequence[SimulatedAttempt]) -> str:
 
 
 def _preemption(attempt: SimulatedAttempt) -> Iterator[str]:
-    """Yield the pods that must leave the nominated node before the pod can run there."""
+    """Yield the victims that must leave the nominated node before the pod can run there."""
     decision = attempt.decision
     if decision.nominated_node is None:
         return

@@ -32,7 +32,7 @@ _SHORT: Final = 3
 
 
 def in_short(difference: Difference) -> tuple[str, str]:
-    """Return both sides for a table: of long lists of names only those removed and those added."""
+    """Return both values for a table; long lists are reduced to removed and added names."""
     before, after = difference.before, difference.after
     left, right = (value.split(_COMMA) if value else [] for value in (before, after))
     if not _is_list(difference.field) or max(len(left), len(right)) <= _SHORT:

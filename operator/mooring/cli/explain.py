@@ -51,7 +51,7 @@ _STATES: Final[Mapping[str, str]] = {
     PodState.BACKOFF: "backing off",
     PodState.IN_FLIGHT: "being decided",
 }
-"""Texts for states whose names in the metric pending_pods say little alone."""
+"""Texts for states that are hard to understand by their names in the metric pending_pods."""
 
 _WATCH_SECONDS: Final = 2.0
 
@@ -116,8 +116,8 @@ def explain(
 class _Question:
     """A question to the leading replica.
 
-    `ask` returns the document, None if there is no such pod or group; `unknown` is the line that
-    says so. `show` prints the document for people.
+    `ask` returns the document, or None if the pod or group does not exist; then `unknown` returns
+    the line to print. `show` prints the document for people.
     """
 
     ask: Callable[[], dict[str, Any] | None]
@@ -126,7 +126,7 @@ class _Question:
 
 
 def _question(what: str, given: str | None, leader: Leader) -> _Question:
-    """Return the question of the command line; InputError if they say nothing known."""
+    """Return the question for the given words; InputError if they name no known kind of object."""
     first, slash, second = what.partition("/")
     named = type_and_name(what)
     is_group = first in POD_GROUP_WORDS and bool(slash)
@@ -166,9 +166,9 @@ def _print(question: _Question, answer: dict[str, Any], output: str) -> None:
 
 
 def _watch(question: _Question, output: str) -> NoReturn:
-    """Print the answer repeatedly, to a file only if more than its times have changed.
+    """Print the answer again and again; into a file only if more than durations have changed.
 
-    Each YAML document begins with its separator. If another replica takes the lead, that one is
+    Each YAML document begins with its separator. If another replica takes the lead, that replica is
     asked. Ctrl-C ends the loop.
     """
     before: object = ()
@@ -191,7 +191,7 @@ def _watch(question: _Question, output: str) -> NoReturn:
 
 
 def _without_times(value: Any) -> Any:
-    """Return a JSON value without durations, which grow while nothing happens."""
+    """Return a JSON value without durations, which grow even if nothing happens."""
     if isinstance(value, dict):
         kept = {key: item for key, item in value.items() if not key.lower().endswith("seconds")}
         return {key: _without_times(item) for key, item in kept.items()}
@@ -285,7 +285,7 @@ def _show_pod_groups(answer: dict[str, Any]) -> None:
 def _report(
     pod: str, report: Mapping[str, Any] | None, path: Mapping[str, Any] | None
 ) -> Iterator[str]:
-    """Yield where the pod is, why, what would make it fit, and how long each step took."""
+    """Yield the pod's state and reason, what would make it fit, and how long each step took."""
     if report is None:
         yield f"pod {pod}: {(path and path['state']) or 'not known any more'}"
     else:
@@ -327,7 +327,7 @@ def _remedies(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _facts(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the state with its node and duration, the attempts, and the next step."""
+    """Yield the state with node and duration, the number of attempts, and the next step."""
     state = _STATES.get(report["state"], report["state"])
     if report.get("node"):
         state += f" on {report['node']}"

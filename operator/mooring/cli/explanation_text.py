@@ -1,4 +1,4 @@
-"""Explain decisions and pod groups in lines of text and tables; both are in their JSON form."""
+"""Turn decisions and pod groups, given in their JSON form, into lines of text and tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from mooring.model.wording import listed, plural
 
 _MOST_NODES: Final = 3
 _FIRST_STEPS: Final = 4
-"""The first steps of a path, after which steps may be missing."""
+"""The number of first steps that a path always keeps; later steps may be missing."""
 _WORDS: Final = {
     "noProfile": "no profile takes it",
     "gated": "gated{by_plugin}",
@@ -23,7 +23,7 @@ _WORDS: Final = {
     "gone": "left the queue: deleted, ended, or bound by another scheduler",
     "preempted": "preempted on {node} by {by}",
 }
-"""Texts for the steps of a path; the others are called by their name."""
+"""Texts for some steps of a path; other steps are shown by their name."""
 
 
 def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
@@ -45,7 +45,7 @@ def explanation(decision: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _tie(decision: Mapping[str, Any]) -> str:
-    """Return how many nodes had the score of the chosen one; "" if none had."""
+    """Return how many other nodes had the chosen node's score; "" if none had."""
     scores, node = decision.get("scores") or {}, decision.get("node")
     if node not in scores:
         return ""
@@ -74,7 +74,7 @@ def time_lines(path: Mapping[str, Any]) -> Iterator[str]:
 
 
 def path_rows(path: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each step and how long after the first one it was; the first one has its time."""
+    """Yield each step with the time since the first step; the first row has the absolute time."""
     steps, before = path["steps"], ""
     for number, step in enumerate(steps):
         if number and path["leftOut"] and number == _FIRST_STEPS:
@@ -85,7 +85,7 @@ def path_rows(path: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _step(step: Mapping[str, Any]) -> str:
-    """Return one step in words; how often and for how long it was repeated comes first."""
+    """Return a step in words, after how often and for how long it was repeated."""
     name, plugins = step["step"], ", ".join(step.get("plugins", ()))
     words = {"named": plugins, "by_plugin": f" by {plugins}" if plugins else ""}
     text: str = _WORDS.get(name, name).format(**step, **words)
@@ -111,8 +111,8 @@ def score_table(
 ) -> tuple[Sequence[str], list[Sequence[str]], Sequence[str]]:
     """Return head, rows and number columns of a table: nodes, totals, scores by plugin.
 
-    Without `most` all nodes are in it, else the first `most`: records begin with the best nodes.
-    Plugins in `zero_scores` have no column.
+    With `most`, the table has only the first `most` nodes; records begin with the best nodes. It
+    has no columns for the plugins in `zero_scores`.
     """
     shown = [*scores.items()][:most]
     plugins = sorted(
@@ -170,7 +170,7 @@ def pod_group_lines(group: Mapping[str, Any]) -> Iterator[str]:
 
 
 def member_lines(pods: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the messages of members, each once with the pods that have it."""
+    """Yield each message of the members once, with the pods that have it."""
     by_message = dict[str, list[str]]()
     for pod in pods:
         if pod["message"]:
@@ -204,7 +204,7 @@ def nomination_lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _place(suggestion: Mapping[str, Any]) -> str:
-    """Return on how many nodes the pod would fit; "" where `change` names the pods that end."""
+    """Return on how many nodes the pod would fit; "" if the change is the end of named pods."""
     if suggestion["ended"]:
         return ""
     number, names = suggestion["nodes"], ", ".join(suggestion["examples"])

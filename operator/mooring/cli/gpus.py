@@ -37,7 +37,7 @@ from mooring.simulate.offline import offline_handle
 _HEAD = ("  CARD", "FREE", "CORES FREE", "PODS")
 _NUMBERS = ("  CARD", "FREE", "CORES FREE")
 _UNITS = {1: "MiB", 1024: "GiB"}
-"""The unit of memory by its MiB."""
+"""The name of each unit of memory, by its size in MiB."""
 
 
 @click.command(
@@ -120,8 +120,7 @@ def gpus(
 def in_force(inputs: Inputs, registry: Registry, preset: str) -> ActiveProfile:
     """Return the default policy with the plugins that assign cards of the preset.
 
-    NodeResourcesFit ignores shares, because not all nodes publish the resources that shares
-    request.
+    NodeResourcesFit ignores the resources of shares, because not all nodes publish them.
     """
     names, form = ("GPUShare", "GPUTopology"), PRESETS[preset]
     shares = (form.memory_resource, form.memory_percent_resource, form.cores_resource)
@@ -201,7 +200,6 @@ def _kinds(node: NodeGPUs) -> str:
 
 
 def _fits(node: NodeGPUs, unit: str) -> str:
-    """Return the largest requests that the node could still take."""
     cards = f"{node.free_cards} whole card{'s' * (node.free_cards > 1)}"
     found = [f"a share of {node.largest_share} {unit}"] * (node.largest_share > 0)
     found += [cards] * (node.free_cards > 0)

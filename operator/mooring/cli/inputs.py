@@ -23,10 +23,10 @@ def files_and_cluster(
     cluster: bool,
     asked_elsewhere: bool = False,
 ) -> Iterator[Manifest]:
-    """Return the objects of the files, and of the live cluster if `cluster` or without any file.
+    """Return the objects of the files; with `cluster` or without files, also of the live cluster.
 
-    Raises UsageError if the kubeconfig or the context is for nothing; `asked_elsewhere` if the
-    command asks the cluster for something else.
+    Raises UsageError if --kubeconfig or --context is given but not used. `asked_elsewhere` says
+    that the command uses them for another request.
     """
     if (kubeconfig or context) and files and not (cluster or asked_elsewhere):
         raise click.UsageError("--kubeconfig and --context need --cluster beside FILEs")

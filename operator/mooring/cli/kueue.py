@@ -1,6 +1,6 @@
-"""What Kueue says of a pod that it gates: the conditions of the pod's Workload.
+"""Shows what Kueue says about a pod that it gates: the conditions of the pod's Workload.
 
-They are read when they are asked for, with the user's own rights.
+The conditions are read when a user asks for them, with the user's own rights.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ def is_gated_by_kueue(report: Mapping[str, Any]) -> bool:
 
 
 def kueue_workload(kubeconfig: str | None, context: str | None, key: str) -> dict[str, Any]:
-    """Return name and conditions of the pod's Workload, or the error; no name if there is none."""
+    """Return name and conditions of the pod's Workload, or the error; no name if none exists."""
     try:
         return asyncio.run(_workload_of(kubeconfig, context, key))
     except ForbiddenError as refusal:
@@ -39,7 +39,7 @@ def kueue_workload(kubeconfig: str | None, context: str | None, key: str) -> dic
 
 
 def kueue_lines(found: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield what the conditions say, or why they cannot be read; nothing of None."""
+    """Yield what the conditions say, or why they cannot be read; nothing if `found` is None."""
     if found is None:
         return
     if "error" in found:
@@ -71,7 +71,7 @@ async def _workload_of(kubeconfig: str | None, context: str | None, key: str) ->
 
 
 def _selectors(metadata: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the query for the Workload of a pod, which is its own, its group's or its job's."""
+    """Return the query for a pod's Workload: by the name that the pod states, else by its uid."""
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     if name := annotations.get(_WORKLOAD) or labels.get(_GROUP):
         return {"fieldSelector": f"metadata.name={name}"}
@@ -81,7 +81,7 @@ def _selectors(metadata: Mapping[str, Any]) -> Mapping[str, str]:
 async def _first(
     client: ApiClient, resource: Resource, namespace: str, selectors: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the first object of the list, an empty one without any."""
+    """Return the first object of the list; an empty object if the list is empty."""
     async with aclosing(client.list_pages(resource, namespace, selectors, limit=1)) as pages:
         async for page in pages:
             for found in page.items:

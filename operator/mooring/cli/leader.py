@@ -1,4 +1,4 @@
-"""The leading replica of a running scheduler, for commands that read its endpoints."""
+"""Finds the leading replica of a running scheduler, and reads its endpoints for commands."""
 
 import asyncio
 import json
@@ -31,9 +31,9 @@ from mooring.simulate.manifests import InputError
 
 _SECONDS: Final = 15.0
 _WORK_SECONDS: Final = MOST_SECONDS + 10.0
-"""For an answer that the leading replica works on."""
+"""The time-out for an answer that the leading replica must compute."""
 _REFUSALS: Final = (400, 413, 422, 429)
-"""Statuses of answers that say in lines what to change."""
+"""Statuses of answers whose lines say what the user must change."""
 _AGAIN_SECONDS: Final = 1.0
 _LOOPBACK: Final = "127.0.0.1"
 _PLAIN_URL: Final = re.compile(r"https://[A-Za-z0-9.:\[\]-]+", re.ASCII)
@@ -89,23 +89,23 @@ _TRUST: Final = (
 
 
 class RefusedError(InputError):
-    """The user lacks the right to get this from the leading replica."""
+    """The user lacks the right to read this from the leading replica."""
 
 
 class LeaderUnreachableError(InputError):
-    """No replica leads now, or the leading one does not answer."""
+    """No replica leads now, or the leading replica does not answer."""
 
 
 class Following:
-    """Asks the leading replica again and again, also while another one takes the lead."""
+    """Asks the leading replica repeatedly, even while another replica takes the lead."""
 
     def __init__(self) -> None:
         self._has_answered = False
 
     def ask(self, question: Callable[[], _Found]) -> _Found:
-        """Return the answer; while none comes, ask again, and say once why.
+        """Return the answer; if none comes, print the reason once and ask again.
 
-        Raises InputError if asking again cannot help, or no question was answered before.
+        Raises InputError if asking again cannot help, or if no earlier question was answered.
         """
         is_said = False
         while True:
@@ -131,7 +131,7 @@ def leader_options(command: _Command) -> _Command:
 def replica_options(
     command: _Command, server: Callable[[_Command], _Command] = _SERVER
 ) -> _Command:
-    """Add these options but --kubeconfig and --context, which the command has already."""
+    """Add the options of `leader_options` without --kubeconfig and --context."""
     for option in reversed(_TRUST):
         command = option(command)
     command = server(command)
@@ -157,11 +157,11 @@ class Leader:
     def tls(
         self, connection: Connection, *, pinned: str = "", in_forward: bool = False
     ) -> ssl.SSLContext:
-        """Return the context for the endpoints, with the client certificate of the kubeconfig.
+        """Return the TLS context for the endpoints, with the client certificate of the kubeconfig.
 
-        With `pinned`, PEM, that certificate is accepted and no other. Within a port-forward no
-        certificate is verified unless a CA is given: the API server and the kubelet lead to the pod
-        that they say.
+        With `pinned` (PEM), only that certificate is accepted. In a port-forward, the certificate
+        is verified only if a CA is given, because the API server and the kubelet connect to the
+        right pod.
         """
         authority = self.certificate_authority
         verified = not self.insecure_skip_tls_verify and not (in_forward and authority is None)
@@ -252,7 +252,7 @@ async def _answer(leader: Leader, target: str, body: bytes | None) -> Answer:
 
 
 def _failure(leader: Leader, replica: "LeadingReplica", error: BaseException) -> str:
-    """Return in one line why there is no answer, and how to get one."""
+    """Return a line that says why there is no answer, and how to get one."""
     if replica.trouble:
         return replica.trouble
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -327,7 +327,7 @@ def _published_replica(
 ) -> LeadingReplica:
     """Return the endpoints that the Lease names.
 
-    Raises InputError if they are not on this machine, or the Lease does not say which certificate.
+    Raises InputError if the endpoints are not on this machine, or the Lease has no certificate.
     """
     given = published.get(SERVER, "")
     if not _PLAIN_URL.fullmatch(given):  # it is printed, and may be copied into a shell
@@ -351,7 +351,7 @@ def _published_replica(
 
 
 async def _certificate_of(connection: Connection, leader: Leader) -> str:
-    """Return the certificate in the Lease, if the options say nothing of trust; "" if none."""
+    """Return the certificate in the Lease; "" if it has none or options say what to trust."""
     if leader.certificate_authority is not None or leader.insecure_skip_tls_verify:
         return ""
     try:
@@ -361,7 +361,6 @@ async def _certificate_of(connection: Connection, leader: Leader) -> str:
 
 
 def _published(lease: dict[str, Any]) -> dict[str, str]:
-    """Return the annotations in which a leader outside the cluster publishes its address."""
     annotations = (lease.get("metadata") or {}).get("annotations") or {}
     return {name: annotations[name] for name in (SERVER, CERTIFICATE) if name in annotations}
 
@@ -478,7 +477,6 @@ async def _lease_of(connection: Connection, leader: Leader) -> dict[str, Any]:
 
 
 def _holder_of(leader: Leader, lease: dict[str, Any]) -> str:
-    """Return the name of the pod that holds the Lease."""
     # A replica's identity is its host name, which is its pod's name, and something random.
     holder: str = (lease.get("spec") or {}).get("holderIdentity") or ""
     pod = holder.rpartition("_")[0]

@@ -54,7 +54,7 @@ def print_plans_as_json(reports: Sequence[PlanReport], wanted: WantedPlan | None
 
 
 def print_wanted(found: WantedPlan) -> None:
-    """Print the answer to --for as a sentence."""
+    """Print the sentence that answers --for."""
     text = str(printable(found.message)).rstrip(".")
     if coloured():
         text = click.style(text, fg="green" if found.fits else "yellow")
@@ -92,7 +92,7 @@ def _print_steps(steps: Sequence[PlannedStep], *, wide: bool) -> None:
 
 
 def _rows(number: int, step: PlannedStep, *, wide: bool) -> Iterator[tuple[str, ...]]:
-    """Yield a row for each move; texts about the whole step stand in the first."""
+    """Yield a row for each move; the first row has the texts about the whole step."""
     for first, move in zip((True, *[False] * len(step.moves)), step.moves, strict=False):
         owner = (move.owner or "-",) if wide else ()
         goal = (step.goal if first else "",) if wide else ()
@@ -113,13 +113,12 @@ def _text(text: str | TextAboutPods) -> str:
 
 
 def _fits(rows: Sequence[Sequence[str]], width: int) -> bool:
-    """Return whether the names of all rows, and some words about each, fit side by side."""
+    """Return whether the names of each row, and some words about it, fit side by side."""
     columns = zip(_HEAD[:-1], *(row[:-1] for row in rows), strict=True)
     return sum(max(map(cell_len, column)) for column in columns) + _GAPS + _LEAST_WHY <= width
 
 
 def _widths(steps: Iterable[PlannedStep]) -> tuple[int, int, int]:
-    """Return the widths of the longest pod, source and target."""
     moves = [move for step in steps for move in step.moves]
     return (
         max(cell_len(move.pod.key) for move in moves),
@@ -162,7 +161,7 @@ def _print_nodes(report: PlanReport) -> None:
 
 
 def _sums(report: PlanReport) -> Iterator[str]:
-    """Yield the total gain of the plan, and the pods that are not moved."""
+    """Yield the total gain of the plan, and the numbers of pods that may not be moved."""
     width = terminal_width() or _USUAL_WIDTH
     if report.pods:
         yield f"{plural(report.pods, 'running pod')} of the profile"
@@ -188,7 +187,7 @@ def _sums(report: PlanReport) -> Iterator[str]:
 
 
 def _left_out(report: PlanReport) -> str:
-    """Say that the plan has not examined all pods, and what to do about it."""
+    """Return a note that the plan has not examined all pods, and what to do about this."""
     looked_at = ""
     if report.examined is not None and report.examined < report.pods:
         looked_at = f", at {plural(report.examined, 'pod')} only"

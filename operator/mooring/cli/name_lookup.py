@@ -1,7 +1,7 @@
-"""Names of the cluster: completed in a shell, and looked up where a scheduler knows none.
+"""Finds names in the cluster: for completion in a shell, and for pods without a record.
 
-A shell waits for the answer at every press of the tab key, so that it is short, soon there, and
-says nothing where there is no cluster.
+A shell asks at every press of the tab key. So the answer comes soon, and is empty if there is no
+cluster.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from mooring.policy.profile_errors import did_you_mean
 
 _SECONDS: Final = 3.0
 _MOST_NAMES: Final = 5_000
-"""The names to search; any others are not completed."""
+"""The most names that are searched; names beyond this are not completed."""
 _PAGE: Final = 500
 _KINDS: Final = ("pod/", "podgroup/")
 _POD_WORDS: Final = ("pod", "pods", "po")
@@ -39,11 +39,11 @@ POD_GROUP_WORDS: Final = (
     *("podgroup", "podgroups", "pg", "pgs"),
     *("podgroup.scheduling.x-k8s.io", "podgroup.scheduling.k8s.io"),  # kubectl get -o name
 )
-"""What stands before the slash in front of a group's name, as for kubectl."""
+"""The types that may stand before the slash in the name of a pod group, as for kubectl."""
 
 
 def complete_pods(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return the pods that begin so, as NAME, pod/NAME, podgroup/NAME or NAMESPACE/NAME."""
+    """Return pods with this beginning, as NAME, pod/NAME, podgroup/NAME or NAMESPACE/NAME."""
     kind, slash, begun = incomplete.rpartition("/")
     if not slash:
         names = _names(context, (POD,), _namespace(context), begun)
@@ -69,7 +69,7 @@ def complete_pods(context: click.Context, _: click.Parameter, incomplete: str) -
 def complete_pods_with_type(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    """Return the pods and pod groups that begin so, as pod/NAME or podgroup/NAME."""
+    """Return pods and pod groups with this beginning, as pod/NAME or podgroup/NAME."""
     if "/" not in incomplete:
         return [kind for kind in _KINDS if kind.startswith(incomplete)]
     if incomplete.partition("/")[0] not in (*_POD_WORDS, *POD_GROUP_WORDS):
@@ -78,17 +78,16 @@ def complete_pods_with_type(
 
 
 def complete_namespaces(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return the namespaces that begin so."""
+    """Return the namespaces with this beginning."""
     return _names(context, (NAMESPACE,), None, incomplete)
 
 
 def complete_profiles(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return the SchedulingProfiles of the cluster that begin so."""
+    """Return the cluster's SchedulingProfiles with this beginning."""
     return _names(context, (SCHEDULING_PROFILE,), None, incomplete)
 
 
 def _namespace(context: click.Context) -> str | None:
-    """Return the namespace of -n, else the kubeconfig's; None without one."""
     if found := context.params.get("namespace"):
         return str(found)
     try:
@@ -100,7 +99,7 @@ def _namespace(context: click.Context) -> str | None:
 def _names(
     context: click.Context, resources: Sequence[Resource], namespace: str | None, begun: str
 ) -> list[str]:
-    """Return the sorted names that begin so; without an answer in time those found until then."""
+    """Return the sorted names with this beginning; after a time-out the names found so far."""
     found = set[str]()
 
     async def look() -> None:
@@ -140,7 +139,7 @@ def _name(item: dict[str, Any]) -> str:
 
 
 def why_unknown(kubeconfig: str | None, context: str | None, key: str) -> str:
-    """Return in one line why the leader keeps no decision about the pod, which may not exist."""
+    """Return a line that says why the leader has no decision about the pod."""
     namespace, _, name = key.partition("/")
 
     async def look() -> str:

@@ -1,4 +1,4 @@
-"""Pending pods in lines of text and tables: all of them by cause, and those of a workload."""
+"""Describes pending pods in lines of text and tables: all pods by cause, or those of a workload."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -8,15 +8,15 @@ from mooring.cli.explanation_text import duration
 from mooring.model.wording import plural
 
 _MOST_ROWS: Final = 15
-"""Limit for one table; the terminal has 24 lines."""
+"""The most rows of a table, because a terminal has 24 lines."""
 _MOST_CAUSES: Final = 3
-"""Causes for which one pod each is explained."""
+"""The number of causes for which one pod each is explained."""
 
 
 def pending_lines(found: Mapping[str, Any], namespace: str) -> Iterator[str]:
-    """Yield how many pods are pending, by cause and by owner, as /debug/pending tells them.
+    """Yield how many pods are pending, by cause and by owner, from an answer of /debug/pending.
 
-    `namespace` is where was looked; "" is everywhere.
+    `namespace` is the namespace of the question; "" means all namespaces.
     """
     where = f"in namespace {namespace}" if namespace else "in all namespaces"
     total = found["total"]
@@ -64,7 +64,7 @@ def _by_cause(found: Mapping[str, Any]) -> list[tuple[str, list[Mapping[str, Any
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], others: int) -> Iterator[str]:
-    """Yield the first rows, and how many pods are not in them."""
+    """Yield the first rows, and the number of pods in the other rows."""
     prose = head[-1:]
     yield from table_lines(head, rows[:_MOST_ROWS], head[:1], prose, terminal_width())
     left_out = sum(int(row[0]) for row in rows[_MOST_ROWS:]) + others

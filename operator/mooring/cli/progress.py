@@ -1,4 +1,4 @@
-"""Say on standard error how far a long piece of work is."""
+"""Shows the progress of long work on standard error."""
 
 from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
@@ -16,10 +16,10 @@ _Item = TypeVar("_Item")
 
 
 class Progress:
-    """One line about the work, from its second second on.
+    """One line about the progress of work, shown after its first second.
 
-    On a terminal the line is written over again and removed at the end; elsewhere there is a new
-    line every ten seconds. As a context manager it removes the line at the end.
+    On a terminal the line is overwritten, and removed at the end; elsewhere a new line comes every
+    ten seconds. As a context manager it removes the line at the end.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Progress:
         self.clear()
 
     def say(self, text: str) -> None:
-        """Show how far the work is, if that was not said a moment ago."""
+        """Show the text, unless another text was shown a moment ago."""
         now = self._clock()
         if now < self._next:
             return

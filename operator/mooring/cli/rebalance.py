@@ -43,7 +43,7 @@ from mooring.simulate.offline_plan import PlannedProfile, Rebalance, Wanted, Wan
 _Result = TypeVar("_Result")
 
 _PROGRESS_SECONDS: Final = 0.2
-"""The time between two looks at how far a plan is."""
+"""The time between two checks of a plan's progress."""
 
 
 @click.command(
@@ -220,7 +220,7 @@ def _answered(
 
 
 def _planned(call: Callable[[], _Result], progress: Progress) -> _Result:
-    """Return the result of planning; say several times a second for how long it has gone on."""
+    """Return the result of planning; meanwhile show the elapsed time several times a second."""
     began, slices = time.monotonic(), TimeSlices(_PROGRESS_SECONDS)
     with Work(call, slices) as work:
         while not work.advance():

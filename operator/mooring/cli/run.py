@@ -116,9 +116,9 @@ def _check_otlp_endpoint(settings: RunSettings) -> None:
 
 @contextmanager
 def _errors_of_opentelemetry() -> Iterator[None]:
-    """Raise ValueError at the end if OpenTelemetry has logged an error, instead of logging it.
+    """Turn errors that OpenTelemetry logs into a ValueError at the end.
 
-    Some variables that it cannot read it leaves out, with a traceback in the log.
+    OpenTelemetry ignores some malformed variables, and only logs a traceback.
     """
     errors: list[str] = []
 

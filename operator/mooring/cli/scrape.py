@@ -1,4 +1,4 @@
-"""The metrics of the leading replica, as one scrape has them."""
+"""Reads the metrics of the leading replica in one scrape."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -16,14 +16,14 @@ QUEUES: Final = tuple(queue.value for queue in SubQueue)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The metrics of one scrape; `values` has each sample's value by its labels, by its name."""
+    """The metrics of one scrape; `values` holds samples by name, and for each name by labels."""
 
     time: float
     values: Mapping[str, Mapping[frozenset[tuple[str, str]], float]] = field(repr=False)
 
     @classmethod
     def of(cls, page: str, now: float) -> "Reading":
-        """Read a page in Prometheus' text format, at `now` (monotonic seconds); else InputError."""
+        """Parse a page in Prometheus' text format, read at `now`; InputError for any other text."""
         try:
             families = [*text_string_to_metric_families(page)]
         except ValueError:
@@ -40,7 +40,7 @@ class Reading:
         return sum(value for have, value in self.values.get(name, {}).items() if wanted <= have)
 
     def by(self, name: str, *keys: str) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Yield the values of these labels, and the value, of each sample."""
+        """Yield for each sample the values of these labels, and its value."""
         for have, value in self.values.get(name, {}).items():
             labels = dict(have)
             yield tuple(labels.get(key, "") for key in keys), value

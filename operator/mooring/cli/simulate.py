@@ -44,7 +44,7 @@ from mooring.simulate.simulation import Simulation
 
 _WIDE_NODES: Final = 3
 _LIVE: Final = "(live)"
-"""What --replay is without a file."""
+"""The value of --replay without a file."""
 _USUALLY_REPLAYED: Final = 1_000
 _WITH_SERVER: Final = frozenset(
     {
@@ -56,7 +56,7 @@ _WITH_SERVER: Final = frozenset(
         *("certificate_authority", "tls_server_name", "insecure_skip_tls_verify"),
     }
 )
-"""Parameters of a question to the running scheduler."""
+"""The parameters that a question to the running scheduler accepts."""
 
 
 @click.command(
@@ -266,7 +266,7 @@ def _exit(summary: Summary) -> NoReturn:
 
 
 def _leader(*, server: str | None, **options: Any) -> Leader:
-    """Return where the leading replica is; --server without a URL leaves that to the variable."""
+    """Return where the leading replica is; if --server has no URL, MOORING_SERVER may have one."""
     return Leader(server=server or os.environ.get(SERVER_VARIABLE), **options)
 
 
@@ -332,9 +332,9 @@ def _files_and_targets(
 def _saved(
     manifests: Iterator[Manifest], dump: str | None, files: Sequence[str]
 ) -> Iterator[Manifest]:
-    """Return the manifests; each is written to the dump, if there is one, when it is taken.
+    """Return the manifests; if there is a dump, each manifest is also written to it.
 
-    Raises InputError if the dump is one of the files that the manifests are read from.
+    Raises InputError if the dump is one of the files from which the manifests are read.
     """
     if dump is None:
         return manifests
@@ -348,7 +348,7 @@ def _saved(
 def _replayed(
     replay: str | None, leader: Leader, namespace: str, last: int | None
 ) -> list[str] | None:
-    """Return the pods to replay, in order: of a file, or the last that the leader decided."""
+    """Return the pods to replay in order, from a file or from the leader's last decisions."""
     if replay != _LIVE:
         if last is not None:
             raise InputError("--last goes with --replay, and that without RECORDS")
@@ -362,7 +362,7 @@ def _replayed(
 
 
 def _nothing_to_schedule(inputs: Inputs, selection: ChosenPods) -> NoReturn:
-    """Raise InputError: a dry run that tried nothing must not look like one that succeeded."""
+    """Raise InputError, because a simulation that tried nothing must not look successful."""
     for name, reason in inputs.without_pods.items():
         note(f"{name}: {reason}")
     running = sum(selection.takes(placed.pod, inputs) for placed in inputs.state.pods)
@@ -374,7 +374,6 @@ def _nothing_to_schedule(inputs: Inputs, selection: ChosenPods) -> NoReturn:
 def _print_notes(
     file: str, profiles: Iterable[LoadedProfile], inputs: Inputs, *, extenders: bool
 ) -> None:
-    """Print the notes about the profiles of a file, and which extenders are not called."""
     print_notes(file, (said for loaded in profiles for said in loaded.notes))
     uncalled = ", ".join(p.profile.name for p in inputs.profiles if p.profile.spec.extenders)
     if uncalled and not extenders:

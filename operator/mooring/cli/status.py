@@ -59,7 +59,7 @@ def status(output: str, **options: Any) -> None:
 def _found(leader: Leader) -> dict[str, Any]:
     """Return the state of the installation as JSON values; `problems` has a line for each problem.
 
-    Raises InputError if the API server does not answer; it says why in one line.
+    Raises InputError, with the reason in one line, if the API server does not answer.
     """
     try:
         server, profiles, lease = asyncio.run(_read(leader))
@@ -126,7 +126,7 @@ def _profile(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leader(leader: Leader, lease: Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
-    """Return the holder of the Lease and its time, and the problem with them ("" for none)."""
+    """Return the Lease's holder and time, and the problem with the leader ("" for none)."""
     name = f"{leader.lease_namespace}/{leader.lease_name}"
     if lease is None:
         return None, (

@@ -23,7 +23,7 @@ from mooring.runtime.queued_pod import PodState
 _RESULTS: Final = ("scheduled", "unschedulable", "error")
 _LATENCY: Final = "scheduler_pod_scheduling_sli_duration_seconds"
 _MOST_ROWS: Final = 15
-"""Causes in the table; the terminal has 24 lines."""
+"""The most causes in the table, because a terminal has 24 lines."""
 _NO_CAUSES: Final = "causes: need the right to get /debug/pending (ClusterRole mooring-explain)"
 
 
@@ -89,7 +89,6 @@ def _intervals(leader: Leader, every: float, *, once: bool) -> Iterator[dict[str
 
 
 def _pending(leader: Leader) -> dict[str, Any] | None:
-    """Return the pending pods by state and cause; None if the leader does not tell them."""
     try:
         return answer_of(leader, "/debug/pending", "causes", absent="404")  # an older leader
     except RefusedError:
@@ -128,7 +127,7 @@ def interval(before: Reading, after: Reading, waiting: Mapping[str, Any] | None)
 
 
 def _quantile(grown: Reading, share: float) -> float | None:
-    """Return the upper bound of the bucket in which the quantile of the interval's pods is."""
+    """Return the upper bound of the bucket that contains this quantile of the interval's pods."""
     buckets: dict[float, float] = defaultdict(float)
     for (upper,), value in grown.by(f"{_LATENCY}_bucket", "le"):
         buckets[float(upper)] += value
@@ -140,7 +139,7 @@ def _quantile(grown: Reading, share: float) -> float | None:
 
 
 def rendered(view: Mapping[str, Any]) -> Group:
-    """Return the interval as lines and a table, for 80 columns."""
+    """Return the interval as lines and a table for 80 columns."""
     queues, rates = view["queues"], view["attemptsPerSecond"]
     half, most = (_seconds(view["secondsUntilBound"][name]) for name in ("p50", "p99"))
     preemptions = view["preemptionsPerSecond"]

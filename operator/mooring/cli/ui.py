@@ -92,9 +92,9 @@ async def _served(leader: Leader, port: int, *, open_browser: bool) -> None:
 class Proxy:
     """Serves the page below /ui/ on this machine, and adds the user's credentials to requests.
 
-    Whoever reaches the port can get the files of the page, but data only with the session's token.
-    The page gets that for the key in the part of the address after `#`, once: other users of this
-    machine may see the address in the list of processes when the browser is started.
+    Everybody who reaches the port can get the files of the page, but data only with the session's
+    token. The page gets the token once, for the key after `#` in the address. The key works only
+    once because other users of this machine may see the address in the list of processes.
     """
 
     client: aiohttp.ClientSession
@@ -140,7 +140,7 @@ class Proxy:
             await runner.cleanup()
 
     async def _exchange(self, request: web.Request) -> web.Response:
-        """Return the session's token for the key, which is void then."""
+        """Return the session's token for the key, which then becomes invalid."""
         self._check_host(request)
         given = await request.text()
         key, self.key = self.key, ""
@@ -150,7 +150,7 @@ class Proxy:
         return web.Response(text=self._token)
 
     def _check_host(self, request: web.Request) -> None:
-        """Refuse any other Host: a foreign name may resolve to this machine (DNS rebinding)."""
+        """Reject another Host, because a foreign name may resolve here (DNS rebinding)."""
         if request.host not in self._hosts:
             raise web.HTTPForbidden(text="open the address that mooring ui has printed\n")
 

@@ -21,13 +21,14 @@ from mooring.simulate.simulation import WITH_GROUP, SimulatedAttempt
 
 _WHAT_IF: Final = "/api/v1/what-if"
 _BESIDE_PODS: Final = {*GROUP_KINDS, Kind.SERVICE}
-"""Kinds that are sent beside those that make pods: no others, such as Secrets, are read there."""
+"""Kinds that are sent in addition to kinds that make pods; other objects, such as Secrets, are not
+sent."""
 
 
 def ask_what_if(leader: Leader, files: Sequence[str], profile: str | None, output: str) -> Summary:
-    """Print what the leading replica would do with the objects of the files; return the sum.
+    """Print what the leading replica would do with the objects of the files; return the summary.
 
-    Raises InputError for its refusal, in its words.
+    Raises InputError with the leader's words if it refuses.
     """
     objects, ignored = list[dict[str, Any]](), Counter[str]()
     for each in read_manifests(files):

@@ -61,7 +61,7 @@ def render() -> str:
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes an object that occurs twice in full, without YAML anchors: people read this file."""
+    """Writes a repeated object in full, not as a YAML anchor, because people read this file."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True

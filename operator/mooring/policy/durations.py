@@ -19,9 +19,10 @@ _UNITS: Final = {
 _NUMBER: Final = re.compile(r"[0-9]++\.?[0-9]*|\.[0-9]+")
 _UNIT: Final = re.compile(r"([a-zµμ]+)")
 _LONGEST_TEXT: Final = 256
-"""Characters. Against a profile or a Try it whose text takes long to read and fills the answer."""
+"""The most characters of a duration. A longer text would take long to parse and fill the
+message."""
 _SHOWN: Final = 40
-"""Characters of a text that is no duration."""
+"""The most characters that a message quotes of a text that is not a duration."""
 _LONGEST: Final = 2**63 / 1e9
 """Seconds in the longest duration of Go, about 292 years."""
 _PATTERN: Final = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$"

@@ -110,14 +110,14 @@ class TLSConfig(PolicyModel):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The paths of the files that are read, those of a data field's counterpart left out."""
+        """The paths of the files to read; a path is left out if its data field is set."""
         given = ((self.ca_data, self.ca_file), (self.cert_data, self.cert_file))
         return tuple(
             path for data, path in (*given, (self.key_data, self.key_file)) if path and not data
         )
 
     def without_files(self) -> "TLSConfig":
-        """Return a copy without paths of files, and without a key pair that is not inline."""
+        """Return a copy without paths, and without a key pair that is not all inline data."""
         unread: dict[str, str | bytes] = {"ca_file": "", "cert_file": "", "key_file": ""}
         if not (self.cert_data and self.key_data):
             unread |= {"cert_data": b"", "key_data": b""}
@@ -132,7 +132,7 @@ class TLSConfig(PolicyModel):
 
 
 class Extender(PolicyModel):
-    """One extender. It does not support a verb that is empty or absent."""
+    """An HTTP service. Mooring does not call a verb that is empty or absent."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -177,9 +177,10 @@ class Extender(PolicyModel):
             "x-kubernetes-list-map-keys": ["name"],
         },
     )
-    """Only pods that request one of these are sent to the extender; if empty, every pod is."""
+    """Only pods that request one of these resources are sent to the extender; if empty, every pod
+    is."""
     ignorable: bool = False
-    """Schedule without the extender while it fails or cannot be reached."""
+    """Schedule without the extender if it fails or cannot be reached."""
 
     @property
     def name(self) -> str:
@@ -200,7 +201,7 @@ class Extender(PolicyModel):
 
 
 def in_call_order(extenders: Iterable[Extender]) -> tuple[Extender, ...]:
-    """Return the extenders as they are called: the ignorable ones last (buildExtenders)."""
+    """Return the extenders in the order of their calls: ignorable ones last (buildExtenders)."""
     return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 
 

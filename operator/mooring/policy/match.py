@@ -13,10 +13,10 @@ from mooring.policy.label_selectors import LabelSelector
 from mooring.policy.profile import SchedulingProfile
 
 _MOST_NAMED: Final = 10
-"""Other profiles that a message names."""
+"""The most other profiles that a message names."""
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _EVERYTHING: Final = CompiledSelector()
-"""What an absent selector and an empty one select."""
+"""The compiled form of an absent selector and of an empty one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class _Rule:
 
     @property
     def reads_namespaces(self) -> bool:
-        """Whether it selects by labels of namespaces, other than that of their name."""
+        """Whether the rule reads a namespace's labels other than the label with its name."""
         return any(wanted.key != _NAMESPACE_NAME for wanted in self.namespaces.requirements)
 
 
 class ProfileMatcher:
     """The compiled match rules of all profiles.
 
-    If several profiles match a pod, the one with the highest precedence is used; of equal ones,
-    the first by name. A matcher is immutable: a changed profile needs a new matcher.
+    If several profiles match a pod, the one with the highest precedence applies, and among equal
+    ones the first by name. A matcher is immutable: a changed profile needs a new matcher.
     """
 
     def __init__(self, profiles: Iterable[SchedulingProfile]) -> None:
@@ -55,7 +55,7 @@ class ProfileMatcher:
     def outranked(self) -> Mapping[str, tuple[str, ...]]:
         """Return the profiles that take no pod, each with the profiles that take all of its pods.
 
-        Another profile takes them if it ranks before and selects everything or the same.
+        These rank before it, and select everything or the same pods.
         """
         taken: dict[str, list[str | None]] = {}
         for rules in self._rules.values():
@@ -68,14 +68,14 @@ class ProfileMatcher:
         return {name: tuple(sorted({*filter(None, by)})) for name, by in taken.items() if all(by)}
 
     def reads_namespaces(self, scheduler_name: str) -> bool:
-        """Return whether labels of namespaces decide which profile takes pods with this name.
+        """Return whether namespace labels decide which profile takes pods with this scheduler name.
 
-        That of the namespace's own name does not count.
+        The label with the namespace's own name does not count.
         """
         return any(rule.reads_namespaces for rule in self._rules.get(scheduler_name, ()))
 
     def scheduler_names(self) -> Collection[str]:
-        """Return the values of `schedulerName` that profiles are for."""
+        """Return every `schedulerName` that a profile matches."""
         return self._rules.keys()
 
     def find(self, pod: Pod, namespace_labels: Mapping[str, str]) -> str | None:
@@ -100,7 +100,7 @@ def compiled(selector: LabelSelector | None) -> CompiledSelector:
 
 
 def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
-    """Return whether a pod can match both profiles, in the same mode and with one precedence.
+    """Return whether the profiles have one mode and precedence, and one pod can match both.
 
     A namespace and a pod may have any labels, so only two demands on the same label can exclude
     each other.
@@ -116,16 +116,16 @@ def may_share_pods(one: SchedulingProfile, other: SchedulingProfile) -> bool:
 
 
 def conflict_in_short(name: str, others: Collection[str]) -> str:
-    """Return who outranks a profile that these others share pods with, or else whom it outranks.
+    """Return `outranked by NAME`, or else `outranks NAME`, about profiles that share pods.
 
-    The text does not change with every profile that comes or goes: it names one.
+    The text names only one profile, so that it seldom changes when profiles are created or deleted.
     """
     outranking = _first(1, (other for other in others if other < name))
     return f"outranked by {outranking}" if outranking else f"outranks {_first(1, others)}"
 
 
 def conflict_text(name: str, others: Collection[str]) -> str:
-    """Say which other profiles outrank this one for the same pods, or are outranked by it."""
+    """Return which other profiles outrank this one for the same pods, and which it outranks."""
     above = _first(_MOST_NAMED, (other for other in others if other < name))
     below = _first(_MOST_NAMED, (other for other in others if other > name))
     ranks = [f"outranked by {above}"] if above else []
@@ -138,7 +138,6 @@ def conflict_text(name: str, others: Collection[str]) -> str:
 
 
 def _first(most: int, names: Iterable[str]) -> str:
-    """Return the first names in order, up to a limit, with "and others" if there are more."""
     first = nsmallest(most + 1, names)
     return ", ".join(first[:most]) + (" and others" if len(first) > most else "")
 

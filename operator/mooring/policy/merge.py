@@ -48,7 +48,7 @@ def plugins_by_point(
     rules: Iterable[Rule] = (),
     kubernetes: KubernetesRules = NEWEST,
 ) -> dict[Point, tuple[PluginUse, ...]]:
-    """Return each point's plugins in their order, rules last, without names of no known plugin."""
+    """Return each point's plugins in order, rules last; names of unknown plugins are left out."""
     multi = _merged(plugins.multi_point, catalog, default_weights(kubernetes))
     merged = {point: _expanded(point, plugins.at(point), multi, catalog) for point in Point}
     for rule in rules:
@@ -62,7 +62,7 @@ def plugins_by_point(
 
 
 def _merged(custom: PluginSet, catalog: Catalog, defaults: Mapping[str, int]) -> dict[str, int]:
-    """Return the weights at multiPoint by plugin name: first the defaults, then others."""
+    """Return the weights at multiPoint by plugin name: first the defaults, then other plugins."""
     added = {plugin.name: plugin.weight for plugin in custom.enabled}
     off = {plugin.name for plugin in custom.disabled}
     kept = {} if "*" in off else {n: w for n, w in defaults.items() if n not in off}

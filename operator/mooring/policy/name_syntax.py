@@ -42,7 +42,7 @@ def label_value(text: str) -> str:
 
 
 def is_extended_resource(text: str) -> bool:
-    """Return whether a resource is none of Kubernetes' own (IsExtendedResourceName, helpers.go)."""
+    """Return whether the resource is not Kubernetes' own (IsExtendedResourceName, helpers.go)."""
     native = "/" not in text or "kubernetes.io/" in text
     return not native and not text.startswith("requests.") and _is_qualified(f"requests.{text}")
 

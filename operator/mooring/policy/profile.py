@@ -43,16 +43,16 @@ KubernetesVersion = Literal["1.34", "1.35", "1.36", "1.37", "1.38"]
 
 
 class Match(PolicyModel):
-    """The pods a profile applies to; all given conditions must hold."""
+    """The pods that a profile applies to; all given conditions must hold."""
 
     scheduler_names: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = Field(
         (), max_length=64, json_schema_extra={"x-kubernetes-list-type": "set"}
     )
     """Values of the pod's `schedulerName`; without any, the profile's own name."""
     namespace_selector: LabelSelector | None = None
-    """Labels of the pod's namespace; absent or empty selects all."""
+    """Labels of the pod's namespace; an absent or empty selector matches all namespaces."""
     pod_selector: LabelSelector | None = None
-    """Labels of the pod; absent or empty selects all."""
+    """Labels of the pod; an absent or empty selector matches all pods."""
     precedence: int = Field(0, ge=-_INT32, le=_INT32)
     """If several profiles match, the highest precedence wins, then the first by name."""
 
@@ -90,7 +90,7 @@ class PluginSet(PolicyModel):
     )
     """Plugins to run, in this order. A default plugin keeps its position and gets this weight."""
     disabled: tuple[Disabled, ...] = Field((), max_length=64)
-    """Default plugins not to run; `*` stands for all of them."""
+    """Default plugins not to run; `*` means all of them."""
 
 
 class Plugins(PolicyModel):
@@ -105,25 +105,25 @@ class Plugins(PolicyModel):
     placement_generate: PluginSet = PluginSet()
     """Plugins that say on which nodes a pod group may be placed together."""
     pre_filter: PluginSet = PluginSet()
-    """Preparation of the filters, once per pod."""
+    """Plugins that prepare the filters, once per pod."""
     filter: PluginSet = PluginSet()
     """Plugins that reject nodes."""
     post_filter: PluginSet = PluginSet()
     """Plugins that run if no node is feasible, such as preemption."""
     pre_score: PluginSet = PluginSet()
-    """Preparation of the scores, once per pod."""
+    """Plugins that prepare the scores, once per pod."""
     score: PluginSet = PluginSet()
     """Plugins that score the feasible nodes."""
     placement_score: PluginSet = PluginSet()
     """Plugins that score the placements in which a pod group fits."""
     reserve: PluginSet = PluginSet()
-    """Plugins that reserve resources on the chosen node; undone if binding fails."""
+    """Plugins that reserve resources on the chosen node, and undo this if binding fails."""
     permit: PluginSet = PluginSet()
     """Plugins that approve, reject or delay the binding."""
     pre_bind: PluginSet = PluginSet()
-    """Work before binding, such as provisioning volumes."""
+    """Plugins that work before binding, for example provision volumes."""
     bind: PluginSet = PluginSet()
-    """Plugins that bind: at least one; the first that handles the pod binds it."""
+    """Plugins that bind, at least one; the first plugin that handles the pod binds it."""
     post_bind: PluginSet = PluginSet()
     """Plugins that are informed after binding."""
 
@@ -149,14 +149,15 @@ class Preemption(PolicyModel):
     """Limits to preemption by this profile's pods."""
 
     disruption_budgets: Literal["Default", "Strict"] = "Default"
-    """Default: budgets are violated as a last resort, as by kube-scheduler. Strict: never."""
+    """Default: preemption violates budgets only as a last resort, as in kube-scheduler. Strict:
+    never."""
     max_victims: int | None = Field(None, ge=1, le=_INT32)
     """The most victims of one preemption; absent: no limit."""
     min_runtime_seconds: int = Field(0, ge=0, le=_INT32)
     """Pods that have run for less than this are never victims."""
     delay_seconds: int = Field(0, ge=0, le=_INT32)
-    """How long a pod or pod group waits after its first attempt that found no node, before others
-    are evicted for it: a cluster autoscaler may add a node meanwhile."""
+    """How long nothing is evicted for a pod or pod group after its first attempt that found no
+    node, so that a cluster autoscaler can add a node first."""
 
     @property
     def strict(self) -> bool:
@@ -165,21 +166,22 @@ class Preemption(PolicyModel):
 
 
 class SchedulingProfileSpec(PolicyModel):
-    """How pods are scheduled, with the fields of KubeSchedulerConfiguration, and which pods."""
+    """Which pods the profile takes, and how they are scheduled."""
 
     match: Match = Match()
-    """The pods this profile applies to."""
+    """The pods that this profile applies to."""
     mode: Literal["Active", "Shadow"] = "Active"
-    """Active: pods are scheduled. Shadow: pods that another scheduler binds are decided for
-    comparison; nothing is bound, evicted, nominated or written to pods."""
+    """Active: Mooring schedules the pods. Shadow: Mooring decides about pods that another scheduler
+    binds, for comparison only; it does not bind, evict, nominate or change pods."""
     percentage_of_nodes_to_score: int | None = Field(None, ge=0, le=100)
-    """Stop the search once this share of all nodes is feasible. Absent: 100, all nodes; 0:
-    kube-scheduler's adaptive rule, a smaller share for a larger cluster."""
+    """The search stops when this percentage of all nodes is feasible. Absent: 100. 0:
+    kube-scheduler's adaptive rule, a smaller percentage for a larger cluster."""
     always_check_all_filters: bool = False
-    """Run every filter on a node even after one rejected it: messages then name all reasons."""
+    """Run every filter on a node even after one has rejected it, so that messages name all
+    reasons."""
     kubernetes_version: KubernetesVersion | None = None
-    """The minor version of Kubernetes whose kube-scheduler is followed where versions differ, such
-    as "1.37". Absent: the API server's."""
+    """The minor version of Kubernetes, such as "1.37", whose kube-scheduler Mooring follows.
+    Absent: the API server's version."""
     plugins: Plugins = Plugins()
     """Changes to kube-scheduler's default plugins."""
     plugin_config: tuple[PluginConfig, ...] = Field(
@@ -198,10 +200,10 @@ class SchedulingProfileSpec(PolicyModel):
     preemption: Preemption = Preemption()
     """Limits to preemption by this profile's pods."""
     rebalancing: Rebalancing | None = None
-    """Moves of running pods to where they would be placed today; absent: none, and no plans."""
+    """Moves of running pods to better nodes. Absent: Mooring plans no moves for this profile."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield mistakes for what may change something in mode Shadow."""
+        """Yield a mistake for each field with an effect, which mode Shadow must not have."""
         if self.mode != "Shadow":
             return
         if self.extenders:
@@ -255,7 +257,7 @@ def profile_for(
 
 
 def _checked(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata; ProfileInvalid if no API object can have such ones."""
+    """Return the metadata; raise ProfileInvalid if no API object can have it."""
     name = metadata.get("name")
     mistakes = list[FieldError]()
     if name is None or name == "":
@@ -281,7 +283,7 @@ def _checked(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Document(PolicyModel):
-    """A SchedulingProfile as the API server or a file holds it."""
+    """A SchedulingProfile as it is in the API server or in a file."""
 
     api_version: Literal["scheduling.mooring.dev/v1alpha1"]
     kind: Literal["SchedulingProfile"]

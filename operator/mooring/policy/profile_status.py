@@ -11,7 +11,7 @@ from mooring.policy.points import Point
 from mooring.policy.reading import PolicyModel
 
 LONGEST_MESSAGE: Final = 32_768
-"""Characters; the API's limit to the message of a condition (metav1.Condition)."""
+"""The most characters of a condition's message (metav1.Condition)."""
 
 
 class Condition(PolicyModel):
@@ -20,7 +20,7 @@ class Condition(PolicyModel):
     type: str = Field(max_length=316)
     """`Ready`, `Conflicted`, `OverBudget` or `Warning`."""
     status: Literal["True", "False", "Unknown"]
-    """Ready: whether the newest spec is in force. The others: True, else they are absent."""
+    """Ready: whether the newest spec is in force. The other conditions are True or absent."""
     observed_generation: int = Field(0, ge=0)
     """The generation of the spec that the condition describes."""
     last_transition_time: str = Field(json_schema_extra={"format": "date-time"})
@@ -38,20 +38,20 @@ class PluginInForce(PolicyModel):
     name: str
     """The plugin's name."""
     weight: int | None = None
-    """The factor of its scores, at score only."""
+    """The factor of the plugin's scores; only at score."""
 
 
 class ExtenderInForce(PolicyModel):
     """An extender, without its certificates; a verb that it does not support is absent."""
 
     url_prefix: str
-    """Its URL, without user, password and query. Messages and metrics name it so."""
+    """The extender's URL without user, password and query, as in messages and metrics."""
     filter_verb: str | None = None
     """The verb that filters nodes."""
     prioritize_verb: str | None = None
     """The verb that scores nodes."""
     weight: int | None = None
-    """The factor of its scores, with `prioritizeVerb` only."""
+    """The factor of the extender's scores; only with `prioritizeVerb`."""
     preempt_verb: str | None = None
     """The verb that checks the victims of a preemption."""
     bind_verb: str | None = None
@@ -59,11 +59,12 @@ class ExtenderInForce(PolicyModel):
     http_timeout: str
     """The time limit of one call."""
     node_cache_capable: bool = False
-    """It gets node names instead of node objects."""
+    """The extender gets node names instead of node objects."""
     ignorable: bool = False
-    """Pods are scheduled without it while it fails."""
+    """Pods are scheduled without the extender if it fails."""
     managed_resources: tuple[str, ...] = ()
-    """Only pods that request one of these are sent to it; if empty, every pod is."""
+    """Only pods that request one of these resources are sent to the extender; if empty, every pod
+    is."""
 
     @classmethod
     def of(cls, extender: Extender) -> "ExtenderInForce":
@@ -88,9 +89,9 @@ class EffectivePolicy(PolicyModel):
     scheduler_names: tuple[str, ...] = ()
     """The values of a pod's `schedulerName` that the profile applies to."""
     kubernetes_version: str | None = None
-    """The minor version of Kubernetes whose kube-scheduler is followed where versions differ."""
+    """The minor version of Kubernetes whose kube-scheduler Mooring follows."""
     percentage_of_nodes_to_score: int = PERCENTAGE_OF_NODES_TO_SCORE
-    """The share of feasible nodes that ends the search; 0: kube-scheduler's adaptive rule."""
+    """The percentage of feasible nodes that ends the search; 0: kube-scheduler's adaptive rule."""
     plugins: dict[Point, tuple[PluginInForce, ...]] = Field({})
     """The plugins of each extension point, in the order they run."""
     extenders: tuple[ExtenderInForce, ...] | None = None
@@ -98,18 +99,15 @@ class EffectivePolicy(PolicyModel):
 
 
 COMPARED: Final = ("same", "tied", "different", "rejected", "unschedulable")
-"""The results of comparisons.
-
-same: both chose the node. tied: the nodes have equal scores. different: the profile's node has a
-higher score. rejected: a plugin of the profile rejects the pod's node. unschedulable: the profile
-finds no node.
-"""
+"""The results of comparisons. same: both schedulers chose the same node. tied: the profile gives
+both nodes equal scores. different: the profile's node has a higher score. rejected: a plugin of the
+profile rejects the pod's node. unschedulable: the profile finds no node."""
 
 
 class ShadowStatus(PolicyModel):
-    """What comparisons with the other scheduler have shown since the profile is in force.
+    """The results of comparisons with the other scheduler since the profile is in force.
 
-    A restarted scheduler begins anew.
+    A restarted scheduler counts from zero.
     """
 
     since: str = Field(json_schema_extra={"format": "date-time"})
@@ -119,23 +117,23 @@ class ShadowStatus(PolicyModel):
     same: int = Field(0, ge=0)
     """Pods for which this profile chose the same node."""
     tied: int = Field(0, ge=0)
-    """Pods for which it chose a node of equal score."""
+    """Pods for which this profile chose another node of equal score."""
     different: int = Field(0, ge=0)
-    """Pods for which it chose a node of higher score."""
+    """Pods for which this profile chose a node of higher score."""
     rejected: int = Field(0, ge=0)
-    """Pods whose node it rejects."""
+    """Pods whose node this profile rejects."""
     unschedulable: int = Field(0, ge=0)
-    """Pods for which it found no node."""
+    """Pods for which this profile found no node."""
     not_compared: int = Field(0, ge=0)
-    """Pods that came too fast, or about which a plugin failed."""
+    """Pods that were not compared, because too many came or a plugin failed."""
     bound_utilization_percent: int = Field(0, ge=0, le=100)
-    """The mean utilization of the nodes that pods were bound to, with the pod."""
+    """The mean utilization of the nodes that pods were bound to, counting the pod."""
     shadow_utilization_percent: int = Field(0, ge=0, le=100)
-    """The same of the nodes that this profile chose."""
+    """The mean utilization of the nodes that this profile chose, counting the pod."""
     bound_balance_percent: int = Field(0, ge=0, le=100)
-    """How evenly cpu and memory of the nodes that pods were bound to are used; 100: evenly."""
+    """How evenly cpu and memory are used on the nodes that pods were bound to; 100: evenly."""
     shadow_balance_percent: int = Field(0, ge=0, le=100)
-    """The same of the nodes that this profile chose."""
+    """How evenly cpu and memory are used on the nodes that this profile chose; 100: evenly."""
 
 
 class PlannedMove(PolicyModel):
@@ -144,35 +142,35 @@ class PlannedMove(PolicyModel):
     pod: str
     """The pod's namespace and name."""
     from_: str = Field(alias="from")
-    """The node that it leaves."""
+    """The node that the pod leaves."""
     to: str
-    """The node for which its replacement is meant."""
+    """The node on which the replacement should run."""
     goal: str
-    """What it is for."""
+    """The goal of the move."""
     reason: str
-    """What it gains."""
+    """What the move gains."""
 
 
 class RefusedMoves(PolicyModel):
-    """Pods that would gain by a move and are not moved."""
+    """Pods that would gain by a move but may not be moved."""
 
     reason: str
-    """Why."""
+    """Why the pods may not be moved."""
     count: int = Field(ge=0)
-    """How many."""
+    """The number of pods."""
 
 
 class MoveBegun(PolicyModel):
-    """A pod that is about to be evicted, or whose replacement is awaited."""
+    """A move whose pod is about to be evicted, or whose replacement is not ready yet."""
 
     pod: str
     """The pod's namespace and name."""
     uid: str
-    """Its uid."""
+    """The pod's uid."""
     owner: str
-    """The uid of its controller."""
+    """The uid of the pod's controller."""
     to: str
-    """The node for which its replacement is meant."""
+    """The node on which the replacement should run."""
     time: str = Field(json_schema_extra={"format": "date-time"})
     """When the move began."""
 
@@ -183,42 +181,42 @@ class MoveEnded(PolicyModel):
     pod: str
     """Namespace and name of the pod that was evicted."""
     uid: str
-    """The uid of what is left alone for a time: of its replacement, or after any other end than
-    moved of its controller, so that no other pod of it is moved.
-    """
+    """The uid of the object that is not moved for a time. This is the replacement if the result is
+    moved, else the controller, none of whose pods is then moved."""
     from_: str = Field(alias="from")
-    """The node that it left."""
+    """The node that the pod left."""
     to: str
-    """The node for which its replacement was meant."""
+    """The node on which the replacement should have run."""
     result: str
-    """moved, elsewhere, late or gone."""
+    """How the move ended: moved, elsewhere, late or gone."""
     time: str = Field(json_schema_extra={"format": "date-time"})
     """When the move ended."""
 
 
 class RebalancingStatus(PolicyModel):
-    """The last plan, and what became of the moves."""
+    """The last plan, and the state of its moves."""
 
     observed_time: str = Field(json_schema_extra={"format": "date-time"})
-    """When this was true."""
+    """When this status was true."""
     planned_time: str | None = Field(None, json_schema_extra={"format": "date-time"})
     """When the last plan was made."""
     planned: int = Field(0, ge=0)
-    """Moves of the last plan."""
+    """The number of moves in the last plan."""
     plan: tuple[PlannedMove, ...] = ()
-    """The first ten of them."""
+    """The first ten moves of the last plan."""
     done: int = Field(0, ge=0)
-    """Moves that ended with a ready replacement on its node, since the section was added."""
+    """The number of moves that ended with a ready replacement on the target, since the section was
+    added."""
     refused: tuple[RefusedMoves, ...] = ()
-    """By reason, the pods that would gain by a move and are not moved."""
+    """The numbers of pods that would gain by a move but may not be moved, by reason."""
     message: str = Field("", max_length=1024)
-    """What is going on, or why the last plan was not carried out to its end."""
+    """What Mooring is doing, or why the last plan ended early."""
     evicted_in_last_hour: int = Field(0, ge=0)
-    """Pods that were evicted within the hour before `observedTime`."""
+    """The number of pods that were evicted in the hour before `observedTime`."""
     under_way: tuple[MoveBegun, ...] = ()
-    """The moves that have begun and not ended. Another leader waits for their replacements."""
+    """The moves that have begun but not ended. A new leader waits for their replacements too."""
     last_moves: tuple[MoveEnded, ...] = ()
-    """The last 50 moves. Another leader leaves their replacements alone, too."""
+    """The last 50 ended moves. A new leader does not move their replacements again, either."""
 
 
 class SchedulingProfileStatus(PolicyModel):
@@ -237,16 +235,17 @@ class SchedulingProfileStatus(PolicyModel):
     )
     """`Ready` is True while the newest spec is in force."""
     conflict: str | None = Field(None, max_length=1024)
-    """`outranked by NAME` if that profile takes pods that this one may match too, else `outranks
-    NAME` if it is the other way round; absent without a conflict. Conflicted says more."""
+    """`outranked by NAME` if the profile NAME takes pods that this profile may match too, `outranks
+    NAME` if this profile takes them; absent without a conflict. The condition Conflicted says
+    more."""
     effective: EffectivePolicy | None = None
     """The profile in force, with all defaults."""
     shadow: ShadowStatus | None = None
-    """For a profile with mode Shadow: how its choices differ."""
+    """For a profile in mode Shadow: the results of comparisons with the other scheduler."""
     rebalancing: RebalancingStatus | None = None
-    """For a profile with `rebalancing`: the last plan, and what became of the moves."""
+    """For a profile with `rebalancing`: the last plan, and the state of its moves."""
     in_force_spec: dict[str, Any] | None = Field(
         None, json_schema_extra={"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     )
-    """The spec in force. A restarted scheduler uses it if the newest spec is invalid. It is absent
-    if it has more than 512 KiB."""
+    """The spec in force, which a restarted scheduler uses if the newest spec is invalid. It is
+    absent if it has more than 512 KiB."""

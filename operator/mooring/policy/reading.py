@@ -26,7 +26,7 @@ from mooring.policy.profile_errors import FieldError, ProfileInvalid, split_path
 from mooring.policy.validation_errors import BrokenRule, broken_rules
 
 MOST_MISTAKES: Final = 1_000
-"""Limit per document: reporting one takes as long as checking a hundred correct values."""
+"""The most mistakes that are reported; to report one takes as long as to check a hundred values."""
 _MORE: Final = f"has more mistakes than these {MOST_MISTAKES:,}"
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -78,7 +78,7 @@ class PolicyModel(BaseModel):
 
 
 def _field_docstrings(model: type[PolicyModel]) -> dict[str, str]:
-    """Return the docstring of each field that has one, from the sources of the class and bases."""
+    """Return the docstring of each field that has one, from the class and its bases."""
     found: dict[str, str] = {}
     for cls in reversed(model.__mro__):
         if not issubclass(cls, PolicyModel):

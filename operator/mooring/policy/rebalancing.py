@@ -1,4 +1,4 @@
-"""The section `rebalancing` of a profile: which of its running pods may be moved, why and when."""
+"""The section `rebalancing` of a profile: which running pods may be moved, why and when."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -18,55 +18,56 @@ Weekday = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 
 
 class Goal(StrEnum):
-    """What a move is for."""
+    """The purpose of a move."""
 
     VIOLATIONS = "Violations"
-    """The pod's node does not meet what the pod or the policy requires by now."""
+    """Move pods whose node no longer satisfies the pod or the policy."""
     SPREAD = "Spread"
-    """Another node has a higher score by the profile."""
+    """Move pods to nodes with a higher score in the profile."""
     PACK = "Pack"
-    """Nodes with little on them are emptied."""
+    """Empty nodes that have few pods."""
     MAKE_ROOM = "MakeRoom"
-    """Pods and pod groups that wait fit afterwards."""
+    """Make room for pending pods and pod groups."""
 
 
 class MovablePods(PolicyModel):
-    """The pods that may be moved: never those without a controller, of DaemonSets, or static."""
+    """Which pods may be moved. Pods without a controller, or of a DaemonSet, never are."""
 
     namespace_selector: LabelSelector | None = None
-    """Labels of the pod's namespace; absent or empty selects all."""
+    """Labels of the pod's namespace; an absent or empty selector matches all namespaces."""
     pod_selector: LabelSelector | None = None
-    """Labels of the pod; absent or empty selects all."""
+    """Labels of the pod; an absent or empty selector matches all pods."""
     owners: tuple[Annotated[str, Field(min_length=1, max_length=63)], ...] = Field(
         ("ReplicaSet", "StatefulSet", "ReplicationController"),
         min_length=1,
         max_length=16,
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
-    """Kinds of the controllers whose pods may be moved. A pod of a Job begins its work anew."""
+    """Kinds of controllers whose pods may be moved. A moved pod of a Job starts its work again."""
     local_storage: bool = False
-    """Whether pods may be moved that lose data: with a hostPath, or an emptyDir on disk."""
+    """Whether pods with a hostPath, or an emptyDir on disk, may be moved; they lose this data."""
     minimum_age_seconds: int = Field(300, ge=0, le=_INT32)
-    """Pods that were created more recently are not moved."""
+    """Pods that are younger than this are not moved."""
     groups: Literal["Never", "Whole"] = "Never"
-    """Whether pod groups may be moved: never, or all members together, for Violations alone."""
+    """Never: pod groups are not moved. Whole: all members move together, only for the goal
+    Violations."""
 
 
 class MoveLimits(PolicyModel):
-    """How many pods are moved, and how fast. Disruption budgets hold besides."""
+    """How many pods are moved, and how fast. Disruption budgets apply too."""
 
     moves_at_a_time: int = Field(1, ge=1, le=100)
-    """Pods whose replacements are awaited at any time."""
+    """The most moves that wait for a replacement at the same time."""
     moves_at_a_time_per_workload: int = Field(1, ge=1, le=100)
-    """The same of the pods of one controller."""
+    """The most moves of pods of one controller that wait for a replacement at the same time."""
     moves_per_hour: int = Field(20, ge=1, le=_INT32)
-    """Pods that are evicted within any hour."""
+    """The most pods that are evicted within any hour."""
     moves_per_plan: int = Field(100, ge=1, le=300)
-    """Moves of a plan."""
+    """The most moves of a plan."""
     replacement_seconds: int = Field(300, ge=10, le=86_400)
-    """How long the replacement of a pod is awaited, until it is bound and ready."""
+    """How long to wait until the replacement is bound and ready."""
     rest_seconds: int = Field(3600, ge=0, le=_INT32)
-    """For how long a pod that was moved is left alone."""
+    """For how long a moved pod is not moved again."""
 
 
 class Window(PolicyModel):
@@ -75,27 +76,27 @@ class Window(PolicyModel):
     days: tuple[Weekday, ...] = Field(
         (), max_length=7, json_schema_extra={"x-kubernetes-list-type": "set"}
     )
-    """Days on which it begins; without any, every day."""
+    """Days on which the window begins; if empty, every day."""
     start: TimeOfDay
-    """When it begins, such as "22:00"."""
+    """When the window begins, such as "22:00"."""
     end: TimeOfDay
-    """When it ends, on the next day if that is not after `start`."""
+    """When the window ends; on the next day if this is not after `start`."""
 
 
 class Rebalancing(PolicyModel):
     """Moves of this profile's running pods to where they would be placed today."""
 
     mode: Literal["Plan", "Apply"] = "Plan"
-    """Plan: moves are only shown. Apply: pods are evicted, one after the other, as `limits` say."""
+    """Plan: moves are only shown. Apply: pods are evicted one after the other, within `limits`."""
     goals: tuple[Goal, ...] = Field(
         (Goal.VIOLATIONS,),
         min_length=1,
         max_length=4,
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
-    """What pods are moved for. Spread and Pack exclude each other."""
+    """The purposes of moves. Spread and Pack exclude each other."""
     minimum_gain: int = Field(10, ge=1, le=_INT32)
-    """For Spread: by how much the total score of the other node must be higher."""
+    """For Spread: how much higher the total score of the other node must be."""
     interval_seconds: int = Field(300, ge=10, le=_INT32)
     """The time between two plans."""
     pods: MovablePods = MovablePods()

@@ -34,7 +34,7 @@ _ARGS_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 _TYPE_FIELDS: Final = ("apiVersion", "kind")
 _NOT_BY_NAME: Final = f"{RULES} cannot be named: it runs what is in spec.rules"
 _LONGEST_FAILURE: Final = 1024
-"""Characters of a plugin's exception."""
+"""The most characters of a plugin's exception in a message."""
 _UNNAMED: Final = ""
 """The name of an entry whose own name cannot be read."""
 
@@ -77,8 +77,8 @@ def load_profile(
 ) -> tuple[SchedulingProfile, ResolvedProfile]:
     """Read a SchedulingProfile object and resolve it; for `server` see `resolve`.
 
-    Raises ProfileInvalid with every mistake, plugins that cannot be imported included; of very many
-    with the first. Plugin names are checked even where other fields cannot be read.
+    Raises ProfileInvalid with every mistake, or the first ones of very many; plugins that cannot be
+    imported are among them. Plugin names are checked even if other fields are invalid.
     """
     try:
         profile = read_profile(document)
@@ -330,8 +330,8 @@ def _default_args(
 ) -> BaseModel | None:
     """Return the arguments of a plugin without an entry; None for a plugin without arguments.
 
-    Appends a mistake where the plugin needs an entry: one of a third party may have arguments
-    without defaults.
+    Appends a mistake if the plugin needs an entry: a third-party plugin may have arguments without
+    defaults.
     """
     model = catalog.args_model(name)
     if model is None:
@@ -350,8 +350,8 @@ def _default_args(
 def _read_args(name: str, model: type[BaseModel], given: Mapping[str, Any], path: str) -> BaseModel:
     """Read the arguments of a plugin.
 
-    Raises ProfileInvalid with every mistake; or with the plugin, if its model or a validator in it
-    fails otherwise: it may be another distribution's.
+    Raises ProfileInvalid with every mistake. If the model or a validator raises anything else, the
+    mistake names the plugin, which may belong to another distribution.
     """
     try:
         return read(model, given, path)

@@ -35,7 +35,7 @@ _BOUND_ERRORS: Final = ("greater_than", "greater_than_equal", "less_than", "less
 
 
 class BrokenRule(NamedTuple):
-    """A mistake, and the path of the field or object whose rule it breaks.
+    """A mistake, and the path of the field or object whose rule is broken.
 
     `owner` is above the mistake's own path if the rule is about several fields of an object.
     """
@@ -164,15 +164,15 @@ def _bad_tag(details: ErrorDetails) -> str:
 
 
 def _words(expected: str) -> list[str]:
-    """Return the words in pydantic's text `'A', 'B' or 'C'`."""
     words = (word.strip(" '") for word in expected.replace(" or ", ",").split(","))
     return [word for word in words if word]
 
 
 def _choice(given: object, choices: list[str]) -> str:
-    """Return the allowed values instead of `given`, and the one that was probably meant.
+    """Return the message `must be one of ..., got ...`, with the choice that was probably meant.
 
-    Words that are numbers (versions) are not similar to each other, and need quotes.
+    For version numbers nothing is suggested. If `given` is not a text, the message asks for quotes,
+    because 1.37 without quotes is a number.
     """
     allowed = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
     numbers, hint = choices[0][:1].isdigit(), ""

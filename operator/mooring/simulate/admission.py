@@ -51,13 +51,12 @@ _RUNNING: Final = {"phase": "Running", "conditions": [{"type": "Ready", "status"
 
 
 def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the object as a cluster would store it.
+    """Return the object as the API server and its controllers would store it.
 
     These are the defaults that decisions read (SetDefaults in pkg/apis): the label
     `kubernetes.io/metadata.name` of a Namespace, the allocatable amounts of a Node that has only a
-    capacity, and the selector of a ReplicationController. Controllers would give a
-    PersistentVolume phase Bound if it has a claimRef, else Available. A ResourceClaim and a
-    PodGroup get a uid.
+    capacity, and the selector of a ReplicationController. A PersistentVolume gets the phase Bound
+    if it has a claimRef, else Available. A ResourceClaim and a PodGroup get a uid.
     """
     if kind is Kind.NAMESPACE:
         metadata = mapping(raw, "metadata")
@@ -82,8 +81,8 @@ def as_stored(kind: Kind, raw: Mapping[str, Any]) -> Mapping[str, Any]:
 class DefaultStorageClass:
     """The class of new claims that name none (storageclass/setdefault in plugin/pkg/admission).
 
-    If several classes are the default, the newest counts, then the first by name. A class that no
-    cluster has stored is newer than all others.
+    If several classes are the default, the newest is used, and among equal ones the first by name.
+    A class that no cluster has stored is newer than all others.
     """
 
     def __init__(self) -> None:
@@ -106,7 +105,7 @@ class DefaultStorageClass:
 
 
 def names_no_class(claim: Mapping[str, Any]) -> bool:
-    """Return whether a PersistentVolumeClaim gets the default class; the name "" prevents that."""
+    """Return whether a PersistentVolumeClaim gets the default class; "" prevents this."""
     annotations = strings(mapping(claim, "metadata"), "annotations", "metadata")
     absent = mapping(claim, "spec").get("storageClassName") is None
     return absent and _OLD_CLASS not in annotations
@@ -119,7 +118,7 @@ class Forbidden(Exception):  # noqa: N818 - the API server's answer, and no erro
 class Admission:
     """Fills in and checks pods and PodGroups as the admission plugins of the API server do.
 
-    Those are LimitRanger, Priority, DefaultTolerationSeconds and RuntimeClass, in
+    These plugins are LimitRanger, Priority, DefaultTolerationSeconds and RuntimeClass, in
     `plugin/pkg/admission`. Only a pod that no API server has stored is checked, and only its
     requests, limits, tolerations and selectors of inter-pod terms are filled in. `runtime_classes`
     and `limit_ranges` are raw objects. `kubernetes` has the rules of the API server's version.
@@ -203,7 +202,7 @@ class Admission:
             )
 
     def _set_priority(self, spec: dict[str, Any], *, new: bool) -> None:
-        """Set the values of the PriorityClass; a new pod must not say something else."""
+        """Set the values of the PriorityClass; raise Forbidden if a new pod has other values."""
         found = self._class_of(spec)
         for field, said, computed in (
             ("priority", "integer value of priority", found.value),
@@ -293,7 +292,7 @@ def _with_label_keys(affinity: Mapping[str, Any], labels: Mapping[str, Any]) -> 
 
 
 def _narrowed(term: Mapping[str, Any], labels: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Return the term with a requirement for each of its label keys that the pod has."""
+    """Return the term with one requirement more for each of its label keys that the pod has."""
     selector = optional_mapping(term, "labelSelector", where)
     if selector is None:
         return term

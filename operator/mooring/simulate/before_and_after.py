@@ -1,4 +1,4 @@
-"""Draw nodes before and after moves, as SVG or PNG: a bar per node, in it a block per pod."""
+"""Draw nodes before and after moves, as SVG or PNG: a bar per node, a block per pod."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from mooring.simulate.drawing import WIDTH, Box, DrawnText, Shape, legend, write
 from mooring.state.cluster_view import ClusterView
 
 _MOST_NODES: Final = 40
-"""Nodes that are drawn; those that change come first."""
+"""The most nodes that are drawn; nodes that change come first."""
 _LEFT: Final = 24
 _TOP: Final = 92
 _ROW: Final = 22
 _BAR: Final = 15
 _GAP: Final = 24
 _CHARACTER: Final = 6.2
-"""The width of a character of a node's name, at most, at its size."""
+"""The largest width of a character in a node's name."""
 _NAME_SIZE: Final = 11
 _STAYS: Final = "#8da0b3"
 _MOVES: Final = "#d9772b"
@@ -59,7 +59,7 @@ def write_before_and_after(cluster: ClusterView, plans: Sequence[Plan], path: st
 
 
 def _shown(cluster: ClusterView, moves: Iterable[Move]) -> list[str]:
-    """Return the names of the nodes to draw: those that change, and others while there is space."""
+    """Return the names of the nodes to draw: nodes that change, and others while there is space."""
     changing = {name for move in moves for name in (move.source, move.target)}
     every = [cluster.nodes.name(row) for row in cluster.nodes_in_order.tolist()]
     chosen = sorted(every, key=lambda name: (name not in changing, name))[:_MOST_NODES]
@@ -90,7 +90,7 @@ def _block(pod: Pod, resource: str, allocatable: int, *, moves: bool) -> _Block:
 def _bars(
     cluster: ClusterView, names: Iterable[str], resource: str, moves: Iterable[Move]
 ) -> dict[str, list[_Block]]:
-    """Return the blocks of each node, those that stay first, then the largest first."""
+    """Return the blocks of each node: first pods that stay, then the largest pods first."""
     moving: set[Uid] = {move.pod.uid for move in moves}
     bars: dict[str, list[_Block]] = {}
     for name in names:
@@ -160,7 +160,7 @@ def _legend(resource: str, others: int) -> Iterator[Shape]:
 
 
 def _bar(blocks: Sequence[_Block], x: float, y: float, width: float, note: str) -> Iterator[Shape]:
-    """Yield the bar of a node, and the note at its end; an excess is a red end."""
+    """Yield the bar of a node, with a note at its end; requests beyond the capacity are red."""
     yield Box(x, y, width, _BAR, _FREE)
     if note:
         yield DrawnText(x + width - 6, y + _BAR - 4, note, 10, "end")

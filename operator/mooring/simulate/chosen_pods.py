@@ -32,13 +32,13 @@ _TYPES: Final[Mapping[str, str]] = {
     }.items()
     for word in words.split()
 }
-"""The words for a type that kubectl knows."""
+"""The words that kubectl accepts for a type."""
 _MIRROR: Final = "kubernetes.io/config.mirror"
 
 
 @dataclass(frozen=True, slots=True)
 class TypeAndName:
-    """An object as `TYPE/NAME` names it; `kind` is Pod or a controller's kind."""
+    """An object that the user names as `TYPE/NAME`; `kind` is Pod or a controller's kind."""
 
     kind: str
     name: str
@@ -56,7 +56,7 @@ def type_and_name(word: str) -> TypeAndName | None:
 
 @dataclass(frozen=True, slots=True)
 class ChosenPods:
-    """The pods of a namespace, of some objects, or both; without either all pods."""
+    """The pods of a namespace, of some objects, or of both; without a choice all pods."""
 
     namespace: str | None = None
     targets: tuple[TypeAndName, ...] = ()
@@ -64,8 +64,8 @@ class ChosenPods:
     def checked(self, inputs: Inputs) -> ChosenPods:
         """Return the selection.
 
-        Raises InputError if one of its objects is no pod of the inputs, and has none there;
-        controllers whose lack of pods the inputs explain are passed over.
+        Raises InputError if a chosen object is neither a pod of the inputs nor a controller with
+        pods there. A controller for which the inputs explain the lack of pods is accepted.
         """
         if not self.targets:
             return self
@@ -87,7 +87,7 @@ class ChosenPods:
         return self
 
     def applied(self, inputs: Inputs) -> Inputs:
-        """Return the inputs with the selected ones of the pending and rejected pods."""
+        """Return the inputs with only the selected pending and rejected pods."""
         pending = tuple(pod for pod in inputs.pending if self.takes(pod, inputs))
         rejected = tuple(
             each
@@ -113,7 +113,7 @@ EVERY_POD: Final = ChosenPods()
 
 
 def _pods(inputs: Inputs) -> Iterator[tuple[str, set[TypeAndName]]]:
-    """Yield the key and the names of every pod, those that the API server rejects included."""
+    """Yield the key and the names of every pod, including pods that the API server rejects."""
     for pod in (*inputs.pending, *(placed.pod for placed in inputs.state.pods)):
         yield pod.key, _names(pod.key, *_owner_of(pod), inputs)
     for each in inputs.rejected:
@@ -121,12 +121,11 @@ def _pods(inputs: Inputs) -> Iterator[tuple[str, set[TypeAndName]]]:
 
 
 def _owner_of(pod: Pod) -> tuple[str, str]:
-    """Return kind and name of the pod's controller; empty if it has none."""
     return (pod.owner.kind, pod.owner.name) if pod.owner is not None else ("", "")
 
 
 def _names(key: str, kind: str, owner: str, inputs: Inputs) -> set[TypeAndName]:
-    """Return the pod `namespace/name`, its controller, and the controller of that."""
+    """Return a pod's names: `namespace/name`, its controller, and the controller's controller."""
     namespace, _, pod = key.partition("/")
     names = {TypeAndName("Pod", pod), TypeAndName(kind, owner)}
     if kind == "ReplicaSet":
@@ -141,8 +140,8 @@ def _names(key: str, kind: str, owner: str, inputs: Inputs) -> set[TypeAndName]:
 def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
     """Return the inputs with the selected running pods pending, as if they had no node yet.
 
-    Terminating pods and static pods, which no scheduler places, stay. Claims for devices are freed
-    if no other pod uses them, and claims of a group if none of its pods has a node.
+    Terminating pods and static pods stay, because no scheduler places them. Claims for devices are
+    freed if no other pod uses them, and claims of a group if none of its pods has a node.
     """
     running = [placed.pod for placed in inputs.state.pods if placed.pod.node_name is not None]
     taken = []

@@ -33,7 +33,7 @@ POOL_LABELS: Final = (
     "agentpool",
     "node.kubernetes.io/instance-type",
 )
-"""The labels that name a node's pool; the first that a node has counts."""
+"""The labels that name a node's pool; the first label that a node has is used."""
 
 _NO_POOL: Final = "(none)"
 COMPARED: Final = (CPU, MEMORY)
@@ -68,7 +68,10 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True)
 class ChangedNode:
-    """A pod that two policies place differently; None is no node, and `reason` says why."""
+    """A pod that two policies place differently.
+
+    A node of None means that the pod gets no node, and `reason` says why.
+    """
 
     pod: str
     owner: str
@@ -111,7 +114,7 @@ class Comparison:
 
     @property
     def moved(self) -> tuple[ChangedNode, ...]:
-        """The pods that have another node."""
+        """The pods that have a node with both policies, but not the same."""
         return tuple(move for move in self.moves if move.old and move.new)
 
     def document(self) -> dict[str, Any]:
@@ -245,7 +248,6 @@ def arrival_order(records: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _send(sender: Connection, work: Callable[[], Side]) -> None:
-    """Send the result of the work, or the text of its error."""
     try:
         sender.send(work())
     except Exception as error:  # noqa: BLE001 - the other process says so to the user
@@ -323,7 +325,7 @@ class NodeUse:
         return {pool: self._of(np.array(members[pool])) for pool in sorted(members)}
 
     def _of(self, index: IntArray) -> PoolUse:
-        """Return the use of the nodes at these positions."""
+        """Return the use of the nodes at the positions `index`."""
         shares = {}
         fits, together = self.slots[index], int(self.slots[index].sum())
         for name in COMPARED:
@@ -350,7 +352,7 @@ def _share(part: int, whole: int) -> float:
 
 
 def large_requests(pods: Iterable[Pod]) -> dict[str, int]:
-    """Return the requests of a large pod."""
+    """Return the requests of a large pod: for each resource a high percentile of all pods."""
     demands = [pod.spec.demand.resources for pod in pods]
     return {
         name: int(np.percentile([demand.get(name, 0) for demand in demands], _LARGE))
@@ -370,7 +372,7 @@ def comparison_of(pods: Sequence[Pod], before: Side, after: Side) -> Comparison:
 
 
 def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[ChangedNode]:
-    """Yield the moves of equal pods: as few as there can be, whichever of them is on which node."""
+    """Yield the fewest moves of equal pods; exchanged places of equal pods are no moves."""
     pods = [*pods]
     old = [before.nodes[pod.key] for pod in pods]
     new = Counter(after.nodes[pod.key] for pod in pods)
@@ -387,7 +389,7 @@ def _moves(pods: Iterable[Pod], before: Side, after: Side) -> Iterator[ChangedNo
 
 
 def merged(moves: Iterable[ChangedNode]) -> list[list[ChangedNode]]:
-    """Return the moves in groups that a person reads as one: equal pods of a controller.
+    """Return the moves in groups: equal pods of one controller with the same change.
 
     Lost places come first, then gained ones, then moves.
     """

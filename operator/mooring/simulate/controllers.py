@@ -23,14 +23,15 @@ from mooring.simulate.manifests import Manifest
 Raw = dict[str, Any]
 
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""The characters of generated names (apimachinery, util/rand)."""
+"""The characters of the suffixes of generated names (apimachinery, util/rand)."""
 _MOST_PODS: Final = 1_000_000
-"""Pods of one controller; a simulation of more would not end."""
+"""The most pods of one controller; a simulation of more would not end."""
 _SUFFIX: Final = 5
 _LONGEST_BASE: Final = 63 - _SUFFIX
 """A generated name is cut to this length before its suffix (apiserver, storage/names)."""
 _POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
-"""The annotation of a claim that was made for a pod: the entry in the pod's resourceClaims."""
+"""The annotation with which a claim that was created for a pod names its entry in
+`resourceClaims`."""
 _DAEMON_TOLERATIONS: Final = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -49,7 +50,7 @@ def is_new(raw: Mapping[str, Any]) -> bool:
 
 
 def generated_names(base: str, seed: list[str], first: int = 0, step: int = 1) -> Iterator[str]:
-    """Yield names as generateName makes them, but the same in every run."""
+    """Yield names like those of generateName, but the same in every run."""
     return (
         base[:_LONGEST_BASE] + _digest([*seed, number])[:_SUFFIX] for number in count(first, step)
     )
@@ -70,11 +71,11 @@ def ephemeral_claims(pod: Raw) -> Iterator[Raw]:
 def device_claims(
     owner: Raw, templates: Mapping[str, Raw], taken: Container[str]
 ) -> Iterator[tuple[str, Raw]]:
-    """Yield the claims for devices of the owner's templates (controller/resourceclaim).
+    """Yield the claims for devices from the owner's templates (controller/resourceclaim).
 
     The owner is a pod or a PodGroup. Each claim comes with the name of its entry in the owner's
-    resourceClaims. `templates` are by namespace and name; without its template a claim is not
-    made. Keys that are `taken` are not used again.
+    `resourceClaims`. `templates` are by namespace and name; if a template is missing, its claim is
+    not created. Keys in `taken` are not used again.
     """
     namespace = namespace_of(owner)
     for entry in mappings(mapping(owner, "spec"), "resourceClaims", "spec"):
@@ -120,7 +121,7 @@ class Controllers:
         self._nodes = sorted(nodes, key=lambda node: node.name)
 
     def expand(self, manifest: Manifest) -> Iterator[Manifest]:
-        """Yield the objects that the controllers make for the object, pods and others.
+        """Yield the objects that the controllers create for the object: pods and others.
 
         Raises InputError if the API server would reject the object for its selector or template.
         """
@@ -165,7 +166,7 @@ class Controllers:
             yield _pod(self._generated(f"{name_of(raw)}-", raw, number), raw, template)
 
     def _stateful_set(self, raw: Raw) -> Iterator[Raw]:
-        """Yield the pods by ordinal that do not exist, each with the claims of the templates."""
+        """Yield missing pods by ordinal, each with the claims of the templates."""
         spec, template = _checked(raw)
         name, revision = name_of(raw), _digest(template)[:10]
         claims = [dict(claim) for claim in mappings(spec, "volumeClaimTemplates", "spec")]
@@ -195,7 +196,7 @@ class Controllers:
             )
 
     def _daemon_set(self, raw: Raw) -> Iterator[Raw]:
-        """Yield a pod for each node on which it should run (daemon_controller.go)."""
+        """Yield a pod for each node on which the DaemonSet should run (daemon_controller.go)."""
         _, template = _checked(raw)
         owner = (namespace_of(raw), "DaemonSet", name_of(raw))
         pod_spec = dict(mapping(template, "spec", "spec.template"))
@@ -248,7 +249,7 @@ class Controllers:
             yield pod
 
     def _cron_job(self, raw: Raw) -> Iterator[Raw]:
-        """Yield the pods of one of its Jobs; none if it is suspended."""
+        """Yield the pods of one Job of the CronJob; none if it is suspended."""
         spec = mapping(raw, "spec")
         template = mapping(spec, "jobTemplate", "spec")
         if boolean(spec, "suspend", "spec"):
@@ -258,9 +259,9 @@ class Controllers:
         yield from self._job(job)
 
     def _generated(self, base: str, owner: Raw, number: int) -> str:
-        """Return an unused name for a pod, made as by generateName but the same in every run.
+        """Return an unused name for a pod, like those of generateName, but the same in every run.
 
-        Two of 5,000 names with five random characters are equal more often than not.
+        Without this check, two of 5,000 names with five random characters would probably be equal.
         """
         namespace = namespace_of(owner)
         names = generated_names(base, [owner["kind"], namespace, name_of(owner)], number, 2**32)
@@ -287,7 +288,7 @@ CONTROLLERS: Final = frozenset(_EXPANSIONS)
 
 
 def _owner(pod: Pod) -> tuple[str, str]:
-    """Return kind and name of the pod's controller; empty if it has none, or one of another API."""
+    """Return kind and name of the pod's controller; empty without one of a known API."""
     owner = pod.owner
     if owner is None:
         return "", ""
@@ -353,7 +354,7 @@ def _made(
     labels: Mapping[str, Any],
     annotations: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """Return an object of the owner's namespace that the owner controls."""
+    """Return a new object in the namespace of its owner, which controls it."""
     reference = {
         "apiVersion": owner.get("apiVersion"),
         "kind": owner["kind"],

@@ -124,7 +124,7 @@ def _inline(objects: Sequence[dict[str, Any]], where: str) -> Iterator[Manifest]
 
 
 def _makes_pending_pods(manifest: Manifest) -> bool:
-    """Return whether it is a pod without a node, or a controller whose pods would be made."""
+    """Return whether it is a pod without a node, or a controller whose pods would be created."""
     group_and_kind = (manifest.group, manifest.kind)
     if group_and_kind == ("", "Pod"):
         spec = manifest.raw.get("spec")
@@ -143,7 +143,7 @@ class _Decided:
         self._pods |= {placed.pod.key: placed.pod for placed in inputs.state.pods}
 
     def pod(self, name: str, path: str) -> str:
-        """Return the key of the pod of this NAME or NAMESPACE/NAME; InputError if there is none."""
+        """Return the key of the pod NAME or NAMESPACE/NAME; InputError if it does not exist."""
         key = _key(name)
         known = {*self._pods, *self.decisions}
         if key not in known:
@@ -151,7 +151,7 @@ class _Decided:
         return key
 
     def select(self, selection: PodSelection, path: str) -> list[str]:
-        """Return the keys of the pods of the selection; InputError if there is none."""
+        """Return the keys of the selected pods; raise InputError if there are none."""
         raw = selection.label_selector.model_dump(mode="json", by_alias=True)
         labels = parse_label_selector(raw)
         found = [
@@ -184,14 +184,14 @@ def _key(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """One expectation, and the pods it is about."""
+    """One expectation, with its pods."""
 
     decided: _Decided
     expected: Expectation
     path: str
 
     def failures(self) -> Iterator[FailedExpectation]:
-        """Yield the failed expectations, one per field and pod; InputError without such a pod."""
+        """Yield the failed expectations, one per field and pod; InputError if a pod is missing."""
         if self.expected.pods is not None:
             pods = self.decided.select(self.expected.pods, self.path)
         else:
@@ -246,7 +246,7 @@ class _Check:
                 yield "nodeSelector", f"pod {pod} is on {node.name}, which has {has}"
 
     def _of_all(self, pods: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Yield the field and the message of each failure that concerns all pods together."""
+        """Yield field and message of each failure that concerns all pods of the expectation."""
         expected = self.expected
         if expected.max_victims is not None:
             decisions = (self.decided.decisions.get(pod) for pod in pods)
@@ -281,7 +281,7 @@ class _Check:
 def _not_unschedulable(
     expected: UnschedulableExpectation, node: Node | None, decision: Decision | None
 ) -> str | None:
-    """Return the mistake about a pod that should be unschedulable so; None if there is none."""
+    """Return why a pod does not meet the field `unschedulable`; None if it does."""
     if node is not None or decision is None:
         return f"is on {node.name}" if node is not None else "was not decided"
     if expected.plugin is None:

@@ -23,12 +23,12 @@ from mooring.state.cluster_view import ClusterView
 _MOST_MOVED: Final = 3
 _MOST_NODES: Final = 200
 _MOST_SETS: Final = 2_000
-"""Sets of pods that are looked at for one pending pod."""
+"""The most sets of pods that are tried for one pending pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class CardMove:
-    """A pod that would be moved from its node to another."""
+    """A move of a pod from its node to another node."""
 
     pod: str
     from_: str
@@ -39,7 +39,7 @@ class CardMove:
 class CardPlan:
     """The moves that make space for a pending pod; `node` is None if none were found.
 
-    `fits` says that the pod fits already.
+    `fits` is True if the pod fits without moves.
     """
 
     pod: str
@@ -56,9 +56,9 @@ class CardPlan:
 def plans(inputs: Inputs, profile: ActiveProfile, form: CardFormat) -> Iterator[CardPlan]:
     """Yield a plan for each pending pod that requests cards, as if no other pod were pending.
 
-    It looks for the fewest pods with cards, at most three, that fit on other nodes and without
-    which the pod fits. The search is bounded: at most 2,000 sets of pods on 200 nodes, those with
-    the most free cards first.
+    A plan moves the fewest pods with cards, at most three, that fit on other nodes and without
+    which the pending pod fits. The search is bounded: at most 2,000 sets of pods on 200 nodes,
+    those with the most free cards first.
     """
     planner = _Planner(inputs.state, profile, form)
     for pod in inputs.pending:
@@ -88,7 +88,7 @@ class _Planner:
         return CardPlan(pod.key, None, ())
 
     def _sets(self) -> Iterator[tuple[int, tuple[Uid, ...]]]:
-        """Yield rows and sets of pods on them, small sets first."""
+        """Yield sets of pods and their nodes, small sets first."""
         ordered = self._state.nodes.order()
         free = dict(zip(ordered.tolist(), self._books.free_cards(ordered).tolist(), strict=True))
         with_cards = (row for row in free if len(self._books.known(row)))
@@ -111,7 +111,7 @@ class _Planner:
                     yield row, chosen
 
     def _moved(self, pod: Pod, row: int, uids: Sequence[Uid]) -> tuple[CardMove, ...] | None:
-        """Return where the pods go if the pending one takes the row; None if there is no way."""
+        """Return where a set of pods goes if the pending pod takes the node; None if that fails."""
         node, moves = self._state.nodes.names[row], []
         moved = [
             replace(placed.pod, node_name=None)
@@ -136,7 +136,6 @@ class _Planner:
         return tuple(moves)
 
     def _decided(self, pod: Pod) -> ScheduleResult | None:
-        """Return where the pod would go; None if it fits nowhere."""
         outcome = self._what_if.decide(pod, self._pipeline)
         return outcome if isinstance(outcome, ScheduleResult) else None
 
@@ -144,7 +143,7 @@ class _Planner:
 _CELL: Final = 64
 _HIGH: Final = 26
 _CHARACTER: Final = 7
-"""No character of a node's name is wider on average."""
+"""The largest average width of a character in a node's name."""
 _LEGEND: Final = (
     ("in use", "#9cc3e8"),
     ("free; the number is the free memory", "#f4f4f4"),

@@ -114,7 +114,8 @@ class _Reader:
         self.profiles: list[Manifest] = []
         self.ignored: Counter[str] = Counter()
         self.without_status: dict[str, None] = {}
-        """The new PodDisruptionBudgets whose status says nothing, by namespace and name."""
+        """The new PodDisruptionBudgets without the number of allowed disruptions, by namespace and
+        name."""
         self.without_pods: dict[str, str] = {}
         self._sources: dict[tuple[Kind, str], tuple[str, bool]] = {}
         self._names: dict[Uid, str] = {}
@@ -133,7 +134,7 @@ class _Reader:
         self._new_groups: dict[str, Manifest] = {}
         """The new PodGroups by namespace and name: their classes may come later."""
         self._of_groups: dict[str, Mapping[str, str]] = {}
-        """The names of the claims of groups' templates by entry, by the uid of the group."""
+        """The names of the claims from groups' templates: by the group's uid, then by entry."""
 
     def read(self, manifest: Manifest) -> None:
         new, group_and_kind = is_new(manifest.raw), (manifest.group, manifest.kind)
@@ -235,7 +236,6 @@ class _Reader:
             self.pending.append(pod)
 
     def _keep(self, kind: Kind, key: str, raw: Mapping[str, Any]) -> None:
-        """Keep the whole object if extenders are to get it."""
         if self._keep_raw and kind in (Kind.NODE, Kind.POD):
             self.raw[kind, key] = as_json(raw)
 
@@ -305,9 +305,9 @@ class _Reader:
         self._add_pod(pod)
 
     def _with_device_claims(self, manifest: Manifest, pod: dict[str, Any]) -> dict[str, Any]:
-        """Make the claims of the pod's templates; return the pod with their names.
+        """Create the claims from the pod's templates; return the pod with their names.
 
-        Those that are its group's own are made once, for the group.
+        Claims from the templates of the pod's group are created once, for the group.
         """
         spec, status = mapping(pod, "spec"), mapping(pod, "status")
         named = self._claims_of_group(manifest, pod)
@@ -319,7 +319,7 @@ class _Reader:
         return {**pod, "status": {**status, "resourceClaimStatuses": names}} if names else pod
 
     def _made_claims(self, manifest: Manifest, owner: dict[str, Any]) -> dict[str, str]:
-        """Make the claims of the templates that a pod or a group names; return them by entry."""
+        """Create claims from the templates that a pod or group names; return them by entry."""
         templates = {key: template.raw for key, (template, _) in self._templates.items()}
         known, names = self.state.objects.of(Kind.RESOURCE_CLAIM), dict[str, str]()
         for entry, claim in device_claims(owner, templates, known):
@@ -328,7 +328,7 @@ class _Reader:
         return names
 
     def _claims_of_group(self, manifest: Manifest, pod: dict[str, Any]) -> Mapping[str, str]:
-        """Return by entry the claims that the pod has in common with its group, made if need be."""
+        """Return the claims that the pod shares with its group, by entry; create missing ones."""
         wanted = parse_pod_claims(mapping(pod, "spec"))
         name = mapping(mapping(pod, "spec"), "schedulingGroup", "spec").get("podGroupName")
         key = f"{namespace_of(pod)}/{name}"

@@ -49,7 +49,7 @@ _OF_KUBERNETES: Final = {"extensions", *(r.group for r in READ)} - {
     for resource, kind in MIRRORED_IF_SERVED.items()
     if kind in {*GROUP_KINDS, Kind.HYPER_NODE} - {Kind.POD_GROUP}
 }
-"""Groups of Kubernetes itself; in extensions there were Deployments until Kubernetes 1.16."""
+"""API groups of Kubernetes itself; until 1.16 `extensions` had Deployments."""
 _OF_EVERY_REQUEST: Final = ("name", "firstAvailable")
 
 
@@ -90,7 +90,7 @@ def _slice(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _claim(raw: Mapping[str, Any], where: str = "spec") -> dict[str, Any]:
-    """Move the fields of a request into its `exactly`; it may have alternatives instead."""
+    """Move the fields of a request into its `exactly`, unless the request has alternatives."""
     spec = mapping(raw, "spec", where.removesuffix(".spec"))
     devices = mapping(spec, "devices", where)
     requests = []

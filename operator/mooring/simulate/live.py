@@ -1,8 +1,8 @@
-"""Read from a live cluster everything that a decision reads, and keep it in a file.
+"""Read from a live cluster everything that a decision reads, and save it in a file.
 
-Only lists are sent, so a user who may list the kinds of `KINDS` may do this. The file has one
-object per line, each with `apiVersion` and `kind`. Fields that no decision reads and that may be
-secret or large (`env`, `command`, `args`, `managedFields` and others) are left out.
+Only lists are requested, so the user needs only the right to list the kinds in `KINDS`. The file
+has one object per line, each with `apiVersion` and `kind`. Fields that no decision reads and that
+may be secret or large (`env`, `command`, `args`, `managedFields` and others) are left out.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -37,7 +37,8 @@ KINDS: Final[tuple[Resource, ...]] = (
     SCHEDULING_PROFILE,
     *MIRRORED_IF_SERVED,
 )
-"""The kinds to read; of several versions of a kind, the first that the cluster serves."""
+"""The kinds to read; if there are several versions of a kind, the first that the cluster serves is
+read."""
 
 _KEPT_OF_CONTAINERS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 _KEPT_OF_STATUSES: Final = ("name", "resources", "allocatedResources")
@@ -89,9 +90,9 @@ async def read_cluster(
 
 
 async def _server(client: ApiClient, source: str, notes: list[str]) -> list[Manifest]:
-    """Return the server's version as an object; add a note if it does not state one.
+    """Return the server's version as an object; add a note if the server does not state one.
 
-    A server that cannot be reached is reported by the first request for objects.
+    If the server cannot be reached, the first request for objects reports this.
     """
     try:
         return [Manifest(source, server_object(await client.server_version()))]

@@ -34,10 +34,10 @@ _CONFIGURATION: Final = "KubeSchedulerConfiguration"
 _POLICY: Final = "Policy"
 _CONFIG_MAP: Final = ("", "ConfigMap")
 _POLICY_KEY: Final = "policy.cfg"
-"""The key under which a ConfigMap has a Policy; a configuration is under any key."""
+"""The key under which a ConfigMap has a Policy; a configuration may have any key."""
 _IS_CONFIGURATION: Final = re.compile(rf"kind\"?:\s?\"?{_CONFIGURATION}").search
 _NESTED: Final = Limits(depth=64, values=5_000, aliases=False)
-"""Limits for a text in a ConfigMap, which is read in one step."""
+"""Limits for a text in a ConfigMap, which is parsed without a pause."""
 
 
 class InvalidProfile(InputError):  # noqa: N818 - a verdict about the profile, with many errors
@@ -53,8 +53,8 @@ class InvalidProfile(InputError):  # noqa: N818 - a verdict about the profile, w
 class LoadedProfile:
     """A profile from a file, and the same profile with all defaults filled in.
 
-    `notes` and `settings` come from a KubeSchedulerConfiguration: the fields that Mooring has no
-    counterpart for, and the settings of the scheduler's process.
+    `notes` and `settings` come from a KubeSchedulerConfiguration: notes about fields without a
+    counterpart in Mooring, and the settings of the scheduler's process.
     """
 
     profile: SchedulingProfile
@@ -76,7 +76,7 @@ def is_profile(manifest: Manifest) -> bool:
 def contains_profile(manifest: Manifest) -> bool:
     """Return whether profiles can be made from the object.
 
-    A SchedulingProfile without an API group counts too: its apiVersion is missing.
+    A SchedulingProfile without an apiVersion counts too, so that its mistake is reported.
     """
     return (
         _is_meant_as_profile(manifest)
@@ -87,7 +87,7 @@ def contains_profile(manifest: Manifest) -> bool:
 
 
 def _texts(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield the texts of a ConfigMap that profiles are made of, each with its key."""
+    """Yield the texts of a ConfigMap from which profiles can be made, each with its key."""
     data = manifest.raw.get("data")
     if (manifest.group, manifest.kind) == _CONFIG_MAP and isinstance(data, Mapping):
         for key, text in data.items():
@@ -100,7 +100,7 @@ def _is_meant_as_profile(manifest: Manifest) -> bool:
 
 
 class ProfileLoader:
-    """Loads profiles from objects, with the messages of a cluster that has these plugins.
+    """Loads profiles from objects; its messages are those of a scheduler with these plugins.
 
     `scheduler_name` is given to profiles made from a Policy, which contains no scheduler name.
     """
@@ -119,8 +119,8 @@ class ProfileLoader:
     def load(self, manifest: Manifest) -> list[LoadedProfile]:
         """Return the profiles that the object defines.
 
-        Raises InvalidProfile with every mistake of the object; a name that an earlier object has is
-        one of them. Raises InputError for an object of another kind.
+        Raises InvalidProfile with every mistake of the object, including a name that an earlier
+        object has. Raises InputError for an object of another kind.
         """
         try:
             found = self._checked(manifest)
@@ -174,10 +174,10 @@ def stored_profiles(
 ) -> tuple[list[LoadedProfile], list[str]]:
     """Load the profiles among the objects of a cluster; return them, and a note of each mistake.
 
-    If the newest spec of a profile that the API server has stored is invalid, the spec in force
-    counts, as in the scheduler. If that is not known, the profile is left out. Raises
-    InvalidProfile with every mistake of the first new profile that has any. Raises InputError for
-    one without a name, or with a status that is no object.
+    If the newest spec of a stored profile is invalid, its spec in force is used, as in the
+    scheduler. If that is not known, the profile is left out. Raises InvalidProfile with every
+    mistake of the first new profile that has any. Raises InputError for a profile without a name,
+    or with a status that is no object.
     """
     loader, found, notes = ProfileLoader(registry), list[LoadedProfile](), list[str]()
     for manifest in manifests:
@@ -196,7 +196,7 @@ def stored_profiles(
 def _in_force(
     manifest: Manifest, loader: ProfileLoader, invalid: InvalidProfile
 ) -> tuple[list[LoadedProfile], str]:
-    """Return the profile with the spec that its status keeps, and a note about that."""
+    """Return the profile with the spec in its status, and a note about this."""
     metadata, status = mapping(manifest.raw, "metadata"), mapping(manifest.raw, "status")
     more = f" and {len(invalid.errors) - 1} more" if len(invalid.errors) > 1 else ""
     why = f"profile {name_of(manifest.raw)} is invalid ({shortened(str(invalid.errors[0]))}{more})"
@@ -222,7 +222,7 @@ def read_profiles(
     """Read every profile as `load_profiles` does, without building its plugins.
 
     The profiles may use features that this version of Mooring does not have. `server` has the rules
-    that those have which name no version of Kubernetes.
+    for profiles without a version of Kubernetes.
     """
     found = list[LoadedProfile]()
     for manifest in manifests:
@@ -239,7 +239,7 @@ def read_profiles(
 def _imported(
     manifest: Manifest, registry: Registry, scheduler_name: str, server: KubernetesRules = NEWEST
 ) -> list[LoadedProfile]:
-    """Return the profiles that an object of kube-scheduler becomes, without their plugins.
+    """Return the profiles made from one of kube-scheduler's objects, without their plugins.
 
     Raises ProfileInvalid with every mistake of the object. Raises InputError for an object of
     another kind.
@@ -266,10 +266,10 @@ def _imported(
 def _of_config_map(
     manifest: Manifest, registry: Registry, scheduler_name: str, server: KubernetesRules
 ) -> Iterator[LoadedProfile]:
-    """Yield the profiles of the texts in a ConfigMap.
+    """Yield the profiles made from the texts in a ConfigMap.
 
-    Raises ProfileInvalid with every mistake of the first text that has any. Raises InputError if it
-    has no such text, or one is neither JSON nor YAML.
+    Raises ProfileInvalid with every mistake of the first text that has any. Raises InputError if no
+    text can be a profile, or a text is neither JSON nor YAML.
     """
     texts = dict(_texts(manifest))
     if not texts:

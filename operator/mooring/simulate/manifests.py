@@ -22,11 +22,11 @@ from mooring.model.manifest_error import ManifestError
 STDIN: Final = "-"
 """The file name that stands for standard input."""
 _ENCODING: Final = "utf-8-sig"
-"""UTF-8, with or without the mark that programs of Windows begin a file with."""
+"""UTF-8, with or without the mark with which Windows programs begin a file."""
 _MERGE: Final = "tag:yaml.org,2002:merge"
-"""The tag of the key `<<`, whose value's keys are added to the mapping."""
+"""The tag of the key `<<`, which adds the keys of another mapping."""
 _MOST_SHOWN: Final = 40
-"""Characters of a value that a message shows."""
+"""The most characters of a value in a message."""
 
 
 class InputError(Exception):
@@ -67,7 +67,7 @@ class NoObjectError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class RepeatedKey:
-    """A key that a YAML mapping has a second time, and where; both are counted from 1."""
+    """A key that a YAML mapping has twice, and where the second one is, counted from 1."""
 
     key: str
     line: int
@@ -137,9 +137,10 @@ def manifests_in(
 ) -> Iterator[Manifest]:
     """Yield every object of a text in order; a list object is replaced by its items.
 
-    Keys that a YAML mapping has twice are appended to `repeated` if it is given; the last one of
-    them has a value then. Raises InputError if the text is neither YAML nor JSON, exceeds a limit,
-    a key is there twice, or a document is not an object; it names the file by `name`.
+    Keys that a YAML mapping has twice are appended to `repeated`, if it is given, and the last
+    value is used; without `repeated`, such a key is an InputError. Raises InputError if the text is
+    neither YAML nor JSON, if it exceeds a limit, or if a document is not an object; the text calls
+    the file `name`.
     """
     found = 0
     for number, document in enumerate(_documents(text, name, repeated, limits)):
@@ -203,7 +204,7 @@ def _json_lines(lines: Iterable[str], name: str) -> Iterator[Manifest]:
 
 
 def composed(text: str) -> Iterator[yaml.Node]:
-    """Yield the nodes of YAML documents, which know their lines (JSON too); else YAMLError."""
+    """Yield the nodes of YAML or JSON documents, which know their lines; raise YAMLError."""
     return yaml.compose_all(text, Loader=_Loader)
 
 
@@ -319,7 +320,8 @@ Source: resolve.go of go.yaml.in/yaml/v2.
 """
 _BASE_60: Final = re.compile(r"^[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
 _LONG_IN_GO: Final = 1e21
-"""From here on Go's JSON writes a number with an exponent; a smaller whole one has no fraction."""
+"""From this number on Go writes numbers in JSON with an exponent, and smaller integers without
+fraction."""
 _TEXT: Final = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
 
 _Loader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}

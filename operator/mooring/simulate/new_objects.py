@@ -24,15 +24,15 @@ from mooring.state.cluster import ClusterState
 SELECT_PODS: Final = frozenset(
     {Kind.SERVICE, Kind.REPLICATION_CONTROLLER, Kind.REPLICA_SET, Kind.STATEFUL_SET}
 )
-"""The kinds of objects whose selectors the default constraints use to count pods."""
+"""The kinds whose selectors say which pods the default topology constraints count."""
 _CLUSTER_WIDE: Final = frozenset((r.group, r.kind) for r in READ if not r.namespaced)
 _MOST_OBJECTS: Final = 20
-"""Objects whose mistakes are told at once."""
+"""The most objects whose mistakes are reported together."""
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedPod:
-    """A pod, "namespace/name", that the API server would not store, and its answer.
+    """A pod, "namespace/name", that the API server would not store, and the API server's answer.
 
     `owner` is its controller as `Kind namespace/name`, or "".
     """
@@ -43,9 +43,9 @@ class RejectedPod:
 
 
 class NewObjects:
-    """Makes the pods of new objects in the cluster of this state, with the nodes that it has now.
+    """Creates the pods of new objects in the cluster `state`, with its current nodes.
 
-    For `pods` and `deployments` see `Controllers`, for the others `Admission`.
+    For `pods` and `deployments` see `Controllers`, for the other arguments `Admission`.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class NewObjects:
         )
 
     def expand(self, manifest: Manifest) -> Iterator[Manifest]:
-        """Yield the pod, or the pods and other objects that the controllers make of the object.
+        """Yield the pod, or the pods and other objects that controllers create for the object.
 
         Raises InputError if the API server would reject the object for its selector or template.
         """
@@ -104,7 +104,7 @@ def makes_pods(manifest: Manifest) -> bool:
 
 
 class Written:
-    """Takes in objects as users write them, and limits the number of mistakes per object."""
+    """Checks objects as users write them, and limits the number of mistakes per object."""
 
     def __init__(self, most: int | None = None) -> None:
         self._most = most
@@ -112,7 +112,7 @@ class Written:
         self._taken = set[tuple[str, ...]]()
 
     def checked(self, manifest: Manifest) -> Manifest:
-        """Return the object with a name, and in a version that is read.
+        """Return the object with a name, in a version that is read.
 
         Raises InputError with its unknown and missing fields. Raises ManifestError if its
         apiVersion is not supported for its kind.
@@ -125,7 +125,7 @@ class Written:
         return replace(manifest, raw=as_read(manifest.raw))
 
     def _named(self, manifest: Manifest) -> Manifest:
-        """Return the object with a name that is made of its generateName if it has no name."""
+        """Return the object; if it has no name, with a name made from its generateName."""
         metadata = mapping(manifest.raw, "metadata")
         base = text(metadata, "generateName", "metadata")
         if metadata.get("name") or not base:

@@ -1,4 +1,4 @@
-"""The handle of plugins that run without a cluster: they read a state, and can write nothing."""
+"""The handle for plugins without a cluster: they read a state and cannot write."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NoReturn, cast
@@ -19,19 +19,20 @@ def offline_handle(state: ClusterState) -> Handle:
 class OfflineApi:
     """The `mooring.framework.handle.Api` of a simulation, which ends before a plugin may write.
 
-    Every call raises PluginError, except those by which other pods' attempts would wait.
+    Every call raises PluginError, except `annotate` without annotations and `later`, which deciding
+    plugins may call.
     """
 
     def __getattr__(self, _name: str) -> Callable[..., NoReturn]:
         return _fail
 
     def annotate(self, _pod: Pod, annotations: Mapping[str, str]) -> None:
-        """Raise PluginError if there are annotations; taking them back does nothing."""
+        """Raise PluginError if there are annotations; removing annotations does nothing."""
         if annotations:
             _fail()
 
     def later(self, _write: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Leave the write out, which another pod's attempt would wait for."""
+        """Drop the write, because a simulation writes nothing."""
 
 
 def _fail(*_args: object, **_named: object) -> NoReturn:

@@ -14,7 +14,7 @@ from mooring.simulate.inputs import Inputs
 from mooring.state.cluster_view import ClusterView
 
 Call = Callable[[Sequence[Needed], Pipeline, ExtenderResults, ClusterView], None]
-"""Adds the missing answers; raises ExtenderError if an extender fails."""
+"""Gets missing answers from extenders and adds them; raises ExtenderError if an extender fails."""
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def calling_extenders(inputs: Inputs) -> Iterator[Call]:
 
 
 class _GivenObjects:
-    """Implements `ExtenderObjects` with the objects of the input."""
+    """Implements `ExtenderObjects` with the objects in the input."""
 
     def __init__(self, raw: Mapping[tuple[Kind, str], Json]) -> None:
         self._raw = raw

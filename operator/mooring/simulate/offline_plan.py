@@ -1,7 +1,7 @@
-"""Plans which running pods of manifests, a dump or a live cluster to move, and where.
+"""Plans which running pods of files or of a live cluster to move, and where.
 
-Nothing is written. Pending pods that fit are put where they fit, as the scheduler would do if
-nothing else changed; room can be made for the others.
+Nothing is written. Pending pods that fit are first placed, as the scheduler would do if nothing
+else changed; plans can make room for the other pending pods.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ from mooring.state.cluster_view import ClusterView
 USUAL_GOALS: Final = (Goal.VIOLATIONS, Goal.SPREAD)
 """The goals if no profile has any."""
 _MOST_STEPS: Final = 10_000_000
-"""Decisions of one plan: a command has no queue that waits meanwhile."""
+"""The most decisions of one plan; a command may take long, because no queue waits for it."""
 _MOST_NAMED: Final = 3
 
 _Found = TypeVar("_Found")
@@ -39,7 +39,7 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True, slots=True)
 class PlannedProfile:
-    """The plan of one profile, and the section that it was made by."""
+    """The plan of one profile, and the section `rebalancing` for which it was made."""
 
     profile: str
     section: Rebalancing
@@ -48,7 +48,7 @@ class PlannedProfile:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A pod, or a whole pod group, that room is to be made for; the namespace may be unknown."""
+    """A pod or a pod group that needs room; the namespace may be unknown."""
 
     name: str
     namespace: str | None = None
@@ -79,8 +79,8 @@ class WantedPlan:
 class Rebalance:
     """Plans on the state of `inputs`, and changes it: pending pods that fit are put on nodes.
 
-    `goals` replace those of the profiles, if there are any. Pods have an age by `now`, in seconds
-    since the epoch. The other arguments are those of `simulate`.
+    If `goals` is not empty, they replace the profiles' goals. `now`, in seconds since the epoch,
+    gives pods their age. The other arguments are those of `simulate`.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Rebalance:
         return self._simulation.cluster
 
     def place_pending(self) -> Iterator[SimulatedAttempt]:
-        """Yield attempts; pods stay on their nodes from now on. To be called once, before plans."""
+        """Place pending pods; yield the attempts. Call this once, before making plans."""
         named = {pod.uid: pod for pod in self._inputs.pending}
         for attempt in self._simulation.attempts(self._inputs.pending):
             pod = named[attempt.decision.pod.uid]
@@ -128,7 +128,7 @@ class Rebalance:
         return sum(each.decision.node is not None for each in self._attempts.values())
 
     def profiles(self) -> list[tuple[ActiveProfile, Rebalancing]]:
-        """Return the profiles to plan for: those with a section, or all if none has one."""
+        """Return the profiles with a section `rebalancing`, or all profiles if none has one."""
         known = self._simulation.profiles
         chosen = [entry for entry in known if entry.profile.spec.rebalancing is not None]
         return [(entry, self._section(entry)) for entry in chosen or known]
@@ -248,7 +248,7 @@ def _is(wanted: Wanted, namespace: str, name: str) -> bool:
 
 
 def _only(wanted: Wanted, found: dict[str, _Found], names: Sequence[str]) -> _Found:
-    """Return the only one; InputError if there is none, or if there are several."""
+    """Return the only item of `found`; InputError if there is none, or if there are several."""
     if not found:
         meant = did_you_mean(wanted.name, names) or " among the objects that were read"
         raise InputError(f"there is no {wanted}{meant}")

@@ -26,7 +26,7 @@ _OF_PODS: Final = ("max_skew", "max_nodes", "whole")
 
 
 class PodSelection(PolicyModel):
-    """Pods by namespace, labels and pod group, those that have a node already included."""
+    """Pods by namespace, labels and pod group, including pods that already have a node."""
 
     namespace: str | None = None
     """The pods' namespace; absent: all namespaces."""
@@ -37,14 +37,14 @@ class PodSelection(PolicyModel):
 
 
 class UnschedulableExpectation(PolicyModel):
-    """Why a pod gets no node."""
+    """That a pod gets no node, and why."""
 
     plugin: str | None = None
     """A plugin that rejects the pod on at least one node."""
     reason: str | None = None
-    """Words in a reason of this plugin on such a node, or, without `plugin`, in the message."""
+    """A part of this plugin's reason on such a node, or, without `plugin`, of the message."""
     node: str | None = None
-    """The node that is rejected; absent: any node."""
+    """A node that the plugin rejects; absent: any node."""
 
     def mistakes(self) -> Iterator[FieldError]:
         """Yield a mistake if a node is named without the plugin that rejects it."""
@@ -53,14 +53,14 @@ class UnschedulableExpectation(PolicyModel):
 
 
 class Expectation(PolicyModel):
-    """The demands on one pod, or on each of several pods, after all pods were decided."""
+    """What must be true of one pod, or of each of several pods, after all pods were decided."""
 
     pod: str | None = Field(None, pattern="^([^/]+/)?[^/]+$")
     """NAME (in namespace default) or NAMESPACE/NAME."""
     pods: PodSelection | None = None
     """Several pods, at least one."""
     profile: str | None = None
-    """The profile that decided."""
+    """The profile that decided about the pod."""
     scheduled: bool | None = None
     """Whether the pod has a node."""
     node: str | None = None
@@ -74,18 +74,18 @@ class Expectation(PolicyModel):
     victims: tuple[str, ...] | None = None
     """Exactly the pods that are evicted for the pod, NAME or NAMESPACE/NAME."""
     max_victims: int | None = Field(None, ge=0)
-    """The most pods that are evicted for all these pods together; 0: none is."""
+    """The most pods that are evicted for all selected pods together; 0: none."""
     max_skew: int | None = Field(None, ge=0)
-    """The most by which the numbers of these pods differ between the values of `topologyKey`."""
+    """The most by which the numbers of selected pods differ between values of `topologyKey`."""
     topology_key: QualifiedName | None = None
-    """The node label of `maxSkew`; every value that a node has counts, also without a pod."""
+    """The node label of `maxSkew`; a value without a selected pod counts too."""
     max_nodes: int | None = Field(None, ge=1)
-    """The most nodes that these pods are on."""
+    """The most nodes that the selected pods may use."""
     whole: bool | None = None
     """Whether these pods all have a node, or none of them has one."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield mistakes: it is about one pod or about pods, and must expect something."""
+        """Yield mistakes: both or neither of `pod` and `pods`, or no expected property."""
         if (self.pod is None) == (self.pods is None):
             yield FieldError("", "needs either pod or pods")
         if not self.model_fields_set - {"pod", "pods", "topology_key"}:
@@ -108,7 +108,7 @@ class Case(PolicyModel):
     """A cluster, pods, and the expected decisions about them."""
 
     name: str = Field(min_length=1)
-    """A sentence that states the rule; no two cases of a test have the same."""
+    """A sentence that states the rule; the cases of a test have different names."""
     profiles: tuple[str, ...] = ()
     """Files of profiles, instead of those of the test."""
     files: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class Case(PolicyModel):
     kubernetes_version: KubernetesVersion | None = None
     """The version of the API server, instead of that of the test."""
     expect: tuple[Expectation, ...] = Field(min_length=1)
-    """What must be true."""
+    """The expectations."""
 
 
 class _Metadata(PolicyModel):
@@ -152,12 +152,13 @@ class PolicyTest(PolicyModel):
     """Objects of the cluster."""
     kubernetes_version: KubernetesVersion | None = None
     """The version of the API server, whose rules hold for profiles without kubernetesVersion.
-    Absent: that of a cluster dump, else the newest. `--kubernetes` comes before it."""
+    `--kubernetes` overrides this field. If it is absent: the version of a cluster dump, else the
+    newest."""
     cases: tuple[Case, ...] = Field(min_length=1)
     """The cases; each begins with the same cluster."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield a mistake for each case whose name an earlier one has."""
+        """Yield a mistake for each case with the name of an earlier case."""
         seen = dict[str, int]()
         for number, case in enumerate(self.cases):
             if case.name in seen:
@@ -184,10 +185,9 @@ def schema() -> dict[str, Any]:
 def read_policy_tests(paths: Sequence[str]) -> list[PolicyTestFile]:
     """Read the policy tests of files and folders, in order.
 
-    A folder is searched with its subfolders for YAML and JSON files that contain policy tests;
-    other files in it may contain anything. Other objects beside a test in a file are not read.
-    Raises InputError with every mistake in the tests; if a file or a folder has no test; if a file
-    cannot be read.
+    A folder is searched with its subfolders for YAML and JSON files with policy tests; other files
+    and objects are ignored. Raises InputError with every mistake in the tests; also if a file or a
+    folder has no test, or if a file cannot be read.
     """
     found, mistakes = list[PolicyTestFile](), list[str]()
     for path in paths:
@@ -244,7 +244,6 @@ def _read(manifest: Manifest) -> PolicyTest:
 
 
 def _lines_of_cases(document: yaml.Node) -> tuple[int, ...]:
-    """Return the lines on which the cases of a document begin; empty if it has none."""
     fields = document.value if isinstance(document, yaml.MappingNode) else []
     for key, value in fields:
         if key.value == "cases" and isinstance(value, yaml.SequenceNode):

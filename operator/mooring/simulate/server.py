@@ -1,4 +1,4 @@
-"""Stores the version of an API server as an object among those read from it.
+"""Stores the version of an API server as an object beside the objects read from it.
 
 No API server has such an object. `mooring simulate --save` writes it, so that decisions about the
 file follow the rules of the cluster.
@@ -14,7 +14,7 @@ from mooring.simulate.manifests import Manifest
 
 _KIND: Final = "APIServer"
 _LONGEST: Final = 40
-"""Characters of a wrong version that an error shows."""
+"""The most characters of a wrong version that an error shows."""
 
 
 def server_object(version: str) -> dict[str, Any]:

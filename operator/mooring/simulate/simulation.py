@@ -37,7 +37,7 @@ from mooring.state.cluster import ClusterState
 from mooring.state.cluster_view import ClusterView
 
 _REST: Final = re.compile(r"(: |\. ).*", re.DOTALL)
-"""What a message says beyond its first clause."""
+"""The part of a message after its first clause."""
 WITH_GROUP: Final = "placed together with its pod group"
 _NOMINATED: Final = "its nominated node"
 _MOST_CACHE_BYTES: Final = 512 * 1024 * 1024
@@ -162,7 +162,7 @@ class Simulation:
         *,
         extenders: bool = False,
     ) -> Iterator[SimulatedAttempt]:
-        """Yield the attempts of `simulate`, and a rejection of each pod that is forbidden."""
+        """Yield the attempts of `simulate`, and a rejection for each forbidden pod."""
         if not extenders:
             yield from self._attempts(pods, forbidden)
             return
@@ -254,7 +254,7 @@ class Simulation:
             yield self._member(pod, profile, node, decision)
 
     def _answers_about(self, members: list[Pod], pipeline: Pipeline) -> ExtenderResults | None:
-        """Return the answers of extenders about a group's members; None if they care for none."""
+        """Return extenders' answers about a group's members; None if no extender handles them."""
         if self._call is None or not any(interested(pipeline, pod) for pod in members):
             return None
         answers = ExtenderResults()
@@ -383,13 +383,13 @@ def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
 
 
 def _queued(pod: Pod, pipeline: Pipeline, *, ticket: int) -> QueuedPod:
-    """Return the pod as queued at its creation; pods that were never stored come last."""
+    """Return the pod as queued at its creation; pods without a creation time come last."""
     entered = pod.created or inf
     return QueuedPod(pod, pipeline, entered, entered, ticket=ticket, times=StateTimes(entered))
 
 
 def why_not_queued(pod: Pod, pipeline: Pipeline) -> str | None:
-    """Return why the pod would not be queued, or how a plugin fails; None if it would be."""
+    """Return why the pod would not be queued, or which plugin fails; None if it would be."""
     try:
         return held_back(pod, pipeline)
     except PluginError as error:

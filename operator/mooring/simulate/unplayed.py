@@ -1,4 +1,4 @@
-"""Say where a controller that a simulation does not play would change a decision."""
+"""Find decisions that a controller would change which the simulation does not run."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -15,7 +15,11 @@ _MOST_NAMED: Final = 3
 def unplayed(
     state: ClusterState, pending: Iterable[Pod], without_status: Iterable[str]
 ) -> Iterator[str]:
-    """Yield the notes; `without_status` are the keys of budgets that have no status."""
+    """Yield a note for each missing controller that could change a decision.
+
+    These are the disruption controller (`without_status` has the keys of new budgets without
+    status) and the volume controller (claims of `pending` pods that stay unbound).
+    """
     budgets = [key for key in without_status if _selects_some(key, state)]
     if budgets:
         yield (

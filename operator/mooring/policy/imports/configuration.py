@@ -95,7 +95,7 @@ _WITHOUT_POINT: Final = {
     "pod_group_post_filter": "pod groups preempt others where postFilter has DefaultPreemption",
     "placement_feasible": "a pod group takes a placement where its minimum of members fits",
 }
-"""Why a file's plugins at these extension points are left out."""
+"""Why plugins that a file enables at these extension points are left out."""
 _ALL_PLACEMENTS: Final = "Mooring scores all placements of a pod group"
 
 
@@ -195,7 +195,6 @@ def import_configuration(document: object, catalog: Catalog) -> Imported:
 
 
 def _cleaned(document: object) -> object:
-    """Return the document without meaningless fields that kube-scheduler itself writes."""
     if not isinstance(document, Mapping) or not isinstance(document.get("profiles"), list):
         return document
     version = document.get("apiVersion")
@@ -262,7 +261,7 @@ def _spec(profile: _Profile, configuration: Configuration) -> SchedulingProfileS
 
 
 def _with_former_weights(plugins: Plugins) -> Plugins:
-    """Return the plugins with v1beta2's weights for those that the file leaves out."""
+    """Return the plugins; defaults that the file does not name get their v1beta2 weights."""
     score = plugins.score
     named = {plugin.name for plugin in score.enabled} | {plugin.name for plugin in score.disabled}
     if "*" in named:
@@ -282,7 +281,7 @@ def _unresolvable(specs: Iterable[SchedulingProfileSpec], catalog: Catalog) -> I
 
 
 def _unknown_without_point(profiles: Iterable[_Profile], catalog: Catalog) -> Iterator[FieldError]:
-    """Yield a mistake for every name that is no plugin's at a point that Mooring does not have."""
+    """Yield a mistake for each unknown plugin name at a point that Mooring does not have."""
     names = {*WithLeftOut(catalog).names(), *KUBE_SCHEDULER_PLUGINS, "*"}
     for (number, profile), point in product(enumerate(profiles), _WITHOUT_POINT):
         path = f"profiles[{number}].plugins.{to_camel(point)}"
@@ -299,7 +298,7 @@ def _unknown_without_point(profiles: Iterable[_Profile], catalog: Catalog) -> It
 
 
 def _without_point(profile: _Profile, path: str) -> Iterator[FieldError]:
-    """Yield a note on each setting of the profile for pod groups that Mooring does not have."""
+    """Yield a note for each setting of pod groups in the profile that Mooring does not have."""
     for point, reason in _WITHOUT_POINT.items():
         plugins: PluginSet = getattr(profile.plugins, point)
         if plugins.enabled or plugins.disabled:
@@ -310,7 +309,7 @@ def _without_point(profile: _Profile, path: str) -> Iterator[FieldError]:
 
 
 def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """Yield mistakes: a name that occurs twice; no name, unless there is one profile only."""
+    """Yield a mistake for a repeated name, and for a missing one of several profiles."""
     owners = dict[str, int]()
     for number, profile in enumerate(profiles):
         path, name = f"profiles[{number}].schedulerName", profile.scheduler_name
@@ -323,7 +322,7 @@ def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]
 
 
 def _different_queues(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """Yield mistakes where profiles, which share one queue, differ in the queueSort plugin."""
+    """Yield mistakes if profiles have different queueSort plugins, because they share one queue."""
     first = profiles[0]
     sorters = {plugin.name for plugin in first.plugins.queue_sort.enabled}
 

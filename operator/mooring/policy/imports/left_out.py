@@ -62,7 +62,7 @@ class WithLeftOut:
         return {*self._catalog.names(), *self._left_out}
 
     def points(self, name: str) -> frozenset[Point] | None:
-        """Return a plugin's extension points; of one of scheduler-plugins, all that it may have."""
+        """Return a plugin's extension points; all possible ones for scheduler-plugins."""
         if name not in self._left_out:
             return self._catalog.points(name)
         possible = frozenset(Point) - {Point.BIND}
@@ -74,7 +74,7 @@ class WithLeftOut:
 
 
 def without_their_args(spec: SchedulingProfileSpec, catalog: Catalog) -> SchedulingProfileSpec:
-    """Return the spec without the arguments of plugins that are left out, which nobody checks."""
+    """Return the spec without the arguments of left-out plugins, because nothing can check them."""
     left_out = _left_out(catalog).keys() - ABSENT.keys()
     config = tuple(
         entry.model_copy(update={"args": {}}) if entry.name in left_out else entry
@@ -84,7 +84,7 @@ def without_their_args(spec: SchedulingProfileSpec, catalog: Catalog) -> Schedul
 
 
 def left_out_of(spec: SchedulingProfileSpec, catalog: Catalog, path: str) -> Iterator[FieldError]:
-    """Yield a note for every plugin that is left out of the spec, and for the consequences."""
+    """Yield a note for every plugin that is left out of the spec, and for each consequence."""
     fields = dict[str, list[str]]()
     left_out = _left_out(catalog)
     for field, plugins in spec.plugins:
@@ -109,7 +109,7 @@ def left_out_of(spec: SchedulingProfileSpec, catalog: Catalog, path: str) -> Ite
 def without_left_out(spec: SchedulingProfileSpec, catalog: Catalog) -> SchedulingProfileSpec:
     """Return the spec without the plugins that are left out.
 
-    One plugin sorts the queue in any case, and GangScheduling runs where Coscheduling did.
+    If no queueSort plugin remains, the default one is added. GangScheduling replaces Coscheduling.
     """
     left_out = _left_out(catalog)
     plugins = _kept(spec.plugins, left_out)
@@ -131,7 +131,6 @@ def without_left_out(spec: SchedulingProfileSpec, catalog: Catalog) -> Schedulin
 
 
 def _left_out(catalog: Catalog) -> Mapping[str, str]:
-    """Return the message for each plugin that is absent or not in the catalog."""
     known = {*catalog.names()}
     return {name: why for name, why in LEFT_OUT.items() if name in ABSENT or name not in known}
 

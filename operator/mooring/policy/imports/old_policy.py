@@ -244,7 +244,7 @@ def _collect(args: dict[str, dict[str, Any]], plugin: str, more: Mapping[str, An
 
 
 def _unused_points(roles: Mapping[str, set[bool]], catalog: Catalog) -> dict[str, Any]:
-    """Return the plugins to disable at single points: filters at score, scores at filter."""
+    """Return the plugins to disable: filters at the point score, and scores at the point filter."""
     unused = dict[str, Any]()
     for plugin, scores in roles.items():
         points = catalog.points(plugin) or frozenset()

@@ -10,7 +10,7 @@ from mooring.cel.regular_expressions import compile_pattern
 from mooring.cel.tree import Comprehension, Expression, FunctionCall, ListOf, Literal
 
 CALL: Final = 50
-"""Handing values over and taking the result."""
+"""The units for passing values to a call and taking the result."""
 _ITEMS: Final = 16
 """Assumed items of a list or map whose size is unknown, for example node.taints."""
 _PATTERN: Final = 50

@@ -49,7 +49,7 @@ _IN_NAMESPACES: Final[Sequence[tuple[Type, ...]]] = ((), (list_of(STRING),), (_S
 
 
 def _counting(name: str, *of: Type) -> tuple[Overload, ...]:
-    """Return the overloads of a function that counts pods; with `of` they are methods of it."""
+    """Return the overloads of a function that counts pods, or with `of` of a method."""
     return tuple(
         Overload(f"{name}_{number}", (*of, *pods, *namespaces), INT, bool(of), is_generic=False)
         for number, (pods, namespaces) in enumerate(product(_SELECTED_BY, _IN_NAMESPACES))
@@ -62,7 +62,8 @@ _FUNCTIONS: Final[Mapping[str, tuple[Overload, ...]]] = {
     "pods": _counting("pods", _DOMAIN),
     "node.pods": _counting("node.pods"),
 }
-"""What rules may call. Those that count pods are only checked; `plan` makes counts of them."""
+"""The functions that rules may call. Functions that count pods are only type-checked here; `plan`
+turns them into counts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

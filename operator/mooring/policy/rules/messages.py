@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 _SHOWN: Final = 300
-"""Characters of a message, which may quote a long text."""
+"""The most characters of a message, which may quote a long text."""
 UNDECLARED: Final = re.compile(r"undeclared reference to '([^']*)'")
 _OVERLOAD: Final = re.compile(
     r"found no matching overload for '([^']*)' applied to '(?:(.*)\.)?\((.*)\)'"
@@ -31,7 +31,7 @@ _OPERATORS: Final[Mapping[str, str]] = {
 }
 _WORDS: Final[Mapping[str, str]] = {"and": "&&", "or": "||", "not": "!"}
 _OTHER_QUOTES: Final = "\u2018\u2019\u201c\u201d"
-"""What word processors make of quotation marks."""
+"""The quotation marks that word processors insert."""
 _NUMBERS: Final = ("int", "double", "uint")
 USES: Final[Mapping[str, str]] = {
     "domain": 'write a node label: domain("topology.kubernetes.io/zone")',

@@ -23,7 +23,7 @@ RULES: Final = "Rules"
 
 _MOST_RULES: Final = 32
 _LONGEST_EXPRESSION: Final = 1024
-"""Characters."""
+"""The most characters of an expression."""
 
 
 def _filter_plan(source: str) -> "RulePlan":
@@ -109,12 +109,12 @@ class Rule(PolicyModel):
 
     @property
     def counts_pods(self) -> bool:
-        """Whether its expression counts pods."""
+        """Whether the expression counts pods."""
         return bool(self.plan.counts)
 
     @property
     def plan(self) -> "RulePlan":
-        """How its expression is evaluated."""
+        """The plan by which the expression is evaluated."""
         return (
             _filter_plan(self.filter) if self.filter is not None else _score_plan(self.score or "")
         )
@@ -161,7 +161,7 @@ Rules = Annotated[
 
 
 _NOT_A_RESOURCE: Final = "pods"
-"""The number of pods, which is read like a resource."""
+"""The key of the number of pods, which expressions read like a resource."""
 
 
 def missing_on_nodes(

@@ -35,33 +35,34 @@ from mooring.policy.rules.expressions import Checked, check
 from mooring.policy.rules.selector_text import parse_selector
 
 _MOST_PARTS: Final = 256
-"""Operators, calls, names and constants of one expression."""
+"""The most operators, calls, names and constants in an expression."""
 _MOST_ITEMS: Final = 64
-"""Items of a list."""
+"""The most items of a list."""
 _MOST_COST: Final = 10_000
-"""Units of one evaluation, about 1 ms."""
+"""The most units of one evaluation, about 1 ms."""
 _MOST_WORK: Final = 100_000
-"""Instructions of all regular expressions together: each is compiled before it is counted."""
+"""The most instructions of all regular expressions together: each is compiled before it is
+counted."""
 _MOST_OF_WHOLE: Final = 500
 """The most units of a whole expression that is evaluated again for each changed node."""
 
 _MOST_COUNTS: Final = 8
-"""Counts of pods in one expression."""
+"""The most counts of pods in an expression."""
 
 _COUNTED_PODS: Final = "node.pods"
-"""What a count reads, as a variable; its key is the label that names the domain, None: the node."""
+"""The variable that a count reads; its key is the label that names the domain, or None for the
+node."""
 _COUNTS: Final = ("pods", _COUNTED_PODS)
 
 _AMOUNTS: Final = ("node.allocatable", "node.requested")
 _KEYED: Final = ("node.labels", *_AMOUNTS)
-"""Maps of a node that can only be read by key."""
+"""Maps of a node whose values can only be read by key."""
 
 _NAMED: Final[Mapping[str, str]] = {
     "node.labels": "label",
     _COUNTED_PODS: "label",
     **dict.fromkeys(_AMOUNTS, "resource"),
 }
-"""What of nodes a key names, by variable."""
 _OF_PODS_ON_NODES: Final = frozenset(("node.requested", _COUNTED_PODS))
 
 _FIELDS: Final = ("node.name", "node.zone", "node.region", "node.unschedulable")
@@ -83,7 +84,7 @@ _OPERANDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A variable that is read, with the key if it is a constant one; None: the whole variable."""
+    """A variable that an expression reads, with a constant key; None: the whole map."""
 
     variable: str
     key: str | None = None
@@ -132,7 +133,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectedLabels:
-    """Labels that are selected: conditions that are written out, and values read from the pod."""
+    """The labels that counted pods must have: literal conditions, and values read from the pod."""
 
     written: LabelSelector
     read: tuple[tuple[str, "Step"], ...] = ()
@@ -161,10 +162,10 @@ class PodCount:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interpreted:
-    """A part that is interpreted with these reads; `type` is the kind of its result's type.
+    """A part of an expression that is interpreted; `type` is the kind of the result's type.
 
-    `of_node` are the reads that differ between nodes, `of_pod` those that are the same for all.
-    `cost` is an estimate in units of `mooring.policy.rules.cost`.
+    `of_node` are the variables that differ between nodes, `of_pod` those that are the same for all
+    nodes. `cost` is an estimate in units of `mooring.policy.rules.cost`.
     """
 
     program: Program
@@ -175,7 +176,7 @@ class Interpreted:
 
     @property
     def reads(self) -> tuple[Read, ...]:
-        """Everything that is read."""
+        """All variables that this part reads."""
         return (*self.of_node, *self.of_pod)
 
 
@@ -204,8 +205,9 @@ Step = (
 class RulePlan:
     """How to evaluate an expression, and everything that it reads.
 
-    `whole` interprets it for one node at a time, which is quicker than columns for a few nodes. It
-    is None if that is impossible, because a key is computed or pods are counted, or too expensive.
+    `whole` interprets the expression for one node at a time, which is quicker than columns for a
+    few nodes. It is None if that is too expensive, or impossible because a key is computed or pods
+    are counted.
     """
 
     step: Step
@@ -215,12 +217,12 @@ class RulePlan:
 
     @property
     def variables(self) -> frozenset[str]:
-        """The names of the variables that it reads."""
+        """The names of the variables that the expression reads."""
         return frozenset(read.variable for read in self.reads)
 
     @property
     def reads_pods_on_nodes(self) -> bool:
-        """Whether it depends on the pods on nodes, so that evicting some may help."""
+        """Whether the result depends on pods on nodes, so that evicting some may help."""
         return not self.variables.isdisjoint(_OF_PODS_ON_NODES)
 
 
@@ -275,7 +277,7 @@ def kind_of(part: Expression) -> str:
 
 
 def _too_costly(checked: Checked) -> Iterator[FieldError]:
-    """Yield a mistake for each part that makes an evaluation longer than its text is."""
+    """Yield a mistake for each part that could make an evaluation long."""
     everything = [*walk(checked.root)]
     if len(everything) > _MOST_PARTS:
         message = f"must have {_MOST_PARTS} or fewer parts, has {len(everything)}"
@@ -329,7 +331,6 @@ def _wrong_pattern(checked: Checked, call: FunctionCall) -> Iterator[FieldError]
 
 
 def _variable(part: Expression) -> str:
-    """Return the name of the variable; "" for any other expression."""
     return part.variable if isinstance(part, Select) else ""
 
 
@@ -548,7 +549,10 @@ def _asks_presence(expression: Expression) -> bool:
 
 
 def _is_operation(call: FunctionCall) -> bool:
-    """Return whether columns have the operation for operands of these types."""
+    """Return whether the call can be computed for all nodes at once, as an operation on columns.
+
+    That depends on the function and on the types of its operands.
+    """
     if call.function == "_?_:_":
         return kind_of(call) in _KNOWN
     if call.function == "@in":
