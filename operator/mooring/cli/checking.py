@@ -62,7 +62,8 @@ class CheckedProfile:
     conflict: str = ""
     """A text about other valid profiles that may match the same pods; "" if there are none."""
     warnings: tuple[FieldError, ...] = ()
-    """Labels and resources that its rules read and none of the nodes in the files has."""
+    """Labels and resources that the profile's rules read, but none of the nodes in the files
+    has."""
 
     @property
     def notes(self) -> tuple[FieldError, ...]:

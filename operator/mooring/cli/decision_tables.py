@@ -31,7 +31,7 @@ _NEXT: Final = 2
 
 @dataclass
 class Summary:
-    """How many pods got a node, and why the others got none."""
+    """Counts the pods that got a node, and for the other pods the reasons why not."""
 
     placed: int = 0
     preempting: int = 0

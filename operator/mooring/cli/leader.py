@@ -216,7 +216,7 @@ def page_of(leader: Leader, target: str) -> str:
 
 
 def _read(leader: Leader, target: str, body: bytes | None = None) -> tuple[int, bytes]:
-    """Return status and body of an answer that is no refusal and no error of the connection."""
+    """Return status and body of an answer; raise for refusals and for errors of the connection."""
     try:
         answer = asyncio.run(_answer(leader, target, body))
     except KubeError as error:

@@ -75,8 +75,8 @@ def _expanded(
 ) -> tuple[PluginUse, ...]:
     """Return the plugins of one extension point.
 
-    First those enabled both here and at multiPoint, then the others of multiPoint, then those
-    enabled only here.
+    First come plugins enabled both here and at multiPoint, then the other plugins of multiPoint,
+    then plugins enabled only here.
     """
     named = {plugin.name: plugin.weight for plugin in own.enabled}
     off = {plugin.name for plugin in own.disabled}

@@ -6,7 +6,8 @@ from enum import StrEnum
 class Point(StrEnum):
     """An extension point under the name it has in KubeSchedulerConfiguration v1.
 
-    `multiPoint` is not one: in a configuration it stands for all extension points of a plugin.
+    `multiPoint` is not an extension point: in a configuration it stands for all extension points of
+    a plugin.
     """
 
     PRE_ENQUEUE = "preEnqueue"

@@ -203,7 +203,7 @@ class SchedulingProfileSpec(PolicyModel):
     """Moves of running pods to better nodes. Absent: Mooring plans no moves for this profile."""
 
     def mistakes(self) -> Iterator[FieldError]:
-        """Yield a mistake for each field with an effect, which mode Shadow must not have."""
+        """Yield a mistake for each field that would evict pods or call extenders in mode Shadow."""
         if self.mode != "Shadow":
             return
         if self.extenders:

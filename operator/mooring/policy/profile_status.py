@@ -42,7 +42,7 @@ class PluginInForce(PolicyModel):
 
 
 class ExtenderInForce(PolicyModel):
-    """An extender, without its certificates; a verb that it does not support is absent."""
+    """An extender without its certificates; a verb that the extender does not support is absent."""
 
     url_prefix: str
     """The extender's URL without user, password and query, as in messages and metrics."""

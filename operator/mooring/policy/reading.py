@@ -97,9 +97,9 @@ def _field_docstrings(model: type[PolicyModel]) -> dict[str, str]:
 def read(model: type[Model], document: object, path: str) -> Model:
     """Read the document as the model.
 
-    Raises ProfileInvalid with every mistake, or the first `MOST_MISTAKES` and that there are more;
-    their paths begin with `path`. The rules between the fields of one object are checked only if
-    these fields are valid.
+    Raises ProfileInvalid with every mistake, or with the first `MOST_MISTAKES` and a note that
+    there are more; their paths begin with `path`. The rules between the fields of one object are
+    checked only if these fields are valid.
     """
     plain = _plain(document)
     try:
@@ -158,8 +158,8 @@ def _may_follow_from(
 ) -> bool:
     """Return whether the broken rule may follow from another mistake.
 
-    Then its object is incomplete, or inside a removed one. There may be thousands of mistakes, so
-    none is compared with all others.
+    That is so if the rule's object is incomplete, or inside a removed object. There may be
+    thousands of mistakes, so none is compared with all others.
     """
     owner = split_path(rule.owner)
     return owner in incomplete or any(owner[:end] in removed for end in range(len(owner) + 1))
@@ -168,8 +168,8 @@ def _may_follow_from(
 def _remove(document: Any, path: tuple[str, ...]) -> tuple[str, ...]:
     """Remove the field from the document; return the path of what was removed.
 
-    A list loses no single item, because the others would get other indexes: the whole list goes. If
-    a required field is absent, its object is removed. An empty path is the whole document.
+    For an item of a list, the whole list is removed, because other items would get new indexes. For
+    an absent required field, its object is removed. An empty path is the whole document.
     """
     while path:
         *above, last = path

@@ -31,7 +31,10 @@ class Goal(StrEnum):
 
 
 class MovablePods(PolicyModel):
-    """Which pods may be moved. Pods without a controller, or of a DaemonSet, never are."""
+    """Which pods may be moved.
+
+    Static pods, pods of DaemonSets and pods without a controller never are.
+    """
 
     namespace_selector: LabelSelector | None = None
     """Labels of the pod's namespace; an absent or empty selector matches all namespaces."""

@@ -146,8 +146,8 @@ class Admission:
     def pod(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return the pod as the API server would store it.
 
-        A new pod with a node and without a status counts as running and ready, so that its budgets
-        hold. Raises Forbidden if the API server would reject it.
+        A new pod with a node and without a status counts as running and ready, so that disruption
+        budgets count it. Raises Forbidden if the API server would reject it.
         """
         metadata, spec = dict(mapping(raw, "metadata")), dict(mapping(raw, "spec"))
         namespace, key = namespace_of(raw), f"{namespace_of(raw)}/{name_of(raw)}"

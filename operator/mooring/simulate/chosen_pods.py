@@ -158,7 +158,7 @@ def take_off(inputs: Inputs, selected: Callable[[Pod], bool]) -> Inputs:
 
 
 def _free_claims(state: ClusterState, gone: Collection[str]) -> None:
-    """Free the claims of these pods and groups as their controller does (controller/resourceclaim).
+    """Free the claims of pods and groups as their controller does (controller/resourceclaim).
 
     A claim that a scheduler created for one of them is deleted.
     """

@@ -238,10 +238,10 @@ def recorded_order(path: str) -> list[str]:
 
 
 def arrival_order(records: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the pods of decision records: the first seen first, of those the first decided.
+    """Return the pods of decision records in the order in which the scheduler saw them.
 
-    Short records have the time when the pod was seen, `seen`. Records without `time` are in the
-    order of the decisions.
+    Pods seen at the same time are in the order of the decisions. Short records have this time as
+    `seen`. Records without `time` are in the order of the decisions.
     """
     timed = sorted(records, key=lambda record: (record.get("seen") or "", record.get("time") or ""))
     return [*dict.fromkeys(str(record["pod"]) for record in timed)]
@@ -361,7 +361,7 @@ def large_requests(pods: Iterable[Pod]) -> dict[str, int]:
 
 
 def comparison_of(pods: Sequence[Pod], before: Side, after: Side) -> Comparison:
-    """Return the differences of two sides that placed the same pods on the same nodes."""
+    """Return the differences between two sides, which placed the same pods on the same nodes."""
     alike: dict[Any, list[Pod]] = {}
     for pod in pods:
         owner = (pod.namespace, pod.owner.kind, pod.owner.name) if pod.owner else pod.key

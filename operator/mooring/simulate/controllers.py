@@ -1,7 +1,7 @@
-"""Make the pods that the controllers of kube-controller-manager would make for new objects.
+"""Make the pods that kube-controller-manager would make for new objects.
 
-An object is new if no API server has stored it, which its `metadata.uid` shows. The pods of a
-stored object exist already, or its controller has a reason not to make them.
+An object is new if it has no `metadata.uid`, because then no API server has stored it. The pods of
+a stored object exist already, or its controller has a reason not to make them.
 """
 
 from collections import Counter
@@ -221,7 +221,7 @@ class Controllers:
                 yield _on_node(_pod(name, raw, template), node.name)
 
     def _job(self, raw: Raw) -> Iterator[Raw]:
-        """Yield the pods that run at the same time when the Job begins; none if it is suspended."""
+        """Yield the pods that run at once when the Job begins; none if the Job is suspended."""
         spec = mapping(raw, "spec")
         template = _template(spec)
         policy = text(mapping(template, "spec"), "restartPolicy", "spec.template.spec")
@@ -249,7 +249,7 @@ class Controllers:
             yield pod
 
     def _cron_job(self, raw: Raw) -> Iterator[Raw]:
-        """Yield the pods of one Job of the CronJob; none if it is suspended."""
+        """Yield the pods of one Job of the CronJob; none if the CronJob is suspended."""
         spec = mapping(raw, "spec")
         template = mapping(spec, "jobTemplate", "spec")
         if boolean(spec, "suspend", "spec"):
@@ -377,7 +377,7 @@ def _pod(name: str, owner: Raw, template: Raw) -> Raw:
 
 
 def _with_claims(pod: Raw, claims: Mapping[str, str]) -> Raw:
-    """Return the pod with a volume per claim template; it replaces a volume of the same name."""
+    """Return the pod with a volume per claim template, in place of volumes of the same name."""
     others = [
         volume
         for volume in mappings(pod["spec"], "volumes", "spec")

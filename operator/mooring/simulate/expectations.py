@@ -34,7 +34,7 @@ _MOST_NAMED = 5
 class FailedExpectation:
     """An expectation that does not hold: its path in the case, and the actual state.
 
-    `decisions` explain it: the decisions about at most three of its pods.
+    `decisions` are the decisions about at most three of its pods.
     """
 
     path: str
@@ -59,7 +59,7 @@ class CaseResult:
 
     @property
     def passed(self) -> bool:
-        """Return whether the case was run, and everything in it is as expected."""
+        """Return whether the case was run and all its expectations hold."""
         return not self.failures and self.error is None
 
 
@@ -124,7 +124,7 @@ def _inline(objects: Sequence[dict[str, Any]], where: str) -> Iterator[Manifest]
 
 
 def _makes_pending_pods(manifest: Manifest) -> bool:
-    """Return whether it is a pod without a node, or a controller whose pods would be created."""
+    """Return whether the object is a pod without a node, or a controller that creates pods."""
     group_and_kind = (manifest.group, manifest.kind)
     if group_and_kind == ("", "Pod"):
         spec = manifest.raw.get("spec")
@@ -170,7 +170,7 @@ class _Decided:
         return key.name if key is not None else ""
 
     def node_of(self, pod: str) -> Node | None:
-        """Return the pod's node; None if it has none, or its node is not among the objects."""
+        """Return the pod's node; None if the pod has none, or the node is not among the objects."""
         placed = self._state.pods.named(pod)
         return self._state.nodes.nodes[placed.row] if placed is not None else None
 

@@ -98,8 +98,8 @@ def inputs_of(
 class _Reader:
     """Puts objects into a cluster state as they are read.
 
-    Only those fields of a stored object are kept that a decision reads, so that a dump of a large
-    cluster fits into memory. New pods and controllers wait until every object has been read.
+    It keeps only fields of a stored object that a decision reads, so that a dump of a large cluster
+    fits into memory. New pods and controllers wait until every object has been read.
     """
 
     def __init__(self, *, keep_raw: bool, kubernetes: str | None) -> None:
@@ -212,7 +212,7 @@ class _Reader:
                 self.without_status[key] = None
 
     def _add_for_admission(self, group_and_kind: tuple[str, str], raw: dict[str, Any]) -> None:
-        """Take in a RuntimeClass or LimitRange; raise ManifestError if it is malformed."""
+        """Store a RuntimeClass or LimitRange; raise ManifestError if it is malformed."""
         name_of(raw)
         if group_and_kind == _LIMIT_RANGE:
             LimitRanges([raw])

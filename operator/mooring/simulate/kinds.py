@@ -113,4 +113,4 @@ _OF_V1BETA1: Final[Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] 
         "spec": _claim(mapping(raw, "spec"), "spec.spec"),
     },
 }
-"""How the API server reads resource.k8s.io/v1beta1 where it differs (pkg/apis/resource/v1beta1)."""
+"""How the API server converts resource.k8s.io/v1beta1 (pkg/apis/resource/v1beta1)."""

@@ -100,7 +100,7 @@ def simulate(
 class Simulation:
     """Decides about pods one after the other; the arguments are those of `simulate`.
 
-    If `preempts` is False, no pod preempts others.
+    If `preempts` is False, no pod preempts other pods.
     """
 
     def __init__(
@@ -213,9 +213,9 @@ class Simulation:
         yield from rejected
 
     def _nominate_as_shown(self, pods: Iterable[Pod]) -> None:
-        """Nominate all pods to the nodes in their statuses, also pods that get no decision.
+        """Nominate all pods to the nodes in their statuses, even pods that get no decision.
 
-        The object of their group says whether these nodes are reserved.
+        The object of a pod group says whether these nodes are reserved.
         """
         for pod in {pod.uid: pod for pod in pods}.values():
             if pod.nominated_node is not None and self.takes(pod):
@@ -265,7 +265,7 @@ class Simulation:
     def _assume_members(
         self, members: list[Pod], pipeline: Pipeline, rows: Mapping[Uid, int]
     ) -> None:
-        """Assume these members on their rows, or none of them; PodRejected by a Reserve plugin."""
+        """Assume all these members on their rows, or none; PodRejected by a Reserve plugin."""
         pods = {pod.uid: pod for pod in members}
         with ExitStack() as undo:
             for uid, row in rows.items():
@@ -375,8 +375,8 @@ class Simulation:
 def _now(state: ClusterState, pending: Iterable[Pod]) -> float:
     """Return the latest creation or start time of all pods, in seconds since the epoch.
 
-    It replaces a clock, so that the same input gives the same decisions. How long a pod has run
-    (`minRuntimeSeconds` of a profile) is counted up to this time.
+    This time replaces a clock, so that the same input gives the same decisions. How long a pod has
+    run (`minRuntimeSeconds` of a profile) is counted up to this time.
     """
     pods = (*(placed.pod for placed in state.pods), *pending)
     return max((max(pod.created, pod.started or 0.0) for pod in pods), default=0.0)

@@ -214,7 +214,7 @@ def _cleaned_profile(profile: object, version: object) -> object:
 
 
 def _cleaned_args(entry: object, version: object) -> object:
-    """Return an entry of pluginConfig without the apiVersion of its arguments, if it is the file's.
+    """Return an entry of pluginConfig; the apiVersion of its arguments goes if it is the file's.
 
     A profile's arguments have the version v1.
     """

@@ -1,6 +1,6 @@
 """The plugins that replace the predicates and priorities of a Policy.
 
-Source: `framework/plugins/legacy_registry.go` of v1.20 and, for those removed before,
+Source: `framework/plugins/legacy_registry.go` of v1.20. For plugins that were removed earlier:
 `algorithm/predicates/predicates.go` and `algorithm/priorities` of v1.11 to v1.17.
 """
 

@@ -148,10 +148,10 @@ class SelectedLabels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodCount:
-    """How many of the selected pods are on the node, or in its domain if `key` is a node's label.
+    """The number of selected pods on the node, or in its domain if `key` is a node's label.
 
-    It fails where the node does not have the label. `namespaces` is None for the pod's own
-    namespace, unless `namespace_labels` selects namespaces.
+    The count fails on a node without the label. `namespaces` is None for the pod's own namespace,
+    unless `namespace_labels` selects namespaces.
     """
 
     key: str | None
