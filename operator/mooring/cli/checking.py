@@ -111,7 +111,7 @@ class NodesInFiles:
     resources: set[str] = field(default_factory=set)
 
     def add(self, node: Node) -> None:
-        """Add a node."""
+        """Count a node, and note its labels and resources."""
         self.count += 1
         self.labels |= node.labels.keys()
         self.resources |= {name for name, amount in node.allocatable.items() if amount}

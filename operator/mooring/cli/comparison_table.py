@@ -1,4 +1,4 @@
-"""Print a comparison of two policies."""
+"""Print a comparison of two policies as tables, JSON or YAML, and draw it."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

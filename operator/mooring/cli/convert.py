@@ -1,4 +1,4 @@
-"""`mooring convert`."""
+"""The command `mooring convert`: turns kube-scheduler's configuration into SchedulingProfiles."""
 
 import shlex
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""`mooring crds`."""
+"""The command `mooring crds`: prints the CustomResourceDefinitions for `kubectl apply`."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`mooring explain`."""
+"""The command `mooring explain`: says why pods run where they run, or why they wait."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""`mooring gpus`."""
+"""The command `mooring gpus`: shows GPU cards and devices, and the pods that hold them."""
 
 import sys
 from collections import Counter

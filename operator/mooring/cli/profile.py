@@ -1,4 +1,4 @@
-"""`mooring profile check` and `mooring profile diff`."""
+"""The commands `mooring profile check` and `diff`: find mistakes in profiles, and compare them."""
 
 import sys
 from dataclasses import asdict

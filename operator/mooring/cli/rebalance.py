@@ -1,4 +1,4 @@
-"""`mooring rebalance`."""
+"""The command `mooring rebalance`: plans moves of running pods, and changes nothing."""
 
 import sys
 import time

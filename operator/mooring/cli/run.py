@@ -1,4 +1,4 @@
-"""`mooring run`."""
+"""The command `mooring run`: runs a replica of the scheduler."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""`mooring shadow report`."""
+"""The command `mooring shadow report`: shows what profiles in mode Shadow would have decided."""
 
 from collections.abc import Mapping
 from typing import Any, Final

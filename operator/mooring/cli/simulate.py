@@ -1,4 +1,4 @@
-"""`mooring simulate`."""
+"""The command `mooring simulate`: shows where pods would run, and changes nothing."""
 
 import gc
 import os
@@ -44,7 +44,7 @@ from mooring.simulate.simulation import Simulation
 
 _WIDE_NODES: Final = 3
 _LIVE: Final = "(live)"
-"""The value of --replay without a file."""
+"""The value of --replay that means the running scheduler instead of a file."""
 _USUALLY_REPLAYED: Final = 1_000
 _WITH_SERVER: Final = frozenset(
     {

@@ -1,4 +1,4 @@
-"""`mooring status`."""
+"""The command `mooring status`: shows whether Mooring is installed and works."""
 
 import asyncio
 import time

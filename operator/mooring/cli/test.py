@@ -1,4 +1,4 @@
-"""`mooring test`."""
+"""The command `mooring test`: runs policy tests."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""`mooring top`."""
+"""The command `mooring top`: shows queues, rates and causes of pending pods, live."""
 
 import time
 from collections import defaultdict
@@ -71,7 +71,7 @@ def top(every: float, output: str, *, once: bool, **options: Any) -> None:
 
 
 def _intervals(leader: Leader, every: float, *, once: bool) -> Iterator[dict[str, Any]]:
-    """Yield the events of each interval of this length in seconds, for ever or once."""
+    """Yield the changes in each interval of `every` seconds, once or for ever."""
     following = Following()
 
     def read() -> Reading:

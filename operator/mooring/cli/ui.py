@@ -1,4 +1,4 @@
-"""`mooring ui`."""
+"""The command `mooring ui`: opens the page of the leading replica in a browser."""
 
 import asyncio
 import hmac

@@ -1,4 +1,4 @@
-"""`mooring version`."""
+"""The command `mooring version`: prints the version of this installation."""
 
 import click
 

@@ -43,7 +43,7 @@ class LabelRequirement(PolicyModel):
     )
 
     key: QualifiedName
-    """The label's key."""
+    """The key of the label that is compared."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
     """The relation between the label's value and `values`."""
     values: tuple[LabelValue, ...] = Field((), max_length=64)
@@ -104,7 +104,7 @@ class PreferredTerm(PolicyModel):
 
 
 class NodeAffinity(PolicyModel):
-    """A v1.NodeAffinity."""
+    """Which nodes a pod requires and which it prefers, as in v1.NodeAffinity."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredTerm, ...] = ()

@@ -39,7 +39,7 @@ PluginName = Annotated[
 
 
 KubernetesVersion = Literal["1.34", "1.35", "1.36", "1.37", "1.38"]
-"""The keys of `KUBERNETES_RULES`."""
+"""The minor versions whose rules Mooring knows; the keys of `KUBERNETES_RULES`."""
 
 
 class Match(PolicyModel):
@@ -58,7 +58,7 @@ class Match(PolicyModel):
 
 
 class Enabled(PolicyModel):
-    """A plugin to run."""
+    """A plugin that runs at an extension point, with its weight."""
 
     name: PluginName
     """The plugin's name."""
@@ -67,7 +67,7 @@ class Enabled(PolicyModel):
 
 
 class Disabled(PolicyModel):
-    """A plugin not to run."""
+    """A default plugin that does not run at an extension point."""
 
     name: str = Field(min_length=1, max_length=253)
     """The plugin's name, or `*` for all."""

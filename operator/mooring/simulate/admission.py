@@ -87,7 +87,6 @@ class DefaultStorageClass:
 
     def __init__(self) -> None:
         self._created: dict[str, float] = {}
-        """When each default class was created."""
 
     def put(self, raw: Mapping[str, Any]) -> None:
         """Store a StorageClass; it replaces the one of the same name."""

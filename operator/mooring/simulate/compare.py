@@ -37,7 +37,7 @@ POOL_LABELS: Final = (
 
 _NO_POOL: Final = "(none)"
 COMPARED: Final = (CPU, MEMORY)
-"""The resources that are compared."""
+"""The resources whose requested shares the comparison shows."""
 _LARGE: Final = 95
 """The percentile of the pods' requests that stands for a large pod."""
 
@@ -118,7 +118,7 @@ class Comparison:
         return tuple(move for move in self.moves if move.old and move.new)
 
     def document(self) -> dict[str, Any]:
-        """Return the comparison as JSON."""
+        """Return the comparison as the JSON object that `-o json` prints."""
         return {
             "pods": self.pods,
             "summary": {
@@ -341,7 +341,7 @@ class NodeUse:
         return PoolUse(len(index), empty, shares[CPU], shares[MEMORY], lost)
 
     def histogram(self) -> tuple[int, ...]:
-        """Return the number of nodes by tenth of their requested cpu."""
+        """Return how many nodes have 0 to 10 % of their cpu requested, 10 to 20 %, and so on."""
         allocatable = np.maximum(self.allocatable[CPU], 1)
         tenths = np.minimum(self.requested[CPU] * 10 // allocatable, 9)
         return tuple(np.bincount(tenths, minlength=10).tolist())

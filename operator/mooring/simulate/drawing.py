@@ -9,9 +9,7 @@ from typing import Final
 from mooring.simulate.manifests import InputError
 
 WIDTH: Final = 960
-"""The width of every drawing."""
 TEXT: Final = "#202020"
-"""The colour of texts."""
 
 
 @dataclass(frozen=True, slots=True)

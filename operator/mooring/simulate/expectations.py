@@ -184,7 +184,7 @@ def _key(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """One expectation, with its pods."""
+    """Compares one expectation with the decisions about its pods."""
 
     decided: _Decided
     expected: Expectation

@@ -28,7 +28,7 @@ _MOST_SETS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class CardMove:
-    """A move of a pod from its node to another node."""
+    """A pod with cards, its node, and the node to which it would move."""
 
     pod: str
     from_: str
@@ -48,7 +48,7 @@ class CardPlan:
     fits: bool = False
 
     def document(self) -> dict[str, Any]:
-        """Return the plan as JSON."""
+        """Return the plan as the JSON object that `mooring gpus -o json` prints."""
         about = {"pod": self.pod, "node": self.node, "fits": self.fits}
         return {**about, "moves": plain(self.moves)}
 

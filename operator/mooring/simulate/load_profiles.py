@@ -63,7 +63,7 @@ class LoadedProfile:
     settings: ProcessSettings | None = None
 
     def active(self) -> "LoadedProfile":
-        """Return the profile in mode Active."""
+        """Return the profile as if its mode was Active."""
         spec = self.profile.spec.model_copy(update={"mode": "Active"})
         return replace(self, profile=replace(self.profile, spec=spec))
 

@@ -300,8 +300,8 @@ def _repeated_keys(document: yaml.Node) -> Iterator[RepeatedKey]:
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # C is optional
     """A YAML loader that reads scalars as kubectl does.
 
-    Dates, times of day such as 22:00, which YAML 1.1 takes for numbers of base 60, and `=` are
-    text; y, 1e3 and 0o17 are not. What is no number in JSON is a mistake.
+    Dates, `=` and times of day such as 22:00 (in YAML 1.1 a number of base 60) are texts; y, 1e3
+    and 0o17 are not. A number that JSON cannot express is a mistake.
     """
 
 

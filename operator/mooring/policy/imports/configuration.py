@@ -309,7 +309,7 @@ def _without_point(profile: _Profile, path: str) -> Iterator[FieldError]:
 
 
 def _wrong_scheduler_names(profiles: Sequence[_Profile]) -> Iterator[FieldError]:
-    """Yield a mistake for a repeated name, and for a missing one of several profiles."""
+    """Yield a mistake for a repeated name, and for a missing one if there are several profiles."""
     owners = dict[str, int]()
     for number, profile in enumerate(profiles):
         path, name = f"profiles[{number}].schedulerName", profile.scheduler_name

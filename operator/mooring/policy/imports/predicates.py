@@ -79,7 +79,7 @@ PRIORITIES: Final[Mapping[str, str]] = {
     "ServiceSpreadingPriority": "ServiceSpreading",
     "TaintTolerationPriority": "TaintToleration",
 }
-"""The plugin of each priority."""
+"""The plugin that replaces each priority."""
 
 RATIO: Final = "RequestedToCapacityRatio"
 """The plugin of priorities with `requestedToCapacityRatioArguments`."""

@@ -109,7 +109,7 @@ class Rule(PolicyModel):
 
     @property
     def counts_pods(self) -> bool:
-        """Whether the expression counts pods."""
+        """Whether evaluating the rule needs counts of pods."""
         return bool(self.plan.counts)
 
     @property

@@ -97,7 +97,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConstantValue:
-    """A constant."""
+    """A value that is written in the expression."""
 
     value: Any
 
@@ -382,7 +382,10 @@ def _domain_of(count: Expression) -> str | None:
 
 
 def _in_order(reads: Iterable[Read]) -> tuple[Read, ...]:
-    """Return the reads by name; a variable that is also read as a whole occurs once."""
+    """Return the reads by name.
+
+    If a variable is also read as a whole, reads of its keys are left out.
+    """
     whole = {read.variable for read in reads if read.key is None} | {*_SETS}
     needed = {Read(r.variable) if r.variable in whole else r for r in reads}
     return tuple(sorted(needed, key=lambda read: (read.variable, read.key or "")))
