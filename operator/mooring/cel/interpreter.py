@@ -195,7 +195,7 @@ class _Planner:
         return self._function(node, args)
 
     def _function(self, node: FunctionCall, args: Sequence[_Planned]) -> _Planned:
-        """Return the planned call of a function; evaluate it now if all operands are constant."""
+        """Return the planned call of a function; a conversion of a constant is computed now."""
         overload = node.overloads[0] if len(node.overloads) == 1 else ""
         if (
             overload == "in_list"

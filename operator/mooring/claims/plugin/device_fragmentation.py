@@ -41,7 +41,7 @@ _MOST_STEPS: Final = 1_000
 """The most steps of the search for one place; a longer search counts as no place."""
 _MOST_COUNTS: Final = 300_000
 _COUNTS_PER_NODE: Final = 4 * _MOST_KINDS
-"""How many numbers of places are remembered per node, at 200 bytes each: enough for one pod."""
+"""How many results of `_number` are kept per node, at 200 bytes each: enough for one pod."""
 _MOST_CLASSES: Final = 10_000
 """The most node classes in an entry of `_known`, unless the cluster has more nodes."""
 _MAX: Final = 100
@@ -121,9 +121,9 @@ class DeviceFragmentation:
         return scores
 
     def _classes(self, claims: Sequence[ResourceClaim]) -> tuple[NodeClasses, NodeClasses]:
-        """Return the classes of nodes for these claims: as devices are used now, and unused.
+        """Return the nodes' classes for these claims, and their classes if no device were in use.
 
-        Forgets counts from before the last change of device classes.
+        Also drop the remembered counts if a DeviceClass has changed since the last call.
         """
         of_node = self._nodes.classes(self._cluster, claims)
         of_unused = self._unused.classes(self._cluster, claims)
