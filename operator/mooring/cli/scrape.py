@@ -35,12 +35,12 @@ class Reading:
         return cls(now, values)
 
     def total(self, name: str, **labels: str) -> float:
-        """Return the sum of all samples that have these labels."""
+        """Return the sum of the metric's samples that have these labels."""
         wanted = set(labels.items())
         return sum(value for have, value in self.values.get(name, {}).items() if wanted <= have)
 
     def by(self, name: str, *keys: str) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Yield for each sample the values of these labels, and its value."""
+        """Yield for each sample of the metric the values of the labels `keys`, and its value."""
         for have, value in self.values.get(name, {}).items():
             labels = dict(have)
             yield tuple(labels.get(key, "") for key in keys), value

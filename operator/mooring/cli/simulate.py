@@ -318,7 +318,7 @@ def _collecting_rarely() -> Iterator[None]:
 def _files_and_targets(
     words: Sequence[str], filenames: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[TypeAndName, ...]]:
-    """Return all files, and the objects that words name; a file that exists comes first."""
+    """Return all files, and the objects that words name; an existing file is never an object."""
     files, targets = list[str](), list[TypeAndName]()
     for word in words:
         target = None if word == STDIN or Path(word).exists() else type_and_name(word)

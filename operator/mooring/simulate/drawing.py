@@ -39,7 +39,7 @@ Shape = Box | DrawnText
 
 
 def legend(y: float, *entries: tuple[float, str, str]) -> Iterator[Shape]:
-    """Yield for each legend entry its place from the right, its colour and its name."""
+    """Yield the legend; each entry is its place from the right, its colour and its name."""
     for right, colour, name in entries:
         yield Box(WIDTH - right, y - 10, 12, 12, colour)
         yield DrawnText(WIDTH - right + 18, y, name)

@@ -90,7 +90,7 @@ def _slice(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _claim(raw: Mapping[str, Any], where: str = "spec") -> dict[str, Any]:
-    """Move the fields of a request into its `exactly`, unless the request has alternatives."""
+    """Move the fields of each request into its `exactly`, unless the request has alternatives."""
     spec = mapping(raw, "spec", where.removesuffix(".spec"))
     devices = mapping(spec, "devices", where)
     requests = []

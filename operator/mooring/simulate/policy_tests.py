@@ -37,7 +37,7 @@ class PodSelection(PolicyModel):
 
 
 class UnschedulableExpectation(PolicyModel):
-    """That a pod gets no node, and why."""
+    """The expectation that a pod gets no node, with the reason."""
 
     plugin: str | None = None
     """A plugin that rejects the pod on at least one node."""

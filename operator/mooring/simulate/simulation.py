@@ -320,7 +320,7 @@ class Simulation:
         return SimulatedAttempt(record, 0, owner_of(pod), reason if node is None else WITH_GROUP)
 
     def attempt(self, pod: Pod, profile: ActiveProfile) -> SimulatedAttempt:
-        """Decide about the pod with this profile, and assume it on the chosen node."""
+        """Decide about the pod with this profile, and assume the pod on the chosen node."""
         nominee = self._state.nominations.get(pod.uid)
         try:
             outcome = self._decide(pod, profile)
