@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 
 def run(command: click.Command, number: int, *words: str) -> Result:
-    (path,) = HERE.glob(f"{number}-*.yaml")
+    (path,) = HERE.glob(f"{number:02}-*.yaml")
     return CliRunner().invoke(command, [str(path), *words])
 
 
@@ -32,6 +32,10 @@ def message(number: int, pod: str) -> str:
     decisions = json.loads(run(simulate, number, "-o", "json").stdout)["decisions"]
     (found,) = (str(each["message"]) for each in decisions if each["pod"] == f"default/{pod}")
     return found
+
+
+def test_05_a_gang_is_placed_whose_first_member_leaves_the_first_alternative() -> None:
+    assert nodes(5) == {"m0": "n1", "m1": "n1"}
 
 
 def test_31_claims_and_slices_of_v1beta1_are_read_as_the_api_server_reads_them() -> None:

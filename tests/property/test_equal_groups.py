@@ -185,7 +185,7 @@ class EqualGroups(RuleBasedStateMachine):
             else:
                 return
 
-    def assume(self, rows: Mapping[Uid, int]) -> None:
+    def assume(self, rows: Mapping[Uid, int], _devices: object) -> None:
         for uid, row in rows.items():
             queued = self.queue.get(uid)
             assert queued is not None

@@ -662,7 +662,7 @@ def _member(
     if row is None:
         return document
     name = what_if.cluster.nodes.name(row)
-    what_if.add(pod, name, pipeline)
+    what_if.add(pod, name, pipeline, decision.devices.get(pod.uid))
     return replace(document, node=name, message=None, cause=None)
 
 

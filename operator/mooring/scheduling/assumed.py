@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Final
 
+from mooring.claims.model.resource_claims import Allocation
 from mooring.framework.plugin_failures import ExtensionPoint, one_line
 from mooring.framework.verdicts import Unschedulable, Wait
 from mooring.framework.waiting_pods import WaitingPods
@@ -32,13 +33,15 @@ def assume_reserve_and_permit(
     *,
     now: float,
     together: GroupBinding | None = None,
+    devices: Mapping[Uid, Mapping[str, Allocation]] | None = None,
 ) -> list[AssumedPod]:
     """Assume members of an attempt on their rows, reserve for them, and run Permit.
 
     It does so for all members or for none, in the order of `rows`: a member may fit only beside an
-    earlier one. Permit may have a pod wait. No event about the members is delivered. Raises
-    PodRejected if a Reserve or Permit plugin rejects a member, and PluginFailed if a plugin fails;
-    then all members are unreserved and forgotten.
+    earlier one. `devices` are the allocations of claims that members must get. Permit may have a
+    pod wait. No event about the members is delivered. Raises PodRejected if a Reserve or Permit
+    plugin rejects a member, and PluginFailed if a plugin fails; then all members are unreserved and
+    forgotten.
     """
     pipeline, state, found = attempt.pipeline, scheduler.state, list[AssumedPod]()
     with ExitStack() as undo:
@@ -46,7 +49,8 @@ def assume_reserve_and_permit(
             if found:
                 pause()
             queued = attempt.members[uid]
-            stack = undo.enter_context(assume_and_reserve(queued.pod, row, pipeline, state))
+            held = devices.get(uid) if devices is not None else None
+            stack = undo.enter_context(assume_and_reserve(queued.pod, row, pipeline, state, held))
             node = state.nodes.names[row]
             found.append(AssumedPod(attempt, queued, queued.pod, node, stack, together))
         for one in found:
@@ -55,16 +59,24 @@ def assume_reserve_and_permit(
     return found
 
 
-def assume_and_reserve(pod: Pod, row: int, pipeline: Pipeline, state: ClusterState) -> ExitStack:
+def assume_and_reserve(
+    pod: Pod,
+    row: int,
+    pipeline: Pipeline,
+    state: ClusterState,
+    devices: Mapping[str, Allocation] | None = None,
+) -> ExitStack:
     """Assume the pod on the row and run Reserve; closing the returned stack undoes both.
 
-    Raises PodRejected if a Reserve plugin rejects the pod, and PluginFailed if one fails; then the
-    pod is unreserved and forgotten.
+    `devices` are allocations that the pod's claims must get, by uid. Raises PodRejected if a
+    Reserve plugin rejects the pod, and PluginFailed if one fails; then the pod is unreserved and
+    forgotten.
     """
     node = state.nodes.names[row]
     with ExitStack() as undo:
         state.assume(pod, row)
         undo.callback(state.forget, pod)
+        state.hold_claims(pod.uid, devices or {})
         undo.callback(pipeline.api.annotate, pod, {})
         undo.callback(unreserve, pipeline, pod, node)
         with pipeline.metrics.extension_point(ExtensionPoint.RESERVE, pipeline.profile) as point:

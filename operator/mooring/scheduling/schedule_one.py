@@ -29,6 +29,7 @@ from mooring.groups.search.group_decision import (
     place_group,
     preempt_for_group,
 )
+from mooring.groups.search.group_search import Devices
 from mooring.groups.search.members import (
     GroupBackoffs,
     group_of,
@@ -430,7 +431,9 @@ class ScheduleOne:
             seconds = self._clock() - attempt.began
             self._metrics.pod_group_attempted("error", profile, seconds)
 
-    def _commit(self, attempt: CurrentAttempt, rows: Mapping[Uid, int]) -> None:
+    def _commit(
+        self, attempt: CurrentAttempt, rows: Mapping[Uid, int], devices: Devices | None = None
+    ) -> None:
         """Assume these members on their rows and begin to bind them; or change nothing.
 
         Raises:
@@ -441,7 +444,9 @@ class ScheduleOne:
         together = None
         if group is not None:
             together = self._binding_of(group) or GroupBinding(group)
-        assumed = assume_reserve_and_permit(attempt, rows, scheduler, now=now, together=together)
+        assumed = assume_reserve_and_permit(
+            attempt, rows, scheduler, now=now, together=together, devices=devices
+        )
         if together is not None:
             together.join(one.pod for one in assumed)
         begun = 0

@@ -62,14 +62,20 @@ class WhatIf:
         """Remove the pod of this uid, and its nomination, in all later trials."""
         self._changes.append(partial(_take_out, uid))
 
-    def add(self, pod: Pod, node: str, pipeline: Pipeline) -> None:
+    def add(
+        self,
+        pod: Pod,
+        node: str,
+        pipeline: Pipeline,
+        devices: Mapping[str, Allocation] | None = None,
+    ) -> None:
         """Put the pod on the node in the open trial and all later ones, as long as the node exists.
 
-        Reserve plugins of the pipeline give it devices, cards and volumes there. Devices are
-        searched in the first trial only, because there may be hundreds of pods, and a trial has no
-        pauses.
+        Reserve plugins of the pipeline give it devices, cards and volumes there. Without `devices`,
+        these are searched in the first trial only, because there may be hundreds of pods, and a
+        trial has no pauses.
         """
-        allocations: Mapping[str, Allocation] | None = None
+        allocations = devices
 
         def put(trial: Trial) -> None:
             nonlocal allocations

@@ -15,6 +15,7 @@ from mooring.framework.registry import Registry
 from mooring.framework.verdicts import PluginError
 from mooring.groups.search.extender_calls import needed_about
 from mooring.groups.search.group_decision import GroupDecision, place_group, preempt_for_group
+from mooring.groups.search.group_search import Devices
 from mooring.groups.search.members import group_of
 from mooring.groups.state.pod_groups import PodGroupState
 from mooring.model.pod import Pod, Uid
@@ -263,13 +264,14 @@ class Simulation:
         return answers
 
     def _assume_members(
-        self, members: list[Pod], pipeline: Pipeline, rows: Mapping[Uid, int]
+        self, members: list[Pod], pipeline: Pipeline, rows: Mapping[Uid, int], devices: Devices
     ) -> None:
         """Assume all these members on their rows, or none; PodRejected by a Reserve plugin."""
         pods = {pod.uid: pod for pod in members}
         with ExitStack() as undo:
             for uid, row in rows.items():
-                undo.enter_context(assume_and_reserve(pods[uid], row, pipeline, self._state))
+                held = devices.get(uid)
+                undo.enter_context(assume_and_reserve(pods[uid], row, pipeline, self._state, held))
             undo.pop_all()
         for uid in rows:
             self._state.settle_claims(pods[uid])

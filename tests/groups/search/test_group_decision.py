@@ -20,6 +20,7 @@ from mooring.groups.search.group_decision import (
     disagreement,
     place_group,
 )
+from mooring.groups.search.group_search import Devices
 from mooring.groups.search.search_budget import SearchBudget
 from mooring.model.events import Kind
 from mooring.model.kubernetes_rules import KUBERNETES_RULES, NEWEST, KubernetesRules
@@ -472,7 +473,7 @@ class Planning:
         self.after_a_rejection: Callable[[], object] = lambda: None
         self.reserved = list[ExitStack]()
 
-    def commit(self, rows: Mapping[Uid, int]) -> None:
+    def commit(self, rows: Mapping[Uid, int], devices: Devices) -> None:
         self.plans.append(rows)
         if self.left:
             self.left -= 1
@@ -481,7 +482,8 @@ class Planning:
             raise PodRejected("Limits", "no", name, self.pods[next(iter(rows))])
         pipeline, state = self.deciding.pipeline, self.deciding.state
         for uid, row in rows.items():
-            self.reserved.append(assume_and_reserve(self.pods[uid], row, pipeline, state))
+            about = self.pods[uid], row, pipeline, state, devices.get(uid)
+            self.reserved.append(assume_and_reserve(*about))
 
     def decision(self) -> GroupDecision:
         deciding, pods = self.deciding, [*self.pods.values()]

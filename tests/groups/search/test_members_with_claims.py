@@ -137,6 +137,23 @@ async def test_a_group_that_needs_all_devices_gets_each_of_them_once(
         assert claims.consumers(f"c{number}") == [f"g-{number}"]
 
 
+async def test_members_get_the_alternatives_with_which_the_group_was_placed(
+    client: ApiClient, claims: Claims
+) -> None:
+    fields = {"deviceClassName": "gpu", "allocationMode": "ExactCount"}
+    counts = {"two": 2, "one": 1}
+    subs = [{"name": name, "count": count, **fields} for name, count in counts.items()]
+    wanted = {"name": "r", "firstAvailable": subs}
+    engine = engine_with(client, claims, 3, *(device_claim(f"c{n}", wanted) for n in range(3)))
+    engine.pending(*(member(n) for n in range(3)))
+    with engine.running():
+        await until(lambda: len(claims.made) == 3 and not engine.loop.binding)
+    assert in_use(engine) == ["a0", "a1", "b0"]
+    for number in range(3):
+        (result,) = claims.stored[f"c{number}"]["status"]["allocation"]["devices"]["results"]
+        assert result["request"] == "r/one"
+
+
 async def test_members_that_share_a_claim_share_its_devices_on_their_node(
     client: ApiClient, claims: Claims
 ) -> None:

@@ -5,7 +5,7 @@ about one pod. It may take long, and pauses then.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby
 from typing import Final
@@ -25,8 +25,13 @@ from mooring.framework.post_filter import (
 from mooring.framework.scores import normalize_score
 from mooring.framework.verdicts import Unschedulable
 from mooring.groups.model.pod_group import GroupSource
+from mooring.groups.search.alternatives import (
+    claims_with_alternatives,
+    place_with_later_alternatives,
+)
 from mooring.groups.search.group_search import (
     Assignment,
+    Devices,
     SearchedMembers,
     without_node,
 )
@@ -83,7 +88,8 @@ class GroupDecision:
     `message` says why the other members have no node, and `plugins` name the plugins that rejected
     them. `cause` is the cause of the first of them, if nodes rejected it. `fits` counts the members
     that found a node in the best placement. `bounded` says that not all placements could be tried,
-    and `by_specs` that only the specs of the members were read.
+    and `by_specs` that only the specs of the members were read. `devices` are those that the placed
+    members must get.
     """
 
     rows: Mapping[Uid, int]
@@ -96,6 +102,7 @@ class GroupDecision:
     fits: int = 0
     bounded: bool = False
     by_specs: bool = False
+    devices: Devices = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,6 +134,7 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecisi
     tried = list[_Candidate]()
     found = _complete(search.place, placements, tried, searched.budget)
     best = found or _partial(tried, group, members) or _needed_only(group, searched, placements)
+    best = best or _with_later_alternatives(group, search, placements)
     with searched.trial():
         chosen = _best(best, group, pipeline, cluster) if best else None
     all_tried = len(tried) == len(placements)
@@ -422,6 +430,18 @@ def _needed_only(
     ]
 
 
+def _with_later_alternatives(
+    group: PodGroupState, search: GroupSearch, placements: Iterable[Placement]
+) -> list[_Candidate]:
+    """Return the placements that take enough members if claims prefer later alternatives."""
+    searched, tried = search.searched, list[_Candidate]()
+    if not (claims := claims_with_alternatives(searched)):
+        return []
+    place = partial(place_with_later_alternatives, search, claims)
+    found = _complete(place, placements, tried, searched.budget)
+    return found or _partial(tried, group, searched.members)
+
+
 def _best(
     found: Sequence[_Candidate], group: PodGroupState, pipeline: Pipeline, cluster: ClusterView
 ) -> _Candidate:
@@ -482,6 +502,7 @@ def _decision(
         fits=len(assignment.rows),
         bounded=not assignment.complete and not impossible,
         by_specs=search.was_counted,
+        devices=assignment.devices if chosen is not None else {},
     )
 
 
@@ -534,16 +555,17 @@ def place_group(
     members: Sequence[Pod],
     pipeline: Pipeline,
     cache: ResultCache,
-    commit: Callable[[Mapping[Uid, int]], object],
+    commit: Callable[[Mapping[Uid, int], Devices], object],
     *,
     seed: int,
     answers: ExtenderResults | None = None,
 ) -> GroupDecision:
     """Find a row for each member and commit the plan; return the decision.
 
-    `commit` is called with the rows by uid. If a Reserve or Permit plugin rejects a member, it
-    raises `PodRejected`, and another plan avoids that node. All plans share one budget. `answers`
-    are those of the extenders that filter or score nodes for the members.
+    `commit` is called with the rows by uid, and with devices that members must get. If a Reserve or
+    Permit plugin rejects a member, it raises `PodRejected`, and another plan avoids that node. All
+    plans share one budget. `answers` are those of the extenders that filter or score nodes for the
+    members.
     """
     budget, rejected = SearchBudget(), dict[str, set[str]]()
     message, plugins = "", frozenset[str]()
@@ -565,7 +587,7 @@ def place_group(
         if not decision.rows:
             break
         try:
-            commit(decision.rows)
+            commit(decision.rows, decision.devices)
         except PodRejected as rejection:
             pod = rejection.pod
             rejected.setdefault(pod.uid, set()).add(rejection.node)

@@ -9,6 +9,7 @@ from typing import Self
 
 import numpy as np
 
+from mooring.claims.model.resource_claims import Allocation
 from mooring.extenders.verdicts import OnRows
 from mooring.framework.diagnosis import Diagnosis
 from mooring.gpu_cards.card_plugin import assign_devices
@@ -25,6 +26,8 @@ from mooring.state.view import BoolArray
 
 Rows = dict[Uid, int]
 """The row of each placed member, by the member's uid."""
+Devices = Mapping[Uid, Mapping[str, Allocation]]
+"""The allocations of placed members' claims: by the member's uid, then by the claim's."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +37,7 @@ class Assignment:
     `rows` has the row of each placed member by uid, `wanted` is the number of all members.
     `impossible` says that no placement of all members exists. If it is False and some members are
     left, none was found in `tries`. `cause` names the resources that the remaining members lack.
+    `devices` are those that members must get there; a member without an entry gets any.
     """
 
     rows: Mapping[Uid, int]
@@ -41,6 +45,7 @@ class Assignment:
     tries: int
     impossible: bool = False
     cause: str = ""
+    devices: Devices = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:

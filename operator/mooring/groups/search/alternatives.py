@@ -1,0 +1,89 @@
+"""Places groups whose members leave alternatives of their claims (`firstAvailable`) to each other.
+
+A member gets the first alternative that is free. That may take the devices which the alternatives
+of other members need: kube-scheduler then places none (kubernetes#138765). Here the claims prefer
+later alternatives.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mooring.claims.model.resource_claims import Allocation, ClaimSpec, ResourceClaim
+from mooring.groups.search.group_search import Assignment, Devices, SearchedMembers
+from mooring.groups.search.placement import GroupSearch
+from mooring.model.pod import Uid
+from mooring.pausing import pause
+from mooring.state.columns import IntArray
+
+
+def claims_with_alternatives(searched: SearchedMembers) -> list[ResourceClaim]:
+    """Return the claims of the members that have no devices and a choice of alternatives."""
+    known, found = searched.cluster.dynamic_resources.claims, dict[str, ResourceClaim]()
+    for pod in searched.members:
+        pause()
+        for claim in known.named_by(pod):
+            if _alternatives(claim.spec) > 1 and claim.allocation is None:
+                found[claim.uid] = claim
+    return [*found.values()]
+
+
+def place_with_later_alternatives(
+    search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray
+) -> Assignment:
+    """Return nodes on these rows for the members, and the devices that they must get there.
+
+    If all members fit when these claims prefer the last alternatives, fewer steps from one
+    alternative to the next are tried. The claims of the last members take the first steps.
+    """
+    low, high = 1, len(claims) * max(_alternatives(claim.spec) - 1 for claim in claims)
+    best = _placed(search, claims, candidates, high)
+    while best.complete and low < high:
+        steps = (low + high) // 2
+        found = _placed(search, claims, candidates, steps)
+        if found.complete:
+            best, high = found, steps
+        else:
+            low = steps + 1
+    return best
+
+
+def _alternatives(spec: ClaimSpec) -> int:
+    return max((len(request.first_available) for request in spec.requests), default=0)
+
+
+def _placed(
+    search: GroupSearch, claims: Sequence[ResourceClaim], candidates: IntArray, steps: int
+) -> Assignment:
+    specs = dict[tuple[str, int], ClaimSpec]()
+    with search.searched.cluster.trial() as trial:
+        for number, claim in enumerate(claims):
+            pause()
+            key = claim.spec.asked, (steps + number) // len(claims)
+            if key not in specs:
+                specs[key] = _preferring(claim.spec, key[1])
+            trial.ask(claim.uid, specs[key])
+        found = search.place(candidates)
+        return replace(found, devices=_devices_of(search.searched, found))
+
+
+def _preferring(spec: ClaimSpec, first: int) -> ClaimSpec:
+    """Return the spec with the alternatives from this number on first, then the nearest before."""
+    requests = (
+        replace(r, first_available=(*r.first_available[at:], *r.first_available[:at][::-1]))
+        for r in spec.requests
+        for at in (min(first, max(len(r.first_available) - 1, 0)),)
+    )
+    return replace(spec, requests=tuple(requests))
+
+
+def _devices_of(searched: SearchedMembers, found: Assignment) -> Devices:
+    """Return the allocations of the members' claims where the assignment puts them."""
+    claims, pods = searched.cluster.dynamic_resources.claims, {p.uid: p for p in searched.members}
+    devices = dict[Uid, dict[str, Allocation]]()
+    with searched.trial() as members:
+        for uid, row in found.rows.items():
+            pause()
+            members.add(pods[uid], row)
+            held = claims.held(uid).items()
+            devices[uid] = {key: each for key, each in held if claims.of_uid(key) is not None}
+    return devices
