@@ -26,6 +26,9 @@ BUCKETS = {
     "scheduler_event_handling_duration_seconds": (0.0001, 0.2048, 12),
     "scheduler_podgroup_scheduling_attempt_duration_seconds": (0.001, 16.384, 15),
     "scheduler_podgroup_scheduling_algorithm_duration_seconds": (0.001, 16.384, 15),
+    "scheduler_placement_evaluation_duration_seconds": (0.001, 16.384, 15),
+    "scheduler_workload_preemption_victims": (1, 1024, 11),
+    "scheduler_preemption_workload_disruptions": (1, 1024, 11),
 }
 """kube-scheduler's first bound, last finite bound and number of bounds."""
 
@@ -85,6 +88,8 @@ def test_nothing_is_left_of_profiles_that_are_not_in_force_any_more() -> None:
         recorded.ran(ExtensionPoint.BIND, Status.SUCCESS, profile, 0.5)
         metrics.evaluations("NodeName", ExtensionPoint.FILTER, profile).add()
         metrics.pod_group_attempted("scheduled", profile, 0.5)
+        metrics.pod_group_decided(profile, 0.5)
+        metrics.placement_evaluated(profile, feasible=True, seconds=0.5)
         metrics.shadow_decided(profile, "agreed")
         metrics.shadow_node(profile, "bound", 0.5, 0.5)
         recorded.keep_profiles({"stays", profile})
@@ -127,7 +132,7 @@ def everything_happened_once() -> Metrics:
     metrics.relisted("nodes")
     metrics.preemption_evaluated("podgroup", Status.UNSCHEDULABLE, 0.125)
     metrics.preemption_ended("podgroup", "success", 0.5)
-    metrics.pod_group_preempted(5, 4)
+    metrics.pod_group_preempted(5, 4, (2, 0))
     metrics.pod_group_cannot_preempt()
     metrics.extension_point(ExtensionPoint.FILTER, Status.SUCCESS, "mooring")(0.25)
     metrics.plugin_ran("NodeName", ExtensionPoint.FILTER, Status.UNSCHEDULABLE, 0.125)
@@ -135,7 +140,10 @@ def everything_happened_once() -> Metrics:
     metrics.queueing_hint_ran("NodeName", "NodeAdd", "QueueSkip", 0.5)
     metrics.event_handled("AssignedPodAdd", 0.75)
     metrics.pod_group_attempted("waiting_on_preemption", "mooring", 0.5)
-    metrics.pod_group_decided(0.25)
+    metrics.pod_group_decided("mooring", 0.25)
+    metrics.placements_generated("mooring", 3)
+    metrics.placement_evaluated("mooring", feasible=True, seconds=0.5)
+    metrics.placement_evaluated("mooring", feasible=False, seconds=0.25)
     metrics.event_loop_held(0.375)
     metrics.devices_bound("mooring", ["a", "b", "b"], ["b"], "timeout", 4.0)
     metrics.claim_created("failure")
@@ -145,7 +153,9 @@ def everything_happened_once() -> Metrics:
 FILTER = {"extension_point": "Filter"}
 IN_FILTER = {"plugin": "NodeName", **FILTER}
 WAITED_FOR = {"profile": "mooring", "driver": "b", "status": "timeout"}
-WAITING = {"result": "waiting_on_preemption", "profile": "mooring"}
+OF_GROUP = {"profile": "mooring", "entity": "podgroup"}
+WAITING = {"result": "waiting_on_preemption", **OF_GROUP}
+PREEMPTS = {"preemptor": "podgroup"}
 
 
 @pytest.mark.parametrize(
@@ -156,9 +166,14 @@ WAITING = {"result": "waiting_on_preemption", "profile": "mooring"}
         ("scheduler_preemption_victims_sum", {}, 3),
         ("scheduler_preemption_pdb_violations_total", {"preemptor": "pod"}, 2),
         ("scheduler_preemption_pdb_violations_total", {"preemptor": "podgroup"}, 4),
-        ("scheduler_workload_preemption_attempts_total", {"result": "Success"}, 1),
-        ("scheduler_workload_preemption_attempts_total", {"result": "Unschedulable"}, 1),
-        ("scheduler_workload_preemption_victims_sum", {}, 5),
+        ("scheduler_workload_preemption_attempts_total", {"result": "Success", **PREEMPTS}, 1),
+        (
+            "scheduler_workload_preemption_attempts_total",
+            {"result": "Unschedulable", **PREEMPTS},
+            1,
+        ),
+        ("scheduler_workload_preemption_victims_sum", PREEMPTS, 5),
+        ("scheduler_preemption_workload_disruptions_sum", {"victim": "pod", **PREEMPTS}, 2),
         (
             "scheduler_preemption_evaluation_duration_seconds_sum",
             {"preemptor": "podgroup", "result": "Unschedulable"},
@@ -202,7 +217,14 @@ WAITING = {"result": "waiting_on_preemption", "profile": "mooring"}
         ("scheduler_event_handling_duration_seconds_sum", {"event": "AssignedPodAdd"}, 0.75),
         ("scheduler_podgroup_schedule_attempts_total", WAITING, 1),
         ("scheduler_podgroup_scheduling_attempt_duration_seconds_sum", WAITING, 0.5),
-        ("scheduler_podgroup_scheduling_algorithm_duration_seconds_sum", {}, 0.25),
+        ("scheduler_podgroup_scheduling_algorithm_duration_seconds_sum", OF_GROUP, 0.25),
+        ("scheduler_generated_placements_total", OF_GROUP, 3),
+        ("scheduler_placement_evaluations_total", {"result": "feasible", **OF_GROUP}, 1),
+        (
+            "scheduler_placement_evaluation_duration_seconds_sum",
+            {"result": "infeasible", **OF_GROUP},
+            0.25,
+        ),
         ("mooring_reflector_relists_total", {"resource": "nodes"}, 1),
         ("mooring_event_loop_held_seconds_sum", {}, 0.375),
         ("mooring_event_loop_held_seconds_bucket", {"le": "0.5"}, 1),

@@ -16,6 +16,9 @@ from mooring.framework.plugin import Normalize
 from mooring.framework.plugin_failures import ExtensionPoint, PluginFailed
 from mooring.framework.registry import NoArgs
 from mooring.framework.verdicts import Explanation
+from mooring.groups.search.group_decision import decide_group
+from mooring.groups.search.group_search import SearchedMembers
+from mooring.model.node import ZONE
 from mooring.model.pod import Pod, parse_pod
 from mooring.observe.instruments import Count
 from mooring.runtime.pipeline import Pipeline
@@ -23,7 +26,7 @@ from mooring.runtime.plugin_metrics import PluginMetrics, Status
 from mooring.scheduling.cycle import decide
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
-from mooring.testing.builders import node, pod
+from mooring.testing.builders import node, pod, pod_group
 
 SECONDS = {"Slow": 2.0, "Scorer": 3.0}
 """How far the clock goes on in a call of each plugin."""
@@ -72,6 +75,8 @@ class Recorded:
     def __init__(self) -> None:
         self.points: list[tuple[str, str, str, float]] = []
         self.searches: list[tuple[str, str, float]] = []
+        self.placements: list[tuple[str, int]] = []
+        self.tried: list[tuple[str, bool, float]] = []
         self.calls: list[tuple[str, str, str, float]] = []
         self.hints: list[tuple[str, str, str]] = []
         self.counters: dict[tuple[str, str], Count] = {}
@@ -83,6 +88,12 @@ class Recorded:
 
     def preemption_evaluated(self, preemptor: str, status: Status, seconds: float) -> None:
         self.searches.append((preemptor, status.value, seconds))
+
+    def placements_generated(self, profile: str, count: int) -> None:
+        self.placements.append((profile, count))
+
+    def placement_evaluated(self, profile: str, *, feasible: bool, seconds: float) -> None:
+        self.tried.append((profile, feasible, seconds))
 
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
@@ -212,6 +223,26 @@ def test_what_preemption_tries_belongs_to_post_filter() -> None:
     assert evicted[0][1] >= SECONDS["Slow"], "the filter runs in the dry run again"
     assert len(measuring.recorded.seconds("PreFilter")) == 1
     assert measuring.recorded.searches == [("pod", *evicted[0])]
+
+
+def test_the_placements_of_a_group_are_counted_and_timed() -> None:
+    zones = [node(name, cpu="2", zone=name) for name in "ab"]
+    group = pod_group("g", 3, topology=[ZONE])
+    measuring = Measuring(*zones, group)
+    members = [parse_pod(pod(f"m{n}", group="g", cpu="1")) for n in range(3)]
+    for member in members:
+        measuring.deciding.state.put_unscheduled(member)
+    found = measuring.deciding.state.pod_groups.of(members[0])
+    assert found is not None
+    searched = SearchedMembers(members, measuring.pipeline, measuring.deciding.shared, seed=0)
+    decide_group(found, searched)
+    assert not measuring.recorded.tried, "no attempt of the loop"
+    with measuring.attempt():
+        decide_group(found, searched)
+    assert measuring.recorded.placements == [("default-scheduler", 2)]
+    tried = [(profile, feasible) for profile, feasible, _ in measuring.recorded.tried]
+    assert tried == [("default-scheduler", False)] * 2
+    assert measuring.recorded.tried[0][2] >= SECONDS["Slow"]
 
 
 def test_a_failing_plugin_ends_its_extension_point_with_error() -> None:

@@ -197,9 +197,11 @@ async def test_attempts_of_a_pod_group_are_measured(client: ApiClient, bindings:
             )
         )
     attempts = measured(engine, "scheduler_podgroup_schedule_attempts_total")
-    assert attempts == {("default-scheduler", "scheduled"): 1}
+    assert attempts == {("podgroup", "default-scheduler", "scheduled"): 1}
     decided = "scheduler_podgroup_scheduling_algorithm_duration_seconds_count"
-    assert measured(engine, decided) == {(): 1}
+    assert measured(engine, decided) == {("podgroup", "default-scheduler"): 1}
+    tried = measured(engine, "scheduler_placement_evaluations_total")
+    assert tried == {("podgroup", "default-scheduler", "feasible"): 1}
 
 
 async def test_shadow_profiles_decide_when_no_pod_is_active(
@@ -980,7 +982,7 @@ async def test_a_gang_whose_rules_need_many_values_is_placed_when_they_are_there
     with engine.running():
         await until(lambda: len(bindings.made) == 3 and not engine.loop.binding)
     attempts = measured(engine, "scheduler_podgroup_schedule_attempts_total")
-    assert attempts["default-scheduler", "scheduled"] == 1
+    assert attempts["podgroup", "default-scheduler", "scheduled"] == 1
 
 
 APART = [{"name": "apart", "filter": 'node.pods({"app": pod.labels.app}) == 0'}]

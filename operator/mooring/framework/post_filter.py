@@ -140,13 +140,15 @@ class GroupNomination:
     """The members fit on the nodes (names by the member's uid) once the victims are gone.
 
     Victims may be on any nodes. `violations` is the number of victims whose eviction violates a
-    disruption budget.
+    disruption budget, `disruptions` the numbers of single pods among the victims and of groups that
+    are evicted as a whole.
     """
 
     nodes: Mapping[Uid, str]
     victims: tuple[Pod, ...]
     strict: bool = False
     violations: int = 0
+    disruptions: tuple[int, int] = (0, 0)
 
 
 GroupPreemption: TypeAlias = GroupNomination | Unschedulable | NotEligible

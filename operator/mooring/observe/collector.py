@@ -52,15 +52,15 @@ class StateCollector:
         "Pods added to the queues, by queue and event.",
         ("queue", "event"),
     )
-    queued_entities: Callable[[], Mapping[tuple[str, str], int]] = _gauge(
+    queued_entities: Callable[[], Mapping[tuple[str, ...], int]] = _gauge(
         "scheduler_queued_entities",
-        "Entries of the queues, by queue and type; each pod is one.",
-        ("queue", "type"),
+        "Entries of the queues, by queue and entity; each pod is one.",
+        ("queue", "type", "entity"),
     )
-    queue_incoming_entities: Callable[[], Mapping[tuple[str, str, str], int]] = _counter(
+    queue_incoming_entities: Callable[[], Mapping[tuple[str, ...], int]] = _counter(
         "scheduler_queue_incoming_entities_total",
-        "Entries added to the queues, by queue, event and type; each pod is one.",
-        ("queue", "event", "type"),
+        "Entries added to the queues, by queue, event and entity; each pod is one.",
+        ("queue", "event", "type", "entity"),
     )
     inflight_events: Callable[[], Mapping[str, int]] = _gauge(
         "scheduler_inflight_events",

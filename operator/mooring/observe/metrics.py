@@ -39,6 +39,8 @@ _MOST_PLUGINS = 500
 ATTEMPTS_LABEL_LIMIT = 15
 """For more attempts than this, the label `attempts` is "15+", which bounds its series."""
 
+_POD, _POD_GROUP = "pod", "podgroup"
+"""What is scheduled: kube-scheduler's values of the labels `entity`, `preemptor` and `victim`."""
 _FROM_A_MILLISECOND = exponential_buckets(0.001, 2, 15)
 _FROM_TEN_MILLISECONDS = exponential_buckets(0.01, 2, 20)
 _FROM_A_TENTH_OF_A_MILLISECOND = exponential_buckets(0.0001, 2, 12)
@@ -211,21 +213,28 @@ class Metrics(Collector, DeviceMetrics):
             "Victims whose eviction violates a disruption budget, by who preempts.",
             ("preemptor",),
         )
-        for preemptor in ("pod", "podgroup"):
+        for preemptor in (_POD, _POD_GROUP):
             self._violations.child(preemptor)
         self._group_preemptions = self._counter(
             "scheduler_workload_preemption_attempts_total",
             "Attempts of pod groups to preempt pods, by result.",
-            ("result",),
+            ("preemptor", "result"),
         )
         for status in (Status.SUCCESS, Status.UNSCHEDULABLE):
-            self._group_preemptions.child(status)
+            self._group_preemptions.child(_POD_GROUP, status)
         self._group_victims = self._histogram(
             "scheduler_workload_preemption_victims",
             "Victims of a preemption by a pod group.",
             exponential_buckets(1, 2, 11),
+            ("preemptor",),
         )
-        self._group_victims.child()
+        self._group_victims.child(_POD_GROUP)
+        self._disruptions = self._histogram(
+            "scheduler_preemption_workload_disruptions",
+            "Pods, and groups that are evicted as a whole, that a pod group preempts.",
+            exponential_buckets(1, 2, 11),
+            ("preemptor", "victim"),
+        )
 
     def _define_evictions(self) -> None:
         self._evaluation_duration = self._histogram(
@@ -258,18 +267,35 @@ class Metrics(Collector, DeviceMetrics):
         self._group_attempts = self._counter(
             "scheduler_podgroup_schedule_attempts_total",
             "Attempts to schedule pod groups, by result and profile.",
-            ("result", "profile"),
+            ("result", "profile", "entity"),
         )
         self._group_attempt_duration = self._histogram(
             "scheduler_podgroup_scheduling_attempt_duration_seconds",
             "Time of an attempt to schedule a pod group, without its binding.",
             _FROM_A_MILLISECOND,
-            ("result", "profile"),
+            ("result", "profile", "entity"),
         )
         self._group_algorithm_duration = self._histogram(
             "scheduler_podgroup_scheduling_algorithm_duration_seconds",
             "Time of a decision about a pod group.",
             _FROM_A_MILLISECOND,
+            ("profile", "entity"),
+        )
+        self._placements = self._counter(
+            "scheduler_generated_placements_total",
+            "Placements that were found for pod groups.",
+            ("profile", "entity"),
+        )
+        self._placements_tried = self._counter(
+            "scheduler_placement_evaluations_total",
+            "Placements that were tried for pod groups, by result.",
+            ("result", "profile", "entity"),
+        )
+        self._placement_duration = self._histogram(
+            "scheduler_placement_evaluation_duration_seconds",
+            "Time for trying one placement for a pod group.",
+            _FROM_A_MILLISECOND,
+            ("result", "profile", "entity"),
         )
         self._pod_group_duration = self._histogram(
             "mooring_pod_group_scheduling_duration_seconds",
@@ -395,17 +421,25 @@ class Metrics(Collector, DeviceMetrics):
         `violations` is the number of victims whose eviction violates a disruption budget.
         """
         self._preemption_victims.child().observe(victims)
-        self._violations.child("pod").add(violations)
+        self._violations.child(_POD).add(violations)
 
-    def pod_group_preempted(self, victims: int, violations: int) -> None:
-        """Count the victims of a pod group; for the arguments see `preempted`."""
-        self._group_preemptions.child(Status.SUCCESS).add()
-        self._group_victims.child().observe(victims)
-        self._violations.child("podgroup").add(violations)
+    def pod_group_preempted(
+        self, victims: int, violations: int, disruptions: tuple[int, int]
+    ) -> None:
+        """Count the victims of a pod group; for `victims` and `violations` see `preempted`.
+
+        `disruptions` are the numbers of single pods, and of groups that are evicted as a whole.
+        """
+        self._group_preemptions.child(_POD_GROUP, Status.SUCCESS).add()
+        self._group_victims.child(_POD_GROUP).observe(victims)
+        self._violations.child(_POD_GROUP).add(violations)
+        for victim, count in zip((_POD, _POD_GROUP), disruptions, strict=True):
+            if count:
+                self._disruptions.child(_POD_GROUP, victim).observe(count)
 
     def pod_group_cannot_preempt(self) -> None:
         """Count a pod group for which preemption finds no victims that help."""
-        self._group_preemptions.child(Status.UNSCHEDULABLE).add()
+        self._group_preemptions.child(_POD_GROUP, Status.UNSCHEDULABLE).add()
 
     def pod_group_placed(self, seconds: float) -> None:
         """Count a pod group that a decision placed `seconds` after it had enough members."""
@@ -422,12 +456,22 @@ class Metrics(Collector, DeviceMetrics):
 
     def pod_group_attempted(self, result: str, profile: str, seconds: float) -> None:
         """Count an attempt of a pod group; `result` is in `RESULTS` or waiting_on_preemption."""
-        self._group_attempts.child(result, profile).add()
-        self._group_attempt_duration.child(result, profile).observe(seconds)
+        self._group_attempts.child(result, profile, _POD_GROUP).add()
+        self._group_attempt_duration.child(result, profile, _POD_GROUP).observe(seconds)
 
-    def pod_group_decided(self, seconds: float) -> None:
+    def pod_group_decided(self, profile: str, seconds: float) -> None:
         """Count a decision about a pod group, which took `seconds`."""
-        self._group_algorithm_duration.child().observe(seconds)
+        self._group_algorithm_duration.child(profile, _POD_GROUP).observe(seconds)
+
+    def placements_generated(self, profile: str, count: int) -> None:
+        """Count the placements that were found for a pod group."""
+        self._placements.child(profile, _POD_GROUP).add(count)
+
+    def placement_evaluated(self, profile: str, *, feasible: bool, seconds: float) -> None:
+        """Count a placement that was tried for a pod group; `feasible` says that the group fits."""
+        labels = "feasible" if feasible else "infeasible", profile, _POD_GROUP
+        self._placements_tried.child(*labels).add()
+        self._placement_duration.child(*labels).observe(seconds)
 
     def extension_point(
         self, point: ExtensionPoint, status: Status, profile: str

@@ -87,8 +87,8 @@ _UNABLE_SECONDS: Final = 60.0
 A leader becomes unready after a watch has been dead for a minute. Together that is longer than an
 API server needs to restart, or etcd to elect a leader.
 """
-_ENTITY: Final = "pod"
-"""The type of all queue entries in metrics."""
+_ENTITY: Final = ("pod", "pod")
+"""The kind of a queue's entry: label `type` of kube-scheduler's metrics, and `entity` from 1.38."""
 _MOST_CERTIFICATE: Final = 16 * 1024
 """The most bytes of a certificate in the lease; certificates of servers have one or two KiB."""
 
@@ -643,10 +643,10 @@ class Scheduler:
             reserved_nodes=engine.group_reports.reserved_nodes,
             queue_incoming_pods=scheduler.queue.incoming,
             queued_entities=lambda: {
-                (queue, _ENTITY): number for queue, number in scheduler.queue.counts().items()
+                (queue, *_ENTITY): number for queue, number in scheduler.queue.counts().items()
             },
             queue_incoming_entities=lambda: {
-                (*key, _ENTITY): number for key, number in scheduler.queue.incoming().items()
+                (*key, *_ENTITY): number for key, number in scheduler.queue.incoming().items()
             },
             inflight_events=scheduler.queue.in_flight_events,
             profiles_ready=self._profile_handler.ready,

@@ -71,6 +71,12 @@ class Recorder(Protocol):
     def preemption_evaluated(self, preemptor: str, status: Status, seconds: float) -> None:
         """Record how long the search for victims of a `pod` or a `podgroup` took."""
 
+    def placements_generated(self, profile: str, count: int) -> None:
+        """Count the placements that were found for a pod group."""
+
+    def placement_evaluated(self, profile: str, *, feasible: bool, seconds: float) -> None:
+        """Count a placement that was tried for a pod group; `feasible`: the group fits."""
+
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
     ) -> None:
@@ -152,6 +158,17 @@ class PluginMetrics:
             raise
         self.deciding, self._last = outer, began
         self.lap(point)
+
+    def placements_generated(self, profile: str, count: int) -> None:
+        """Count the placements that were found for the pod group of this decision."""
+        if self._recorder is not None and self.deciding:
+            self._recorder.placements_generated(profile, count)
+
+    def placement_evaluated(self, profile: str, *, feasible: bool, began: float) -> None:
+        """Count a placement that was tried from `began` on; `feasible`: the group fits."""
+        if self._recorder is not None and self.deciding:
+            seconds = self.clock() - began
+            self._recorder.placement_evaluated(profile, feasible=feasible, seconds=seconds)
 
     def ended_with(self, point: ExtensionPoint, status: Status) -> None:
         """Set the extension point's status in this decision; the default is Success."""

@@ -335,7 +335,7 @@ class ScheduleOne:
             answers=attempt.answers,
         )
         decision, took = timed(place, self._clock)
-        self._metrics.pod_group_decided(took)
+        self._metrics.pod_group_decided(pipeline.profile, took)
         attempt.took = took / size
         self._slow.decided(pipeline, str(group.key), attempt.took)
         return decision
@@ -364,7 +364,8 @@ class ScheduleOne:
                 if (node := answer.nodes.get(uid)) is not None:
                     scheduler.decisions.nominated(uid, node, victims, now)
             evicted = self.preemptions.begin([*members.values()], answer)
-            self._metrics.pod_group_preempted(evicted, answer.violations)
+            about = answer.violations, answer.disruptions
+            self._metrics.pod_group_preempted(evicted, *about)
             return decision, True
         if isinstance(answer, Unschedulable) and answer.reason:
             self._metrics.pod_group_cannot_preempt()

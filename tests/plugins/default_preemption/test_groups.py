@@ -70,7 +70,10 @@ def test_as_many_pods_are_victims_as_the_group_needs_and_the_least_important() -
         running("middle", "b", priority=20),
         running("low2", "b", priority=1),
     )
-    assert victims(deciding, gang(2)) == ["low1", "low2"]
+    answer = preempted(deciding, gang(2))
+    assert isinstance(answer, GroupNomination)
+    assert sorted(victim.name for victim in answer.victims) == ["low1", "low2"]
+    assert answer.disruptions == (2, 0)
 
 
 def test_nothing_changes_in_the_state() -> None:
@@ -147,7 +150,10 @@ def test_a_group_that_is_disrupted_as_a_whole_is_evicted_whole() -> None:
         running("w1", "a", group="whole"),
         running("w2", "b", group="whole"),
     )
-    assert victims(deciding, gang(1)) == ["w1", "w2"]
+    answer = preempted(deciding, gang(1))
+    assert isinstance(answer, GroupNomination)
+    assert sorted(victim.name for victim in answer.victims) == ["w1", "w2"]
+    assert answer.disruptions == (0, 1)
 
 
 def test_a_group_of_which_a_member_has_not_run_long_enough_is_not_evicted() -> None:

@@ -131,8 +131,9 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecisi
     if isinstance(placements, Unschedulable):
         reason = frozenset(p.name for p in pipeline.placement_generate)
         return GroupDecision({}, message=placements.reason, plugins=reason)
-    tried = list[_Candidate]()
-    found = _complete(search.place, placements, tried, searched.budget)
+    pipeline.metrics.placements_generated(pipeline.profile, len(placements))
+    place, tried = partial(_measured, search, max(group.lacking, 1)), list[_Candidate]()
+    found = _complete(place, placements, tried, searched.budget)
     best = found or _partial(tried, group, members) or _needed_only(group, searched, placements)
     best = best or _with_later_alternatives(group, search, placements)
     with searched.trial():
@@ -154,6 +155,16 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecisi
         if progress:
             return replace(decision, message=f"{progress}; {decision.message}")
     return decision
+
+
+def _measured(search: GroupSearch, needed: int, rows: IntArray) -> Assignment:
+    """Place the members on these rows, and count whether the group fits there."""
+    profile, metrics = search.searched.pipeline.profile, search.searched.pipeline.metrics
+    began = metrics.clock() if metrics.deciding else 0.0
+    assignment = search.place(rows)
+    feasible = len(assignment.rows) >= needed
+    metrics.placement_evaluated(profile, feasible=feasible, began=began)
+    return assignment
 
 
 def disagreement(

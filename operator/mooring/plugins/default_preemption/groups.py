@@ -98,7 +98,9 @@ def preempt_for_group(state: PodGroupPostFilterState) -> GroupPreemption:
     nodes = {uid: names[row] for uid, row in rows.items()}
     also = (pod for pod in freeing if pod.uid not in known)
     violations = sum(split.violating.get(unit, 0) for unit in chosen)
-    return GroupNomination(nodes, (*victims, *also), strict, violations)
+    groups = sum(unit.is_group for unit in chosen)
+    disruptions = len(chosen) - groups, groups
+    return GroupNomination(nodes, (*victims, *also), strict, violations, disruptions)
 
 
 def _why_not_eligible(state: PodGroupPostFilterState) -> str | None:
