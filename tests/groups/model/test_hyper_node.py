@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from driving import driven
 from mooring.groups.model.hyper_node import parse_hyper_node
 from mooring.model.manifest_error import ManifestError
 from mooring.testing.builders import hyper_node
@@ -73,3 +74,11 @@ def test_a_hyper_node_has_bounds(tier: int, members: list[dict[str, Any]], why: 
 def test_a_search_takes_no_exponential_time() -> None:
     (pattern,) = parse_hyper_node(hyper_node("s", 1, matching("(a+)+$"))).node_patterns
     assert pattern.search("a" * 60 + "b") is None
+
+
+def test_many_members_are_read_with_pauses() -> None:
+    members = [{"type": "Node", "selector": {"exactMatch": {"name": f"n{n}"}}} for n in range(2000)]
+    _, pauses = driven(lambda: parse_hyper_node(hyper_node("s", 1, *members)))
+    assert pauses == 4
+    _, pauses = driven(lambda: parse_hyper_node(hyper_node("s", 1, *[matching("a")] * 9)))
+    assert pauses == 1 + 9

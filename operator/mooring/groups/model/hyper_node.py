@@ -16,7 +16,9 @@ from mooring.model.fields import (
 )
 from mooring.model.linear_patterns import LinearPatternError, compile_linear
 from mooring.model.manifest_error import ManifestError
+from mooring.model.paused_reading import ITEMS_PER_STEP
 from mooring.model.selectors import LabelSelector, parse_label_selector
+from mooring.pausing import pause
 
 HYPER_NODE_KEY: Final = "topology.volcano.sh/hypernode"
 """The topology key of a group that names HyperNodes instead of node labels."""
@@ -46,7 +48,10 @@ class HyperNode:
 
 @naming_the_object("HyperNode")
 def parse_hyper_node(raw: Mapping[str, Any]) -> HyperNode:
-    """Parse a HyperNode of `topology.volcano.sh/v1alpha1`; ManifestError if it is malformed."""
+    """Parse a HyperNode of `topology.volcano.sh/v1alpha1`; ManifestError if it is malformed.
+
+    It pauses: there may be many members, and a pattern takes up to a millisecond.
+    """
     spec = mapping(raw, "spec")
     names: dict[str, set[str]] = {"Node": set(), "HyperNode": set()}
     patterns: dict[str, list[Any]] = {"Node": [], "HyperNode": []}
@@ -54,6 +59,8 @@ def parse_hyper_node(raw: Mapping[str, Any]) -> HyperNode:
     members = mappings(spec, "members", "spec")
     at_most(len(members), _MOST_MEMBERS, "spec.members", "members")
     for index, member in enumerate(members):
+        if index % ITEMS_PER_STEP == 0:
+            pause()
         where = f"spec.members[{index}]"
         if (kind := text(member, "type", where)) not in names:
             raise ManifestError(f"{where}.type", "must be Node or HyperNode")
@@ -61,6 +68,7 @@ def parse_hyper_node(raw: Mapping[str, Any]) -> HyperNode:
         if name := text(mapping(chosen, "exactMatch", where), "name", f"{where}.exactMatch"):
             names[kind].add(name)
         if pattern := text(mapping(chosen, "regexMatch", where), "pattern", f"{where}.regexMatch"):
+            pause()
             patterns[kind].append(_pattern(pattern, f"{where}.regexMatch.pattern"))
             if sum(map(len, patterns.values())) > _MOST_PATTERNS:
                 what = f"is one of more than {_MOST_PATTERNS} patterns, which Mooring does not read"
