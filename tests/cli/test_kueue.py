@@ -90,6 +90,10 @@ async def test_the_conditions_of_the_workload_say_what_kueue_waits_for(running: 
             {"annotations": {"kueue.x-k8s.io/workload": "w"}},
             ("fieldSelector", "metadata.name=w"),
         ),
+        (
+            {"annotations": {"kueue.x-k8s.io/workload": "w,metadata.name=x\\"}},
+            ("fieldSelector", "metadata.name=w\\,metadata.name\\=x\\\\"),
+        ),
     ],
 )
 async def test_the_workload_is_that_of_the_pod_of_its_group_or_of_its_job(

@@ -74,7 +74,9 @@ def _selectors(metadata: Mapping[str, Any]) -> Mapping[str, str]:
     """Return the query for a pod's Workload: by the name that the pod states, else by its uid."""
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     if name := annotations.get(_WORKLOAD) or labels.get(_GROUP):
-        return {"fieldSelector": f"metadata.name={name}"}
+        # Escaped as by fields.EscapeValue: an annotation is any text.
+        escaped = "".join(f"\\{each}" if each in "\\,=" else each for each in name)
+        return {"fieldSelector": f"metadata.name={escaped}"}
     return {"labelSelector": f"{_JOB}={metadata['uid']}"}
 
 
