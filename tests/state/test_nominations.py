@@ -100,10 +100,13 @@ def test_a_reservation_keeps_out_only_pods_of_lower_priority_than_the_group() ->
         assert counts.tolist() == [0, len(kept)]
 
 
-def test_a_reservation_names_a_group_of_another_namespace_with_it() -> None:
+def test_pods_of_other_namespaces_do_not_learn_the_name_of_the_group() -> None:
     kept = reserved()
     assert kept.text_for("default") == "reserved for podgroup/g until 13:12 UTC"
-    assert kept.text_for("other") == "reserved for podgroup/default/g until 13:12 UTC"
+    assert kept.text_for("other") == (
+        "reserved for a pod group of another namespace until 13:12 UTC"
+    )
+    assert kept.text == "reserved for podgroup/default/g until 13:12 UTC"
 
 
 def test_a_trial_gives_a_nomination_back_as_it_was() -> None:

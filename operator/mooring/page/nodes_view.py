@@ -203,7 +203,7 @@ class Nodes:
             "podCount": count,
             "resources": resources,
             "largestPod": _largest_pod(resources, slots - count, kept_for),
-            "reserved": kept.text_for("") if kept and kept.group.namespace in visible else None,
+            "reserved": kept.text if kept and kept.group.namespace in visible else None,
             "pods": [{**_pod(p.pod), "state": self._state(p.pod)} for p in placed],
             "otherPods": count - len(placed),
             "nominated": [_pod(pod) for pod in nominated],

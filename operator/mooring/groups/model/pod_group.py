@@ -154,9 +154,19 @@ class Reservation(NamedTuple):
     backfill_until: float = -math.inf
 
     def text_for(self, namespace: str) -> str:
-        """Return the text for a pod of this namespace: the group and the end of the reservation."""
-        group = self.group.name if self.group.namespace == namespace else str(self.group)
-        return f"reserved for podgroup/{group} until {self.clock_time}"
+        """Return the text for a pod: when it ends, and the group if that is of this namespace."""
+        is_own = self.group.namespace == namespace
+        return self._text(
+            f"podgroup/{self.group.name}" if is_own else "a pod group of another namespace"
+        )
+
+    @property
+    def text(self) -> str:
+        """The group and the end of the reservation, for those who may see the group."""
+        return self._text(f"podgroup/{self.group}")
+
+    def _text(self, group: str) -> str:
+        return f"reserved for {group} until {self.clock_time}"
 
     @property
     def clock_time(self) -> str:
