@@ -13,6 +13,7 @@ from mooring.model.objects import parse_object
 from mooring.model.pod import Pod, Uid, parse_pod
 from mooring.pausing import Work
 from mooring.state.cluster import ClusterState
+from mooring.state.nominations import Nominee
 from mooring.testing.builders import CREATED, cluster, namespace, node, pod, uid_of
 from relists import replace_all
 
@@ -344,7 +345,7 @@ def test_a_nomination_is_of_the_pod_as_it_is_now() -> None:
     state.nominate(waiting("web", cpu="3"), "n1", reservation=kept)
     resized = waiting("web", cpu="1", labels={"app": "web"})
     assert not delivered(state, lambda: state.put_unscheduled(resized))
-    assert state.nominations.get(resized.uid) == (resized, 0, kept)
+    assert state.nominations.get(resized.uid) == Nominee(resized, 0, kept)
     counts, requested = state.pod_columns.nominated_demand(["cpu"], 0, Uid("other"), 1)
     assert (counts.tolist(), requested["cpu"].tolist()) == ([1], [1000])
     state.withdraw(resized.uid)

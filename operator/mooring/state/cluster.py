@@ -324,7 +324,7 @@ class ClusterState:
         """
         before = self.pod_groups.put_unscheduled(pod)
         if (nominee := self.nominations.get(pod.uid)) is not None:
-            self.nominations.put(pod, nominee.row, nominee.reservation)
+            self.nominations.put_back(nominee._replace(pod=pod))
         versions = (pod,) if before is None else (pod, before)
         in_group = any(self.pod_groups.key_of(each) is not None for each in versions)
         if in_group and (before is None or _changed(before, pod)):
@@ -427,13 +427,14 @@ class ClusterState:
     def pass_nomination(self, uid: Uid, pod: Pod) -> bool:
         """Give the nomination of the pod of this uid to `pod`; return False if there is none.
 
-        No event is delivered, because no resources become free.
+        That pod is the place that is kept for a pod that is moved. No event is delivered, because
+        no resources become free.
         """
         nominee = self.nominations.drop(uid)
         if nominee is None:
             return False
         self.evictions.stop_waiting(nominee.pod)
-        self.nominations.put(pod, nominee.row, nominee.reservation)
+        self.nominations.put_back(nominee._replace(pod=pod, moved=True))
         return True
 
     def _withdraw(self, uid: Uid) -> tuple[ClusterEvent, ...]:
@@ -882,7 +883,7 @@ class Trial:
         """Remove the nomination of the pod of this uid, if it has one."""
         nominee = self._state.nominations.drop(uid)
         if nominee is not None:
-            self._undo.callback(self._state.nominations.put, *nominee)
+            self._undo.callback(self._state.nominations.put_back, nominee)
 
     def add(self, pod: Pod, row: int) -> None:
         """Add the pod to the row; the pod must not be placed now.

@@ -14,12 +14,19 @@ class Nominee(NamedTuple):
     """A nominated pod and the row of its nominated node.
 
     Without a `reservation`, preemption has nominated the pod: then pods of equal priority must
-    leave room for it, too.
+    leave room for it, too. If it is `moved`, it replaces a pod that was moved, and its place was
+    kept for it.
     """
 
     pod: Pod
     row: int
     reservation: Reservation | None = None
+    moved: bool = False
+
+    @property
+    def has_preempted(self) -> bool:
+        """Whether preemption may have nominated the pod, perhaps under another leader."""
+        return self.reservation is None and not self.moved
 
     @property
     def keeps_out_below(self) -> int:
@@ -94,10 +101,15 @@ class Nominations:
 
     def put(self, pod: Pod, row: int, reservation: Reservation | None = None) -> None:
         """Nominate the pod to this row only."""
+        self.put_back(Nominee(pod, row, reservation))
+
+    def put_back(self, nominee: Nominee) -> None:
+        """Nominate a pod that was nominated before, perhaps as another version."""
+        pod = nominee.pod
         self.drop(pod.uid)
-        nominee = self._by_uid[pod.uid] = Nominee(pod, row, reservation)
-        self._by_row.setdefault(row, {})[pod.uid] = pod
-        self._columns.nominate(pod, row, nominee.keeps_out_below, nominee.backfill_until)
+        self._by_uid[pod.uid] = nominee
+        self._by_row.setdefault(nominee.row, {})[pod.uid] = pod
+        self._columns.nominate(pod, nominee.row, nominee.keeps_out_below, nominee.backfill_until)
 
     def drop(self, uid: Uid) -> Nominee | None:
         """Remove the nomination of the pod of this uid and return it; None if there is none."""

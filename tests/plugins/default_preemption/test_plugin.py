@@ -299,6 +299,17 @@ def test_a_nominated_pod_has_waited_already_under_another_leader() -> None:
     assert deciding.decision(raw).nominated_node == "a"
 
 
+def test_a_pod_whose_place_was_kept_for_it_has_not_waited() -> None:
+    """It replaces a pod that was moved, and another pod has taken the place."""
+    deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), preemption={"delaySeconds": 60})
+    place = parse_pod(pod("place", cpu="1", priority=HIGH))
+    raw = pod("new", cpu="1", priority=HIGH)
+    deciding.state.nominate(place, "a")
+    assert deciding.state.pass_nomination(place.uid, parse_pod(raw))
+    assert deciding.decision(raw).nominated_node is None
+    assert deciding.decision(raw, unschedulable_seconds=60.0).nominated_node == "a"
+
+
 def preempting() -> tuple[Deciding, dict[str, object]]:
     """Return a pod that is nominated to node a, whose victim there is being evicted."""
     deciding = Deciding(*full("a", LOW, LOW, LOW, LOW), *full("b", MIDDLE, MIDDLE, MIDDLE, MIDDLE))

@@ -118,9 +118,9 @@ def _why_not_eligible(state: PodGroupPostFilterState) -> str | None:
 
 
 def _has_preempted(state: PodGroupPostFilterState) -> bool:
-    """Return whether a member is nominated otherwise than by a reservation."""
+    """Return whether a member is nominated, and not by a reservation or as a replacement."""
     nominees = (state.cluster.nominations.get(pod.uid) for pod in state.members)
-    return any(nominee is not None and nominee.reservation is None for nominee in nominees)
+    return any(nominee is not None and nominee.has_preempted for nominee in nominees)
 
 
 def _awaits_victims(state: PodGroupPostFilterState) -> bool:

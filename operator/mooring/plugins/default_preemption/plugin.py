@@ -421,7 +421,7 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
     """Return why the pod may not preempt, or not yet; None if it may.
 
     A pod waits for the victims of its last preemption, unless its nominated node no longer exists
-    or evictions no longer help there. A pod with a nominated node has waited for the profile's
+    or evictions no longer help there. A pod that has preempted has waited for the profile's
     `delaySeconds` before, perhaps under another leader. See PodEligibleToPreemptOthers in
     framework/plugins/defaultpreemption/default_preemption.go.
     """
@@ -429,11 +429,13 @@ def _not_eligible_to_preempt_others(state: PostFilterState) -> str | None:
     if not pod.spec.preempts:
         return "not eligible due to preemptionPolicy=Never."
     nominee, diagnosis = cluster.nominations.get(pod.uid), state.diagnosis
-    if nominee is None:
-        delay = state.limits.delay_seconds
-        return DELAYED.format(delay) if state.unschedulable_seconds < delay else None
-    if diagnosis.pre_filter is not None or nominee.row in diagnosis.unresolvable_rows:
-        return None  # a rejection at PreFilter makes every node unresolvable
+    delay = state.limits.delay_seconds
+    if state.unschedulable_seconds < delay and not (nominee and nominee.has_preempted):
+        return DELAYED.format(delay)
+    # A rejection at PreFilter makes every node unresolvable.
+    is_unresolvable = diagnosis.pre_filter is not None
+    if nominee is None or is_unresolvable or nominee.row in diagnosis.unresolvable_rows:
+        return None
     if cluster.evictions.awaits_victims(pod):
         return _TERMINATING
     there = (placed.pod for placed in cluster.pods_on(nominee.row))
