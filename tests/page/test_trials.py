@@ -7,15 +7,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import yaml
 
 from device_builders import device_class, resource_slice
+from mooring.framework.handle import Handle
+from mooring.framework.registry import NoArgs, Registry
+from mooring.framework.verdicts import SKIP, Skip
 from mooring.model.events import Kind
 from mooring.model.limits import LIMITS, Counted
-from mooring.model.pod import parse_pod
+from mooring.model.pod import Pod, parse_pod
 from mooring.observe.documents import plain
 from mooring.page import trials
 from mooring.page.trials import (
@@ -25,10 +28,13 @@ from mooring.page.trials import (
     WhatIfRunner,
 )
 from mooring.page.turns import TrialsBusy
+from mooring.plugins import SHIPPED
 from mooring.scheduling.scheduler_state import SchedulerState
 from mooring.simulate.inputs import inputs_of
 from mooring.simulate.manifests import InputError, Manifest, manifests_in
 from mooring.simulate.simulation import simulate
+from mooring.state.cluster_view import ClusterView
+from mooring.state.view import BoolArray, NodeView
 from mooring.testing.builders import (
     api_object,
     node,
@@ -565,6 +571,43 @@ async def test_the_rest_after_a_decision_does_not_count_the_turns_of_others(
             now += 100.0
     assert len((await asked).decisions) == 2
     assert not any(rests)
+
+
+class SlowAfterServices:
+    """Takes 20 ms when it is first asked after Services have changed, as in each trial."""
+
+    name: ClassVar[str] = "SlowAfterServices"
+    depends_on_node_only: ClassVar[bool] = False
+    now: ClassVar[float] = 0.0
+    versions: ClassVar[set[int]] = set()
+
+    def __init__(self, args: NoArgs, handle: Handle) -> None: ...
+
+    def pre_filter(self, _pod: Pod, cluster: ClusterView) -> Skip:
+        version = cluster.object_changes(Kind.SERVICE)
+        if version not in self.versions:
+            self.versions.add(version)
+            type(self).now += 0.02
+        return SKIP
+
+    def filter(self, _pod: Pod, nodes: NodeView, _state: object) -> BoolArray:
+        return nodes.present
+
+
+async def test_a_first_decision_that_takes_long_does_not_end_its_trial() -> None:
+    """500 Services are put into the state and looked at anew in each trial."""
+    registry = Registry((*SHIPPED, SlowAfterServices), {})
+    shared = scheduler_state(node("a", cpu="64"), registry=registry)
+    put_profile(
+        shared,
+        registry=registry,
+        plugins={"multiPoint": {"enabled": [{"name": SlowAfterServices.name}]}},
+    )
+    runner = WhatIfRunner(shared, registry, now=lambda: 0.0, clock=lambda: SlowAfterServices.now)
+    manifests = text(service("web", {"app": "web"}), deployment("web", 20, "1"))
+    found = await runner.tried(TryRequest(manifests), everything)
+    assert len(found.decisions) == 20
+    assert len(SlowAfterServices.versions) == 1
 
 
 class _Labels(dict[str, str]):
