@@ -1,4 +1,5 @@
 import re
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -72,6 +73,8 @@ def test_empty_matches_do_not_follow_a_match() -> None:
         ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
         ("((((a{10}){10}){10}){10})", "invalid repeat count: `{10}`"),
         (r"(\pL{1,50}|b{1,50})" * 200, "expression too large"),
+        (r"\pL{60}", "expression too large"),
+        ("a" * 4_097, "expression too large"),
         (r"\\\C", r"invalid escape sequence: `\C`"),
         ("a\\", "trailing backslash at end of expression: ``"),
     ],
@@ -81,6 +84,29 @@ def test_what_is_no_pattern_is_refused_with_the_message_of_go(pattern: str, mess
     with pytest.raises(PatternError) as error:
         compile_pattern(pattern)
     assert f"error parsing regexp: {message}" in str(error.value)
+
+
+def test_patterns_that_are_used_are_none_too_large() -> None:
+    work.begin()
+    for pattern in (
+        r"^[\w-]{1,253}$",
+        r"^[\pL\pN_-]{1,40}$",
+        "|".join(f"node-{n}" for n in range(400)),
+    ):
+        assert compile_pattern(pattern).size
+
+
+def test_patterns_that_are_too_large_take_work() -> None:
+    """In `a.matches(p) || b.matches(q)` the second one is compiled too."""
+    work.begin(500_000)
+
+    def refused(number: int) -> bool:
+        with suppress(PatternError):
+            compile_pattern(r"(\pL{1,50}|b{1,50})" * 200 + str(number))
+        return True
+
+    with pytest.raises(EvaluationCrash):
+        all(map(refused, range(100)))
 
 
 def test_a_search_ends_when_its_work_does() -> None:

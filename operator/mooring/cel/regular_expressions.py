@@ -18,8 +18,15 @@ _PER_ITEM: Final = 8
 """Characters times instructions that take as long as a node of a tree."""
 _PER_MATCH: Final = 8
 """How many nodes of a tree take as long as one match."""
-_MOST_MEMORY: Final = 2 * 2**20
-"""Bytes that a pattern may take, with the states that its searches keep."""
+_MOST_MEMORY: Final = 2**20
+"""Bytes that a pattern may take, with the states that its searches keep.
+
+To compile the largest pattern takes 50 ms, in one step of the event loop.
+"""
+_LONGEST: Final = 4_096
+"""The most characters of a pattern: RE2 takes up to 35 ms to find such a pattern too large."""
+_PER_CHARACTER: Final = 40
+"""How many nodes of a tree take as long as a character of a pattern that RE2 refuses."""
 _MOST_KEPT: Final = 32
 _OF_GO: Final = {
     "bad repetition operator": "invalid nested repetition operator",
@@ -97,8 +104,9 @@ def _compiled(pattern: str) -> Pattern | str:
 
 def compile_pattern(pattern: str) -> Pattern:
     """Return the compiled pattern, and charge its size; raise PatternError if it is malformed."""
-    found = _compiled(pattern)
+    found = _compiled(pattern) if len(pattern) <= _LONGEST else "expression too large"
     if isinstance(found, str):
+        work.spend(_PER_CHARACTER * min(len(pattern), _LONGEST))  # `||` may go on with the next one
         raise PatternError(f"error parsing regexp: {found}")
     work.spend(found.size)
     return found
