@@ -673,6 +673,26 @@ def test_a_member_that_comes_by_a_change_of_its_labels_completes_its_group(
     assert open_door.queue("first") is SubQueue.ACTIVE
 
 
+def test_members_wait_for_those_with_scheduling_gates(open_door: Door) -> None:
+    """Kueue opens the gates pod by pod: an attempt before the last one would begin a backoff."""
+    open_door.put_group("g", 3)
+    for name in ("g-0", "g-1", "g-2"):
+        open_door.comes(name, group="g", gates=["later"])
+    for name in ("g-2", "g-0"):
+        open_door.comes(name, group="g")
+        assert open_door.queue(name) is SubQueue.GATED
+    open_door.comes("g-1", group="g")
+    assert open_door.scheduler_state.queue.counts()[SubQueue.ACTIVE] == 3
+
+
+def test_a_group_does_not_wait_for_members_that_it_can_spare(open_door: Door) -> None:
+    open_door.put_group("g", 2)
+    open_door.comes("g-0", group="g", gates=["later"])
+    for name in ("g-1", "g-2"):
+        open_door.comes(name, group="g")
+    assert open_door.scheduler_state.queue.counts()[SubQueue.ACTIVE] == 2
+
+
 @pytest.mark.parametrize("change", ["goes", "declares less", "leaves by its labels"])
 def test_the_others_are_enough_when_the_member_that_declared_most_changes(
     open_door: Door, change: str

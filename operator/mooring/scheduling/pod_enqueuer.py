@@ -299,6 +299,8 @@ class PodEnqueuer:
             differs = isinstance(after, Pod) and groups.counts_otherwise(before, after)
             if declares_less or (differs and left == joined):
                 self._admit(group)
+            elif isinstance(after, Pod) and left == joined:
+                self._admit(groups.opened(before, after))
         if joined is not None and joined != left and isinstance(after, Pod):
             # Otherwise it is not complete yet, or was before this member came.
             self._admit(groups.completed_by(after))

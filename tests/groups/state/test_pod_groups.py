@@ -340,6 +340,21 @@ def test_a_group_waits_until_enough_members_of_each_role_exist() -> None:
     )
 
 
+def test_a_group_waits_for_members_with_scheduling_gates() -> None:
+    workers = [with_role(f"w{n}", "worker") for n in range(2)]
+    gated = with_role("w2", "worker", gates=["later"])
+    mpi = of_roles(*workers, gated, worker=3)
+    assert mpi.incomplete == "2 of 3 members have no scheduling gates"
+    assert mpi.missing == 0
+    assert of_roles(*workers, gated, worker=2).incomplete is None
+    launcher = with_role("l", "launcher", gates=["later"])
+    assert of_roles(*workers, launcher, launcher=1, worker=1).incomplete == (
+        "0 of 1 members of role launcher have no scheduling gates"
+    )
+    opened = mpi.with_members([parse_pod(with_role("w2", "worker"))], {uid_of("w2")})
+    assert opened.incomplete is None
+
+
 def test_the_needed_members_are_the_first_of_each_role() -> None:
     on_node = with_role("w0", "worker", node="n")
     mpi = of_roles(on_node, minimum=4, launcher=1, worker=2)

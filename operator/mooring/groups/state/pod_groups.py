@@ -88,6 +88,7 @@ class PodGroupState:
         "_declared",
         "_defined_by",
         "_first_created",
+        "_gated",
         "_priorities",
         "_roles",
         "_roles_on_nodes",
@@ -130,6 +131,8 @@ class PodGroupState:
         """By spec, how many members have no node."""
         self._roles: Counter[str] = Counter()
         """By role, how many members there are, without terminating ones."""
+        self._gated: Counter[str] = Counter()
+        """By role, how many of these have scheduling gates."""
         self._roles_on_nodes: Counter[str] = Counter()
         self.roles_on_nodes: Mapping[str, int] = MappingProxyType(self._roles_on_nodes)
         """By role, how many members are on a node, without terminating ones."""
@@ -215,9 +218,12 @@ class PodGroupState:
         )
 
     def has_no_spare(self, role: str) -> bool:
-        """Return whether exactly as many members exist as the minimum, or the role's, requires."""
-        is_last = self._roles[role] == self.roles.get(role, -1)
-        return is_last or self.all_pods_count == self.minimum
+        """Return whether just as many members exist as the minimum, or the role's, requires.
+
+        Members with scheduling gates do not count.
+        """
+        is_last = self._roles[role] - self._gated[role] == self.roles.get(role, -1)
+        return is_last or self.all_pods_count - self._gated.total() == self.minimum
 
     def has_on_node(self, uid: Uid) -> bool:
         """Return whether the pod of this uid is a member on a node, and not terminating."""
@@ -241,6 +247,18 @@ class PodGroupState:
                 return f"{self._roles[role]} of {minimum} members of role {role} exist"
         if self.missing:
             return f"{self.all_pods_count} of {self.minimum} members exist"
+        return self._why_gated if self._gated else None
+
+    @property
+    def _why_gated(self) -> str | None:
+        """Why the group waits for scheduling gates: Kueue opens them pod by pod."""
+        needs = [(self.minimum, self.all_pods_count - self._gated.total(), "members")]
+        for role, minimum in self.roles.items():
+            ready = self._roles[role] - self._gated[role]
+            needs.append((minimum, ready, f"members of role {role}"))
+        short = (each for each in needs if each[1] < each[0])
+        for minimum, ready, what in short:
+            return f"{ready} of {minimum} {what} have no scheduling gates"
         return None
 
     @property
@@ -297,6 +315,8 @@ class PodGroupState:
         placed = [placed.pod for placed in found.on_nodes]
         found._roles_on_nodes.update(map(self.role_of, placed))
         found._roles.update(map(self.role_of, chain(placed, found._unscheduled.values())))
+        gated = (pod for pod in found._unscheduled.values() if pod.spec.gates)
+        found._gated.update(map(self.role_of, gated))
         return found
 
     def _add(self, pod: Pod, placed: PlacedPod | None, declared: DeclaredByPod | None) -> None:
@@ -339,6 +359,8 @@ class PodGroupState:
         add_count(self._roles, role, number)
         if placed:
             add_count(self._roles_on_nodes, role, number)
+        elif pod.spec.gates:
+            add_count(self._gated, role, number)
 
     def _define_by_members(self) -> None:
         declared = self._declared.get()
@@ -439,6 +461,10 @@ class PodGroups:
         declared = self._declared_by(pod)
         return declared.minimum if declared is not None else 0
 
+    def opened(self, before: Pod, after: Pod) -> PodGroupState | None:
+        """Return the group that has enough members since this one lost its scheduling gates."""
+        return self.completed_by(after) if before.spec.gates and not after.spec.gates else None
+
     def counts_otherwise(self, before: Pod, after: Pod) -> bool:
         """Return whether the changed pod has another role or another declaration of its group."""
         key = self.key_of(after)
@@ -448,7 +474,7 @@ class PodGroups:
     def completed_by(self, pod: Pod) -> PodGroupState | None:
         """Return the pod's group if it has enough members only thanks to this pod, else None."""
         member = self._members.get(pod.uid)
-        if member is None or (group := member.group).missing:
+        if member is None or (group := member.group).incomplete is not None:
             return None
         is_declared_by_it = member.declared is not None and group.declaring == 1
         is_last = is_declared_by_it or group.has_no_spare(group.role_of(pod))
