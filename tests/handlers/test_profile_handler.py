@@ -1,6 +1,7 @@
 """SchedulingProfiles as the API server shows them, and the status they get."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -231,13 +232,16 @@ def test_a_profile_is_ready_while_its_newest_spec_is_in_force(
 
 
 def test_what_was_in_force_before_a_restart_is_so_again(
-    profile_handler: ProfileHandler, shared: SchedulerState
+    profile_handler: ProfileHandler, shared: SchedulerState, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     kept = {"inForceGeneration": 7, "inForceSpec": {"percentageOfNodesToScore": 42}}
     status = profile_handler.applied(profile(8, status=kept, **BROKEN))
     assert ready(status)[:2] == ("False", "Invalid")
     in_force = shared.profiles.in_force["packed"].profile
     assert (in_force.generation, in_force.spec.percentage_of_nodes_to_score) == (7, 42)
+    words = "profile packed: generation 7 stays in force; correct generation 8, see its status"
+    assert words in caplog.messages
 
 
 def test_a_broken_profile_that_never_was_good_puts_nothing_in_force(

@@ -70,14 +70,23 @@ async def test_the_version_of_a_server_is_that_which_it_emulates_or_has(
     assert await found == version
 
 
-@pytest.mark.parametrize("answer", [{}, {"major": 3}, {"major": "1", "minor": ""}])
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        ({}, "None, None"),
+        ({"major": 3}, "3, None"),
+        ({"major": "1", "minor": "x" * 999}, f"'1', '{'x' * 34}..."),
+    ],
+)
 async def test_a_server_without_a_version_is_an_error_in_one_line(
-    server: ApiServer, client: ApiClient, answer: dict[str, Any]
+    server: ApiServer, client: ApiClient, answer: dict[str, Any], shown: str
 ) -> None:
     found = asyncio.create_task(client.server_version())
     (await server.next()).reply(answer)
-    with pytest.raises(ServerError, match="the answer is malformed: major, minor: are no version"):
+    with pytest.raises(ServerError) as error:
         await found
+    words = f"major, minor: must be numbers such as 1 and 37, not {shown}"
+    assert error.value.message == f"the answer is malformed: {words}"
 
 
 async def test_a_list_is_read_page_by_page(server: ApiServer, client: ApiClient) -> None:

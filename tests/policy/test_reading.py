@@ -124,8 +124,17 @@ def test_a_date_of_yaml_is_text() -> None:
     assert read(Bicycle, {"owner": date(2026, 1, 2)}, "").owner == "2026-01-02"
 
 
-def test_a_value_that_json_does_not_have_is_a_mistake_of_the_document(
-    mistakes: Mistakes,
-) -> None:
-    (message,) = mistakes(lambda: read(Bicycle, {"owner": {1, 2}}, "bike")).values()
-    assert message.startswith("cannot be written as JSON")
+def test_a_value_that_json_does_not_have_is_a_mistake_of_its_field(mistakes: Mistakes) -> None:
+    found = mistakes(lambda: read(Bicycle, {"owner": {1, 2}, "wheels": [2**70]}, "bike"))
+    assert found == {
+        "bike.owner": "cannot be written as JSON: Type is not JSON serializable: set",
+        "bike.wheels[0]": "must be a number of at most 64 bits",
+    }
+
+
+def test_a_document_that_is_nested_too_deeply_for_json_is_a_mistake(mistakes: Mistakes) -> None:
+    nested: list[object] = []
+    for _ in range(300):
+        nested = [nested]
+    found = mistakes(lambda: read(Bicycle, {"wheels": nested}, "bike"))
+    assert found == {"bike": "cannot be written as JSON: Recursion limit reached"}

@@ -156,4 +156,8 @@ async def test_a_plugin_that_goes_on_when_its_time_is_over_sends_no_binding(stag
     stage.acme.first = goes_on
     with stage.engine.running():
         await until(lambda: said)
-    assert said == ["no attempt binds pod default/web to node a at this moment"]
+    (message,) = said
+    assert message == (
+        "pod default/web cannot be bound to node a now: call bind only within BindPlugin.bind, for "
+        "the pod and node of that call, until its attempt ends"
+    )

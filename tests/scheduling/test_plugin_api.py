@@ -117,10 +117,10 @@ async def test_a_binding_that_is_not_wanted_any_more_is_not_sent_or_not_sent_aga
 async def test_no_other_pod_is_bound_and_to_no_other_node_than_an_attempt_is_about(
     server: ApiServer, api: PluginApi, at_bind: Attempts, other: str, node: str
 ) -> None:
-    with pytest.raises(PluginError, match="at this moment"):
+    with pytest.raises(PluginError, match="cannot be bound to node a now: call bind only"):
         await api.bind(WEB, "a")
     at_bind[WEB.uid] = BindAttempt("a", lambda: True)
-    with pytest.raises(PluginError, match=f"binds pod default/{other} to node {node}"):
+    with pytest.raises(PluginError, match=f"default/{other} cannot be bound to node {node} now"):
         await api.bind(parse_pod(pod(other)), node)
     assert server.seen == []
 

@@ -307,7 +307,8 @@ class ProfileHandler:
             logger.warning(text, generation, metadata["name"], error)
             self._note_certificates(raw, error)
         else:
-            logger.info("profile %s stays at generation %s", metadata["name"], generation)
+            text = "profile %s: generation %s stays in force; correct generation %s, see its status"
+            logger.info(text, metadata["name"], generation, metadata["generation"])
 
     def _status(self, name: str, verdict: _Verdict, before: Mapping[str, Any]) -> dict[str, Any]:
         in_force = self.profiles.in_force.get(name)

@@ -87,7 +87,10 @@ class ApiClient(Transport):
         parts = [answer.get(f"emulation{part}") or answer.get(part.lower()) for part in _PARTS]
         version = minor_version(".".join(map(str, parts)))
         if version is None:
-            raise self._malformed(path, ManifestError("major, minor", "are no version"))
+            shown = ", ".join(map(repr, parts))
+            shown = shown if len(shown) <= 40 else f"{shown[:40]}..."
+            what = f"must be numbers such as 1 and 37, not {shown}"
+            raise self._malformed(path, ManifestError("major, minor", what))
         major, minor = version
         return f"{major}.{minor}"
 

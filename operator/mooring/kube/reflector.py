@@ -284,7 +284,11 @@ class Reflector:
         except Exception as error:
             self._log_refusal(error)
             self._version = None
-            raise self._broken(f"the mirror refused the objects: {error!r}") from error
+            words = (
+                f"Mooring failed to take over the listed objects: {error!r}; they are listed "
+                "again; report this with the traceback in the log"
+            )
+            raise ApiError(self._call, words, server=self.client.url) from error
         if self.synced.is_set():
             self.on_relist(self.resource)
             return
@@ -306,7 +310,7 @@ class Reflector:
 
     def _log_refusal(self, error: Exception) -> None:
         if not self._sink_failed:
-            text = "%s: the mirror refused an object; said once"
+            text = "%s: Mooring failed to take over an object; later failures are not logged"
             logger.error(text, self.resource, exc_info=error)
             self._sink_failed = True
 

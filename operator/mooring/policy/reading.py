@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema
 
-from mooring.policy.profile_errors import FieldError, ProfileInvalid, split_path
+from mooring.policy.profile_errors import FieldError, ProfileInvalid, join_path, split_path
 from mooring.policy.validation_errors import BrokenRule, broken_rules
 
 MOST_MISTAKES: Final = 1_000
@@ -105,12 +105,34 @@ def read(model: type[Model], document: object, path: str) -> Model:
     try:
         text = orjson.dumps(plain)
     except TypeError as error:
-        raise ProfileInvalid([FieldError(path, f"cannot be written as JSON: {error}")]) from None
+        mistakes = [*islice(_not_json(plain), MOST_MISTAKES)] or [_not_written(error)]
+        raise ProfileInvalid(mistake.under(path) for mistake in mistakes) from None
     try:
         return _validated(model, text)
     except ValidationError as error:
         mistakes = _all_mistakes(model, plain, error)
         raise ProfileInvalid(mistake.under(path) for mistake in mistakes) from None
+
+
+def _not_json(value: Any, path: str = "") -> Iterator[FieldError]:
+    """Yield a mistake for each field whose value JSON does not have."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _not_json(item, join_path(path, key if key.isidentifier() else f"[{key}]"))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _not_json(item, f"{path}[{index}]")
+    else:
+        try:
+            orjson.dumps(value)
+        except TypeError as error:
+            yield _not_written(error, path)
+
+
+def _not_written(error: TypeError, path: str = "") -> FieldError:
+    if "64-bit" in str(error):
+        return FieldError(path, "must be a number of at most 64 bits")
+    return FieldError(path, f"cannot be written as JSON: {error}")
 
 
 def _validated(model: type[Model], text: bytes) -> Model:

@@ -167,7 +167,10 @@ class PluginApi:
         """
         attempt = self.at_bind.get(pod.uid)
         if attempt is None or attempt.node != node or not attempt.is_wanted():
-            raise PluginError(f"no attempt binds pod {pod.key} to node {node} at this moment")
+            raise PluginError(
+                f"pod {pod.key} cannot be bound to node {node} now: call bind only within "
+                "BindPlugin.bind, for the pod and node of that call, until its attempt ends"
+            )
         # Not removed here: a Binding that fails may be repeated. The engine takes them back.
         annotations = self._annotations.get(pod.uid)
         await attempt.send(

@@ -99,7 +99,7 @@ def test_the_sum_of_the_minimums_of_roles_is_an_int32() -> None:
         ({"minTaskMember": {"a": -1}}, "spec.minTaskMember.a: is -1; it must be 0 to"),
         (
             {"minMember": 0, "minTaskMember": {"": 4}},
-            "spec: has a minimum for a role without a name",
+            'spec.minTaskMember[""]: needs a name, because it has a minimum',
         ),
         ({"minTaskMember": {f"r{i}": 1 for i in range(201)}}, "has 201 roles; Mooring reads at"),
         ({"networkTopology": {"mode": "firm"}}, "spec.networkTopology.mode: 'firm' is no mode"),
@@ -189,7 +189,7 @@ def test_the_topology_constraint_of_kais_group_names_node_labels(
     ("spec", "why"),
     [
         ({"minMember": 0}, "spec.minMember: is 0; it must be 1 to"),
-        ({"subGroups": [{}]}, "has a minimum for a role without a name"),
+        ({"subGroups": [{"name": "a"}, {}]}, "spec.subGroups[1]: needs a name, because it has"),
         ({"subGroups": [{"name": "a", "parent": "a"}]}, "[0].parent: 'a' leads to no group"),
         (
             {"subGroups": [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]},
@@ -247,7 +247,7 @@ def test_the_topology_constraint_of_a_pod_gang_names_node_labels() -> None:
         ({}, {}, "spec.podgroups: has no group with minReplicas of 1 or more"),
         ({"a": 0}, {}, "spec.podgroups: has no group with minReplicas of 1 or more"),
         ({"a": -1}, {}, "spec.podgroups[0].minReplicas: is -1; it must be 0 to"),
-        ({"": 1}, {}, "has a minimum for a role without a name"),
+        ({"a": 1, "": 1}, {}, "spec.podgroups[1]: needs a name, because it has a minimum"),
         ({f"g{i}": 1 for i in range(201)}, {}, "has 201 groups; Mooring reads at most 200"),
         (
             {"a": 1},

@@ -511,7 +511,7 @@ def _volcano_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> di
     at_most(len(tasks), MOST_ROLES, where, "roles")
     roles = {task: _within(tasks, task, where, 0) or 0 for task in tasks}
     if not 0 < found["minimum"] < sum(roles.values()):
-        found |= _with_roles(found["minimum"], roles)
+        found |= _with_roles(found["minimum"], roles, f'{where}[""]')
     if not found["topology"].keys:
         found["topology"] = _network_topology(spec)
     found["ignored"] = _set(spec, "queue", "priorityClassName", "subGroupPolicy")
@@ -560,7 +560,7 @@ def _kai_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[s
     domain = mapping(spec, "topologyConstraint", "spec")
     required = text(domain, "requiredTopologyLevel", "spec.topologyConstraint")
     preferred = text(domain, "preferredTopologyLevel", "spec.topologyConstraint")
-    return _with_roles(least or (0 if roles else 1), roles) | {
+    return _with_roles(least or (0 if roles else 1), roles, "spec.subGroups[{}]") | {
         "topology": _levels(required, preferred) or annotated.topology,
         "disruption_mode": annotated.disruption_mode,
         "ignored": _set(spec, "queue", "priorityClassName", "preemptibility", "minSubGroup"),
@@ -590,7 +590,7 @@ def _grove_spec(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict
         text(pack, name, "spec.topologyConstraint.packConstraint")
         for name in ("required", "preferred")
     )
-    return _with_roles(0, roles) | {
+    return _with_roles(0, roles, "spec.podgroups[{}]") | {
         "topology": _levels(*levels) or annotated.topology,
         "disruption_mode": annotated.disruption_mode,
         "ignored": _set(spec, "priorityClassName", "reuseReservationRef"),
@@ -716,11 +716,15 @@ def _mode(value: str, where: str) -> DisruptionMode:
         ) from None
 
 
-def _with_roles(minimum: int, roles: Mapping[str, int]) -> dict[str, Any]:
-    """Return the fields `minimum` and `roles`; the minimum is at least the sum of the roles'."""
+def _with_roles(minimum: int, roles: Mapping[str, int], where: str = "") -> dict[str, Any]:
+    """Return the fields `minimum` and `roles`; the minimum is at least the sum of the roles'.
+
+    `where` is the path of a role; `{}` in it stands for the role's index.
+    """
     of_roles = {role: least for role, least in roles.items() if least}
     if "" in of_roles:
-        raise ManifestError("spec", "has a minimum for a role without a name")
+        path = where.format([*roles].index(""))
+        raise ManifestError(path, "needs a name, because it has a minimum")
     return {"minimum": min(max(minimum, sum(of_roles.values())), MAX_INT32), "roles": of_roles}
 
 
