@@ -45,7 +45,7 @@ class ObjectHandlers:
     clock: Callable[[], float] = time.monotonic
 
     async def on_pod(self, event: Mapping[str, Any], **_: Any) -> None:
-        """Queue a pod, or note that it got a node or has gone; wait for the end of an attempt."""
+        """Queue a pod, or note that it got a node or has gone, as soon as no attempt runs."""
         # kopf gives no type to what it lists, which is new to it.
         action = ACTIONS.get(event["type"], Action.ADD)
         self._note_listing(event)

@@ -120,7 +120,7 @@ class ProfileHandler:
         return self.patch(metadata["name"]) or None
 
     def patch(self, name: str) -> dict[str, Any]:
-        """Return a merge patch for the profile's status; {} if it is right or there is none."""
+        """Return a merge patch for the profile's status; {} if nothing must be written."""
         verdict, before = self._verdicts.get(name), self._shown.get(name, {})
         if verdict is None:
             return {}
@@ -367,7 +367,7 @@ class ProfileHandler:
             yield condition("Warning", "True", reason, text)
 
     def _ready_message(self, name: str, verdict: _Verdict, before: Mapping[str, Any]) -> str:
-        """Return the message of Ready, which also tells if other profiles take all its pods.
+        """Return the message of Ready, which also tells if other profiles take all pods.
 
         Until conflicts are settled, that part stays as in the status `before`.
         """
@@ -380,7 +380,7 @@ class ProfileHandler:
         return self._outranked(name) or verdict.message
 
     def _outranked(self, name: str) -> str | None:
-        """Return a message if other profiles take all its pods; None if it may take some."""
+        """Return a message if other profiles take all pods of this one, else None."""
         others = self.profiles.outranked_by(name)
         if not others:
             return None

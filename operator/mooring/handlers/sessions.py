@@ -226,7 +226,7 @@ class KopfSessions:
             self._transports.append(transport)
 
     async def _finished(self, sending: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
-        """Return the head of the answer; a cancelled caller leaves a head that is hung up on."""
+        """Return the head of the answer; if cancelled, hang up once the head comes."""
         request = asyncio.ensure_future(sending)
         self._requests.add(request)
         request.add_done_callback(self._requests.discard)

@@ -76,7 +76,7 @@ class ApiCall:
 
     @classmethod
     def parse(cls, method: str, path: str, *, watch: bool = False) -> "ApiCall":
-        """Return the call behind an HTTP method and path."""
+        """Return the verb and resource behind an HTTP method and path."""
         rest = [unquote(part) for part in path.strip("/").split("/")]
         if rest[:1] == ["api"] and len(rest) > 2:
             group, rest = "", rest[2:]

@@ -55,7 +55,7 @@ class ApiClient(Transport):
     async def get(
         self, resource: Resource, name: str, namespace: str | None = None
     ) -> dict[str, Any]:
-        """Return one object."""
+        """Return the object; raise NotFoundError if it does not exist."""
         path = resource.path(namespace, name)
         raw = await self._json("GET", path)
         try:

@@ -85,7 +85,7 @@ class ApiError(KubeError):
 
     @property
     def kind(self) -> tuple[type, int | None, str]:
-        """A key that errors with the same cause share, because it has no names of objects."""
+        """A key that is equal for errors with the same cause, whatever their object."""
         return type(self), self.status, self.reason
 
     def __str__(self) -> str:

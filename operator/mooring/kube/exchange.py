@@ -245,7 +245,7 @@ class Exchange:
             self._none_open.set()
 
     def _drop_idle(self) -> None:
-        """Close connections that have idled too long; run again while others are idle."""
+        """Close connections that have idled too long; call itself later if others are idle."""
         self._tidying = None
         now = self.loop.time()
         while self._idle and self._idle[0].idle_since + KEEPALIVE_SECONDS <= now:

@@ -260,7 +260,7 @@ class LeaderElector:
         self._lease = lease
 
     async def _write(self, lease: dict[str, Any]) -> None:
-        """Take the lease in this version; create it if `lease` is empty."""
+        """Write this replica as holder into `lease`; create the lease if `lease` is empty."""
         old = lease.get("spec") or {}
         now = micro_time(self.now())
         spec = {

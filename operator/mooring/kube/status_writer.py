@@ -93,7 +93,7 @@ class StatusWriter(Generic[_Key]):
         self._digests.pop(key, None)
 
     async def run(self, *looks: Look) -> None:
-        """Write noted statuses until cancelled, including those that the looks return."""
+        """Write noted statuses until cancelled; also note the objects that `looks` return."""
         async with asyncio.TaskGroup() as tasks:
             for seconds, look in ((_PAUSE_SECONDS, self._take_failed), *looks):
                 tasks.create_task(self._turn.between(self._look, seconds, look))

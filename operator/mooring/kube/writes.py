@@ -285,7 +285,7 @@ class ProfileWriter:
             known.version = version
 
     def gone(self, name: str, uid: str) -> None:
-        """Forget the profile, so that nothing is written to a later one of its name by mistake."""
+        """Forget the profile; a later one of its name is written to only once it is `seen`."""
         known = self._known.get(name)
         if known is not None and known.uid == uid:
             del self._known[name]
@@ -313,7 +313,7 @@ class ProfileWriter:
                     return
 
     async def _version(self, name: str, uid: str) -> str:
-        """Return the profile's version from an empty patch, which needs no further right."""
+        """Return the profile's version by an empty patch, which needs no right to read."""
         found, version = await self._patch(name, {})
         if found != uid:
             raise _another_profile(name)

@@ -53,7 +53,7 @@ _WITHOUT: Final[Mapping[Kind, str]] = {
     Kind.DEVICE_TAINT_RULE: "taints of devices are those of their slices",
     Kind.DEVICE_CLASS: "pods with claims for devices wait",
 }
-"""For a kind that is not served, the effect that users notice."""
+"""The effect that users notice if a kind is not served."""
 
 
 class Discovery:

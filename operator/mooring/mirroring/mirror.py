@@ -132,14 +132,14 @@ class Mirror:
         self._clock = clock
 
     def relist(self, resource: Resource) -> "MirroredList":
-        """Begin a list of the resource."""
+        """Begin a list of the resource; its objects replace the known ones when it is applied."""
         return MirroredList(self._state, _KINDS[resource])
 
     def apply(self, resource: Resource, event: EventType, obj: dict[str, Any]) -> None:
         """Store one object that was added, changed or deleted.
 
-        Other work may run while a pod is parsed, before it is counted. Parsing reads nothing of the
-        cluster, so this has the same effect as a later event.
+        Other work may run while a pod is parsed. This does no harm, because parsing reads nothing
+        of the cluster: the pod counts as if its event had come later.
         """
         kind = _KINDS[resource]
         _, seconds = timed(lambda: self._take_over(kind, event, obj), self._clock)

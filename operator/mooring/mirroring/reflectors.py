@@ -243,7 +243,7 @@ class Reflectors:
     async def _follow(
         self, kind: Kind, resource: Resource | None, group: asyncio.TaskGroup
     ) -> None:
-        """Follow the kind as this resource; None ends following it."""
+        """Begin to follow the kind as this resource; with None, stop if it was followed."""
         served = self._served.get(kind)
         if served is not None and resource not in (None, served.resource):
             before = served.resource.version

@@ -26,7 +26,7 @@ def declared_features(names: tuple[str, ...]) -> frozenset[str]:
 
 
 def required_features(spec: Mapping[str, Any]) -> list[str]:
-    """Return the features that a raw spec needs from its node, sorted; raise ManifestError."""
+    """Return, sorted, the node features that a raw spec needs; ManifestError if it is malformed."""
     restarts = mounts = False
     for group in _GROUPS:
         if spec.get(group) is None:

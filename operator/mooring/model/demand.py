@@ -32,7 +32,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A pod's demand: cpu in millicores; memory, ephemeral storage and huge pages in bytes; counts.
+    """A pod's demand: cpu in millicores, other resources in bytes or counts.
 
     Filters, node totals and BalancedAllocation use `resources`. The score of NodeResourcesFit uses
     the `scored_*` fields, in which a container without a cpu or memory request counts with a
@@ -50,7 +50,7 @@ class Demand:
     scored_memory: int
     """The memory of the incoming pod in NodeResourcesFit's score."""
     scored_others: Mapping[str, int]
-    """All other resources in that score; pod-level huge pages are not in it, unlike `resources`."""
+    """Other resources in NodeResourcesFit's score: `resources` without pod-level huge pages."""
     node_scored_cpu: int
     """The cpu that the pod adds to the scored total of its node once it runs there."""
     node_scored_memory: int

@@ -76,5 +76,5 @@ class ClusterEvent:
 
 
 def event_label(kind: Kind, action: Action) -> str:
-    """Return the name of such events in metrics (ClusterEvent.Label in k8s.io/kube-scheduler)."""
+    """Return the name of events of this kind and action in metrics (ClusterEvent.Label)."""
     return f"{'AssignedPod' if kind is Kind.POD else kind.value}{action.value}"

@@ -16,7 +16,7 @@ _Value = TypeVar("_Value")
 _Parser = Callable[[Mapping[str, Any]], _Value]
 
 _OBJECT: Final = (dict, Mapping)
-"""dict is a Mapping too, but checking for dict first is eight times as fast."""
+"""The types of JSON objects; checking for dict first is eight times as fast as for Mapping."""
 MAX_INT32: Final = 2**31 - 1
 
 
@@ -59,7 +59,7 @@ def required(raw: Mapping[str, Any], field: str, where: str = "") -> Mapping[str
 def optional_mapping(
     raw: Mapping[str, Any], field: str, where: str = ""
 ) -> Mapping[str, Any] | None:
-    """Return the object in `field`, None if it is absent; for fields where {} means more."""
+    """Return the object in `field`, None if it is absent; for fields where {} has a meaning."""
     return None if raw.get(field) is None else mapping(raw, field, where)
 
 
@@ -178,7 +178,7 @@ def called(raw: Mapping[str, Any]) -> str:
 
 
 def at_most(number: int, most: int, where: str, what: str) -> None:
-    """Raise ManifestError if an object has more of something than Mooring reads."""
+    """Raise ManifestError if `number` is over `most`; `what` names the counted things."""
     if number > most:
         raise ManifestError(where, f"has {number} {what}; Mooring reads at most {most}")
 

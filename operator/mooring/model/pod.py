@@ -36,7 +36,7 @@ _NO_CLAIMS: Final[Mapping[str, str | None]] = MappingProxyType({})
 _MANY_STRINGS: Final = 2000
 """This many labels or annotations take a millisecond."""
 _START_SECONDS: Final = 60
-"""Allowed for the binding and start of a pod, and for the end of its containers."""
+"""Seconds allowed for the binding and start of a pod, and for the end of its containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Pod:
 
     @property
     def name(self) -> str:
-        """The pod's name, which its key ends with."""
+        """The pod's name: the part of `key` after the slash."""
         return self.key[len(self.namespace) + 1 :]
 
     @property

@@ -107,7 +107,7 @@ class PodSpec:
     images: tuple[str, ...]
     """The normalized image names of all init containers and containers."""
     volume_images: tuple[str, ...]
-    """The normalized image names of image volumes."""
+    """The image names of image volumes, as `normalized_image` gives them."""
     container_count: int
     """The number of containers, including init containers."""
     affinity: PodAffinity
@@ -329,7 +329,7 @@ def _demands(
 def _measured(parsed: PodSpec, key: bytes, *, assigned: bool) -> PodSpec:
     """Return the spec with the limit that it exceeds, and with its estimated bytes.
 
-    For an `assigned` pod, too many inter-pod terms are removed.
+    For an `assigned` pod, all inter-pod terms are removed if they exceed a limit.
     """
     memory = _MOST_MEMORY_PER_BYTE * len(key)
     if _SMALL < len(key) <= LIMITS[Counted.BYTES]:

@@ -190,7 +190,7 @@ def _parsing_amounts(raw: Mapping[str, Any], where: str) -> dict[str, int]:
 
 
 def at_pod_level(amounts: dict[str, int]) -> dict[str, int]:
-    """Return the amounts of those resources that exist at pod level."""
+    """Return the amounts of cpu, memory and huge pages; other resources have no pod level."""
     return {
         name: amount
         for name, amount in amounts.items()

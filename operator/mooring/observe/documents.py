@@ -96,7 +96,7 @@ def name_of(field: str) -> str:
 
 
 def _replaced(value: Any, value_of: Callable[[Any], Any]) -> Any:
-    """Return the value as JSON values, with "?" for characters that UTF-8 cannot encode."""
+    """Return the document in dicts and lists, with "?" for characters that UTF-8 cannot encode."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):

@@ -82,7 +82,7 @@ _Series = TypeVar("_Series", Count, Distribution)
 
 
 class _Family(Generic[_Series]):
-    """Series by their label values."""
+    """The series of a metric by their label values."""
 
     def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
         self._name = name
@@ -101,7 +101,7 @@ class _Family(Generic[_Series]):
         raise NotImplementedError
 
     def keep(self, label: str, values: Container[str]) -> None:
-        """Remove all series whose value of the label, if the family has it, is not in `values`."""
+        """Remove the series with other values of the label; do nothing without this label."""
         if label not in self._labels:
             return
         at = self._labels.index(label)

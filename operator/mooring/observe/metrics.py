@@ -37,7 +37,7 @@ _MOST_PLUGINS = 500
 """The most values of the label `plugin`; each rule of a profile is a value."""
 
 ATTEMPTS_LABEL_LIMIT = 15
-"""For more attempts than this, the label `attempts` is "15+", which bounds its series."""
+"""From this number of attempts on, the label `attempts` is "15+", which bounds its series."""
 
 _POD, _POD_GROUP = "pod", "podgroup"
 """What is scheduled: kube-scheduler's values of the labels `entity`, `preemptor` and `victim`."""
@@ -486,7 +486,7 @@ class Metrics(Collector, DeviceMetrics):
     def plugin_ran(
         self, plugin: str, point: ExtensionPoint, status: Status, seconds: float
     ) -> None:
-        """Count one call of a plugin."""
+        """Count one call of a plugin, which took `seconds`."""
         name = self._plugins.of(plugin)
         self._plugin_duration.child(name, point, status).observe(seconds)
 
@@ -541,7 +541,7 @@ class Metrics(Collector, DeviceMetrics):
     ) -> None:
         """Count the `seconds` that PreBind waited for binding conditions.
 
-        `drivers` has an item for each device of the claims, `waited` for each one with conditions.
+        `drivers` has the driver of each device of the claims, `waited` of each with conditions.
         """
         for driver in map(self._drivers.of, drivers):
             self._device_waits.child(profile, driver, status).observe(seconds)
@@ -549,7 +549,7 @@ class Metrics(Collector, DeviceMetrics):
             self._device_allocations.child(profile, driver, status).add()
 
     def claim_created(self, status: str) -> None:
-        """Count an attempt to create a claim for a pod's extended resources."""
+        """Count a claim for a pod's extended resources; `status` is success or failure."""
         self._claims_created.child(status, "false", "", "Pod").add()
 
     def extender_called(self, extender: str, verb: str, result: str, seconds: float) -> None:

@@ -492,7 +492,7 @@ class DecisionLog:
         return [next(path.decided(wall)) for path in found]
 
     def path(self, pod: str) -> PodPath | None:
-        """Return the path of the pod; None if it is not kept."""
+        """Return the steps of the pod "namespace/name"; None if its path is not kept."""
         path = self._named(pod)
         if path is None:
             return None
@@ -664,7 +664,7 @@ class DecisionLog:
             path.decisions[kept[0]] = None
 
     def _text(self, value: bytes) -> _Text:
-        """Return the shared text with this value, with one more user."""
+        """Return the shared text with this value, and count one more user."""
         text = self._texts.get(value)
         if text is None:
             value = memoryview(value).tobytes()  # a copy, as in `_line`

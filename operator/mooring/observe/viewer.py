@@ -1,4 +1,4 @@
-"""The user of a request, the pods that this user may see, and answers without all other pods.
+"""The user of a request, the pods that this user may see, and answers that hide other pods.
 
 To see all nodes and the whole queue, a user needs the right to `get` the path. Names of pods, their
 owners and their namespaces are shown only to users who may `get` the pods of the namespace.

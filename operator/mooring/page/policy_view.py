@@ -42,7 +42,7 @@ class PolicyView:
         }
 
     def _profile(self, name: str) -> dict[str, Any]:
-        """Return the generation of a profile that is in force; its number is 0 if none is."""
+        """Return the generation of a profile that is in force; `generation` is 0 without one."""
         entry = self.profiles.in_force.get(name)
         if entry is None:
             return {"name": name, "generation": 0, "mode": None, "effective": None, "spec": None}

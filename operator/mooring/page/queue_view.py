@@ -199,7 +199,7 @@ class PendingPods:
 
 
 class _PendingPod(NamedTuple):
-    """A pending pod; `seconds` is for how long it has been pending."""
+    """A pod that has been pending for `seconds`."""
 
     pod: Pod
     state: str
@@ -220,7 +220,7 @@ class _PendingPod(NamedTuple):
 
 @dataclass(slots=True)
 class _Rows:
-    """The pods read so far, with one row for each."""
+    """The columns of the pods that were read so far."""
 
     keys: list[str] = field(default_factory=list)
     numbers: "array[int]" = field(default_factory=lambda: array("q"))

@@ -39,7 +39,7 @@ _MOST_PENDING: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """The profile to plan for; without goals, its section's goals are used."""
+    """The profile to plan for; `goals` defaults to those of its section `rebalancing`."""
 
     profile: str
     goals: tuple[Goal, ...] = ()

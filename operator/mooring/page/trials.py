@@ -284,7 +284,7 @@ class WhatIfRunner:
         }
 
     async def _pipeline(self, name: str, text: str) -> Pipeline | None:
-        """Return the pipeline of the profile in `text`, or named `name`; None without both."""
+        """Return the pipeline of the profile in `text`, else of the one named `name`; else None."""
         if not text:
             return self._named(name) if name else None
         try:
@@ -413,7 +413,7 @@ class WhatIfRunner:
     async def _of_first(
         self, units: "deque[_Unit]", what_if: WhatIf, nodes: int, slices: TimeSlices
     ) -> list[list[DecisionInFull]]:
-        """Return the decisions about the first unit or units, made in one turn.
+        """Return the decisions about the first unit, or the first few that fit into one turn.
 
         An edited profile has no results yet, so evaluating it may take several turns.
         """
@@ -518,7 +518,7 @@ class WhatIfRunner:
     async def _pods(
         self, wanted: CompareRequest, may_see: Callable[[Iterable[str]], Any]
     ) -> tuple[list[Pod], int]:
-        """Return the pods to compare for, at most `MOST_COMPARED`, and how many there are."""
+        """Return the pods for the comparison, at most `MOST_COMPARED`, and their total number."""
         if wanted.running and not wanted.namespace:
             raise InputError("say of which namespace the running pods are")
         found: list[tuple[Any, Pod]] = []

@@ -282,7 +282,7 @@ class Scheduler:
         )
 
     def _new_comparer(self) -> CacheComparer:
-        """Return the comparer of the pods and profiles from kopf with those of the API server."""
+        """Return what compares kopf's pods and profiles with those of the API server."""
         engine, profiles = self.engine, self._profile_handler
         return CacheComparer(
             self._client,

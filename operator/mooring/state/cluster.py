@@ -144,8 +144,8 @@ class ClusterState:
     def put(self, kind: Kind, key: str, value: Any) -> None:
         """Add the object, or replace the known version by this one, which the API server has sent.
 
-        `key` is a pod's uid; all other objects have their name or namespace/name, see `identity` in
-        `mooring.model.objects`. No event is delivered if no field differs.
+        `key` is the uid of a pod, and the name or namespace/name of any other object; see
+        `identity` in `mooring.model.objects`. No event is delivered if no field differs.
         """
         self._deliver(self._put(kind, key, value))
 
@@ -250,8 +250,8 @@ class ClusterState:
     def replacing(self, kind: Kind, values: Mapping[str, Any], before: Iterable[str]) -> None:
         """Replace all objects of a kind in small steps; decisions may be made between them.
 
-        The values are a list of the API server. `before` has the keys that were known when the list
-        was requested. A key that is missing in `values` is removed, except a pod that has been
+        `values` is a list of the API server, by key. `before` has the keys that were known when the
+        list was requested. A key that is missing in `values` is removed, except a pod that has been
         assumed since. A value of None keeps the known object.
 
         At every step a node's free capacity is at most the larger of its free capacity before and
@@ -282,7 +282,7 @@ class ClusterState:
             pause()
 
     def has_ended(self, uid: Uid) -> bool:
-        """Return whether the pod was on a node and has ended; the last thousands are remembered.
+        """Return whether the pod was on a node and has ended; old ends are forgotten.
 
         Kopf's watch of pods may be late and still show such a pod without a node.
         """
@@ -304,7 +304,7 @@ class ClusterState:
                 assumption.deadline = -math.inf
 
     def _node_it_changes(self, key: str, pod: Pod) -> str | None:
-        """Return the node where the pod is counted, if this version changes node or requests."""
+        """Return the node where the pod is counted if its node or requests change, else None."""
         known = self.known(Kind.POD, key)
         if not isinstance(known, Pod):
             return None
@@ -490,7 +490,7 @@ class ClusterState:
         return self.devices.track(form, demand=demand)
 
     def assign_cards(self, pod: Pod, form: CardFormat, assignment: Assignment) -> None:
-        """Assign these cards to the assumed pod, until its annotations say otherwise."""
+        """Assign these cards to the assumed pod; its annotations count once the watch shows it."""
         placed = self.pods.assumed.get(pod.uid)
         if placed is not None:
             self.devices.assign(placed, form, assignment)
@@ -695,13 +695,13 @@ class ClusterState:
             self.nodes.set_version += 1
 
     def _withdraw_elsewhere(self, pod: Pod, row: int | None) -> tuple[ClusterEvent, ...]:
-        """Withdraw the pod's nomination; return its event unless the nomination was to this row."""
+        """Withdraw the pod's nomination; return its DELETE, unless it was nominated to this row."""
         nominee = self.nominations.get(pod.uid)
         withdrawn = self._withdraw(pod.uid)
         return () if nominee is not None and nominee.row == row else withdrawn
 
     def _object_changed(self, kind: Kind, key: str, before: Any, after: Any) -> Any:
-        """Update what is derived from an object that is neither node nor pod; None: it is gone.
+        """Update what is derived from an object, no node or pod; `after` is None if it is gone.
 
         Return the version that decisions have used: `before`, or the assumed one.
         """
@@ -713,7 +713,7 @@ class ClusterState:
         return self.dynamic_resources.object_changed(kind, key, before, after)
 
     def _relabelling(self, node: str, labels: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Return a context for a change of the node's labels; its end counts the pods anew."""
+        """Return a context for a change of the node's labels; at its end, pods are counted anew."""
         row = self.nodes.row_of.get(node)
         known = self.nodes.nodes[row] if row is not None else None
         if row is None or known is None or known.labels == labels:
@@ -811,7 +811,7 @@ class ClusterState:
 
 
 def _same_object(before: object | None, after: object) -> bool:
-    """Return whether no field differs that a decision reads; `==` of Nodes is identity."""
+    """Return whether no field differs that a decision reads; `==` compares Nodes by identity."""
     if isinstance(before, Node) and isinstance(after, Node):
         return all(getattr(before, f.name) == getattr(after, f.name) for f in fields(Node))
     if isinstance(before, PodGroup) and isinstance(after, PodGroup):
@@ -865,7 +865,7 @@ class Trial:
         self._removed: dict[Uid, tuple[PlacedPod, int | None]] = {}
         """The pods that the trial removed, with the arrival that they get back."""
         self._freed: dict[Uid, ExitStack] = {}
-        """For each removed pod, the stack that takes its freed claims back."""
+        """For each removed pod, an ExitStack that takes the freed claims back."""
         undo.callback(self._restore)
 
     def remove(self, uid: Uid) -> None:

@@ -143,8 +143,8 @@ class ClusterView:
     ) -> NodeView:
         """Return a view of rows in which nominated pods count as if they were placed.
 
-        Only nominated pods that must be left room by `pod` count; `ends` is when `pod` will have
-        ended, in seconds since the epoch.
+        Only those nominated pods count for which `pod` must leave room. `ends` is when `pod` will
+        have ended, in seconds since the epoch.
         """
         table, columns = self._state.nodes, self._state.pod_columns
         more_pods, more_requested = columns.nominated_demand(
@@ -157,7 +157,7 @@ class ClusterView:
         return NodeViewWithoutPod(self._state.nodes, rows, demand)
 
     def node(self, row: int) -> Node | None:
-        """Return the node of a row, if it exists."""
+        """Return the node of a row; None if the row has no node."""
         return self._state.nodes.nodes[row]
 
     def fits_requests(self, row: int, amounts: Mapping[str, int]) -> bool:
@@ -176,7 +176,7 @@ class ClusterView:
         return self._state.pods.get(uid)
 
     def pod_named(self, key: str) -> PlacedPod | None:
-        """Return the pod of this namespace/name, the newest if there are two; for people only."""
+        """Return the newest pod of this namespace/name, for messages; decisions use the uid."""
         return self._state.pods.named(key)
 
     def is_placed(self, pod: Pod) -> bool:

@@ -72,7 +72,7 @@ class _Records:
     charges: dict[str, dict[str, _Charge]] = field(default_factory=dict)
     """The charges, by a budget's namespace/name and a victim's uid."""
     exhausted: dict[str, bool] = field(default_factory=dict)
-    """Budgets that the Eviction API called exhausted since their last status; as `refused`."""
+    """Budgets that the Eviction API called exhausted; True if `grow_older` has seen the entry."""
     refused: dict[Uid, bool] = field(default_factory=dict)
     """Pods that the Eviction API refused to evict; True if `grow_older` has seen the entry."""
     by_pods: SelectionIndex[str] = field(default_factory=SelectionIndex)
@@ -81,7 +81,7 @@ class _Records:
     """The pods that a budget selects, by the budget's namespace/name."""
 
     def selecting(self, objects: Objects, pod: Pod) -> list[PodDisruptionBudget]:
-        """Return the budgets that select the pod; the index is needed for thousands of budgets."""
+        """Return the budgets that select the pod, without examining all budgets."""
         budgets: Mapping[str, PodDisruptionBudget] = objects.of(Kind.POD_DISRUPTION_BUDGET)
         keys = self.by_pods.selecting(pod.namespace, None, pod.labels)
         return [budgets[key] for key in keys]
@@ -245,7 +245,7 @@ class Evictions:
                 self._records.exhausted[budget.key] = False
 
     def grow_older(self) -> None:
-        """End charges whose victim has left, and refusals, if the call before has seen them too."""
+        """End charges whose victim has left, and refusals, that the last call has seen already."""
         records = self._records
         _end_old(records.exhausted)
         _end_old(records.refused)
@@ -261,10 +261,7 @@ class Evictions:
             charge.is_old = True
 
     def budget_written(self, key: str, budget: PodDisruptionBudget | None) -> None:
-        """Note the current version of the budget of this namespace/name; None if it is deleted.
-
-        The selector in `budget` must be the only field that decides which pods the budget selects.
-        """
+        """Note the current version of the budget of this namespace/name; None if it is deleted."""
         records = self._records
         records.exhausted.pop(key, None)
         selects = None
@@ -284,7 +281,7 @@ class Evictions:
     def _regarded(
         self, budgets: Iterable[PodDisruptionBudget], pod: Pod
     ) -> list[PodDisruptionBudget]:
-        """Return those of the budgets, all of which select the pod, that kube-scheduler applies."""
+        """Return those budgets that kube-scheduler applies to the pod; all must select the pod."""
         all_count = self.kubernetes.empty_budget_counts
         return [
             budget
@@ -324,7 +321,7 @@ class Evictions:
 
 
 def _needed(budgets: list[PodDisruptionBudget], pod: Pod) -> list[PodDisruptionBudget]:
-    """Return those of the budgets that the Eviction API checks; all of them must select the pod."""
+    """Return those budgets that the Eviction API checks for the pod; all must select the pod."""
     is_allowed = len(budgets) == 1 and not pod.ready and budgets[0].allows_unhealthy
     return [] if pod.phase == "Pending" or is_allowed else budgets
 

@@ -24,7 +24,7 @@ EACH_NODE: Final = ""
 
 
 class Domains:
-    """Groups of rows by the node label `key` or EACH_NODE: int64 `codes` index `values`."""
+    """Groups node rows by the label `key`, or by EACH_NODE; int64 `codes` index `values`."""
 
     __slots__ = ("codes", "key", "values")
 

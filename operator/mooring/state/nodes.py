@@ -86,9 +86,9 @@ class NodeTable:
         self.node_changes = ChangeLog()
         """Rows whose node changed; changes of its pods are left out."""
         self.set_version = 0
-        """Grows when a node comes or goes, or changes zone or images; until then rows stay."""
+        """Unchanged while each row keeps its node, and no node changes its zone or images."""
         self.topology_version = 0
-        """Grows when a node comes or goes, or changes labels or taints; until then rows stay."""
+        """Unchanged while each row keeps its node, and no node changes its labels or taints."""
         self._usage = self._usage_columns()
         self._all_rows: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._order: tuple[int, npt.NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
@@ -141,7 +141,7 @@ class NodeTable:
         return row
 
     def add_column(self, dtype: npt.DTypeLike) -> Column:
-        """Add a column that the caller fills; when another node gets a row, its values stay."""
+        """Add a column that the caller fills; values stay when another node gets their row."""
         return self._columns.add(dtype)
 
     def remove_column(self, column: Column) -> None:

@@ -40,7 +40,7 @@ class Nominee(NamedTuple):
         return self.reservation.backfill_until if self.reservation is not None else -math.inf
 
     def keeps_out(self, priority: int, ends: float) -> bool:
-        """Return whether a pod of this priority that ends at `ends` must leave room for it."""
+        """Return whether a pod with this priority and end must leave room for the nominated pod."""
         return priority < self.keeps_out_below and self.backfill_until < ends
 
 
@@ -71,7 +71,7 @@ class Nominations:
         return tuple(self._by_row.get(row, {}).values())
 
     def below(self, row: int | None, priority: int) -> list[Pod]:
-        """Return the row's nominated pods of lower priority; without a row, none."""
+        """Return the row's nominated pods of lower priority; [] if `row` is None."""
         here = self.on(row) if row is not None else ()
         return [pod for pod in here if pod.spec.priority < priority]
 

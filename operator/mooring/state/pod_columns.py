@@ -20,7 +20,7 @@ _NOT_STARTED = np.inf
 
 
 class PodColumns:
-    """One column value for each slot; only ClusterState writes. A free slot has -1 in `rows`.
+    """Columns with a value for each slot; a free slot has -1 in `rows`. Only ClusterState writes.
 
     Requests are int64 in the units of the node table. `started` is float64 seconds since the epoch;
     a pod that has not started counts as started now and has infinity. A placed pod knows its slot.

@@ -28,7 +28,7 @@ class Usage:
     """Cpu (index 0) and memory (index 1) of some nodes; float64[2, nodes] unless noted."""
 
     offered: FloatArray
-    """At least 1."""
+    """What the nodes offer, at least 1, so that divisions work."""
     requested: FloatArray
     left_scored: FloatArray
     """What is offered minus `NodeView.requested_scored`; negative if more is requested."""
@@ -72,7 +72,7 @@ def evenness_of_two(shares: FloatArray) -> FloatArray:
 
 
 class UsageColumns:
-    """The usage of all node rows, updated when read; rows without a node have 1 of all."""
+    """The usage of all node rows, updated when read; a row without a node offers 1 of each."""
 
     def __init__(
         self,

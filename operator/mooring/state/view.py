@@ -101,7 +101,7 @@ class NodeView:
 
     @property
     def usage(self) -> Usage | None:
-        """The cpu and memory that the nodes offer and use, as float64; None if not known here."""
+        """The cpu and memory that nodes offer and use, as float64; None in views of other pods."""
         usage, position = self._table.usage, self._table.changes.position
         if self._all:
             return usage
@@ -247,7 +247,7 @@ class NodeView:
         return mask
 
     def admitted(self, labels: LabelSelector, required: NodeSelector | None) -> BoolArray:
-        """Return True where the node satisfies a nodeSelector and the required terms (or None)."""
+        """Return True where the node satisfies a nodeSelector and `required` (None: no terms)."""
         mask = np.ones(len(self), np.bool_)
         for requirement in labels.requirements:
             mask &= self.meets(requirement)
@@ -351,7 +351,7 @@ class NodeViewWithoutPod(NodeView):
         return super().requested_at(index, resource) - self._demand.resources.get(resource, 0)
 
     def requested_scored(self, resource: str) -> IntArray:
-        """Return `requested` as scores count it."""
+        """Return `requested` with defaults for missing requests, minus those of the pod."""
         if resource == "cpu":
             return super().requested_scored(resource) - self._demand.node_scored_cpu
         if resource == "memory":

@@ -223,7 +223,7 @@ def node(
 
 
 def toleration(key: str = "", value: str | None = None, effect: str = "") -> dict[str, str]:
-    """Return a toleration; an empty `key` tolerates every key, no `value` every value."""
+    """Return a toleration: without `key` for every key, without `value` for every value."""
     how = {"operator": "Exists"} if value is None else {"operator": "Equal", "value": value}
     return {"key": key, "effect": effect, **how}
 
@@ -256,7 +256,7 @@ def pdb(
     namespace: str = "default",
     selector: Mapping[str, Any] | None = None,
 ) -> Raw:
-    """Return a PodDisruptionBudget for these labels, or `selector`, that allows `allowed`."""
+    """Return a PodDisruptionBudget for these labels (or `selector`); `allowed` pods may go now."""
     return api_object(
         "PodDisruptionBudget",
         name,
@@ -279,7 +279,7 @@ def pod_group(
     status: Mapping[str, Any] | None = None,
     claims: Sequence[Mapping[str, Any]] = (),
 ) -> Raw:
-    """Return a PodGroup of scheduling.k8s.io: a gang with `minimum`, the policy `basic` without."""
+    """Return a PodGroup of scheduling.k8s.io: a gang if `minimum` is given, else `basic`."""
     policy: Raw = {"basic": {}} if minimum is None else {"gang": {"minCount": minimum}}
     raw = api_object(
         "PodGroup", name, namespace=namespace, annotations=annotations, created=created

@@ -94,7 +94,7 @@ class PluginContract:
         assert differs or not scores, "its score is the same for all nodes in every scenario"
 
     def test_it_filters_with_one_bool_per_node(self) -> None:
-        """This must hold for a view without nodes, too."""
+        """For a view without nodes, the filter returns an empty array."""
         for trial in self._filters():
             for nodes in (trial.nodes, trial.nodes.take(np.zeros(0, np.int64))):
                 _check(wrong_mask(trial.filter(nodes), len(nodes)))

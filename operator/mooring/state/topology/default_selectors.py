@@ -21,7 +21,7 @@ _OWNERS: Final[Mapping[str, tuple[str, Kind]]] = {
     "ReplicationController": ("v1", Kind.REPLICATION_CONTROLLER),
     "StatefulSet": ("apps/v1", Kind.STATEFUL_SET),
 }
-"""By a controller's kind: its API version, as other APIs may have a kind of this name, and Kind."""
+"""API version and Kind by the name of a controller's kind; other APIs may use the name, too."""
 
 
 _Key = tuple[str, frozenset[Pair]]

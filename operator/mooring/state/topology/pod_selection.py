@@ -58,7 +58,7 @@ class Selection:
     def selects(
         self, namespace: str, namespace_labels: Mapping[str, str] | None, labels: Mapping[str, str]
     ) -> bool:
-        """Return whether all parts select a pod like this; the caller checks `terminating`."""
+        """Return whether all parts select a pod with these labels; `terminating` is not checked."""
         for part in self.parts:  # noqa: SIM110 - counts do so for each pod, see `LabelSelector`
             if not part.selects(namespace, namespace_labels, labels):
                 return False
@@ -68,7 +68,7 @@ class Selection:
 _PLACE: Final = 480
 """Bytes of an entry in a SelectionIndex."""
 _MOST_PLACES: Final = 64
-"""The most entries of a selection in a SelectionIndex; with more, it is stored less exactly."""
+"""A selection that needs more entries in a SelectionIndex is stored without label or namespace."""
 _SELECTIONS: Final[WeakValueDictionary[tuple[tuple[PodSelector, ...], bool], Selection]] = (
     WeakValueDictionary()
 )
@@ -109,7 +109,7 @@ class SelectionIndex(Generic[_Item]):
         return bool(self._items)
 
     def add(self, item: _Item, pods: Selection) -> None:
-        """Add the item with its selection."""
+        """Add an item, which `selecting` then yields for the pods that the selection includes."""
         for namespace, pair in lookup_keys(pods):
             self._items.setdefault(namespace, {}).setdefault(pair, {})[item] = pods
 
@@ -134,7 +134,7 @@ class SelectionIndex(Generic[_Item]):
 
 
 def lookup_keys(pods: Selection) -> Iterator[tuple[str | None, Pair | None]]:
-    """Yield pairs of namespace and label (None: any); a selected pod has at least one pair."""
+    """Yield pairs of namespace and label (None: any); every selected pod matches one of them."""
     namespaces, pairs = _places(pods.parts[0])
     for namespace in namespaces:
         for pair in pairs:
