@@ -51,6 +51,7 @@ _LEFT_OUT: Final[Mapping[type, frozenset[str]]] = {
             "initial_attempt_timestamp",  # these are told by `_queued`
             "attempts",  # only breaks ties, which these worlds do not have
             "times",
+            "moved_at",  # see above
             "moved_by",
             "flushed",  # only for metrics
             "unschedulable_count",
@@ -72,6 +73,19 @@ _WALKED: Final = (
 """Modules whose objects are walked through; of other objects only the class is told."""
 _EVENT_NUMBERS: Final = frozenset(("seen", "next", "since", "end"))
 """Attributes of objects in `queueing/` that are numbers of events."""
+
+
+def _first_event(queue: SchedulingQueue) -> int:
+    """Return the number of the first event that some pod may have to be checked against."""
+    held = attributes(queue)
+    log, unschedulable = held["_events"], attributes(held["_unschedulable"])
+    since = [queued.moved_at for queued in queue if queued.moved_at is not None]
+    since += [missed.next for missed in unschedulable["_missed"].values()]
+    since += [group.next for group in unschedulable["_groups"].values()]
+    oldest: int | None = held["_in_flight"].oldest()
+    first: int = min((*since, log.end if oldest is None else oldest))
+    start: int = log.start
+    return max(first, start)
 
 
 def _frame_of(coroutine: Any) -> Any:
@@ -102,7 +116,7 @@ class Fingerprint:
         self.now = now
         stamps = sorted({queued.timestamp for queued in queue})
         self._ranks = {stamp: rank for rank, stamp in enumerate(stamps)}
-        self._first_event = attributes(queue)["_events"].start
+        self._first_event = _first_event(queue)
         self._walked = set[int]()
         self._rules: dict[type, Callable[[Any], object]] = {
             Pod: self._pod,
@@ -111,7 +125,9 @@ class Fingerprint:
             Pipeline: lambda pipeline: pipeline.generation,
             QueuedPod: self._queued,
             PodHeap: self._heap,
-            EventLog: lambda log: [self.of(event) for event in log],
+            EventLog: lambda log: [
+                self.of(event) for n, event in enumerate(log, log.start) if n >= self._first_event
+            ],
             InFlight: self._in_flight,
             PodGroup: lambda group: (str(group.key), group.uid, group.minimum),
             PodGroupState: lambda group: str(group.key),
@@ -223,6 +239,7 @@ class Fingerprint:
         backoff = max(self._time(queued.backoff_expiration), 0)
         told += [self._ranks.get(queued.timestamp, -1), waits, backoff]
         told.append(self._time(queued.initial_attempt_timestamp))
+        told.append(queued.moved_at and self._event(queued.moved_at))
         return tuple(told)
 
     @staticmethod

@@ -40,6 +40,9 @@ class FakeHints:
     def nominated_node(self, _queued: QueuedPod) -> str | None:
         return None
 
+    def needs_no_hint(self, _queued: QueuedPod) -> bool:
+        return False
+
     def is_worth_requeuing(self, queued: QueuedPod, event: ClusterEvent, **_: bool) -> bool:
         return bool(queued.unschedulable_plugins & HELPS[event])
 

@@ -110,6 +110,10 @@ class QueuedPod:
     moved."""
     moved_by: str = field(default="", repr=False)
     """The event that last moved the pod out of the unschedulable pods, as metrics name it."""
+    moved_at: int | None = field(default=None, repr=False)
+    """The number of that event, if a hint moved the pod and it has not changed since; else None.
+
+    With a number, the pod is tried only if hints still say that an event helps."""
     flushed: bool = False
     """Whether the pod was last moved because it had been unschedulable for five minutes."""
     retry_at: float = inf

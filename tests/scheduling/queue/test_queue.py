@@ -42,6 +42,10 @@ class FakeHints:
         return pod.spec, queued.pipeline, queued.unschedulable_plugins, read
 
     def __init__(self) -> None:
+        self.in_vain = False
+        """Whether others have taken the room that events made."""
+        self.without_hint: set[str] = set()
+        """The names of pods that preemption may help."""
         self.reads_labels = False
         self.nominated: dict[str, str] = {}
         self.run: list[tuple[str, ClusterEvent, bool]] = []
@@ -50,11 +54,15 @@ class FakeHints:
     def nominated_node(self, queued: QueuedPod) -> str | None:
         return self.nominated.get(queued.pod.name)
 
+    def needs_no_hint(self, queued: QueuedPod) -> bool:
+        return queued.pod.name in self.without_hint
+
     def is_worth_requeuing(
         self, queued: QueuedPod, event: ClusterEvent, *, during_attempt: bool
     ) -> bool:
         self.run.append((queued.pod.name, event, during_attempt))
-        return bool(queued.unschedulable_plugins & HELPS.get(event, FIT))
+        helped = queued.unschedulable_plugins & HELPS.get(event, FIT)
+        return bool(helped) and not self.in_vain
 
 
 def make_pod(name: str, *, uid: str | None = None, **fields: Any) -> Pod:
@@ -540,6 +548,100 @@ def test_a_pod_whose_nomination_was_withdrawn_is_tried_like_the_others(
     withdrawn = ClusterEvent(Kind.POD, Action.DELETE, make_pod("b", nominated="node-b"), None)
     happens(queue, withdrawn, 100.0)
     assert popped(queue, 100.0).pod.name == "b"
+
+
+def test_a_moved_pod_is_not_tried_once_its_hints_say_that_no_event_helps(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    reject(queue, "a", "b")
+    happens(queue, NODE_ADDED, 100.0)
+    hints.in_vain = True
+    queue.add(make_pod("new"), DEFAULT, 100.0)
+    assert pop_all(queue, 100.0) == ["new"]
+    assert (queue_of(queue, "a"), queue_of(queue, "b")) == ("unschedulable", "unschedulable")
+    hints.in_vain = False
+    happens(queue, NODE_ADDED, 100.0)
+    queue.assumed(popped(queue, 100.0), 100.0)
+    assert len(pop_all(queue, 100.0)) == 1, "the other one follows"
+
+
+def test_the_next_pod_of_a_group_does_not_follow_into_room_that_is_taken(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    reject(queue, "a", "b")
+    happens(queue, NODE_ADDED, 100.0)
+    moved = popped(queue, 100.0)
+    hints.in_vain = True
+    queue.assumed(moved, 100.0)
+    assert queue_of(queue, "b") == "unschedulable"
+
+
+def test_a_moved_pod_is_tried_if_an_event_helps_that_came_after_it_was_moved(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    reject(queue, "a", plugins=TAINTS)
+    happens(queue, VICTIM_GONE, 100.0)
+    happens(queue, TAINT_REMOVED, 100.0)
+    hints.run.clear()
+    queue.move_on_events([VICTIM_GONE, TAINT_REMOVED, TAINT_REMOVED], 100.0)
+    assert popped(queue, 100.0).pod.name == "a"
+    assert [event for _, event, _ in hints.run] == [TAINT_REMOVED], "those since it was moved"
+
+
+def test_a_pod_that_was_moved_many_events_ago_is_tried_without_its_hints(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    reject(queue, "a")
+    happens(queue, NODE_ADDED, 100.0)
+    hints.in_vain = True
+    queue.move_on_events([TAINT_REMOVED] * 64, 100.0)
+    run_all_hints(queue, 100.0)
+    assert popped(queue, 100.0).pod.name == "a"
+
+
+def is_nominated(_queue: SchedulingQueue, hints: FakeHints) -> None:
+    hints.nominated["a"] = "node-b"
+
+
+def may_preempt(_queue: SchedulingQueue, hints: FakeHints) -> None:
+    hints.without_hint.add("a")
+
+
+def has_changed(queue: SchedulingQueue, _hints: FakeHints) -> None:
+    queue.add(make_pod("a", cpu=2), DEFAULT, 0.0)
+
+
+def has_another_group(queue: SchedulingQueue, _hints: FakeHints) -> None:
+    queue.try_again(uid_of("a"), 0.0)
+
+
+def awaits_no_victims(queue: SchedulingQueue, _hints: FakeHints) -> None:
+    queue.retry(uid_of("a"), 0.0)
+
+
+@pytest.mark.parametrize(
+    "becomes", [is_nominated, may_preempt, has_changed, has_another_group, awaits_no_victims]
+)
+def test_a_moved_pod_is_tried_in_any_case_if(
+    queue: SchedulingQueue,
+    hints: FakeHints,
+    becomes: Callable[[SchedulingQueue, FakeHints], None],
+) -> None:
+    reject(queue, "a")
+    happens(queue, NODE_ADDED, 0.0)
+    becomes(queue, hints)
+    hints.in_vain = True
+    assert pop_all(queue, 100.0) == ["a"]
+
+
+def test_a_pod_that_only_time_has_moved_is_tried_whatever_its_hints_say(
+    queue: SchedulingQueue, hints: FakeHints
+) -> None:
+    reject(queue, "a")
+    happens(queue, TAINT_REMOVED, 0.0)
+    hints.in_vain = True
+    queue.flush_unschedulable(300.0)
+    assert pop_all(queue, 300.0) == ["a"]
 
 
 @pytest.mark.parametrize("ending", ["rejected", "failed", "done"])

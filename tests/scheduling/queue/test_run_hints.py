@@ -12,8 +12,9 @@ from device_builders import allocated, device_claim, request
 from mooring.claims.model.resource_claims import parse_resource_claim
 from mooring.framework.diagnosis import EXTENDER
 from mooring.framework.handle import Handle
+from mooring.framework.post_filter import PostFilterState
 from mooring.framework.registry import NoArgs, Registry
-from mooring.framework.verdicts import Explanation
+from mooring.framework.verdicts import Explanation, Unschedulable
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.node import parse_node
 from mooring.model.objects import parse_object
@@ -59,7 +60,19 @@ class Broken(Undeclared):
         raise KeyError("no such thing")
 
 
-REGISTRY = Registry((*SHIPPED, Undeclared, Broken), {})
+class Evicting:
+    """A PostFilter plugin of a site."""
+
+    name: ClassVar[str] = "Evicting"
+    depends_on_node_only: ClassVar[bool] = False
+
+    def __init__(self, _args: NoArgs, _handle: Handle) -> None: ...
+
+    def post_filter(self, _state: PostFilterState) -> Unschedulable:
+        return Unschedulable("nothing to evict")
+
+
+REGISTRY = Registry((*SHIPPED, Undeclared, Broken, Evicting), {})
 
 BIGGER = ClusterEvent(
     Kind.NODE, Action.UPDATE, parse_node(node("a", cpu="1")), parse_node(node("a", cpu="8"))
@@ -360,6 +373,51 @@ def test_a_pods_own_assumption_undone_in_its_attempt_does_not_help_it(
     own = left("web", node="a")
     assert worth(queueing_hint, queued, own)
     assert not queueing_hint.is_worth_requeuing(queued, own, during_attempt=True)
+
+
+SITES_OWN = {"postFilter": {"enabled": [{"name": "Evicting"}]}}
+
+
+def test_an_attempt_may_help_a_pod_by_preemption_where_pods_of_lower_priority_are(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    queued = rejected("NodeResourcesFit", priority=5)
+    assert not queueing_hint.needs_no_hint(queued)
+    state.put(Kind.POD, uid_of("lower"), parse_pod(pod("lower", node="a")))
+    assert queueing_hint.needs_no_hint(queued)
+    assert not queueing_hint.needs_no_hint(rejected("NodeResourcesFit"))
+    never = rejected("NodeResourcesFit", priority=5, spec={"preemptionPolicy": "Never"})
+    assert not queueing_hint.needs_no_hint(never)
+
+
+def test_an_attempt_may_help_a_pod_with_claims(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    assert queueing_hint.needs_no_hint(with_claim("a"))
+    extended = rejected("DynamicResources", name="a", requests={"example.com/gpu": 1})
+    assert not queueing_hint.needs_no_hint(extended)
+    raw = device_claim(owner="a")
+    raw["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    state.put(Kind.RESOURCE_CLAIM, "default/claim", parse_resource_claim(raw))
+    assert queueing_hint.needs_no_hint(extended)
+
+
+def test_an_attempt_may_help_a_pod_by_a_postfilter_plugin_of_the_site(
+    queueing_hint: QueueingHints,
+) -> None:
+    queued = rejected("NodeResourcesFit")
+    queued.pipeline = pipeline(registry=REGISTRY, plugins=SITES_OWN)
+    assert queueing_hint.needs_no_hint(queued)
+
+
+def test_an_attempt_may_reserve_nodes_for_a_group_if_its_profile_does_so(
+    state: ClusterState, queueing_hint: QueueingHints
+) -> None:
+    member = group_member(state, "g", 2, 1)
+    assert not queueing_hint.needs_no_hint(member)
+    args = [{"name": "GangScheduling", "args": {"reserveAfter": "5m"}}]
+    member.pipeline = pipeline(pluginConfig=args)
+    assert queueing_hint.needs_no_hint(member)
 
 
 def written(before: dict[str, Any] | None, after: dict[str, Any] | None) -> ClusterEvent:

@@ -35,6 +35,9 @@ class FakeHints:
         """Return what the pod's status says, which is the truth in these tests."""
         return queued.pod.nominated_node
 
+    def needs_no_hint(self, _queued: QueuedPod) -> bool:
+        return False
+
     def is_worth_requeuing(
         self, queued: QueuedPod, _event: ClusterEvent, *, during_attempt: bool
     ) -> bool:

@@ -21,6 +21,11 @@ Unschedulable pods are grouped by signature, and an event moves one pod of a gro
 for all of them. When it is rejected with the same signature again, the others stay where they are.
 When its attempt ends in any other way, or never comes, the next pod of the group is moved.
 
+The room that an event promised may be taken before the moved pod is popped, and the moved pod may
+take it from the next pod of its group. So before each of them is tried, hints run again for that
+event and all later ones. If all say SKIP, the pod stays unschedulable, as if its hints had run only
+now.
+
 An event is only noted when it comes. The loop then runs the hints one by one, some in each turn, so
 that neither many different unschedulable pods nor many events hold up a decision.
 
@@ -29,6 +34,7 @@ A pod is in exactly one queue or in flight. Times are seconds on the caller's mo
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import count, islice
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -52,6 +58,8 @@ UNSCHEDULABLE_TIMEOUT: Final = 300.0
 _MOST_FLUSHED: Final = 10_000
 _MOST_ENDED: Final = 500
 """Pods whose backoff has ended that one `pop` moves, some milliseconds; the next one moves more."""
+_ASKED_AGAIN: Final = 64
+"""If more events have come since a pod was moved, it is tried: hints would take milliseconds."""
 _BRIEF_SECONDS: Final = 0.05
 """An attempt that takes no longer is no reason to rest."""
 _STATES: Final = {queue: PodState(queue.value) for queue in SubQueue}
@@ -247,15 +255,22 @@ class SchedulingQueue:
             return None
         self._flush_backoff(self._backoff, now)
         self._flush_backoff(self._error_backoff, now)
+        while (queued := self._first(now)) is not None:
+            if self._may_fit(queued, queued.moved_at):
+                del self._pods[queued.pod.uid]
+                self._leave(queued)
+                self._enter(queued, now)
+                break
+            self._move(queued, SubQueue.UNSCHEDULABLE, now, queued.moved_by)
+            self._rejected(queued, now)
+            pause()
+        return queued
+
+    def _first(self, now: float) -> QueuedPod | None:
+        """Return the next pod to schedule, of the active pods or else of those in backoff."""
         queued = self._active.pop(now)
-        if queued is None:
-            queued = self._backoff.pop()
-            if queued is None:
-                return None
+        if queued is None and (queued := self._backoff.pop()) is not None:
             self._incoming[SubQueue.ACTIVE.value, _POPPED_EARLY] += 1
-        del self._pods[queued.pod.uid]
-        self._leave(queued)
-        self._enter(queued, now)
         return queued
 
     def attempted(self, namespace: str, seconds: float, now: float) -> None:
@@ -309,9 +324,7 @@ class SchedulingQueue:
             self._retry(queued, now, _ATTEMPT_FAILED)
         else:
             self._move(queued, SubQueue.UNSCHEDULABLE, now, _ATTEMPT_FAILED, since)
-        if queued.tries_for == self._hints.signature(queued):
-            queued.tries_for = None
-        self._try_next(queued, now)
+        self._rejected(queued, now)
 
     def add_after_error(self, queued: QueuedPod, now: float) -> None:
         """End the attempt of a pod with an error: it is tried again after its backoff."""
@@ -353,7 +366,7 @@ class SchedulingQueue:
         kept for it, and no other event may come (framework/preemption/executor.go activates it).
         """
         events = tuple(events)
-        if not self._in_flight and not self._unschedulable:
+        if not self._in_flight and not self._unschedulable and not self.has_next:
             return False
         self._events.extend(events)
         moved = False
@@ -376,7 +389,7 @@ class SchedulingQueue:
             return False
         for queued, for_group in self._unschedulable.run_hints():
             if for_group:
-                self._try_for_group(queued, now, queued.moved_by)
+                self._try_for_group(queued, now, queued.moved_by, queued.moved_at)
             else:
                 self._retry(queued, now, queued.moved_by)
         return True
@@ -435,21 +448,53 @@ class SchedulingQueue:
     def _drop_events(self) -> None:
         """Drop the events that concern no pod in flight; hints have run for all others."""
         oldest = self._in_flight.oldest()
-        self._events.drop_before(self._events.end if oldest is None else oldest)
+        end = self._events.end if oldest is None else oldest
+        if self._in_flight or self.has_next:
+            end = min(end, self._events.end - _ASKED_AGAIN)
+        self._events.drop_before(end)
 
-    def _try_for_group(self, queued: QueuedPod, now: float, event: str) -> None:
-        """Retry an unschedulable pod in place of all pods with its signature."""
+    def _may_fit(self, queued: QueuedPod, since: int | None) -> bool:
+        """Return whether an attempt may help the pod, which was moved at event number `since`.
+
+        If no hint has moved it, `since` is None, and the answer True.
+        """
+        hints, events = self._hints, self._events
+        if since is None or since < events.start or events.end - since > _ASKED_AGAIN:
+            return True
+        if hints.nominated_node(queued) is not None:
+            return True
+        later = (events[number] for number in range(since, events.end))
+        helps = partial(hints.is_worth_requeuing, queued, during_attempt=False)
+        return any(map(helps, later)) or hints.needs_no_hint(queued)
+
+    def _try_for_group(
+        self, queued: QueuedPod, now: float, event: str, moved_at: int | None = None
+    ) -> None:
+        """Retry an unschedulable pod in place of all pods with its signature.
+
+        If a hint moves it, `moved_at` is the number of the event. A nominated pod is tried in any
+        case, because it may lose its nomination before.
+        """
         queued.tries_for = self._unschedulable.signature_of(queued.pod.uid)
         queued.moved_by = event
         self._retry(queued, now, event)
+        if self._hints.nominated_node(queued) is None:
+            queued.moved_at = moved_at
+
+    def _rejected(self, queued: QueuedPod, now: float) -> None:
+        """Try the next pod of the group, unless this one was rejected as the group was before."""
+        if queued.tries_for == self._hints.signature(queued):
+            queued.tries_for = None
+        self._try_next(queued, now)
 
     def _try_next(self, queued: QueuedPod, now: float) -> None:
         """Retry the next pod with the signature that this pod was tried for, if there was one."""
         signature, queued.tries_for = queued.tries_for, None
         following = self._unschedulable.first_of(signature) if signature is not None else None
-        if following is not None:
+        if following is not None and self._may_fit(following, queued.moved_at):
             following.flushed = queued.flushed
-            self._try_for_group(following, now, queued.moved_by)
+            self._try_for_group(following, now, queued.moved_by, queued.moved_at)
+        queued.moved_at = None
 
     def _back_off(self, queued: QueuedPod, times: int, now: float) -> None:
         queued.timestamp = now
@@ -458,6 +503,7 @@ class SchedulingQueue:
 
     def _retry(self, queued: QueuedPod, now: float, event: str) -> None:
         """Move the pod to the active queue; to backoff while that runs, to gated if it is gated."""
+        queued.moved_at = None
         if queued.gated:
             self._move(queued, SubQueue.GATED, now, event)
         elif queued.backoff_expiration > now:
@@ -468,6 +514,7 @@ class SchedulingQueue:
 
     def _move_to_error_backoff(self, queued: QueuedPod, now: float, event: str) -> None:
         """Move the pod to the backoff queue that is never popped early, or to the gated pods."""
+        queued.moved_at = None
         if queued.gated:
             self._move(queued, SubQueue.GATED, now, event)
             return

@@ -13,6 +13,8 @@ from mooring.model.workloads import PodDisruptionBudget
 from mooring.runtime.extension_points import run_queueing_hint
 from mooring.runtime.queued_pod import QueuedPod
 
+_POST_FILTERS: Final = frozenset(("DefaultPreemption", "DynamicResources"))
+"""The PostFilter plugins that help only if `needs_no_hint` says so; others are a site's."""
 _MOST_SPECS: Final = 16
 """Groups whose members have more different specs than this are not compared with others."""
 
@@ -81,6 +83,24 @@ class QueueingHints:
         """Return the name of the node to which the pod is nominated now, if any."""
         nominee = self._cluster.nominations.get(queued.pod.uid)
         return self._cluster.nodes.name(nominee.row) if nominee is not None else None
+
+    def needs_no_hint(self, queued: QueuedPod) -> bool:
+        """Return whether an attempt may help the pod although the hints of all events say SKIP.
+
+        It may free devices of a claim, reserve nodes for a group, or evict other pods. Who may be
+        evicted depends on pods that arrive, and no hint runs for these.
+        """
+        pod, pipeline, cluster = queued.pod, queued.pipeline, self._cluster
+        claims, groups = cluster.dynamic_resources.claims, cluster.pod_groups
+        if pod.spec.resource_claims or claims.for_extended_resources(pod):
+            return True
+        if any(plugin.name not in _POST_FILTERS for plugin in pipeline.post_filter):
+            return True
+        policy = pipeline.group_policy
+        if policy and policy.reserve_after_seconds and groups.of(pod) is not None:
+            return True
+        is_above = groups.disrupted_whole or cluster.pod_columns.has_below(pod.spec.priority)
+        return pod.spec.preempts and bool(is_above)
 
     def is_worth_requeuing(
         self, queued: QueuedPod, event: ClusterEvent, *, during_attempt: bool

@@ -80,6 +80,9 @@ class Hints(Protocol):
     def nominated_node(self, queued: QueuedPod) -> str | None:
         """Return the node to which the pod is nominated now."""
 
+    def needs_no_hint(self, queued: QueuedPod) -> bool:
+        """Return whether an attempt may help the pod although the hints of all events say SKIP."""
+
     def is_worth_requeuing(
         self, queued: QueuedPod, event: ClusterEvent, *, during_attempt: bool
     ) -> bool:
@@ -228,7 +231,7 @@ class UnschedulablePods:
             event = events[number]
             asked = self._stands_for(group, number)
             if self._hints.is_worth_requeuing(asked, event, during_attempt=False):
-                moved = _moved(self._to_try(group, number, _node_of(event)), event.label)
+                moved = _moved(self._to_try(group, number, _node_of(event)), event.label, number)
         group.next = number + 1
         if group.next >= events.end or (moved and not group.nominated):
             # The pod that is moved is tried after all of these events, for the whole group.
@@ -295,10 +298,12 @@ class UnschedulablePods:
         return max(_FEWEST_EVENTS, _MOST_HINTS // waiting)
 
 
-def _moved(pods: list[tuple[QueuedPod, bool]], event: str) -> list[tuple[QueuedPod, bool]]:
-    """Note for the metrics that the event moves the pods; return them."""
+def _moved(
+    pods: list[tuple[QueuedPod, bool]], event: str, number: int | None = None
+) -> list[tuple[QueuedPod, bool]]:
+    """Note that the event moves the pods, with its number if its hint does; return them."""
     for queued, _ in pods:
-        queued.moved_by = event
+        queued.moved_by, queued.moved_at = event, number
     return pods
 
 
