@@ -148,12 +148,19 @@ class Engine:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Have the loop and the reports work inside."""
-        tasks = [asyncio.create_task(work) for work in (self.loop.run(), self.reports.run())]
+        works = self.loop.run(), self.reports.run(), self._report_new()
+        tasks = [asyncio.create_task(work) for work in works]
         try:
             yield
         finally:
             for task in tasks:
                 task.cancel()
+
+    async def _report_new(self) -> None:
+        """Do what housekeeping does each second, more often."""
+        while True:
+            await asyncio.sleep(0.01)
+            self.reports.report_new()
 
     async def close(self) -> None:
         """End all that goes on."""

@@ -107,7 +107,8 @@ async def test_the_queue_is_flushed_and_pods_are_told_why_they_wait(client: ApiC
     """As often as kube-scheduler flushes its unschedulable pods; the rest is soon enough."""
     periodic = Engine(client).parts.housekeeping.periodic
     found = {work.__name__: seconds for work, seconds in periodic.items()}
-    assert found == {"flush": 30.0, "report": 5.0, "expire_nominations": 5.0}
+    seconds = {"flush": 30.0, "report": 5.0, "report_new": 1.0, "expire_nominations": 5.0}
+    assert found == seconds
 
 
 async def test_whole_pods_are_kept_for_extenders_alone_and_until_they_leave(

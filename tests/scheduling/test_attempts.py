@@ -65,6 +65,7 @@ class Stage:
 
     async def is_reported(self) -> bool:
         """Return whether the pod's status is written before that of a pod that fails now."""
+        self.reports.report_new()
         self.reports.error(OTHER, "no")
         writing = asyncio.create_task(self.reports.run())
         while OTHER.name not in self._written:

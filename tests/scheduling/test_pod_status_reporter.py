@@ -59,6 +59,14 @@ async def reports(
         yield made
 
 
+def unschedulable(
+    reports: PodStatusReporter, pod: Pod, message: str, nominated: str | None = None
+) -> None:
+    """Report that no node fits the pod, and let a second pass."""
+    reports.unschedulable(pod, message, nominated)
+    reports.report_new()
+
+
 def about(request: Request) -> str:
     return request.path.removeprefix("/api/v1/namespaces/default/pods/").removesuffix("/status")
 
@@ -83,7 +91,7 @@ async def event(server: ApiServer, recorder: EventRecorder) -> dict[str, Any]:
 async def test_an_unschedulable_pod_gets_the_condition_with_the_time_it_began(
     server: ApiServer, reports: PodStatusReporter
 ) -> None:
-    reports.unschedulable(WEB, FULL)
+    unschedulable(reports, WEB, FULL)
     request = await answered(server)
     written = condition(request)
     assert request.body["metadata"]["uid"] == WEB.uid
@@ -96,14 +104,62 @@ async def test_an_unschedulable_pod_gets_the_condition_with_the_time_it_began(
     }
 
 
-async def test_conditions_say_which_generation_of_the_pod_they_are_about(
+async def test_nothing_is_written_about_a_pod_that_has_a_node_within_a_second(
+    server: ApiServer, reports: PodStatusReporter, recorder: EventRecorder
+) -> None:
+    reports.unschedulable(WEB, FULL)
+    reports.unschedulable(OTHER, FULL)
+    reports.forget(WEB.uid)
+    reports.scheduled(WEB, "a")
+    reports.report_new()
+    assert about(await answered(server)) == "other"
+    async with in_background(recorder.run()):
+        events = {(await answered(server)).body["reason"] for _ in range(2)}
+    assert events == {"Scheduled", "FailedScheduling"}
+    assert len(server.seen) == 3
+
+
+async def test_of_several_messages_within_a_second_the_last_is_the_first_report(
+    server: ApiServer, reports: PodStatusReporter, recorder: EventRecorder
+) -> None:
+    reports.unschedulable(WEB, FULL)
+    reports.unschedulable(WEB, TAINTED)
+    reports.report_new()
+    reports.report_new()
+    assert condition(await answered(server))["message"] == TAINTED
+    assert (await event(server, recorder))["note"] == TAINTED
+    assert len(server.seen) == 2
+
+
+@pytest.mark.parametrize("nominated", ["a", None])
+async def test_a_report_does_not_wait_if_the_pod_is_nominated_or_has_the_condition(
+    server: ApiServer, reports: PodStatusReporter, nominated: str | None
+) -> None:
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    raw = pod("web", status={} if nominated else {"conditions": [said]})
+    reports.unschedulable(parse_pod(raw), FULL, nominated)
+    assert condition(await answered(server))["message"] == FULL
+
+
+async def test_an_error_is_reported_at_once_and_replaces_what_waits(
     server: ApiServer, reports: PodStatusReporter
 ) -> None:
     reports.unschedulable(WEB, FULL)
+    reports.error(WEB, "plugin Gang failed")
+    reports.report_new()
+    assert condition(await answered(server))["message"] == "plugin Gang failed"
+    unschedulable(reports, OTHER, FULL)
+    assert about(await answered(server)) == "other"
+
+
+async def test_conditions_say_which_generation_of_the_pod_they_are_about(
+    server: ApiServer, reports: PodStatusReporter
+) -> None:
+    unschedulable(reports, WEB, FULL)
     assert "observedGeneration" not in condition(await answered(server)), "it has no generation"
     edited = replace(WEB, generation=3)
-    reports.unschedulable(edited, FULL)
-    reports.unschedulable(edited, TAINTED)
+    unschedulable(reports, edited, FULL)
+    unschedulable(reports, edited, TAINTED)
     assert condition(await answered(server))["observedGeneration"] == 3
     marking = asyncio.create_task(reports.mark_disrupted(edited, OTHER))
     assert condition(await answered(server))["observedGeneration"] == 3
@@ -113,10 +169,10 @@ async def test_conditions_say_which_generation_of_the_pod_they_are_about(
 async def test_the_same_message_is_not_written_again(
     server: ApiServer, reports: PodStatusReporter
 ) -> None:
-    reports.unschedulable(WEB, FULL)
+    unschedulable(reports, WEB, FULL)
     assert about(await answered(server)) == "web"
-    reports.unschedulable(WEB, FULL)
-    reports.unschedulable(OTHER, FULL)
+    unschedulable(reports, WEB, FULL)
+    unschedulable(reports, OTHER, FULL)
     assert about(await answered(server)) == "other"
     assert len(server.seen) == 2
 
@@ -131,15 +187,15 @@ async def test_a_condition_that_the_pod_has_already_is_not_written_by_a_new_lead
         "message": FULL,
     }
     told = parse_pod(pod("told", status={"conditions": [said]}))
-    reports.unschedulable(told, FULL)
-    reports.unschedulable(OTHER, FULL)
+    unschedulable(reports, told, FULL)
+    unschedulable(reports, OTHER, FULL)
     assert about(await answered(server)) == "other"
 
 
 async def test_another_reason_is_written_even_with_the_same_message(
     server: ApiServer, reports: PodStatusReporter
 ) -> None:
-    reports.unschedulable(WEB, FULL)
+    unschedulable(reports, WEB, FULL)
     assert condition(await answered(server))["reason"] == "Unschedulable"
     reports.error(WEB, FULL, PodScheduledReason.ADMISSION_DENIED)
     assert condition(await answered(server))["reason"] == "AdmissionDenied"
@@ -188,7 +244,7 @@ def test_only_unschedulable_asks_a_cluster_autoscaler_for_nodes() -> None:
 async def test_a_changed_message_leaves_the_time_of_the_transition(
     server: ApiServer, reports: PodStatusReporter
 ) -> None:
-    reports.unschedulable(WEB, FULL)
+    unschedulable(reports, WEB, FULL)
     await answered(server)
     reports.error(WEB, "plugin Gang failed")
     written = condition(await answered(server))
@@ -199,11 +255,11 @@ async def test_a_changed_message_leaves_the_time_of_the_transition(
 async def test_only_the_newest_status_that_waits_is_written(
     server: ApiServer, reports: PodStatusReporter
 ) -> None:
-    reports.unschedulable(WEB, FULL)
+    unschedulable(reports, WEB, FULL)
     held = await server.next()
-    reports.unschedulable(WEB, TAINTED, "a")
-    reports.unschedulable(WEB, "0/2 nodes are available: 2 Insufficient cpu.", "a")
-    reports.unschedulable(OTHER, FULL)
+    unschedulable(reports, WEB, TAINTED, "a")
+    unschedulable(reports, WEB, "0/2 nodes are available: 2 Insufficient cpu.", "a")
+    unschedulable(reports, OTHER, FULL)
     assert about(await answered(server)) == "other"  # another lane; no second one about web
     held.reply({})
     newest = await answered(server)
@@ -215,7 +271,7 @@ async def test_only_the_newest_status_that_waits_is_written(
 async def test_a_cleared_nomination_is_written_without_repeating_the_message(
     server: ApiServer, reports: PodStatusReporter
 ) -> None:
-    reports.unschedulable(WEB, FULL, "a")
+    unschedulable(reports, WEB, FULL, "a")
     assert (await answered(server)).body["status"]["nominatedNodeName"] == "a"
     reports.nomination_cleared(WEB)
     assert (await answered(server)).body["status"] == {"nominatedNodeName": None}
@@ -224,12 +280,12 @@ async def test_a_cleared_nomination_is_written_without_repeating_the_message(
 async def test_no_status_is_written_for_a_pod_that_is_about_to_be_bound(
     server: ApiServer, reports: PodStatusReporter
 ) -> None:
-    reports.unschedulable(WEB, FULL)
+    unschedulable(reports, WEB, FULL)
     held = await server.next()
-    reports.unschedulable(WEB, TAINTED)
+    unschedulable(reports, WEB, TAINTED)
     reports.forget(WEB.uid)
     written = asyncio.create_task(reports.written(WEB))
-    reports.unschedulable(OTHER, FULL)
+    unschedulable(reports, OTHER, FULL)
     assert about(await answered(server)) == "other"
     assert not written.done()
     held.reply({})
@@ -248,7 +304,7 @@ async def test_a_status_counts_that_is_not_older_than_the_nomination_that_was_wr
     server: ApiServer, reports: PodStatusReporter
 ) -> None:
     assert reports.is_nominated_by_status(shown(8, "other"))
-    reports.unschedulable(WEB, FULL, "a")
+    unschedulable(reports, WEB, FULL, "a")
     assert not reports.is_nominated_by_status(shown(9, "other"))
     (await server.next()).reply({"metadata": {"resourceVersion": "10"}})
     await reports.written(WEB)
@@ -260,12 +316,12 @@ async def test_a_status_counts_that_is_not_older_than_the_nomination_that_was_wr
 async def test_a_nomination_that_others_replaced_is_written_again(
     server: ApiServer, reports: PodStatusReporter
 ) -> None:
-    reports.unschedulable(WEB, FULL, "a")
+    unschedulable(reports, WEB, FULL, "a")
     await answered(server)
     await reports.written(WEB)
     for replaced in (shown(11, "other"), shown(12)):
         assert reports.is_nominated_by_status(replaced)
-        reports.unschedulable(replaced, FULL, "a")
+        unschedulable(reports, replaced, FULL, "a")
         assert (await answered(server)).body["status"]["nominatedNodeName"] == "a"
         await reports.written(WEB)
 
@@ -274,7 +330,7 @@ async def test_a_nomination_that_others_replaced_is_written_again(
 async def test_a_nomination_that_could_not_be_written_hides_no_status(
     server: ApiServer, reports: PodStatusReporter, refusal: int
 ) -> None:
-    reports.unschedulable(WEB, FULL, "a")
+    unschedulable(reports, WEB, FULL, "a")
     (await server.next()).refuse(refusal, "Refused", "no")
     await reports.written(WEB)
     assert reports.is_nominated_by_status(shown(9, "other"))
@@ -283,27 +339,27 @@ async def test_a_nomination_that_could_not_be_written_hides_no_status(
 async def test_a_pod_that_has_gone_is_forgotten(
     server: ApiServer, reports: PodStatusReporter
 ) -> None:
-    reports.unschedulable(WEB, FULL)
+    unschedulable(reports, WEB, FULL)
     (await server.next()).refuse(404, "NotFound", "pods web not found")
     await reports.written(WEB)
-    reports.unschedulable(WEB, FULL)
+    unschedulable(reports, WEB, FULL)
     assert "lastTransitionTime" in condition(await answered(server))
 
 
 async def test_a_status_that_was_refused_is_written_when_it_is_told_again(
     server: ApiServer, reports: PodStatusReporter
 ) -> None:
-    reports.unschedulable(WEB, FULL)
+    unschedulable(reports, WEB, FULL)
     (await server.next()).refuse(403, "Forbidden", "no")
     await reports.written(WEB)
-    reports.unschedulable(WEB, FULL)
+    unschedulable(reports, WEB, FULL)
     assert condition(await answered(server))["message"] == FULL
 
 
 async def test_a_status_without_an_answer_is_written_together_with_the_next(
     server: ApiServer, reports: PodStatusReporter, clock: VirtualClock
 ) -> None:
-    reports.unschedulable(WEB, FULL, "a")
+    unschedulable(reports, WEB, FULL, "a")
     (await server.next()).cut()
     await clock.sleepers()
     reports.nomination_cleared(WEB)
@@ -330,7 +386,7 @@ async def test_a_bound_pod_gets_an_event_with_its_node(
 async def test_an_unschedulable_pod_gets_a_warning_with_the_text_of_its_condition(
     server: ApiServer, reports: PodStatusReporter, recorder: EventRecorder
 ) -> None:
-    reports.unschedulable(WEB, FULL)
+    unschedulable(reports, WEB, FULL)
     await answered(server)
     written = await event(server, recorder)
     assert (written["type"], written["reason"], written["action"], written["note"]) == (

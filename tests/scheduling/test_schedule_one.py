@@ -670,6 +670,7 @@ async def test_somebody_is_evicted_once_the_delay_since_the_first_attempt_is_ove
 
     with engine.running():
         await until(lambda: have_had(1))
+        engine.reports.report_new()
         now = 40.0
         for raw in waiting:
             scheduler.queue.try_again(uid_of(raw["metadata"]["name"]), now)

@@ -68,6 +68,7 @@ _BUSY: Final = 16
 _FLUSH_SECONDS: Final = 30.0
 """The interval at which kube-scheduler flushes unschedulable pods (scheduling_queue.go)."""
 _REPORT_SECONDS: Final = 5.0
+_NEW_SECONDS: Final = 1.0
 _NOMINATION_SECONDS: Final = 5.0
 
 
@@ -229,6 +230,7 @@ class Engine:
         periodic: dict[Callable[[], object], float] = {
             self.pod_enqueuer.flush: _FLUSH_SECONDS,
             self.pod_enqueuer.report: _REPORT_SECONDS,
+            self.reports.report_new: _NEW_SECONDS,
             self.loop.schedule_one.expire_nominations: _NOMINATION_SECONDS,
         }
         unbound = self.pod_enqueuer.pending

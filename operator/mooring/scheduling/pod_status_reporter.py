@@ -1,7 +1,8 @@
 """Reports attempts to users: events and the PodScheduled condition.
 
 Status patches use few requests at a time, so that they never starve bindings, and only the newest
-report about a pod is written.
+report about a pod is written. The first report that a pod is unschedulable waits for up to a
+second: where pods come and go, most pods have a node by then, and nothing needs to be written.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ from mooring.kube.writes import PodWriter
 from mooring.model.objects import is_older
 from mooring.model.pod import Pod
 from mooring.model.workloads import PriorityClass
+from mooring.pausing import pause
 from mooring.policy.profile_status import LONGEST_MESSAGE
 
 _LANES: Final = 4
@@ -75,9 +77,9 @@ def failure_reason(error: KubeError) -> PodScheduledReason:
 class PodStatusReporter:
     """Writes events about pods and their statuses; no other code writes these.
 
-    All methods except `run`, `written` and `mark_disrupted` return immediately and never fail;
-    `run` writes their reports. `priority_classes` are the cluster's current PriorityClasses by
-    name.
+    All methods except `run`, `written`, `report_new` and `mark_disrupted` return immediately and
+    never fail; `run` writes their reports. `priority_classes` are the cluster's current
+    PriorityClasses by name.
     """
 
     writer: PodWriter
@@ -88,6 +90,8 @@ class PodStatusReporter:
 
     def __post_init__(self) -> None:
         self._statuses = StatusWriter[str]("pods", self._write, lanes=_LANES, sleep=self.sleep)
+        self._new: dict[str, tuple[Pod, str]] = {}
+        """By uid, unschedulable pods about which nothing was reported yet, and why."""
         self._pending: dict[str, tuple[Pod, dict[str, Any]]] = {}
         """By uid, the pod and the fields of its status that are still to be written."""
         self._told: dict[str, _Told] = {}
@@ -110,8 +114,21 @@ class PodStatusReporter:
         self.recorder.record(_reference(pod), "Normal", "Scheduled", "Binding", note)
 
     def unschedulable(self, pod: Pod, message: str, nominated: str | None = None) -> None:
-        """Report that no node fits the pod now."""
-        self._failed(pod, PodScheduledReason.UNSCHEDULABLE, message, nominated)
+        """Report that no node fits the pod now; the first time at the next `report_new`.
+
+        A pod that is nominated does not wait: others must leave its node to it.
+        """
+        if nominated is None and self._told_about(pod) == _NOTHING:
+            self._new[pod.uid] = pod, message
+        else:
+            self._failed(pod, PodScheduledReason.UNSCHEDULABLE, message, nominated)
+
+    def report_new(self) -> None:
+        """Report the pods that have become unschedulable; to be called each second."""
+        for uid in [*self._new]:
+            if (new := self._new.get(uid)) is not None:
+                self._failed(new[0], PodScheduledReason.UNSCHEDULABLE, new[1], None)
+            pause()
 
     def error(
         self,
@@ -220,6 +237,7 @@ class PodStatusReporter:
 
     def forget(self, uid: str) -> None:
         """Drop unwritten reports about the pod, which is gone, bound or about to be bound."""
+        self._new.pop(uid, None)
         self._told.pop(uid, None)
         self._pending.pop(uid, None)
         self._nominating.pop(uid, None)
@@ -228,6 +246,7 @@ class PodStatusReporter:
     def _failed(
         self, pod: Pod, reason: PodScheduledReason, message: str, nominated: str | None
     ) -> None:
+        self._new.pop(pod.uid, None)
         self._record_failure(pod, message)
         before, told = self._told_about(pod), _Told(reason, _valid(message), nominated)
         if told == before:
@@ -297,6 +316,9 @@ class _Told(NamedTuple):
     reason: str | None
     message: str
     nominated: str | None
+
+
+_NOTHING: Final = _Told(None, "", None)
 
 
 def _observed(pod: Pod) -> dict[str, int]:
