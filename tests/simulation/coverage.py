@@ -14,7 +14,6 @@ from mooring.kube.api_resources import (
     NODE,
     PERSISTENT_VOLUME_CLAIM,
     POD,
-    POD_GROUP,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
 )
@@ -24,7 +23,8 @@ from mooring.scheduling.pod_report import pod_state
 from mooring.volumes.model.storage_objects import SELECTED_NODE
 from simulation.actors.devices import claim_of, pool_of
 from simulation.actors.faults import FAULTS
-from simulation.actors.groups import group_of
+from simulation.actors.group_formats import RESOURCES
+from simulation.actors.groups import Groups, group_of
 from simulation.actors.neighbours import KINDS, kinds_of
 from simulation.actors.plugins import WRONGS
 from simulation.actors.readers import QUESTIONS
@@ -125,7 +125,7 @@ def faults(world: "World", name: str) -> Iterator[Pair]:
 
 def groups(world: "World", change: Change) -> Iterator[Pair]:
     """Yield what happens to a group, its members or a node with members, and the group's state."""
-    if change.resource is POD_GROUP:
+    if change.resource in RESOURCES:
         event = {"ADDED": "group comes", "MODIFIED": "group changes", "DELETED": "group goes"}
         if "status" not in change.what:
             yield event[change.verb], _state_of_group(world, change.object["metadata"]["name"])
@@ -199,12 +199,12 @@ def _state_in_leader(world: "World", uid: str) -> str:
 
 
 def _state_of_group(world: "World", name: str) -> str:
-    definition = world.server.storage.get(POD_GROUP, name, NAMESPACE)
-    if definition is None:
+    needs = world.actor(Groups).needs(world, name)
+    if needs is None:
         return "group: undefined"
     members = [raw for raw in world.server.storage.all(POD) if group_of(raw) == name]
     bound = sum("nodeName" in raw["spec"] for raw in members)
-    minimum = definition["spec"]["schedulingPolicy"]["gang"]["minCount"]
+    minimum, _ = needs
     if bound >= minimum:
         return "group: placed"
     if bound:

@@ -1,18 +1,19 @@
 """What must hold of pod groups. How to add one: see `simulation.invariants`."""
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from faults.books import Amount, PodSeen
-from mooring.groups.model.pod_group import GroupKey, GroupSource
-from mooring.kube.api_resources import POD, POD_GROUP
+from mooring.groups.model.pod_group import GroupKey
+from mooring.kube.api_resources import HYPER_NODE, POD
 from simulation.actors.faults import Faults
-from simulation.actors.groups import Groups, group_of
+from simulation.actors.group_formats import ROLE
+from simulation.actors.groups import Groups, group_of, role_of
 from simulation.actors.plugins import Plugins
-from simulation.scenario import NAMESPACE
 from simulation.state_invariants import engine_of
-from simulation.storage import Change, Raw
+from simulation.storage import Change
 
 if TYPE_CHECKING:
     from simulation.world import Sent, World
@@ -35,23 +36,25 @@ def no_part_of_a_gang_is_bound(world: "World", change: Change) -> str | None:
     `every_gang_that_a_node_would_take_is_bound`.
     """
     if change.what == "bind" and (name := group_of(change.object)) is not None:
-        definition = world.server.storage.get(POD_GROUP, name, NAMESPACE)
-        if definition is not None:
-            minimum, uid = _minimum(definition), change.object["metadata"]["uid"]
+        needs = world.actor(Groups).needs(world, name)
+        if needs is not None:
+            uid = change.object["metadata"]["uid"]
             at = world.decisions.decided_at(change.by, uid, change.at)
-            world.after(_GRACE_SECONDS, lambda: _look_at(world, name, minimum, at))
+            world.after(_GRACE_SECONDS, lambda: _look_at(world, name, *needs, at))
     return None
 
 
-def _look_at(world: "World", name: str, minimum: int, decided_at: float) -> None:
+def _look_at(
+    world: "World", name: str, minimum: int, roles: Mapping[str, int], decided_at: float
+) -> None:
     groups, since = world.actor(Groups), decided_at - _LATE_SECONDS
     if groups.was_disturbed(name, since) or world.actor(Faults).over_at >= since:
         return
     if groups.is_of_plugin(name) and world.actor(Plugins).troubled_until >= since:
         return
-    bound = len(groups.bound[name])
-    if bound < minimum:
-        broken = f"of {name} {bound} are bound, and it needs {minimum}"
+    bound = Counter(role_of(world.books.raw[uid]) for uid in groups.bound[name])
+    if bound.total() < minimum or not bound >= Counter(roles):
+        broken = f"of {name} {dict(bound)} are bound, and it needs {minimum}, {dict(roles)}"
         world.fail(f"no part of a gang is bound: {broken} (at {world.now:.3f})")
 
 
@@ -75,7 +78,7 @@ def no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes(
     if world.actor(Groups).was_disturbed(group, since) or _was_lied_about(world, group):
         return None
     state = engine.scheduler.state
-    key = GroupKey(GroupSource.KUBERNETES, namespace, group)
+    key = GroupKey(world.actor(Groups).format_of(group).source, namespace, group)
     known = state.pod_groups.get(key)
     there = chain.from_iterable(map(state.pods_of, state.nodes.row_of))
     placed = [
@@ -83,9 +86,15 @@ def no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes(
         for placed in chain(there, state.pods_without_node())  # their node may go meanwhile
         if state.pod_groups.key_of(placed.pod) == key
     ]
-    if known is None or known.definition is None or len(placed) >= known.definition.minimum:
+    if known is None or known.definition is None:
         return None
-    return f"{sent.path}: {len(placed)} have nodes, and {group} needs {known.definition.minimum}"
+    least, of_roles = known.definition.minimum, Counter(pod.labels.get(ROLE, "") for pod in placed)
+    needs = world.actor(Groups).needs(world, group)
+    # The replica may not know the present minimum yet.
+    roles = needs[1] if needs is not None and needs[0] == least else {}
+    if of_roles.total() >= least and of_roles >= Counter(roles):
+        return None
+    return f"{sent.path}: {dict(of_roles)} have nodes, and {group} needs {least}, {roles}"
 
 
 def _was_lied_about(world: "World", group: str) -> bool:
@@ -101,27 +110,46 @@ def _was_lied_about(world: "World", group: str) -> bool:
 def every_gang_that_a_node_would_take_is_bound(world: "World") -> str | None:
     """Check that no gang waits all of which a single node would take."""
     waiting, placed = defaultdict[str, list[PodSeen]](list), Counter[str]()
+    roles = defaultdict[str, Counter[str]](Counter)
     for raw in world.server.storage.all(POD):
         name, pod = group_of(raw), PodSeen.read(raw)
         if name is None or pod.leaving or pod.finished:
             continue
         if pod.scheduler not in world.books.profiles:
             continue  # nobody tries it
+        roles[name][role_of(raw)] += 1
         if pod.node:
             placed[name] += 1
         else:
             waiting[name].append(pod)
     for name, pods in waiting.items():
-        definition = world.server.storage.get(POD_GROUP, name, NAMESPACE)
-        if definition is None or len(pods) + placed[name] < _minimum(definition):
+        needs = world.actor(Groups).needs(world, name)
+        if needs is None or roles[name].total() < needs[0] or not roles[name] >= Counter(needs[1]):
             continue
         if world.actor(Groups).has_constraints(name):
             continue  # what one member has, another may lack
-        if placed[name] and "schedulingConstraints" in definition["spec"]:
+        if placed[name] and world.actor(Groups).has_topology(name):
             continue  # the others may go to one domain only
         if node := _takes_all(world, pods):
             return f"{len(pods)} members of {name} wait, and {node} would take them"
     return None
+
+
+def no_gang_is_in_two_hyper_nodes_of_the_lowest_tier(world: "World") -> str | None:
+    """Check that members are near each other if their group says so; HyperNodes do not change."""
+    leaf_of = {
+        member["selector"]["exactMatch"]["name"]: raw["metadata"]["name"]
+        for raw in world.server.storage.all(HYPER_NODE)
+        for member in raw["spec"]["members"]
+    }
+    found, groups = defaultdict[str, set[str]](set), world.actor(Groups)
+    for raw in world.server.storage.all(POD):
+        name, pod = group_of(raw), PodSeen.read(raw)
+        if name is not None and pod.node and not pod.finished and groups.must_be_near(name):
+            found[name].add(leaf_of[pod.node])
+    return next(
+        (f"{name} is in {leaves}" for name, leaves in found.items() if len(leaves) > 1), None
+    )
 
 
 def _takes_all(world: "World", pods: list[PodSeen]) -> str | None:
@@ -134,7 +162,3 @@ def _takes_all(world: "World", pods: list[PodSeen]) -> str | None:
         if name not in kept and fits and not pods[0].wants_cards:
             return name
     return None
-
-
-def _minimum(definition: Raw) -> int:
-    return int(definition["spec"]["schedulingPolicy"]["gang"]["minCount"])

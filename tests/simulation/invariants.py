@@ -62,6 +62,7 @@ from simulation.device_invariants import (
 from simulation.group_invariants import (
     every_gang_that_a_node_would_take_is_bound,
     no_binding_of_a_gang_is_sent_before_its_minimum_has_nodes,
+    no_gang_is_in_two_hyper_nodes_of_the_lowest_tier,
     no_part_of_a_gang_is_bound,
 )
 from simulation.placement_invariants import a_placement_keeps_the_constraints_of_its_pod
@@ -331,6 +332,7 @@ WHEN_CALM: Final[tuple[Callable[["World"], str | None], ...]] = (
     a_replica_leads,
     every_pod_that_a_node_would_take_is_bound,
     every_gang_that_a_node_would_take_is_bound,
+    no_gang_is_in_two_hyper_nodes_of_the_lowest_tier,
     every_pod_without_a_node_is_queued_once,
     nothing_is_assumed_beyond_its_deadline,
     the_books_equal_a_recount,

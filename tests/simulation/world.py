@@ -26,7 +26,6 @@ from mooring.kube.api_resources import (
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
-    POD_GROUP,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
     STORAGE_CLASS,
@@ -37,6 +36,7 @@ from simulation import invariants
 from simulation.actors import ACTORS
 from simulation.actors.extenders import Extenders
 from simulation.actors.faults import FAULTS, Faults
+from simulation.actors.group_formats import RESOURCES
 from simulation.actors.plugins import Plugins
 from simulation.api_server import ApiServer
 from simulation.cluster_books import Books
@@ -74,7 +74,7 @@ _EMPTY_SECONDS: Final = 10.0
 _UNANSWERED_SECONDS: Final = 300.0
 """How long Bindings and events may wait then for the ends of requests that are not answered."""
 _EMPTIED: Final[tuple[Resource, ...]] = (
-    *(POD, POD_GROUP, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS),
+    *(POD, *RESOURCES, PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS),
     *(RESOURCE_CLAIM, RESOURCE_SLICE, DEVICE_CLASS),
 )
 """What is deleted at the end: pods and what is theirs."""

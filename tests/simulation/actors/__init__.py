@@ -18,6 +18,7 @@ from simulation.actors.coincidences import Coincidences
 from simulation.actors.devices import Devices
 from simulation.actors.extenders import Extenders
 from simulation.actors.faults import Faults
+from simulation.actors.frameworks import Frameworks
 from simulation.actors.gangs import Gangs
 from simulation.actors.groups import Groups
 from simulation.actors.kubelets import Kubelets
@@ -75,4 +76,5 @@ ACTORS: tuple[type[Actor], ...] = (
     Coincidences,
     RareMoments,
     Loners,
+    Frameworks,
 )

@@ -1,19 +1,33 @@
 """Pod groups: gangs whose members come one by one, leave, and return; definitions that change."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from devices.objects import MEMORY
 from faults.books import CONSTRAINED
+from mooring.groups.model.pod_group import GroupSource
 from mooring.kube.api_resources import (
+    HYPER_NODE,
     NODE,
     PERSISTENT_VOLUME_CLAIM,
     POD,
-    POD_GROUP,
     SCHEDULING_PROFILE,
 )
-from mooring.testing.builders import pod, pod_group
+from mooring.testing.builders import pod
+from simulation.actors.group_formats import (
+    GANG,
+    LEADER,
+    RESOURCES,
+    ROLE,
+    WORKER,
+    Format,
+    definition_of,
+    format_of,
+    marks_of,
+    roles_of,
+    spec_of,
+)
 from simulation.actors.rebalancing import MOVED
 from simulation.scenario import ACME, NAMESPACE, SCHEDULER, Actor, Plan, Step
 from storage_builders import pvc
@@ -102,37 +116,31 @@ class Groups(Actor):
 
     def _define(self, world: "World", name: str) -> None:
         args = self._drawn[name]
-        if args.get("labels_name_it"):
+        resource, raw = format_of(args).resource, definition_of(name, args)
+        if args.get("labels_name_it") or raw is None or resource is None:
             return
-        raw = pod_group(
-            name,
-            args["minimum"],
-            namespace=NAMESPACE,
-            topology=args["topology"],
-            priority=args["priority"],
-        )
         if args.get("whole"):
             raw["spec"]["disruptionMode"] = {"all": {}}
         if args.get("never"):
             raw["spec"]["preemptionPolicy"] = "Never"
-        world.server.create(POD_GROUP, raw, self.name)
+        world.server.create(resource, raw, self.name)
 
     def _do(self, world: "World", does: str, name: str, args: Any) -> None:
         server, drawn = world.server, self._drawn[name]
         if does == "join":
             self._join(world, name)
             return
-        definition = server.storage.get(POD_GROUP, name, NAMESPACE)
         if does in {"minimum", "undefine"}:
-            if definition is None:
+            resource = format_of(drawn).resource
+            definition = server.storage.get(resource, name, NAMESPACE) if resource else None
+            if definition is None or resource is None:
                 return
             if does == "undefine":
-                server.delete(POD_GROUP, definition, self.name)
+                server.delete(resource, definition, self.name)
                 world.after(2.0, lambda: self._define(world, name))
                 return
             drawn["minimum"] = 1 + args["index"]
-            policy = {"spec": {"schedulingPolicy": {"gang": {"minCount": drawn["minimum"]}}}}
-            server.change(POD_GROUP, definition, self.name, policy)
+            server.change(resource, definition, self.name, {"spec": spec_of(drawn)})
             return
         members = self._members(world, name)
         if not members:
@@ -152,9 +160,9 @@ class Groups(Actor):
     def changed(self, world: "World", change: "Change") -> None:
         """Replace a member that has gone; note what excuses a part of a gang."""
         if change.verb != "ADDED" and "status" not in change.what:
-            if change.resource in {NODE, SCHEDULING_PROFILE}:
+            if change.resource in {NODE, SCHEDULING_PROFILE, HYPER_NODE}:
                 self.all_disturbed = change.at
-            elif change.resource is POD_GROUP:
+            elif change.resource in RESOURCES:
                 self.disturbed[change.object["metadata"]["name"]] = change.at
         if change.resource is not POD or (name := self._name_of(change.object)) is None:
             return
@@ -176,9 +184,30 @@ class Groups(Actor):
         """Return whether the members are evicted all together or not at all."""
         return bool(self._drawn[name].get("whole"))
 
+    def has_topology(self, name: str) -> bool:
+        """Return whether the members belong into one domain."""
+        return bool(self._drawn[name]["topology"])
+
+    def must_be_near(self, name: str) -> bool:
+        """Return whether the members belong into one HyperNode of the lowest tier."""
+        return bool(self._drawn[name].get("near"))
+
     def has_constraints(self, name: str) -> bool:
         """Return whether a node that has room for a member may refuse it."""
         return bool(self._drawn[name].get("more"))
+
+    def format_of(self, name: str) -> Format:
+        return format_of(self._drawn[name])
+
+    def needs(self, world: "World", name: str) -> tuple[int, dict[str, int]] | None:
+        """Return the minimum of the gang, and of each role; None if nothing defines it now."""
+        drawn = self._drawn.get(name)
+        if drawn is None or drawn.get("labels_name_it"):
+            return None
+        resource = format_of(drawn).resource
+        if resource is not None and world.server.storage.get(resource, name, NAMESPACE) is None:
+            return None
+        return drawn["minimum"], roles_of(drawn)
 
     def was_disturbed(self, name: str, since: float) -> bool:
         """Return whether something has happened since that excuses a part of this gang."""
@@ -195,6 +224,8 @@ class Groups(Actor):
         labels = {CONSTRAINED: "by its group", "wanted": str(drawn.get("devices", 0))}
         if by_labels := drawn.get("labels_name_it"):
             labels |= {_NAME_LABEL: name, _MINIMUM_LABEL: str(drawn["minimum"])}
+        form, role = format_of(drawn), self._role(world, name)
+        marks, annotations = marks_of(name, role, drawn)
         entry = {"name": "gpu", "resourceClaimTemplateName": "template"}
         raw = pod(
             called,
@@ -202,10 +233,11 @@ class Groups(Actor):
             cpu=drawn["cpu"],
             priority=drawn["priority"],
             requests={MEMORY: drawn["card"]} if drawn["card"] else {},
-            group=None if by_labels else name,
+            group=None if by_labels or form.name_key else name,
             gates=("simulation/gate",) if drawn.get("gates") else (),
             claims=[called] if claim is not None else [],
-            labels={**labels, **drawn.get("labels", {})},
+            labels={**labels, **marks, **drawn.get("labels", {})},
+            annotations=annotations,
             spec={
                 "schedulerName": drawn.get("scheduler", SCHEDULER),
                 **({"resourceClaims": [entry]} if drawn.get("devices") else {}),
@@ -213,7 +245,29 @@ class Groups(Actor):
             },
             **drawn.get("pod", {}),
         )
-        world.server.create(POD, raw, self.name)
+        made = world.server.create(POD, raw, self.name)
+        if made is not None and form.source is GroupSource.KAI:
+            late = world.random.choice((0.0, 0.02, 1.0))
+            world.after(late, lambda: self._name_group(world, called, form.name_key, name))
+
+    def _name_group(self, world: "World", called: str, key: str, name: str) -> None:
+        """Write the name of its group to a member, as KAI's pod grouper does."""
+        raw = world.server.storage.get(POD, called, NAMESPACE)
+        if raw is not None:
+            patch = {"metadata": {"annotations": {key: name}}}
+            world.server.change(POD, raw, self.name, patch)
+
+    def _role(self, world: "World", name: str) -> str:
+        """Return the role of which the gang has too few members; "" if it has no roles.
+
+        There may be no leader before a certain time.
+        """
+        drawn = self._drawn[name]
+        if not (roles := roles_of(drawn)):
+            return ""
+        there = Counter(role_of(raw) for raw in self._members(world, name))
+        may_lead = world.now >= drawn.get("leader_from", 0.0)
+        return LEADER if may_lead and there[LEADER] < roles.get(LEADER, 0) else WORKER
 
     def _open_gates(self, world: "World", raw: "Raw") -> None:
         if raw["spec"].get("schedulingGates"):
@@ -242,5 +296,13 @@ def _leaves(change: "Change") -> bool:
 
 def group_of(raw: "Raw") -> str | None:
     """Return the name of the pod's group; None if it has none of this actor's."""
+    if raw["metadata"].get("namespace") != NAMESPACE:
+        return None
     group = raw["spec"].get("schedulingGroup")
-    return group["podGroupName"] if group and raw["metadata"]["namespace"] == NAMESPACE else None
+    labels = raw["metadata"].get("labels") or {}
+    return group["podGroupName"] if group else labels.get(GANG)
+
+
+def role_of(raw: "Raw") -> str:
+    """Return the role of a member; "" if it has none."""
+    return str((raw["metadata"].get("labels") or {}).get(ROLE, ""))
