@@ -146,6 +146,10 @@ class Decisions:
             if len(shown) == len(versions):
                 versions.clear()
             shown = shown or [self._last(uid)]
+        if last.since < at - _TAKES_SECONDS:  # its labels may have changed before it was bound
+            told = self._watches.told(identity, POD, "kopf", at=self._begins[identity, uid])
+            known = self._versions(POD, told, last.since).get(uid, ())
+            shown += [one for one in known if one is not None]
         for one in shown:
             status = {**(one.get("status") or {}), "phase": "Pending"}
             yield {**one, "spec": {**one["spec"], "nodeName": last.node}, "status": status}
