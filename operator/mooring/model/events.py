@@ -30,6 +30,8 @@ class Kind(StrEnum):
     KAI_POD_GROUP = "podgroups.scheduling.run.ai"
     POD_GANG = "PodGang"
     HYPER_NODE = "HyperNode"
+    QUEUE = "Queue"
+    """Queues of scheduling.mooring.dev."""
     RESOURCE_CLAIM = "ResourceClaim"
     RESOURCE_SLICE = "ResourceSlice"
     DEVICE_CLASS = "DeviceClass"

@@ -19,6 +19,7 @@ from mooring.model.events import Kind
 from mooring.model.fields import name_of, namespace_of, text
 from mooring.model.node import parse_node
 from mooring.model.pod import parse_pod
+from mooring.quota.model.queue import parse_queue
 from mooring.volumes.model import csi
 from mooring.volumes.model import storage_objects as storage
 
@@ -45,6 +46,7 @@ _PARSERS: Final[Mapping[Kind, Callable[[Mapping[str, Any]], Any]]] = {
     Kind.KAI_POD_GROUP: parse_kai_pod_group,
     Kind.POD_GANG: parse_pod_gang,
     Kind.HYPER_NODE: parse_hyper_node,
+    Kind.QUEUE: parse_queue,
     Kind.RESOURCE_CLAIM: parse_resource_claim,
     Kind.RESOURCE_SLICE: parse_resource_slice,
     Kind.DEVICE_CLASS: parse_device_class,

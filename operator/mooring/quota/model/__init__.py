@@ -1,0 +1,1 @@
+"""Queues as the API server has them."""

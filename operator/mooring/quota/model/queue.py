@@ -1,0 +1,160 @@
+"""A Queue of `scheduling.mooring.dev`: quotas for the pods of a team, in a tree of queues.
+
+The words are those of Kueue's ClusterQueue and Cohort (apis/kueue/v1beta1). Unlike there, one kind
+serves both, and pods may be in any queue of the tree.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final
+
+from mooring.model.fields import (
+    at_most,
+    mapping,
+    mappings,
+    name_of,
+    naming_the_object,
+    optional_mapping,
+    text,
+)
+from mooring.model.manifest_error import ManifestError
+from mooring.model.quantity import parse_count, parse_milli
+from mooring.model.resources import parse_amounts
+from mooring.model.selectors import LabelSelector, parse_label_selector
+
+QUEUE_LABEL: Final = "scheduling.mooring.dev/queue"
+"""The label by which a pod names its queue."""
+PODS: Final = "pods"
+"""The resource that counts pods."""
+_MOST_RESOURCES: Final = 100
+_NO_QUOTAS: Final[Mapping[str, "Quota"]] = MappingProxyType({})
+
+
+class Preempts(StrEnum):
+    """Whose pods a pod of the queue may preempt, by their priority."""
+
+    NEVER = "Never"
+    LOWER_PRIORITY = "LowerPriority"
+    ANY = "Any"
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """The quota of one resource: millicores, bytes or counts; None: no limit."""
+
+    nominal: int = 0
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+
+NO_QUOTA: Final = Quota()
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue as it was written.
+
+    `parent` is "" for the root of a tree. `namespaces` selects the namespaces whose pods may be in
+    the queue; None: no pods may be in it, only other queues. `invalid` says what is wrong with the
+    spec, with the path of the field; then no other field of the spec has a meaning. `status` is
+    what the API server has.
+    """
+
+    name: str
+    parent: str = ""
+    quotas: Mapping[str, Quota] = _NO_QUOTAS
+    weight: float = 1.0
+    reclaims: Preempts = Preempts.ANY
+    within: Preempts = Preempts.LOWER_PRIORITY
+    namespaces: LabelSelector | None = None
+    invalid: str | None = None
+    uid: str = field(default="", compare=False)
+    generation: int = field(default=0, compare=False)
+    status: Mapping[str, Any] = field(default=MappingProxyType({}), compare=False)
+
+
+@naming_the_object("Queue")
+def parse_queue(raw: Mapping[str, Any]) -> Queue:
+    """Parse a Queue; a malformed spec makes it `invalid`, only a malformed name is an error."""
+    metadata, name = mapping(raw, "metadata"), name_of(raw)
+    known = {
+        "uid": text(metadata, "uid", "metadata"),
+        "generation": metadata.get("generation") or 0,
+        "status": raw.get("status") or {},
+    }
+    try:
+        spec = mapping(raw, "spec")
+        parent = text(spec, "parent", "spec")
+        preemption = mapping(spec, "preemption", "spec")
+        selector = optional_mapping(spec, "namespaceSelector", "spec")
+        return Queue(
+            name,
+            parent=parent,
+            quotas=_quotas(spec, is_root=not parent),
+            weight=_weight(mapping(spec, "fairSharing", "spec")),
+            reclaims=_preempts(preemption, "reclaimWithinCohort", Preempts.ANY),
+            within=_preempts(preemption, "withinQueue", Preempts.LOWER_PRIORITY),
+            namespaces=parse_label_selector(selector, "spec.namespaceSelector"),
+            **known,
+        )
+    except ManifestError as error:
+        return Queue(name, invalid=str(error), **known)
+
+
+def _quotas(spec: Mapping[str, Any], *, is_root: bool) -> Mapping[str, Quota]:
+    written = mappings(spec, "resources", "spec")
+    at_most(len(written), _MOST_RESOURCES, "spec.resources", "resources")
+    quotas = dict[str, Quota]()
+    for index, one in enumerate(written):
+        where = f"spec.resources[{index}]"
+        resource = text(one, "name", where)
+        if resource in quotas:
+            raise ManifestError(f"{where}.name", f"{resource} has a quota already")
+        nominal = _amount(one, "nominalQuota", resource, where)
+        if nominal is None:
+            raise ManifestError(f"{where}.nominalQuota", "is missing; write a quantity")
+        borrowing = _amount(one, "borrowingLimit", resource, where)
+        lending = _amount(one, "lendingLimit", resource, where)
+        for limit, value in (("borrowingLimit", borrowing), ("lendingLimit", lending)):
+            if is_root and value is not None:
+                raise ManifestError(f"{where}.{limit}", "needs a parent to share with")
+        if lending is not None and lending > nominal:
+            raise ManifestError(f"{where}.lendingLimit", "must not exceed nominalQuota")
+        quotas[resource] = Quota(nominal, borrowing, lending)
+    return quotas
+
+
+def _amount(raw: Mapping[str, Any], field_: str, resource: str, where: str) -> int | None:
+    if (value := raw.get(field_)) is None:
+        return None
+    path = f"{where}.{field_}"
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ManifestError(path, "must be a quantity")
+    if resource == PODS:
+        amount = parse_count(value, path)
+        if amount < 0:
+            raise ManifestError(path, f"{value} is negative; write zero or more")
+        return amount
+    return parse_amounts({resource: value}, path)[resource]
+
+
+def _weight(raw: Mapping[str, Any]) -> float:
+    path = "spec.fairSharing.weight"
+    value = raw.get("weight", 1)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ManifestError(path, "must be a quantity")
+    weight = parse_milli(value, path)
+    if weight < 0:
+        raise ManifestError(path, f"{value} is negative; write zero or more")
+    return weight / 1000
+
+
+def _preempts(raw: Mapping[str, Any], field_: str, default: Preempts) -> Preempts:
+    written = text(raw, field_, "spec.preemption")
+    try:
+        return Preempts(written) if written else default
+    except ValueError:
+        known = ", ".join(Preempts)
+        raise ManifestError(f"spec.preemption.{field_}", f"must be one of {known}") from None

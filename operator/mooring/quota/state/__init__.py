@@ -1,0 +1,1 @@
+"""What queues use, and what they may use."""
