@@ -39,6 +39,7 @@ from mooring.plugins.scheduling_gates import SchedulingGates
 from mooring.plugins.selector_spread import SelectorSpread, ServiceSpreading
 from mooring.plugins.service_affinity import ServiceAffinity
 from mooring.plugins.taint_toleration import TaintToleration
+from mooring.quota.capacity_scheduling import CapacityScheduling
 from mooring.volumes.cloud_volume_counts import (
     AzureDiskVolumeCount,
     EBSVolumeCount,
@@ -99,6 +100,7 @@ SHIPPED: Final[tuple[type[Any], ...]] = (
     GangScheduling,
     TopologyPlacementGenerator,
     PodGroupPodsCount,
+    CapacityScheduling,
     GPUShare,
     GPUTopology,
     GPUFragmentation,

@@ -48,6 +48,9 @@ The last three are enabled in kube-scheduler by the feature gates GangScheduling
 TopologyAwareWorkloadScheduling, in Mooring always: they do nothing about pods without a group.
 """
 
+OWN_DEFAULTS: Final[Mapping[str, int]] = {"CapacityScheduling": 0}
+"""Plugins of Mooring that are enabled as well: they do nothing in a cluster without Queues."""
+
 ABSENT: Final[Mapping[str, frozenset[Point]]] = {
     "DeferredPodScheduling": frozenset({Point.PRE_FILTER, Point.FILTER, Point.PERMIT}),
 }
@@ -86,4 +89,4 @@ def default_weights(kubernetes: KubernetesRules) -> dict[str, int]:
         first, second = "NodeName", "NodeUnschedulable"
         other = {first: second, second: first}
         weights = {other.get(name, name): weights[other.get(name, name)] for name in weights}
-    return weights
+    return weights | OWN_DEFAULTS

@@ -42,6 +42,7 @@ from mooring.model.kubernetes_rules import KubernetesRules, rules_of_server
 from mooring.model.node import REGION, ZONE, Node
 from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
+from mooring.quota.state.queues import Queues
 from mooring.state.evictions import Evictions
 from mooring.state.nodes import NodeTable
 from mooring.state.nominations import Nominations
@@ -75,6 +76,7 @@ class ClusterState:
         self.dynamic_resources = ClaimTables(self.objects)
         self.pod_groups = PodGroups(self.pods)
         self.pod_columns = PodColumns(self.pods)
+        self._queues = Queues(self.objects)
         self._arrivals = count()
         self.nominations = Nominations(self.pod_columns)
         self.evictions = Evictions(self.objects, self.pods, self.pod_columns)
@@ -578,6 +580,28 @@ class ClusterState:
         if (placed := self.pods.get(pod.uid)) is not None:
             self.pod_columns.renew(placed, self.pod_groups.number_of(pod.uid))
 
+    @property
+    def queues(self) -> Queues:
+        """The queues, after every change of a queue or a namespace has been taken over.
+
+        Then pods are counted anew, with a pause after each; the state must not change meanwhile.
+        """
+        if not self._queues.is_settled:
+            namespaces = self._queues.settle()
+            for placed in tuple(self.pods):
+                if namespaces is None or placed.pod.namespace in namespaces:
+                    self._renew_queue(placed)
+                pause()
+            self._queues.settled()
+        return self._queues
+
+    def _renew_queue(self, placed: PlacedPod) -> None:
+        before, number = self.pod_columns.queue_of(placed), self._queues.number_of(placed.pod)
+        if before != number:
+            self._queues.detach(before, placed.pod)
+            self._queues.attach(number, placed.pod)
+            self.pod_columns.requeue(placed, number)
+
     def take_changed_groups(self) -> dict[GroupKey, None]:
         """Return the pod groups that changed or went since the last call; at first all groups."""
         return self.pod_groups.take_changed()
@@ -675,6 +699,8 @@ class ClusterState:
             self.topology.detach(known.equivalent, known.row)
             known.equivalent = self.topology.attach(pod, known.row)
         self.pod_groups.attach(known)
+        if before.labels != pod.labels:
+            self._renew_queue(known)
         self.pod_columns.renew(known, self.pod_groups.number_of(pod.uid))
         if self.devices.renew(known) or recounted:
             self.nodes.changes.mark(known.row)
@@ -706,6 +732,7 @@ class ClusterState:
         Return the version that decisions have used: `before`, or the assumed one.
         """
         self.storage.object_changed(kind, key, before, after)
+        self._queues.changed(kind, key)
         if kind in GROUP_KINDS:
             self.pod_groups.define(kind, key, after)
         if kind is Kind.POD_DISRUPTION_BUDGET:
@@ -782,15 +809,19 @@ class ClusterState:
         self.storage.add_pod(row, pod)
         self._enter_unknown_node(placed)
         self.devices.attach((placed,))
+        queue = self._queues.number_of(pod)
+        self._queues.attach(queue, pod)
         self.pod_columns.place(
             placed,
             arrival=arrival,
             evicting=self.evictions.evicting(pod),
             group=self.pod_groups.number_of(pod.uid),
+            queue=queue,
         )
 
     def _leave(self, placed: PlacedPod) -> int:
         pod, row = placed.pod, placed.row
+        self._queues.detach(self.pod_columns.queue_of(placed), pod)
         arrival = self.pod_columns.displace(placed)
         self._leave_unknown_node(placed)
         self.devices.detach((placed,))

@@ -14,6 +14,7 @@ from mooring.model.kubernetes_rules import KubernetesRules
 from mooring.model.node import Node
 from mooring.model.pod import Pod, Uid
 from mooring.model.workloads import Service
+from mooring.quota.state.queues import Queues
 from mooring.state.cluster import ClusterState, Trial
 from mooring.state.columns import IntArray
 from mooring.state.labels import Domains
@@ -50,6 +51,11 @@ class ClusterView:
         """Volumes and claims, their users, and the nodes they can be attached to; read-only."""
         self.dynamic_resources = state.dynamic_resources
         """ResourceClaims, ResourceSlices, DeviceClasses, and the devices in use; read-only."""
+
+    @property
+    def queues(self) -> Queues:
+        """Queues, what they may use and what they use; only to be read."""
+        return self._state.queues
 
     @property
     def server_version(self) -> str:

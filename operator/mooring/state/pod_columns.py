@@ -16,6 +16,7 @@ from mooring.state.pods import PlacedPod, PodTable
 
 _NOWHERE = -1
 _NO_GROUP = -1
+_NO_QUEUE = -1
 _NOT_STARTED = np.inf
 
 
@@ -37,6 +38,7 @@ class PodColumns:
         self._keeps_out_below = columns.add(np.int64)
         self._backfill_until = columns.add(np.float64)
         self._groups = columns.add(np.int64, _NO_GROUP)
+        self._queues = columns.add(np.int64, _NO_QUEUE)
         self._namespaces: Interned[str] = Interned(columns, "")
         self._requests = ResourceColumns(columns)
         self._pods: list[Pod | None] = []
@@ -124,6 +126,19 @@ class PodColumns:
         """Return True for slots of placed pods in groups of these numbers."""
         return np.isin(self.groups, np.fromiter(numbers, np.int64))
 
+    @property
+    def queues(self) -> IntArray:
+        """The number of each placed pod's queue; -1 for pods in no queue."""
+        return read_only(self._queues.data[: len(self._pods)])
+
+    def queue_of(self, placed: PlacedPod) -> int:
+        """Return the number of the placed pod's queue; -1 if it is in no queue."""
+        return int(self._queues.data[placed.slot])
+
+    def requeue(self, placed: PlacedPod, queue: int) -> None:
+        """Set the number of the placed pod's queue."""
+        self._queues.data[placed.slot] = queue
+
     def in_namespaces(self, names: Iterable[str]) -> npt.NDArray[np.bool_]:
         """Return True for slots of pods in one of the namespaces."""
         codes = [code for name in names if (code := self._namespaces.code_of(name)) is not None]
@@ -162,13 +177,20 @@ class PodColumns:
         return np.zeros(len(self._pods), np.int64) if requests is None else requests
 
     def place(
-        self, placed: PlacedPod, *, arrival: int, evicting: bool, group: int | None = None
+        self,
+        placed: PlacedPod,
+        *,
+        arrival: int,
+        evicting: bool,
+        group: int | None = None,
+        queue: int = _NO_QUEUE,
     ) -> None:
         """Give the placed pod a slot; `arrival` is larger for pods that arrive later."""
         slot = placed.slot = self._put(placed.pod, placed.row)
         self._arrivals.data[slot] = arrival
         self._evicting.data[slot] = evicting
         self._groups.data[slot] = _NO_GROUP if group is None else group
+        self._queues.data[slot] = queue
 
     def displace(self, placed: PlacedPod) -> int:
         """Free the pod's slot; return the `arrival` that the pod was placed with."""
@@ -213,6 +235,7 @@ class PodColumns:
         self._arrivals.data[slot] = 0
         self._evicting.data[slot] = False
         self._groups.data[slot] = _NO_GROUP
+        self._queues.data[slot] = _NO_QUEUE
         self._namespaces.put(slot, "")
         for resource in pod.spec.demand.resources:
             self._requests.put(resource, slot, 0)

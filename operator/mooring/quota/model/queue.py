@@ -7,7 +7,6 @@ serves both, and pods may be in any queue of the tree.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Final
 
 from mooring.model.fields import (
@@ -29,7 +28,6 @@ QUEUE_LABEL: Final = "scheduling.mooring.dev/queue"
 PODS: Final = "pods"
 """The resource that counts pods."""
 _MOST_RESOURCES: Final = 100
-_NO_QUOTAS: Final[Mapping[str, "Quota"]] = MappingProxyType({})
 
 
 class Preempts(StrEnum):
@@ -64,7 +62,7 @@ class Queue:
 
     name: str
     parent: str = ""
-    quotas: Mapping[str, Quota] = _NO_QUOTAS
+    quotas: Mapping[str, Quota] = field(default_factory=dict)
     weight: float = 1.0
     reclaims: Preempts = Preempts.ANY
     within: Preempts = Preempts.LOWER_PRIORITY
@@ -72,7 +70,7 @@ class Queue:
     invalid: str | None = None
     uid: str = field(default="", compare=False)
     generation: int = field(default=0, compare=False)
-    status: Mapping[str, Any] = field(default=MappingProxyType({}), compare=False)
+    status: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @naming_the_object("Queue")
@@ -120,8 +118,6 @@ def _quotas(spec: Mapping[str, Any], *, is_root: bool) -> Mapping[str, Quota]:
         for limit, value in (("borrowingLimit", borrowing), ("lendingLimit", lending)):
             if is_root and value is not None:
                 raise ManifestError(f"{where}.{limit}", "needs a parent to share with")
-        if lending is not None and lending > nominal:
-            raise ManifestError(f"{where}.lendingLimit", "must not exceed nominalQuota")
         quotas[resource] = Quota(nominal, borrowing, lending)
     return quotas
 

@@ -1,0 +1,284 @@
+"""All queues: which are in force, which pod is in which, and what each uses.
+
+A queue comes into force once its spec is valid and its parents are in force. Until a newer version
+is, its former version stays. Pods on nodes are counted, assumed ones too, whoever placed them.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from mooring.model.events import Kind
+from mooring.model.pod import Pod
+from mooring.model.resources import amount_text
+from mooring.model.wording import listed
+from mooring.quota.model.queue import PODS, QUEUE_LABEL, Queue
+from mooring.quota.state.queue_tree import QueueState
+from mooring.state.objects import Objects
+
+NO_QUEUE: Final = -1
+"""The number of pods that are in no queue."""
+_OF_KUEUE: Final = "kueue.x-k8s.io/"
+_DEEPEST: Final = 16
+_MOST_NAMED: Final = 3
+
+Usage = Mapping[int, Mapping[str, int]]
+"""Amounts by the number of a queue and by resource."""
+
+
+class Queues:
+    """The queues in force; only ClusterState writes it."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._in_force: dict[str, Queue] = {}
+        self._problems: dict[str, str] = {}
+        self._states: dict[str, QueueState] = {}
+        self._by_number: dict[int, QueueState] = {}
+        self._numbers: dict[str, int] = {}
+        self._used: dict[int, Counter[str]] = {}
+        """What the pods of each queue use, by its number."""
+        self._drawing: list[Queue] = []
+        """The queues in force to which pods without the label may belong."""
+        self._of_namespace: dict[str, tuple[str, ...]] = {}
+        self._queues_changed = False
+        self._changed_namespaces: set[str] = set()
+        self.decreases = 0
+        """How often a queue began to use less, or its quotas changed."""
+
+    @property
+    def states(self) -> Mapping[str, QueueState]:
+        """The queues in force by name."""
+        return self._states
+
+    def problem(self, name: str) -> str | None:
+        """Return why the newest version of a queue is not in force; None if it is."""
+        return self._problems.get(name)
+
+    def numbered(self, number: int) -> QueueState | None:
+        """Return the queue of a number in the pod columns; None if it is not in force."""
+        return self._by_number.get(number)
+
+    def of(self, pod: Pod) -> QueueState | None:
+        """Return the queue in force that the pod is in; None if there is none."""
+        return self._membership(pod)[0] if self._states else None
+
+    def why_in_none(self, pod: Pod) -> str | None:
+        """Return why the pod is in no queue although it should be in one; None if it is not so."""
+        if not self._states and QUEUE_LABEL not in pod.labels:
+            return None
+        return self._membership(pod)[1]
+
+    def number_of(self, pod: Pod) -> int:
+        """Return the number of the pod's queue, or NO_QUEUE."""
+        state = self.of(pod)
+        return NO_QUEUE if state is None else state.number
+
+    def lacking(self, state: QueueState, amounts: Mapping[str, int]) -> str | None:
+        """Return why the queue may not use so much more now; None if it may."""
+        for resource, amount in amounts.items():
+            if resource in state.resources and amount > state.available(resource):
+                return _why_not(state, resource, amount)
+        return None
+
+    @contextmanager
+    def without(self, usage: Usage) -> Iterator[None]:
+        """Count as if this was not used, inside."""
+        self._charge(usage, -1)
+        try:
+            yield
+        finally:
+            self._charge(usage, 1)
+
+    def _charge(self, usage: Usage, sign: int) -> None:
+        for number, amounts in usage.items():
+            if (state := self._by_number.get(number)) is not None:
+                state.charge({resource: sign * amount for resource, amount in amounts.items()})
+
+    def attach(self, number: int, pod: Pod) -> None:
+        """Count the pod, which comes to a node; `detach` is the exact reverse."""
+        if number != NO_QUEUE:
+            self._count(number, demand_of((pod,)))
+
+    def detach(self, number: int, pod: Pod) -> None:
+        """Stop counting the pod, which leaves its node."""
+        if number != NO_QUEUE:
+            self.decreases += 1
+            self._count(number, {r: -amount for r, amount in demand_of((pod,)).items()})
+
+    def _count(self, number: int, amounts: Mapping[str, int]) -> None:
+        used = self._used[number]
+        for resource, amount in amounts.items():
+            used[resource] += amount
+        if (state := self._by_number.get(number)) is not None:
+            state.charge(amounts)
+
+    def changed(self, kind: Kind, key: str) -> None:
+        """Note that a queue or a namespace has changed; `settle` takes it over."""
+        if kind is Kind.QUEUE:
+            self._queues_changed = True
+        elif kind is Kind.NAMESPACE and self._in_force:
+            self._of_namespace.pop(key, None)
+            self._changed_namespaces.add(key)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every change is taken over."""
+        return not self._queues_changed and not self._changed_namespaces
+
+    def settle(self) -> Collection[str] | None:
+        """Take over changes; return the namespaces whose pods must be numbered anew, None: all.
+
+        The caller says `settled` once these are.
+        """
+        if not self._queues_changed:
+            return self._changed_namespaces
+        written: Mapping[str, Queue] = self._objects.of(Kind.QUEUE)
+        self._in_force, self._problems = _resolved(written, self._in_force)
+        self._states, self._by_number = {}, {}
+        for queue in self._in_force.values():
+            self._make(queue)
+        for number, state in self._by_number.items():
+            state.charge(self._used.setdefault(number, Counter()))
+        drawing = (state.queue for state in self._states.values())
+        self._drawing = [q for q in drawing if q.namespaces is not None and not q.namespaces.empty]
+        self._of_namespace.clear()
+        self.decreases += 1
+        return None
+
+    def settled(self) -> None:
+        """Note that all pods have the number of their queue."""
+        self._queues_changed = False
+        self._changed_namespaces = set()
+
+    def _make(self, queue: Queue) -> QueueState:
+        """Return the state of a queue; make it and its parents where they are not there yet."""
+        if (known := self._states.get(queue.name)) is not None:
+            return known
+        parent = self._make(self._in_force[queue.parent]) if queue.parent else None
+        number = self._numbers.setdefault(queue.name, len(self._numbers))
+        state = self._states[queue.name] = QueueState(queue, number, parent)
+        self._by_number[number] = state
+        return state
+
+    def _membership(self, pod: Pod) -> tuple[QueueState | None, str | None]:
+        """Return the pod's queue, and why it is in none although it should be."""
+        if any(key.startswith(_OF_KUEUE) for key in pod.labels):
+            return None, None
+        namespace, name = pod.namespace, pod.labels.get(QUEUE_LABEL, "")
+        if name:
+            state = self._states.get(name)
+            if state is None:
+                why = self._problems.get(name)
+                return None, f"queue {name} {f'is not ready: {why}' if why else 'does not exist'}"
+            selector = state.queue.namespaces
+            if selector is None or not selector.matches(self._objects.namespace_labels(namespace)):
+                return None, f"queue {name} does not take pods of namespace {namespace}"
+            return state, _why_inner(state)
+        names = self._drawing_from(namespace)
+        if len(names) > 1:
+            queues = listed(names, _MOST_NAMED)
+            why = f"namespace {namespace} has several queues ({queues})"
+            return None, f"{why}: name one in the pod's label {QUEUE_LABEL}"
+        if not names:
+            return None, None
+        state = self._states[names[0]]
+        return state, _why_inner(state)
+
+    def _drawing_from(self, namespace: str) -> tuple[str, ...]:
+        found = self._of_namespace.get(namespace)
+        if found is None:
+            labels = self._objects.namespace_labels(namespace)
+            queues = ((q.name, q.namespaces) for q in self._drawing)
+            found = tuple(name for name, chosen in queues if chosen and chosen.matches(labels))
+            self._of_namespace[namespace] = found
+        return found
+
+
+def _why_inner(state: QueueState) -> str | None:
+    """Return why no more pods may be in a queue that has queues below it.
+
+    Those that it had before its first child came are counted.
+    """
+    if not state.children:
+        return None
+    names = listed([child.name for child in state.children], _MOST_NAMED)
+    return f"queue {state.name} has queues below it ({names}): name one of these"
+
+
+def demand_of(pods: Collection[Pod]) -> Mapping[str, int]:
+    """Return what the pods use of their queue together."""
+    amounts = Counter[str]({PODS: len(pods)})
+    for pod in pods:
+        for resource, amount in pod.spec.demand.resources.items():
+            amounts[resource] += amount
+    return amounts
+
+
+def _resolved(
+    written: Mapping[str, Queue], former: Mapping[str, Queue]
+) -> tuple[dict[str, Queue], dict[str, str]]:
+    """Return the queues that are in force now, and the problems of those that are not, by name.
+
+    A queue with a problem keeps its former version, with the former versions of its parents.
+    """
+    problems = {name: why for name in written if (why := _problem(name, written)) is not None}
+    in_force = {name: queue for name, queue in written.items() if name not in problems}
+    kept = [queue for name in problems if (queue := former.get(name)) is not None]
+    while kept:
+        queue = kept.pop()
+        if queue.name not in in_force:
+            in_force[queue.name] = queue
+            kept += [former[queue.parent]] if queue.parent else []
+    return in_force, problems
+
+
+def _problem(name: str, written: Mapping[str, Queue]) -> str | None:
+    """Return why a queue cannot be in force, with the path of the field; None if it can."""
+    path, queue = [name], written[name]
+    while True:
+        if queue.invalid is not None:
+            return queue.invalid if len(path) == 1 else f"its parent {queue.name} is not ready"
+        if not queue.parent:
+            return None
+        way = " -> ".join((*path, queue.parent))
+        if queue.parent in path:
+            return f"spec.parent: the parents form a circle: {way}"
+        if len(path) == _DEEPEST:
+            return f"spec.parent: the tree is deeper than {_DEEPEST} queues: {way}"
+        if queue.parent not in written:
+            return f"spec.parent: queue {queue.parent} does not exist ({way})"
+        path.append(queue.parent)
+        queue = written[queue.parent]
+
+
+def _why_not(state: QueueState, resource: str, amount: int) -> str:
+    """Return why a queue may not use this amount more, and who uses what it could borrow."""
+
+    def text(value: int) -> str:
+        return amount_text(resource, value)
+
+    used, nominal = state.used[resource], state.nominal[resource]
+    head = f"queue {state.name}: {text(used)} of {text(nominal)} {resource} used"
+    asked = f"{head}, {text(amount)} asked"
+    for limited in state.path():
+        quota = limited.queue.quotas.get(resource)
+        limit = quota.borrowing_limit if quota is not None else None
+        if (
+            limit is not None
+            and limited.used[resource] + amount > limited.nominal[resource] + limit
+        ):
+            whose = "it" if limited is state else f"its parent {limited.name}"
+            return f"{asked}, and {whose} may borrow only {text(limit)}"
+    if state.parent is None:
+        return f"{asked}, and it has no parent to borrow from"
+    others = [
+        f"{other.name} uses {text(other.used[resource])} of {text(other.nominal[resource])}"
+        for ancestor in state.path()
+        for other in (ancestor.parent.children if ancestor.parent is not None else ())
+        if other is not ancestor and other.used[resource] > other.guaranteed(resource)
+    ]
+    left = max(0, state.available(resource))
+    borrow = f"only {text(left)} left" if left else "nothing left to borrow"
+    return f"{asked}, {borrow}" + (f": {listed(others, _MOST_NAMED)}" if others else "")
