@@ -46,6 +46,9 @@ class DryRun(Protocol):
     def rejection(self, row: int) -> tuple[str, ...]:
         """Return why the row rejects the pod, with nominated pods counted; () if it fits."""
 
+    def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
+        """Return the pod's row by its uid, as if these pods had left their nodes; None if none."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PostFilterState:

@@ -498,7 +498,7 @@ class WhatIfRunner:
 
         def decide() -> list[DecisionInFull]:
             decision = what_if.decide_group(group, unit.pods, pipeline, SearchBudget())
-            if not decision.tries or decision.rows:
+            if not decision.may_preempt or decision.rows:
                 return [_member(pod, pipeline, decision, what_if) for pod in unit.pods]
             answer = what_if.preempt_for_group(group, unit.pods, pipeline)
             return _nominated(unit.pods, pipeline, decision, answer, what_if)

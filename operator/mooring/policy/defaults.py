@@ -89,4 +89,4 @@ def default_weights(kubernetes: KubernetesRules) -> dict[str, int]:
         first, second = "NodeName", "NodeUnschedulable"
         other = {first: second, second: first}
         weights = {other.get(name, name): weights[other.get(name, name)] for name in weights}
-    return weights | OWN_DEFAULTS
+    return {**weights, **OWN_DEFAULTS}

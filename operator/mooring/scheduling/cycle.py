@@ -4,7 +4,7 @@ A decision is pure: the same pod, pipeline, cluster and seed give the same outco
 nothing but the result cache, which does not affect outcomes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,7 +28,8 @@ from mooring.framework.post_filter import (
     PostFilterState,
 )
 from mooring.framework.verdicts import Unschedulable
-from mooring.model.pod import Pod
+from mooring.model.pod import Pod, Uid
+from mooring.pausing import pause
 from mooring.policy.profile_status import LONGEST_MESSAGE
 from mooring.runtime.extension_points import run_post_filter, status_of
 from mooring.runtime.pipeline import Pipeline
@@ -65,7 +66,8 @@ def decide(
     pipeline.evaluations.begin_attempt()
     cluster, results = cache.cluster, cache.of(pod, pipeline)
     search = NodeSearch(pod, pipeline, cluster, results, pod.ends_by(now))
-    fit_error = partial(_fit_error, search, now, seed, answers, unschedulable_seconds)
+    dry_run = partial(LiveDryRun, search, cache, seed)
+    fit_error = partial(_fit_error, search, dry_run, now, seed, answers, unschedulable_seconds)
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis()
     if isinstance(pre_filtered, Diagnosis):
         return fit_error(pre_filtered, None)
@@ -188,6 +190,7 @@ def _with_extenders(
 
 def _fit_error(
     search: NodeSearch,
+    dry_run: "Callable[[PreFiltered | None], LiveDryRun]",
     now: float,
     seed: int,
     answers: PodExtenderResults | None,
@@ -207,7 +210,7 @@ def _fit_error(
         search.pod,
         diagnosis,
         search.cluster,
-        LiveDryRun(search, pre_filtered),
+        dry_run(pre_filtered),
         search.pipeline.preemption,
         now,
         seed,
@@ -260,8 +263,16 @@ def tie_break_seed(uid: str, attempt: int, salt: int = 0) -> int:
 class LiveDryRun:
     """Implements `mooring.framework.post_filter.DryRun` by trials on the live state."""
 
-    def __init__(self, search: NodeSearch, pre_filtered: PreFiltered | None) -> None:
+    def __init__(
+        self,
+        search: NodeSearch,
+        cache: ResultCache,
+        seed: int,
+        pre_filtered: PreFiltered | None,
+    ) -> None:
         self._search = search
+        self._cache = cache
+        self._seed = seed
         self._pre_filtered = pre_filtered
 
     @property
@@ -285,3 +296,24 @@ class LiveDryRun:
         search = self._search
         rejected = search.rejections_with_nominated(row) or search.rejections(row)
         return rejected[0].explanation.reasons_at(0) if rejected else ()
+
+    def place(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
+        """Return the pod's row by its uid, as if these pods had left their nodes; None if none.
+
+        No extender is asked, and the pod's own nomination is ignored.
+        """
+        pod, pipeline = self._search.pod, self._search.pipeline
+        with self.trial() as trial:
+            trial.withdraw(pod.uid)
+            for other in without:
+                trial.remove(other.uid)
+                pause()
+            results = self._cache.of(pod, pipeline)
+            search = replace(self._search, results=results)
+            pre_filtered = search.pre_filter()
+            if isinstance(pre_filtered, Diagnosis):
+                return None
+            found = _feasible(search, pre_filtered, search.feasible(pre_filtered), 0, None)
+            if isinstance(found, Needed) or not len(found.rows):
+                return None
+            return {pod.uid: _highest(search, found, self._seed).row}

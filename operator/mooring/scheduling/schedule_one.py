@@ -309,7 +309,7 @@ class ScheduleOne:
             elif obstacle is None:
                 if needed := asked(again=True):
                     return needed
-                if decision.tries:
+                if decision.may_preempt:
                     decision, waits = self._preempt(attempt, group, decision)
                     result = "waiting_on_preemption" if waits else result
                 self._reserve_nodes(attempt, group)
@@ -402,7 +402,7 @@ class ScheduleOne:
                 queued.decided_by_specs = decision.by_specs and are_all
                 # Before the pod is in a queue again: its state says when the attempt began.
                 self._record_member(attempt, queued.pod, None, decision.message, decision.cause)
-                message, searched = decision.message, decision.tries > 0
+                message, searched = decision.message, decision.may_preempt
                 self.attempts.unschedulable(
                     attempt, queued, decision.plugins, message, searched=searched
                 )

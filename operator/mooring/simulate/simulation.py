@@ -243,7 +243,7 @@ class Simulation:
                     seed=seed,
                     answers=answers,
                 )
-            if self._preempts and decision.tries and not decision.rows:
+            if self._preempts and decision.may_preempt and not decision.rows:
                 decision = self._preempt_for_group(
                     group, members, pipeline, decision, seed, answers
                 )

@@ -43,6 +43,7 @@ from mooring.model.pod import Pod, Uid
 from mooring.model.resources import amount_text
 from mooring.model.wording import plural
 from mooring.pausing import pause
+from mooring.quota.capacity_scheduling import CapacityScheduling, quota_rejection, used_at
 from mooring.runtime.extension_points import (
     run_generate_placements,
     run_pod_group_post_filter,
@@ -88,8 +89,8 @@ class GroupDecision:
     `message` says why the other members have no node, and `plugins` name the plugins that rejected
     them. `cause` is the cause of the first of them, if nodes rejected it. `fits` counts the members
     that found a node in the best placement. `bounded` says that not all placements could be tried,
-    and `by_specs` that only the specs of the members were read. `devices` are those that the placed
-    members must get.
+    `by_specs` that only the specs of the members were read, and `over_quota` that their queue may
+    not use what they request. `devices` are those that the placed members must get.
     """
 
     rows: Mapping[Uid, int]
@@ -103,6 +104,12 @@ class GroupDecision:
     bounded: bool = False
     by_specs: bool = False
     devices: Devices = field(default_factory=dict)
+    over_quota: bool = False
+
+    @property
+    def may_preempt(self) -> bool:
+        """Whether the group might fit without other pods."""
+        return bool(self.tries or self.over_quota)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,15 +123,10 @@ def decide_group(group: PodGroupState, searched: SearchedMembers) -> GroupDecisi
 
     If the minimum has its nodes already, as many members as fit get one.
     """
+    searched, rejected = _admitted(group, searched)
+    if rejected is not None:
+        return rejected
     members, pipeline, cluster = searched.members, searched.pipeline, searched.cluster
-    if (differs := disagreement(group, members, pipeline.kubernetes)) is not None:
-        return GroupDecision({}, message=differs)
-    if (short := group.short_of(members)) is not None:
-        text = f"{short} can be scheduled now"
-        return GroupDecision({}, message=_progress(group, pipeline, 0, len(members)) or text)
-    if (lacking := _lacking(group, cluster)) is not None:
-        resource_filters = frozenset(pipeline.resource_filters)
-        return GroupDecision({}, message=lacking, plugins=resource_filters, by_specs=True)
     search = GroupSearch(searched)
     with searched.trial():
         placements = placements_of(group, pipeline, cluster)
@@ -165,6 +167,57 @@ def _measured(search: GroupSearch, needed: int, rows: IntArray) -> Assignment:
     feasible = len(assignment.rows) >= needed
     metrics.placement_evaluated(profile, feasible=feasible, began=began)
     return assignment
+
+
+def _admitted(
+    group: PodGroupState, searched: SearchedMembers
+) -> tuple[SearchedMembers, GroupDecision | None]:
+    """Return the search for the members that may be placed, or why too few of them may."""
+    members, pipeline, cluster = searched.members, searched.pipeline, searched.cluster
+    if (differs := disagreement(group, members, pipeline.kubernetes)) is not None:
+        return searched, GroupDecision({}, message=differs)
+    if (short := group.short_of(members)) is not None:
+        text = f"{short} can be scheduled now"
+        text = _progress(group, pipeline, 0, len(members)) or text
+        return searched, GroupDecision({}, message=text)
+    if (lacking := _lacking(group, cluster)) is not None:
+        plugins = frozenset(pipeline.resource_filters)
+        return searched, GroupDecision({}, message=lacking, plugins=plugins, by_specs=True)
+    searched, over = _within_quota(group, searched)
+    if over is not None:
+        plugins, over_quota = frozenset((CapacityScheduling.name,)), over.resolvable
+        found = GroupDecision({}, message=over.reason, plugins=plugins, over_quota=over_quota)
+        return searched, found
+    return searched, None
+
+
+def _within_quota(
+    group: PodGroupState, searched: SearchedMembers
+) -> tuple[SearchedMembers, Unschedulable | None]:
+    """Return the search for as many members as their queue takes, or why it takes too few."""
+    members, cluster = searched.members, searched.cluster
+    over = _quota_rejection(members, searched.pipeline, cluster)
+    if over is None:
+        return searched, None
+    needed, others = group.needed_of(members)
+    over = _quota_rejection(needed, searched.pipeline, cluster)
+    if over is not None:
+        return searched, over
+    fewest, most = 0, len(others)
+    while most - fewest > 1:  # none of the others takes a negative amount
+        half = (fewest + most) // 2
+        fits = _quota_rejection((*needed, *others[:half]), searched.pipeline, cluster) is None
+        fewest, most = (half, most) if fits else (fewest, half)
+    taken, left = [*needed, *others[:fewest]], others[fewest:]
+    return replace(searched, members=taken, others=(*searched.others, *left)), None
+
+
+def _quota_rejection(
+    pods: Collection[Pod], pipeline: Pipeline, cluster: ClusterView
+) -> Unschedulable | None:
+    if CapacityScheduling.name not in pipeline.distributions:
+        return None
+    return quota_rejection(pods, cluster)
 
 
 def disagreement(
@@ -335,6 +388,10 @@ class _GroupDryRun:
         return rows
 
     def _rows(self, without: Collection[Pod]) -> Mapping[Uid, int] | None:
+        slots = self._cluster.pod_columns.slots_of(without)
+        with self._cluster.queues.without(used_at(slots, self._cluster)):
+            if _quota_rejection(self._members, self._pipeline, self._cluster) is not None:
+                return None
         if self._placement is not None:
             assignment = self._place(without, self._placement.rows)
             return assignment.rows if assignment.complete else None

@@ -9,7 +9,7 @@ framework/preemption).
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
@@ -21,6 +21,7 @@ from mooring.framework.evaluations import AttemptTooLongError
 from mooring.framework.handle import Handle
 from mooring.framework.post_filter import (
     Candidates,
+    GroupNomination,
     GroupPreemption,
     Nomination,
     NotEligible,
@@ -32,6 +33,7 @@ from mooring.framework.post_filter import (
 )
 from mooring.framework.verdicts import Unschedulable
 from mooring.groups.state.pod_groups import PodGroupState
+from mooring.model.pod import Pod, Uid
 from mooring.plugins.default_preemption.candidates import Candidate, select_candidate
 from mooring.plugins.default_preemption.dry_runs import (
     REMOVALS_PER_CHECK,
@@ -40,6 +42,8 @@ from mooring.plugins.default_preemption.dry_runs import (
 )
 from mooring.plugins.default_preemption.groups import preempt_for_group
 from mooring.plugins.default_preemption.potential_victims import PotentialVictims
+from mooring.plugins.default_preemption.reclaim import reclaim
+from mooring.plugins.default_preemption.units import Preemptor
 from mooring.plugins.default_preemption.victims import (
     DELAYED,
     Victim,
@@ -52,6 +56,7 @@ from mooring.plugins.default_preemption.victims import (
 )
 from mooring.policy.profile_errors import FieldError
 from mooring.policy.reading import PolicyModel
+from mooring.quota.state.queue_tree import QueueState
 from mooring.state.columns import IntArray
 
 
@@ -86,6 +91,7 @@ _MOST_IN_DRY_RUN: Final = 200
 """Limit for the potential victims in one dry run, members of their groups on other nodes included.
 A dry run removes all of them, and puts them back, 60 us each time."""
 _NO_VICTIMS: Final = "No preemption victims found for incoming pod"
+_PREEMPT_VERB: Final = "preemption: extenders with a preemptVerb are not asked for pods in a queue"
 _NO_CANDIDATE: Final = "no candidate node for preemption"
 
 
@@ -112,6 +118,12 @@ class DefaultPreemption:
         not_eligible = _not_eligible_to_preempt_others(state)
         if not_eligible is not None:
             return NotEligible(f"preemption: {not_eligible}")
+        if (queue := state.cluster.queues.of(state.pod)) is not None:
+            return self._reclaim(state, queue)
+        return self._by_priority(state)
+
+    def _by_priority(self, state: PostFilterState) -> PostFilterResult:
+        """Return the cheapest candidate whose victims are of lower priority, or why none is."""
         if state.processed is not None:
             return self._of_processed(state, state.processed)
         rows = state.diagnosis.resolvable_rows
@@ -139,6 +151,34 @@ class DefaultPreemption:
     def pod_group_post_filter(self, state: PodGroupPostFilterState) -> GroupPreemption:
         """Return the victims without which a whole pod group fits, or why there are none."""
         return preempt_for_group(state)
+
+    def _reclaim(self, state: PostFilterState, queue: QueueState) -> PostFilterResult:
+        """Return the nomination of a pod in a queue, or why there is none."""
+        if state.preempt_extenders:
+            return Unschedulable(_PREEMPT_VERB)
+        if state.cluster.evictions.awaits_victims(state.pod):
+            return NotEligible(f"preemption: {_TERMINATING}")
+
+        def place(without: Collection[Pod]) -> Mapping[Uid, int] | None:
+            checks = 1 + len(without) / REMOVALS_PER_CHECK
+            self._evaluations.spend(math.ceil(_UNITS_PER_CHECK * checks))
+            return state.dry_run.place(without)
+
+        preemptor = Preemptor(
+            "pod",
+            (state.pod,),
+            state.pod.spec.priority,
+            state.cluster,
+            place,
+            lambda: self._evaluations.is_exhausted,
+            state.limits,
+            state.now,
+        )
+        found = reclaim(preemptor, queue)
+        if not isinstance(found, GroupNomination):
+            return found
+        (node,) = found.nodes.values()
+        return Nomination(node, found.victims, found.strict, "", found.violations)
 
     def _find_candidates(
         self, state: PostFilterState, rows: IntArray, rejections: Counter[str]

@@ -5,12 +5,13 @@ serves both, and pods may be in any queue of the tree.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
 from mooring.model.fields import (
     at_most,
+    integer,
     mapping,
     mappings,
     name_of,
@@ -36,6 +37,7 @@ class Preempts(StrEnum):
     NEVER = "Never"
     LOWER_PRIORITY = "LowerPriority"
     ANY = "Any"
+    """In its own queue: pods of lower priority, and newer ones of equal priority."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +79,31 @@ class Queue:
 def parse_queue(raw: Mapping[str, Any]) -> Queue:
     """Parse a Queue; a malformed spec makes it `invalid`, only a malformed name is an error."""
     metadata, name = mapping(raw, "metadata"), name_of(raw)
-    known = {
-        "uid": text(metadata, "uid", "metadata"),
-        "generation": metadata.get("generation") or 0,
-        "status": raw.get("status") or {},
-    }
     try:
-        spec = mapping(raw, "spec")
-        parent = text(spec, "parent", "spec")
-        preemption = mapping(spec, "preemption", "spec")
-        selector = optional_mapping(spec, "namespaceSelector", "spec")
-        return Queue(
-            name,
-            parent=parent,
-            quotas=_quotas(spec, is_root=not parent),
-            weight=_weight(mapping(spec, "fairSharing", "spec")),
-            reclaims=_preempts(preemption, "reclaimWithinCohort", Preempts.ANY),
-            within=_preempts(preemption, "withinQueue", Preempts.LOWER_PRIORITY),
-            namespaces=parse_label_selector(selector, "spec.namespaceSelector"),
-            **known,
-        )
+        queue = _parsed(mapping(raw, "spec"), name)
     except ManifestError as error:
-        return Queue(name, invalid=str(error), **known)
+        queue = Queue(name, invalid=str(error))
+    return replace(
+        queue,
+        uid=text(metadata, "uid", "metadata"),
+        generation=integer(metadata, "generation", "metadata") or 0,
+        status=mapping(raw, "status"),
+    )
+
+
+def _parsed(spec: Mapping[str, Any], name: str) -> Queue:
+    parent = text(spec, "parent", "spec")
+    preemption = mapping(spec, "preemption", "spec")
+    selector = optional_mapping(spec, "namespaceSelector", "spec")
+    return Queue(
+        name,
+        parent=parent,
+        quotas=_quotas(spec, is_root=not parent),
+        weight=_weight(mapping(spec, "fairSharing", "spec")),
+        reclaims=_preempts(preemption, "reclaimWithinCohort", Preempts.ANY),
+        within=_preempts(preemption, "withinQueue", Preempts.LOWER_PRIORITY),
+        namespaces=parse_label_selector(selector, "spec.namespaceSelector"),
+    )
 
 
 def _quotas(spec: Mapping[str, Any], *, is_root: bool) -> Mapping[str, Quota]:

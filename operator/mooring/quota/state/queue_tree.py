@@ -102,14 +102,19 @@ class QueueState:
         for resource, amount in amounts.items():
             if resource not in self.resources:
                 continue
-            state: QueueState | None = self
-            while state is not None and amount:
-                guaranteed = state.guaranteed(resource)
-                before = max(0, state.used[resource] - guaranteed)
-                state.used[resource] += amount
-                amount = max(0, state.used[resource] - guaranteed) - before
-                state._share = None
-                state = state.parent
+            left = amount
+            for state in self.path():
+                left = state.use(resource, left)
+                if not left:
+                    break
+
+    def use(self, resource: str, amount: int) -> int:
+        """Count the amount as used here; return how much of it counts at the parent."""
+        guaranteed = self.guaranteed(resource)
+        before = max(0, self.used[resource] - guaranteed)
+        self.used[resource] += amount
+        self._share = None
+        return max(0, self.used[resource] - guaranteed) - before
 
     @property
     def share(self) -> float:

@@ -166,24 +166,25 @@ class Queues:
         """Return the pod's queue, and why it is in none although it should be."""
         if any(key.startswith(_OF_KUEUE) for key in pod.labels):
             return None, None
-        namespace, name = pod.namespace, pod.labels.get(QUEUE_LABEL, "")
-        if name:
-            state = self._states.get(name)
-            if state is None:
-                why = self._problems.get(name)
-                return None, f"queue {name} {f'is not ready: {why}' if why else 'does not exist'}"
-            selector = state.queue.namespaces
-            if selector is None or not selector.matches(self._objects.namespace_labels(namespace)):
-                return None, f"queue {name} does not take pods of namespace {namespace}"
-            return state, _why_inner(state)
-        names = self._drawing_from(namespace)
+        if name := pod.labels.get(QUEUE_LABEL, ""):
+            return self._named(name, pod.namespace)
+        names = self._drawing_from(pod.namespace)
         if len(names) > 1:
             queues = listed(names, _MOST_NAMED)
-            why = f"namespace {namespace} has several queues ({queues})"
+            why = f"namespace {pod.namespace} has several queues ({queues})"
             return None, f"{why}: name one in the pod's label {QUEUE_LABEL}"
-        if not names:
-            return None, None
-        state = self._states[names[0]]
+        state = self._states[names[0]] if names else None
+        return state, _why_inner(state)
+
+    def _named(self, name: str, namespace: str) -> tuple[QueueState | None, str | None]:
+        """Return the queue that a pod of the namespace names, and why the pod is not in it."""
+        state = self._states.get(name)
+        if state is None:
+            why = self._problems.get(name)
+            return None, f"queue {name} {f'is not ready: {why}' if why else 'does not exist'}"
+        selector = state.queue.namespaces
+        if selector is None or not selector.matches(self._objects.namespace_labels(namespace)):
+            return None, f"queue {name} does not take pods of namespace {namespace}"
         return state, _why_inner(state)
 
     def _drawing_from(self, namespace: str) -> tuple[str, ...]:
@@ -196,12 +197,12 @@ class Queues:
         return found
 
 
-def _why_inner(state: QueueState) -> str | None:
+def _why_inner(state: QueueState | None) -> str | None:
     """Return why no more pods may be in a queue that has queues below it.
 
     Those that it had before its first child came are counted.
     """
-    if not state.children:
+    if state is None or not state.children:
         return None
     names = listed([child.name for child in state.children], _MOST_NAMED)
     return f"queue {state.name} has queues below it ({names}): name one of these"

@@ -1,0 +1,259 @@
+"""Finds the victims of a pod or a group in a queue: who may be one is up to the queue.
+
+- Pods of its own queue: those of lower priority, or what `preemption.withinQueue` says.
+- Pods of other queues of its tree: those that their queue has borrowed, if the preemptor stays
+  within the nominal quota of its side of the tree, and `preemption.reclaimWithinCohort` allows it.
+  No queue falls below its nominal quota by that, so no queue can take back what it gives.
+- Pods of no queue, or of another tree: those of lower priority.
+
+Of a gang, what it needs for its minimum is one victim.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mooring.framework.post_filter import GroupNomination, GroupPreemption
+from mooring.groups.state.pod_groups import PodGroupState
+from mooring.model.pod import Pod
+from mooring.pausing import pause
+from mooring.plugins.default_preemption.units import (
+    MOST_UNITS,
+    Preemptor,
+    Unit,
+    importance,
+    not_helpful,
+    without_units,
+)
+from mooring.plugins.default_preemption.victims import protected
+from mooring.quota.model.queue import Preempts
+from mooring.quota.state.queue_tree import QueueState
+from mooring.quota.state.queues import demand_of
+
+_MOST_FOR_POD: Final = 100
+"""Pods on the best nodes, and as many of the least important ones, that are looked at for a single
+pod: each search removes them all, 60 us each."""
+_Slots = npt.NDArray[np.bool_]
+
+
+def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
+    """Return the victims of a preemptor in this queue, or why there are none.
+
+    They are chosen twice: the least important, and those on the nodes where the preemptor fits
+    best without all of them. The choice that costs less is taken.
+    """
+    numbers = frozenset(state.number for state in _below(queue.root))
+    preemptor = replace(preemptor, tree=numbers)
+    rules = _Rules(preemptor, queue)
+    units = sorted(rules.units(), key=importance)[-MOST_UNITS:]
+    if not units:
+        return without_units(preemptor, units)
+    nodes = preemptor.place([pod for unit in units for pod, _ in unit.pods])
+    if nodes is None:
+        return not_helpful(preemptor)
+    rows = set(nodes.values())
+    there = [unit for unit in units if any(row in rows for _, row in unit.pods)]
+    elsewhere = [unit for unit in units if not any(row in rows for _, row in unit.pods)]
+    found = list[GroupPreemption]()
+    for order in (units, [*elsewhere, *there]):
+        safe = rules.within_nominal(order[::-1])
+        found.append(without_units(preemptor, sorted(safe, key=importance)))
+    nominations = [each for each in found if isinstance(each, GroupNomination)]
+    return min(nominations, key=_cost) if nominations else found[0]
+
+
+def _below(queue: QueueState) -> Iterator[QueueState]:
+    yield queue
+    for child in queue.children:
+        yield from _below(child)
+
+
+def _cost(nomination: GroupNomination) -> tuple[int, int, int, int]:
+    victims = nomination.victims
+    highest = max((pod.spec.priority for pod in victims), default=0)
+    nodes = {pod.node_name for pod in victims}
+    return nomination.violations, highest, len(victims), len(nodes)
+
+
+class _Rules:
+    """Which pods the preemptor may evict, and how many of them together."""
+
+    def __init__(self, preemptor: Preemptor, queue: QueueState) -> None:
+        self._preemptor = preemptor
+        self._queue = queue
+        self._cluster = preemptor.cluster
+        self._path = [*queue.path()]
+        self._demand = {
+            resource: amount
+            for resource, amount in demand_of(preemptor.pods).items()
+            if resource in queue.resources and amount
+        }
+
+    def units(self) -> Iterator[Unit]:
+        """Yield what may be evicted, whatever the nominal quotas of its queues."""
+        cluster, columns = self._cluster, self._cluster.pod_columns
+        borrow, others = self._allowed()
+        found = borrow | others
+        regarded = self._regarded(found)
+        numbers = {*np.unique(columns.groups[found]).tolist()}
+        groups = [group for group in cluster.pod_groups if group.number in numbers]
+        for group in groups:
+            pause()
+            slots = columns.slots_of([placed.pod for placed in group.on_nodes])
+            kept, whole = self._of_group(group, slots)
+            if kept is None or not len(kept):
+                continue
+            may_leave = whole and found[kept].all() and regarded[kept].any()
+            found[kept] = False
+            if may_leave:
+                pods = tuple((columns.pods[s], int(columns.rows[s])) for s in kept.tolist())
+                yield Unit(
+                    tuple((pod, row) for pod, row in pods if pod is not None),
+                    group.priority,
+                    is_group=True,
+                    borrows=bool(borrow[kept].all()),
+                )
+        for slot in np.flatnonzero(found & regarded).tolist():
+            pod, row = columns.pods[slot], int(columns.rows[slot])
+            if pod is not None and cluster.node(row) is not None:
+                yield Unit(((pod, row),), pod.spec.priority, borrows=bool(borrow[slot]))
+            pause()
+
+    def _regarded(self, found: _Slots) -> _Slots:
+        """Return bool[slots]: the pods that are looked at, all for a group.
+
+        For a pod those on the nodes where it needs the fewest gone, and the least important.
+        """
+        if self._preemptor.what != "pod":
+            return found
+        columns, nodes = self._cluster.pod_columns, self._cluster.nodes
+        slots = np.flatnonzero(found)
+        at = columns.rows[slots]
+        counts = np.bincount(at, minlength=len(nodes))
+        fits = nodes.present.copy()
+        for resource, amount in self._preemptor.pods[0].spec.demand.resources.items():
+            free = nodes.allocatable(resource) - nodes.requested(resource)
+            np.add.at(free, at, columns.requests(resource)[slots])
+            fits &= free >= amount
+        rows = np.flatnonzero(fits)
+        rows = rows[np.argsort(counts[rows], kind="stable")]
+        rows = rows[: max(1, np.searchsorted(np.cumsum(counts[rows]), _MOST_FOR_POD, "right"))]
+        regarded = found & np.isin(columns.rows, rows)
+        regarded[slots[columns.by_importance(slots)[-_MOST_FOR_POD:]]] = True
+        return regarded
+
+    def _of_group(
+        self, group: PodGroupState, slots: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64] | None, bool]:
+        """Return the members that leave together or not at all, and whether they may."""
+        if group.key == self._own_group():
+            return slots, False
+        if group in self._cluster.pod_groups.disrupted_whole:
+            return slots, True
+        if not group.minimum:
+            return None, False
+        columns = self._cluster.pod_columns
+        order = columns.by_importance(slots)[::-1]
+        pods = {pod: s for s in slots[order].tolist() if (pod := columns.pods[s]) is not None}
+        surplus = [pods[pod] for pod in group.surplus_of(pods)]
+        return slots[~np.isin(slots, surplus)], True
+
+    def _own_group(self) -> object:
+        return self._cluster.pod_groups.key_of(self._preemptor.pods[0])
+
+    def _allowed(self) -> tuple[_Slots, _Slots]:
+        """Return bool[slots] twice: pods that borrow from the preemptor, and others to evict."""
+        preemptor, columns = self._preemptor, self._cluster.pod_columns
+        chosen = (columns.rows >= 0) & ~columns.nominated & ~columns.evicting
+        chosen &= ~protected(self._cluster, preemptor.limits, preemptor.now)
+        lower = columns.priority < preemptor.priority
+        in_tree = np.isin(columns.queues, [*preemptor.tree])
+        others = chosen & ~in_tree & lower
+        own = chosen & (columns.queues == self._queue.number)
+        within = self._queue.queue.within
+        if within is Preempts.LOWER_PRIORITY:
+            others |= own & lower
+        elif within is Preempts.ANY:
+            others |= own & (lower | self._newer_equals(own))
+        reclaims = self._queue.queue.reclaims
+        if reclaims is Preempts.NEVER:
+            return np.zeros(len(others), np.bool_), others
+        lenders = [number for number in preemptor.tree if self._may_reclaim_from(number)]
+        borrow = chosen & np.isin(columns.queues, lenders)
+        return (borrow & lower if reclaims is Preempts.LOWER_PRIORITY else borrow), others
+
+    def _newer_equals(self, own: _Slots) -> _Slots:
+        """Return bool[slots]: pods of the queue of equal priority that were created later."""
+        columns, oldest = self._cluster.pod_columns, min(p.created for p in self._preemptor.pods)
+        found = np.zeros(len(own), np.bool_)
+        for slot in np.flatnonzero(own & (columns.priority == self._preemptor.priority)).tolist():
+            pod = columns.pods[slot]
+            found[slot] = pod is not None and pod.created > oldest
+        return found
+
+    def _may_reclaim_from(self, number: int) -> bool:
+        """Return whether the preemptor may evict pods that the queue of this number borrows for."""
+        state = self._cluster.queues.numbered(number)
+        if state is None or state is self._queue:
+            return False
+        own_side, its_side = self._sides(state)
+        entitled = all(
+            own_side.used[resource] + amount <= own_side.nominal[resource]
+            for resource, amount in self._demand.items()
+        )
+        return entitled and all(any(map(each.borrowed, self._demand)) for each in its_side)
+
+    def _sides(self, state: QueueState) -> tuple[QueueState, list[QueueState]]:
+        """Return the preemptor's queue below the common ancestor, and those of the other side."""
+        its = [*state.path()]
+        common = next(each for each in self._path if each in its)
+        own = self._path[: self._path.index(common)]
+        return (own[-1] if own else common), its[: its.index(common)]
+
+    def within_nominal(self, units: Sequence[Unit]) -> list[Unit]:
+        """Return the first of these units that may all leave, with no queue below its quota."""
+        chosen, queues = list[Unit](), self._cluster.queues
+        with ExitStack() as gone:
+            for unit in units:
+                pause()
+                usage = self._usage(unit)
+                with ExitStack() as undo:
+                    before = self._borrowed_by(usage)
+                    undo.enter_context(queues.without(usage))
+                    if not unit.borrows or self._stays_nominal(before):
+                        gone.push(undo.pop_all())
+                        chosen.append(unit)
+        return chosen
+
+    def _usage(self, unit: Unit) -> Mapping[int, Mapping[str, int]]:
+        queues, by_queue = self._cluster.queues, defaultdict[int, list[Pod]](list)
+        for pod, _ in unit.pods:
+            by_queue[queues.number_of(pod)].append(pod)
+        return {number: demand_of(pods) for number, pods in by_queue.items()}
+
+    def _borrowed_by(self, usage: Mapping[int, object]) -> dict[QueueState, Counter[str]]:
+        """Return how much each queue on the other side has borrowed of what is needed."""
+        found = dict[QueueState, Counter[str]]()
+        for number in usage:
+            state = self._cluster.queues.numbered(number)
+            if state is None or state is self._queue or number not in self._preemptor.tree:
+                continue
+            for each in self._sides(state)[1]:
+                amounts = {resource: each.borrowed(resource) for resource in self._demand}
+                found[each] = Counter(amounts)
+        return found
+
+    def _stays_nominal(self, before: Mapping[QueueState, Counter[str]]) -> bool:
+        """Return whether each queue gives something back, and nothing that it has not borrowed."""
+        for state, borrowed in before.items():
+            held = [resource for resource in self._demand if borrowed[resource] > 0]
+            if any(state.used[r] < state.nominal[r] for r in held):
+                return False
+            if all(state.borrowed(r) == borrowed[r] for r in held):
+                return False
+        return True
