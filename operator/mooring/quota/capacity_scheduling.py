@@ -15,6 +15,7 @@ from mooring.framework.verdicts import SKIP, Skip, Unschedulable, shortened
 from mooring.model.events import Action, ClusterEvent, Kind
 from mooring.model.pod import Pod
 from mooring.pausing import pause
+from mooring.quota.model.queue import CAPACITY_SCHEDULING
 from mooring.quota.state.queues import NO_QUEUE, demand_of
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
@@ -25,7 +26,7 @@ _LONGEST: int = 1024
 class CapacityScheduling:
     """Rejects a pod whose queue may not use what it requests."""
 
-    name: ClassVar[str] = "CapacityScheduling"
+    name: ClassVar[str] = CAPACITY_SCHEDULING
     depends_on_node_only: ClassVar[bool] = False
     events_to_register: ClassVar[frozenset[tuple[Kind, Action]]] = frozenset(
         {

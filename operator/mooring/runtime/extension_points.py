@@ -271,8 +271,8 @@ def run_post_filter(
     """Run `post_filter`; raise PluginFailed unless its nodes exist and have the victims.
 
     The members of a group that is disrupted as a whole may be on other nodes, if one of them is on
-    the nominated node. Candidates are allowed only if extenders take part and have not answered
-    yet.
+    the nominated node. So may the victims of a pod in a queue. Candidates are allowed only if
+    extenders take part and have not answered yet.
     """
     point = ExtensionPoint.POST_FILTER
     answer = _measured(pipeline, plugin, point, plugin.post_filter, state)
@@ -458,16 +458,21 @@ def _wrong_post_filter(answer: object, state: PostFilterState) -> str:
         return _wrong_reason(answer.reason, most=None)
     if not isinstance(answer, Nomination):
         return _instead(answer, "Nomination, Unschedulable or NotEligible")
-    return _wrong_victims(answer.node, answer.victims, state.cluster)
+    in_queue = state.cluster.queues.of(state.pod) is not None
+    return _wrong_victims(answer.node, answer.victims, state.cluster, in_queue=in_queue)
 
 
-def _wrong_victims(node: object, victims: object, cluster: ClusterView) -> str:
+def _wrong_victims(
+    node: object, victims: object, cluster: ClusterView, *, in_queue: bool = False
+) -> str:
     row = cluster.row(node) if isinstance(node, str) else None
     if row is None or cluster.node(row) is None:
         return f"nominated the node {one_line(node)!r}, which does not exist"
     if not isinstance(victims, tuple) or not all(isinstance(v, Pod) for v in victims):
         return "returned victims that are no tuple of pods"
     uids, on_node = {v.uid for v in victims}, {placed.pod.uid for placed in cluster.pods_on(row)}
+    if in_queue and all(map(cluster.is_placed, victims)):
+        return ""
     if len(victims) > len(uids) or not (
         uids <= on_node or uids <= cluster.disrupted_with(row).keys()
     ):

@@ -66,7 +66,7 @@ def decide(
     pipeline.evaluations.begin_attempt()
     cluster, results = cache.cluster, cache.of(pod, pipeline)
     search = NodeSearch(pod, pipeline, cluster, results, pod.ends_by(now))
-    dry_run = partial(LiveDryRun, search, cache, seed)
+    dry_run = partial(LiveDryRun, search, cache=cache, seed=seed)
     fit_error = partial(_fit_error, search, dry_run, now, seed, answers, unschedulable_seconds)
     pre_filtered = search.pre_filter() if cluster.node_count else search.diagnosis()
     if isinstance(pre_filtered, Diagnosis):
@@ -266,14 +266,14 @@ class LiveDryRun:
     def __init__(
         self,
         search: NodeSearch,
-        cache: ResultCache,
-        seed: int,
         pre_filtered: PreFiltered | None,
+        cache: ResultCache | None = None,
+        seed: int = 0,
     ) -> None:
         self._search = search
-        self._cache = cache
-        self._seed = seed
         self._pre_filtered = pre_filtered
+        self._cache = cache or ResultCache(search.cluster)
+        self._seed = seed
 
     @property
     def resource_requests(self) -> Mapping[str, int] | None:

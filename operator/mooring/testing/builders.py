@@ -10,6 +10,7 @@ changed further. Names, labels and amounts mean the same as in a manifest.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from mooring.model.events import Kind
@@ -33,6 +34,7 @@ __all__ = [
     "pod_gang",
     "pod_group",
     "priority_class",
+    "queue_object",
     "service",
     "toleration",
     "uid_of",
@@ -45,8 +47,10 @@ CREATED: Final = "2026-01-01T00:00:00Z"
 Raw = dict[str, Any]
 Labels = Mapping[str, str]
 Amount = str | int
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 _API_VERSIONS: Final = {
+    "Queue": "scheduling.mooring.dev/v1alpha1",
     "SchedulingProfile": "scheduling.mooring.dev/v1alpha1",
     "CSINode": "storage.k8s.io/v1",
     "CSIDriver": "storage.k8s.io/v1",
@@ -344,6 +348,29 @@ def hyper_node(name: str, tier: int, *members: Raw, **spec: Any) -> Raw:
     """Return a HyperNode of Volcano; each member has a type and a selector."""
     raw = api_object("HyperNode", name, spec={"tier": tier, "members": list(members), **spec})
     return raw | {"apiVersion": "topology.volcano.sh/v1alpha1"}
+
+
+def queue_object(
+    name: str,
+    quotas: Mapping[str, Amount | Mapping[str, Amount]] = _NONE,
+    *,
+    parent: str = "",
+    selector: Mapping[str, Any] | None = _NONE,
+    status: Mapping[str, Any] = _NONE,
+    **spec: Any,
+) -> Raw:
+    """Return a Queue with a nominal quota for each resource, or with the fields of its quota.
+
+    Pods of every namespace may be in it; with the selector None only other queues.
+    """
+    resources = [
+        {"name": resource}
+        | (dict(quota) if isinstance(quota, Mapping) else {"nominalQuota": quota})
+        for resource, quota in quotas.items()
+    ]
+    selected = {} if selector is None else {"namespaceSelector": dict(selector)}
+    fields = {**given(parent=parent, resources=resources), **selected, **spec}
+    return api_object("Queue", name, spec=fields, **given(status=dict(status)))
 
 
 def given(**fields: Any) -> Raw:

@@ -342,7 +342,7 @@ def test_the_units_looked_at_are_the_least_important_of_all(
     surplus = {p[0] for p in elastic[2:]}
     important = sorted(low, key=lambda p: (-p[1], p[0] in surplus, p[2]))
     wanted = rng.randrange(1, 8)
-    monkeypatch.setattr(groups, "_MOST_UNITS", wanted)
+    monkeypatch.setattr(groups, "MOST_UNITS", wanted)
     pods = [
         running(name, "a", priority=priority, group=group, started=f"2026-01-{day}T00:00:00Z")
         for name, priority, day, group in low

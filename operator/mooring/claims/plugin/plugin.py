@@ -64,6 +64,7 @@ from mooring.pausing import pause
 from mooring.policy.durations import Duration
 from mooring.policy.profile_errors import FieldError
 from mooring.policy.reading import PolicyModel
+from mooring.quota.model.queue import CAPACITY_SCHEDULING
 from mooring.state.cluster_view import ClusterView
 from mooring.state.columns import IntArray
 from mooring.state.view import BoolArray, NodeView
@@ -236,6 +237,8 @@ class DynamicResources(AssignsInTrials, ExplainsClaims):
         plugin's pre_filter rejected the pod, there is a state without claims.
         """
         rejected_by = state.diagnosis.pre_filter_plugins
+        if rejected_by == {CAPACITY_SCHEDULING}:
+            return Unschedulable("", resolvable=True)  # no claim keeps the pod off a node
         if state.diagnosis.pre_filter is not None and self.name not in rejected_by:
             return Unschedulable("not found")
         claims = self.pre_filter(state.pod, state.cluster)

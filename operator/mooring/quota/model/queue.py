@@ -26,6 +26,8 @@ from mooring.model.selectors import LabelSelector, parse_label_selector
 
 QUEUE_LABEL: Final = "scheduling.mooring.dev/queue"
 """The label by which a pod names its queue."""
+CAPACITY_SCHEDULING: Final = "CapacityScheduling"
+"""The name of the plugin that keeps pods within the quota of their queue."""
 PODS: Final = "pods"
 """The resource that counts pods."""
 _MOST_RESOURCES: Final = 100

@@ -1,0 +1,212 @@
+"""Who is evicted for a pod or a group in a queue."""
+
+from typing import Any
+
+from deciding import Deciding
+from mooring.framework.post_filter import GroupNomination, GroupPreemption, Nomination
+from mooring.groups.search.group_decision import preempt_for_group
+from mooring.model.pod import parse_pod
+from mooring.quota.model.queue import QUEUE_LABEL
+from mooring.scheduling.outcome import FitError, ScheduleResult
+from mooring.testing.builders import node, pod, pod_group, queue_object
+
+Raw = dict[str, Any]
+GPU = "nvidia.com/gpu"
+
+
+def gpus(name: str, count: int = 8) -> Raw:
+    return node(name, cpu="64", resources={GPU: count})
+
+
+def using(name: str, of: str, on: str | None = None, gpu: int = 1, **fields: Any) -> Raw:
+    """Return a pod of the queue `of` that uses GPUs."""
+    return pod(name, node=on, requests={GPU: gpu}, labels={QUEUE_LABEL: of}, **fields)
+
+
+def two_teams(**of_a: Any) -> list[Raw]:
+    """Return two nodes with 8 GPUs each, of which both teams have a half."""
+    return [
+        gpus("n1"),
+        gpus("n2"),
+        queue_object("all"),
+        queue_object("a", {GPU: 8}, parent="all", **of_a),
+        queue_object("b", {GPU: 8}, parent="all"),
+    ]
+
+
+def borrowers(count: int = 16, of: str = "b", **fields: Any) -> list[Raw]:
+    """Return pods of one GPU each, on both nodes in turn."""
+    return [using(f"b{i:02}", of, f"n{1 + i % 2}", **fields) for i in range(count)]
+
+
+def gang(size: int, of: str = "a", gpu: int = 1, **fields: Any) -> list[Raw]:
+    return [using(f"m{i}", of, gpu=gpu, group="g", **fields) for i in range(size)]
+
+
+def preempted(deciding: Deciding, members: list[Raw]) -> GroupPreemption:
+    pods = [parse_pod(raw) for raw in members]
+    deciding.state.track_pod_groups(deciding.pipeline.pod_group_formats)
+    for one in pods:
+        deciding.state.put_unscheduled(one)
+    group = deciding.state.pod_groups.of(pods[0])
+    assert group is not None
+    pipeline, shared = deciding.pipeline, deciding.shared
+    return preempt_for_group(group, pods, pipeline, shared, seed=0, now=0.0)
+
+
+def victims(answer: GroupPreemption) -> list[str]:
+    assert isinstance(answer, GroupNomination), answer
+    return sorted(victim.name for victim in answer.victims)
+
+
+def pod_victims(deciding: Deciding, raw: Raw) -> list[str]:
+    outcome = deciding.outcome(raw)
+    assert isinstance(outcome, FitError)
+    assert isinstance(outcome.nomination, Nomination), outcome.message
+    return sorted(victim.name for victim in outcome.nomination.victims)
+
+
+def refusal(deciding: Deciding, raw: Raw) -> str:
+    outcome = deciding.outcome(raw)
+    assert isinstance(outcome, FitError)
+    assert outcome.nomination is None, outcome.nomination
+    return outcome.message
+
+
+def test_a_gang_within_its_share_takes_the_pods_of_one_node_and_no_others() -> None:
+    deciding = Deciding(*two_teams(), *borrowers(), pod_group("g", 8))
+    answer = preempted(deciding, gang(8))
+    on_one_node = sorted(f"b{i:02}" for i in range(0, 16, 2))
+    assert victims(answer) == on_one_node
+    assert isinstance(answer, GroupNomination)
+    assert {*answer.nodes.values()} == {"n1"}
+
+
+def test_a_gang_beyond_its_share_evicts_nobody() -> None:
+    deciding = Deciding(*two_teams(), *borrowers(), pod_group("g", 9))
+    answer = preempted(deciding, gang(9))
+    assert not isinstance(answer, GroupNomination)
+    assert "No preemption victims" in answer.reason
+
+
+def test_a_gang_that_would_not_fit_afterwards_evicts_nobody() -> None:
+    selects = {"nodeSelector": {"disk": "ssd"}}
+    deciding = Deciding(*two_teams(), *borrowers(), pod_group("g", 8))
+    answer = preempted(deciding, gang(8, spec=selects))
+    assert not isinstance(answer, GroupNomination)
+    assert "does not fit without the pods that its queue may preempt" in answer.reason
+
+
+def test_one_pod_takes_back_one_gpu_whatever_the_priorities_are() -> None:
+    deciding = Deciding(*two_teams(), *borrowers(priority=1000))
+    assert len(pod_victims(deciding, using("p", "a"))) == 1
+
+
+def test_a_pod_takes_a_whole_node_where_it_needs_one() -> None:
+    deciding = Deciding(*two_teams(), *borrowers())
+    assert len(pod_victims(deciding, using("p", "a", gpu=8))) == 8
+
+
+def test_by_lower_priority_only_where_the_queue_says_so() -> None:
+    lower = {"preemption": {"reclaimWithinCohort": "LowerPriority"}}
+    deciding = Deciding(*two_teams(**lower), *borrowers(15), using("b99", "b", "n2", priority=-1))
+    assert pod_victims(deciding, using("p", "a")) == ["b99"]
+
+
+def test_a_queue_that_never_reclaims_waits() -> None:
+    never = {"preemption": {"reclaimWithinCohort": "Never"}}
+    deciding = Deciding(*two_teams(**never), *borrowers())
+    message = refusal(deciding, using("p", "a"))
+    assert "queue a: 0 of 8 nvidia.com/gpu used, 1 asked, nothing left to borrow" in message
+
+
+def test_no_queue_falls_below_its_nominal_quota() -> None:
+    deciding = Deciding(
+        *two_teams(),
+        using("large", "b", "n1", gpu=8, priority=-10),
+        using("small", "b", "n2", gpu=4),
+    )
+    # Without the large pod, b would have 4 of its 8; without the small one it has just 8.
+    assert pod_victims(deciding, using("p", "a", gpu=5)) == ["small"]
+
+
+def test_borrowed_pods_of_other_queues_go_before_own_pods_of_lower_priority() -> None:
+    deciding = Deciding(*two_teams(), *borrowers(12), *borrowers_of_a(4))
+    (victim,) = pod_victims(deciding, using("p", "a", priority=10))
+    assert victim.startswith("b")
+
+
+def borrowers_of_a(count: int) -> list[Raw]:
+    return [using(f"a{i}", "a", f"n{1 + i % 2}") for i in range(count)]
+
+
+def test_a_queue_that_borrows_takes_nothing_from_others_but_from_itself() -> None:
+    own = [using(f"a{i}", "a", f"n{1 + i % 2}") for i in range(9)]
+    deciding = Deciding(*two_teams(), *borrowers(7), *own)
+    (victim,) = pod_victims(deciding, using("p", "a", priority=10))
+    assert victim.startswith("a")
+    assert "No preemption victims" in refusal(deciding, using("q", "a"))
+
+
+def test_newer_pods_of_equal_priority_go_where_the_queue_allows_any() -> None:
+    anything = {"preemption": {"withinQueue": "Any"}}
+    old, new = "2026-01-01T00:00:00Z", "2026-01-03T00:00:00Z"
+    own = [using(f"a{i}", "a", f"n{1 + i % 2}", created=new if i else old) for i in range(8)]
+    deciding = Deciding(*two_teams(**anything), *borrowers(8), *own)
+    middle = using("p", "a", created="2026-01-02T00:00:00Z")
+    (victim,) = pod_victims(deciding, middle)
+    assert victim != "a0"
+    assert "No preemption victims" in refusal(deciding, using("q", "a", created=new))
+
+
+def test_a_gang_that_would_fall_below_its_minimum_goes_as_a_whole() -> None:
+    deciding = Deciding(
+        *two_teams(),
+        pod_group("h", 4),
+        *(using(f"h{i}", "b", f"n{1 + i % 2}", group="h") for i in range(4)),
+        *borrowers(12, priority=5),
+    )
+    deciding.state.track_pod_groups(deciding.pipeline.pod_group_formats)
+    # Of the gang all four would go, of the single pods with a higher priority just one.
+    assert len(pod_victims(deciding, using("p", "a"))) in (1, 4)
+
+
+def test_pods_of_no_queue_are_evicted_by_priority() -> None:
+    deciding = Deciding(
+        *two_teams(),
+        *(pod(f"x{i}", node="n1", requests={GPU: 8}) for i in (1,)),
+        *(pod("y", node="n2", requests={GPU: 8}, priority=5) for _ in (1,)),
+    )
+    assert pod_victims(deciding, using("p", "a", priority=1)) == ["x1"]
+
+
+def test_a_pod_of_no_queue_evicts_by_priority_alone() -> None:
+    deciding = Deciding(*two_teams(), *borrowers())
+    assert len(pod_victims(deciding, pod("p", requests={GPU: 1}, priority=1))) == 1
+
+
+def test_an_unrelated_queue_that_comes_first_does_not_end_the_search() -> None:
+    # NVIDIA/KAI-Scheduler#1750: reclaim gave up at a queue that had borrowed nothing.
+    deciding = Deciding(
+        *two_teams(),
+        queue_object("aaa", {GPU: 0}, parent="all"),
+        *borrowers(15),
+        using("aaa", "aaa", "n2", gpu=0),
+    )
+    assert isinstance(deciding.outcome(using("p", "a")), ScheduleResult)
+    deciding.place(using("p", "a"), "n2")
+    assert pod_victims(deciding, using("q", "a"))[0].startswith("b")
+
+
+def test_shares_of_odd_parts_are_exact() -> None:
+    # koordinator#2876: shares were lost by rounding.
+    deciding = Deciding(
+        node("n1", cpu="10"),
+        queue_object("all"),
+        queue_object("a", {"cpu": "3333m"}, parent="all"),
+        queue_object("b", {"cpu": "6667m"}, parent="all"),
+        pod("b0", node="n1", cpu="6668m", labels={QUEUE_LABEL: "b"}),
+    )
+    labels = {QUEUE_LABEL: "a"}
+    assert isinstance(deciding.outcome(pod("p", cpu="3332m", labels=labels)), ScheduleResult)
+    assert "3333m asked, only 3332m left" in refusal(deciding, pod("q", cpu="3333m", labels=labels))
