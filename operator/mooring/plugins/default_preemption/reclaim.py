@@ -33,7 +33,7 @@ from mooring.plugins.default_preemption.units import (
 from mooring.plugins.default_preemption.victims import protected
 from mooring.quota.model.queue import Preempts
 from mooring.quota.state.queue_tree import QueueState
-from mooring.quota.state.queues import demand_of
+from mooring.quota.state.queues import below, demand_of
 
 _MOST_FOR_POD: Final = 100
 """Pods on the best nodes, and as many of the least important ones, that are looked at for a single
@@ -47,7 +47,7 @@ def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
     They are chosen twice: the least important, and those on the nodes where the preemptor fits
     best without all of them. The choice that costs less is taken.
     """
-    numbers = frozenset(state.number for state in _below(queue.root))
+    numbers = frozenset(state.number for state in below(queue.root))
     preemptor = replace(preemptor, tree=numbers)
     rules = _Rules(preemptor, queue)
     units = sorted(rules.units(), key=importance)[-MOST_UNITS:]
@@ -67,12 +67,6 @@ def reclaim(preemptor: Preemptor, queue: QueueState) -> GroupPreemption:
     return min(nominations, key=_cost) if nominations else found[0]
 
 
-def _below(queue: QueueState) -> Iterator[QueueState]:
-    yield queue
-    for child in queue.children:
-        yield from _below(child)
-
-
 def _cost(nomination: GroupNomination) -> tuple[int, int, int, int]:
     victims = nomination.victims
     highest = max((pod.spec.priority for pod in victims), default=0)
@@ -87,11 +81,11 @@ class _Rules:
         self._preemptor = preemptor
         self._queue = queue
         self._cluster = preemptor.cluster
-        self._path = [*queue.path()]
+        self._path = queue.path
         self._demand = {
             resource: amount
             for resource, amount in demand_of(preemptor.pods).items()
-            if resource in queue.resources and amount
+            if resource in queue.used and amount
         }
 
     def units(self) -> Iterator[Unit]:
@@ -210,7 +204,7 @@ class _Rules:
 
     def _sides(self, state: QueueState) -> tuple[QueueState, list[QueueState]]:
         """Return the preemptor's queue below the common ancestor, and those of the other side."""
-        its = [*state.path()]
+        its = state.path
         common = next(each for each in self._path if each in its)
         own = self._path[: self._path.index(common)]
         return (own[-1] if own else common), its[: its.index(common)]

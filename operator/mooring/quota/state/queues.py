@@ -4,7 +4,6 @@ A queue comes into force once its spec is valid and its parents are in force. Un
 is, its former version stays. Pods on nodes are counted, assumed ones too, whoever placed them.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
@@ -37,7 +36,7 @@ class Queues:
         self._states: dict[str, QueueState] = {}
         self._by_number: dict[int, QueueState] = {}
         self._numbers: dict[str, int] = {}
-        self._used: dict[int, Counter[str]] = {}
+        self._used: dict[int, dict[str, int]] = {}
         """What the pods of each queue use, by its number."""
         self._drawing: list[Queue] = []
         """The queues in force to which pods without the label may belong."""
@@ -75,10 +74,26 @@ class Queues:
         state = self.of(pod)
         return NO_QUEUE if state is None else state.number
 
+    def borrower_of(self, pod: Pod) -> str:
+        """Return the name of the pod's queue if it has borrowed, or one above it; else ""."""
+        state = self.of(pod)
+        if state is None or not any(each.share for each in state.path):
+            return ""
+        return state.name
+
+    def shares(self, name: str) -> tuple[float, ...]:
+        """Return the shares of a queue and of those above it, that below the root first.
+
+        () if none of them has borrowed, or the queue is not in force.
+        """
+        state = self._states.get(name)
+        shares = tuple(each.share for each in state.path)[::-1] if state is not None else ()
+        return shares if any(shares) else ()
+
     def lacking(self, state: QueueState, amounts: Mapping[str, int]) -> str | None:
         """Return why the queue may not use so much more now; None if it may."""
         for resource, amount in amounts.items():
-            if resource in state.resources and amount > state.available(resource):
+            if resource in state.used and amount > state.available(resource):
                 return _why_not(state, resource, amount)
         return None
 
@@ -110,7 +125,7 @@ class Queues:
     def _count(self, number: int, amounts: Mapping[str, int]) -> None:
         used = self._used[number]
         for resource, amount in amounts.items():
-            used[resource] += amount
+            used[resource] = used.get(resource, 0) + amount
         if (state := self._by_number.get(number)) is not None:
             state.charge(amounts)
 
@@ -139,8 +154,11 @@ class Queues:
         self._states, self._by_number = {}, {}
         for queue in self._in_force.values():
             self._make(queue)
+        for state in self._states.values():
+            if state.parent is None:
+                state.add_up({r: None for each in below(state) for r in each.queue.quotas})
         for number, state in self._by_number.items():
-            state.charge(self._used.setdefault(number, Counter()))
+            state.charge(self._used.setdefault(number, {}))
         drawing = (state.queue for state in self._states.values())
         self._drawing = [q for q in drawing if q.namespaces is not None and not q.namespaces.empty]
         self._of_namespace.clear()
@@ -210,11 +228,18 @@ def _why_inner(state: QueueState | None) -> str | None:
 
 def demand_of(pods: Collection[Pod]) -> Mapping[str, int]:
     """Return what the pods use of their queue together."""
-    amounts = Counter[str]({PODS: len(pods)})
+    amounts = {PODS: len(pods)}
     for pod in pods:
         for resource, amount in pod.spec.demand.resources.items():
-            amounts[resource] += amount
+            amounts[resource] = amounts.get(resource, 0) + amount
     return amounts
+
+
+def below(state: QueueState) -> Iterator[QueueState]:
+    """Yield the queue and all below it."""
+    yield state
+    for child in state.children:
+        yield from below(child)
 
 
 def _resolved(
@@ -263,7 +288,7 @@ def _why_not(state: QueueState, resource: str, amount: int) -> str:
     used, nominal = state.used[resource], state.nominal[resource]
     head = f"queue {state.name}: {text(used)} of {text(nominal)} {resource} used"
     asked = f"{head}, {text(amount)} asked"
-    for limited in state.path():
+    for limited in state.path:
         quota = limited.queue.quotas.get(resource)
         limit = quota.borrowing_limit if quota is not None else None
         if (
@@ -276,9 +301,9 @@ def _why_not(state: QueueState, resource: str, amount: int) -> str:
         return f"{asked}, and it has no parent to borrow from"
     others = [
         f"{other.name} uses {text(other.used[resource])} of {text(other.nominal[resource])}"
-        for ancestor in state.path()
+        for ancestor in state.path
         for other in (ancestor.parent.children if ancestor.parent is not None else ())
-        if other is not ancestor and other.used[resource] > other.guaranteed(resource)
+        if other is not ancestor and other.used[resource] > other.guaranteed[resource]
     ]
     left = max(0, state.available(resource))
     borrow = f"only {text(left)} left" if left else "nothing left to borrow"

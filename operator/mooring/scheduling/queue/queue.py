@@ -33,7 +33,7 @@ A pod is in exactly one queue or in flight. Times are seconds on the caller's mo
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import count, islice
 from math import inf
@@ -45,6 +45,7 @@ from mooring.model.pod import Pod, Uid
 from mooring.pausing import pause
 from mooring.runtime.queued_pod import PodState, QueuedPod, StateTimes, SubQueue
 from mooring.scheduling.queue.active import ActivePods, ActivePodsByNamespace
+from mooring.scheduling.queue.borrowers import ActivePodsWithBorrowers, Borrowing
 from mooring.scheduling.queue.heap import PodHeap
 from mooring.scheduling.queue.in_flight import InFlight
 from mooring.scheduling.queue.kept_events import EventLog
@@ -76,7 +77,11 @@ _POPPED: Final = "PodPopped"
 
 
 class SchedulingQueue:
-    """All pods without a node that a profile takes, by uid; backoffs are in seconds."""
+    """All pods without a node that a profile takes, by uid; backoffs are in seconds.
+
+    `borrowing` returns what Queues have borrowed: pods of these come last. It has no effect where
+    namespaces take turns.
+    """
 
     def __init__(
         self,
@@ -85,6 +90,7 @@ class SchedulingQueue:
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
         namespaces_take_turns: bool = False,
+        borrowing: Callable[[], Borrowing] | None = None,
     ) -> None:
         self._hints = hints
         self._initial_backoff = initial_backoff
@@ -93,7 +99,11 @@ class SchedulingQueue:
         self._names = Names()
         self._events = EventLog()
         self._in_flight = InFlight()
-        self._active = ActivePodsByNamespace() if namespaces_take_turns else ActivePods()
+        self._active: ActivePodsByNamespace | ActivePodsWithBorrowers | ActivePods
+        if namespaces_take_turns:
+            self._active = ActivePodsByNamespace()
+        else:
+            self._active = ActivePodsWithBorrowers(borrowing) if borrowing else ActivePods()
         self._backoff = PodHeap[float]()
         self._error_backoff = PodHeap[float]()
         self._unschedulable = UnschedulablePods(self._events, hints)
