@@ -1,0 +1,219 @@
+"""Queues after random events: counts equal a recount, and no preemption takes what is not borrowed.
+
+The model computes the quotas of a tree from its written specs each time, as the definitions say.
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from deciding import Deciding
+from mooring.framework.post_filter import Nomination
+from mooring.model.events import Kind
+from mooring.model.objects import object_key, parse_object
+from mooring.model.pod import Pod, parse_pod
+from mooring.quota.model.queue import QUEUE_LABEL, Queue
+from mooring.scheduling.outcome import FitError, ScheduleResult
+from mooring.state.cluster import ClusterState
+from mooring.testing.builders import namespace, node, pod, queue_object
+
+GPU: Final = "nvidia.com/gpu"
+LEAVES: Final = ("a", "b", "c", "d")
+PARENTS: Final = {"a": "root", "b": "root", "mid": "root", "c": "mid", "d": "mid"}
+NODES: Final = ("n1", "n2", "n3")
+
+leaves = st.sampled_from(LEAVES)
+amounts = st.integers(1, 4)
+limits = st.sampled_from((None, None, 0, 2))
+policies = st.sampled_from(("Any", "LowerPriority", "Never"))
+
+
+class Model:
+    """The quotas of the queues as they are written, and what pods on nodes use."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.queues: dict[str, Queue] = dict(state.objects.of(Kind.QUEUE))
+        self.pods = [placed.pod for placed in state.pods]
+
+    def children(self, name: str) -> list[str]:
+        return [other for other, queue in self.queues.items() if queue.parent == name]
+
+    def nominal(self, name: str) -> int:
+        own = self.queues[name].quotas[GPU].nominal if GPU in self.queues[name].quotas else 0
+        return own + sum(self.nominal(c) - self.guaranteed(c) for c in self.children(name))
+
+    def guaranteed(self, name: str) -> int:
+        quota = self.queues[name].quotas.get(GPU)
+        if quota is None or quota.lending_limit is None:
+            return 0
+        return max(0, self.nominal(name) - quota.lending_limit)
+
+    def used(self, name: str) -> int:
+        own = sum(
+            each.spec.demand.resources.get(GPU, 0)
+            for each in self.pods
+            if each.labels.get(QUEUE_LABEL) == name
+        )
+        children = self.children(name)
+        return own + sum(max(0, self.used(c) - self.guaranteed(c)) for c in children)
+
+    def available(self, name: str) -> int:
+        queue, nominal, used = self.queues[name], self.nominal(name), self.used(name)
+        if not queue.parent:
+            return nominal - used
+        guaranteed, above = self.guaranteed(name), self.available(queue.parent)
+        quota = queue.quotas.get(GPU)
+        if quota is not None and quota.borrowing_limit is not None:
+            most = nominal + quota.borrowing_limit - guaranteed - max(0, used - guaranteed)
+            above = min(above, most)
+        return max(0, guaranteed - used) + above
+
+    def path(self, name: str) -> list[str]:
+        parent = self.queues[name].parent
+        return [name, *(self.path(parent) if parent else [])]
+
+
+class Queues(RuleBasedStateMachine):
+    """Pods of queues come and end, quotas change, and preemption is carried out at once."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.deciding = Deciding(*(node(n, cpu="64", resources={GPU: 6}) for n in NODES))
+        self.state = self.deciding.state
+        self.number = 0
+        self.put(namespace("default"))
+        self.put(queue_object("root", {GPU: 2}))
+        for name, parent in PARENTS.items():
+            self.put(queue_object(name, {} if name == "mid" else {GPU: 4}, parent=parent))
+
+    def put(self, raw: dict[str, Any]) -> None:
+        kind = Kind(raw["kind"])
+        self.state.put(kind, object_key(kind, raw), parse_object(kind, raw))
+
+    @rule(
+        name=leaves, nominal=st.integers(0, 8), borrows=limits, lends=limits,
+        reclaims=policies, within=policies,
+    )  # fmt: skip
+    def change_quota(
+        self,
+        name: str,
+        nominal: int,
+        borrows: int | None,
+        lends: int | None,
+        reclaims: str,
+        within: str,
+    ) -> None:
+        quota: dict[str, Any] = {"nominalQuota": nominal}
+        if borrows is not None:
+            quota["borrowingLimit"] = borrows
+        if lends is not None:
+            quota["lendingLimit"] = lends
+        preemption = {"reclaimWithinCohort": reclaims, "withinQueue": within}
+        spec = {"parent": PARENTS[name], "preemption": preemption}
+        self.put(queue_object(name, {GPU: quota}, **spec))
+
+    @rule(name=leaves, gpu=amounts, priority=st.integers(0, 2))
+    def schedule(self, name: str, gpu: int, priority: int) -> None:
+        self.number += 1
+        labels, day = {QUEUE_LABEL: name}, f"2026-01-01T00:00:00.{self.number:06}Z"
+        raw = pod(
+            f"p{self.number}", requests={GPU: gpu}, labels=labels, priority=priority, created=day
+        )
+        victims = self.attempt(raw)
+        for victim in victims:  # who was evicted takes nothing back from who evicted it
+            again = raw_of(victim)
+            outcome = self.deciding.outcome(again)
+            if isinstance(outcome, FitError) and isinstance(outcome.nomination, Nomination):
+                taken = {pod.name for pod in outcome.nomination.victims}
+                assert raw["metadata"]["name"] not in taken
+
+    def attempt(self, raw: dict[str, Any]) -> list[Pod]:
+        """Carry out the decision about the pod; return the pods that were evicted for it."""
+        one, model = parse_pod(raw), Model(self.state)
+        name, gpu = one.labels[QUEUE_LABEL], one.spec.demand.resources[GPU]
+        outcome = self.deciding.outcome(raw)
+        if isinstance(outcome, ScheduleResult):
+            assert model.available(name) >= gpu
+            self.state.assume(one, outcome.row)
+            return []
+        if not isinstance(outcome.nomination, Nomination):
+            return []
+        victims = list(outcome.nomination.victims)
+        assert victims
+        over = {q for q in model.queues if model.used(q) > model.nominal(q)}
+        for victim in victims:
+            self.state.delete(Kind.POD, victim.uid)
+        after = Model(self.state)
+        for victim in victims:
+            its = victim.labels[QUEUE_LABEL]
+            if its == name:
+                assert victim.spec.priority <= one.spec.priority
+                continue
+            other_side = [q for q in model.path(its) if q not in model.path(name)]
+            for each in other_side:
+                assert each in over
+                assert after.used(each) >= after.nominal(each)
+        outcome = self.deciding.outcome(raw)
+        assert isinstance(outcome, ScheduleResult), outcome.message
+        self.state.assume(one, outcome.row)
+        return victims
+
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        if uids := [placed.pod.uid for placed in self.state.pods]:
+            self.state.delete(Kind.POD, data.draw(st.sampled_from(uids)))
+
+    @rule(data=st.data(), name=leaves)
+    def relabel(self, data: st.DataObject, name: str) -> None:
+        if placed := list(self.state.pods):
+            one = data.draw(st.sampled_from(placed)).pod
+            labels = {**one.labels, QUEUE_LABEL: name}
+            self.state.put(Kind.POD, one.uid, replace(one, labels=labels))
+
+    @rule(data=st.data())
+    def try_without(self, data: st.DataObject) -> None:
+        """Leave some pods out in a trial, which changes nothing in the end."""
+        if uids := [placed.pod.uid for placed in self.state.pods]:
+            gone = data.draw(st.lists(st.sampled_from(uids), unique=True))
+            with self.state.trial() as trial:
+                for uid in gone:
+                    trial.remove(uid)
+                self.same_counts(Model(self.state))
+
+    @rule(name=leaves)
+    def make_anew(self, name: str) -> None:
+        before = self.state.objects.of(Kind.QUEUE)[name]
+        self.state.delete(Kind.QUEUE, name)
+        assert name not in self.state.queues.states
+        self.state.put(Kind.QUEUE, name, before)
+
+    @invariant()
+    def counts_are_those_of_a_recount(self) -> None:
+        if hasattr(self, "state"):
+            self.same_counts(Model(self.state))
+
+    def same_counts(self, model: Model) -> None:
+        states = self.state.queues.states
+        assert states.keys() == model.queues.keys()
+        for name, found in states.items():
+            assert found.nominal[GPU] == model.nominal(name)
+            assert found.used[GPU] == model.used(name)
+            assert found.available(GPU) == model.available(name)
+
+
+def raw_of(one: Pod) -> dict[str, Any]:
+    """Return the manifest of a new pod like this one, which its controller makes."""
+    return pod(
+        f"{one.name}-again",
+        requests={GPU: one.spec.demand.resources[GPU]},
+        labels=dict(one.labels),
+        priority=one.spec.priority,
+        created="2026-02-01T00:00:00Z",
+    )
+
+
+TestQueues = Queues.TestCase
+TestQueues.settings = settings(max_examples=40, stateful_step_count=30)
