@@ -156,16 +156,24 @@ class PodStatusReporter:
         """Record an event: the scheduler name may be misspelt. The status stays unchanged."""
         self._record_failure(pod, message)
 
-    def preempted(self, victim: Pod, preemptor: Pod, node: str) -> None:
-        """Record an event of the victim: it is preempted, and the preemptor's priority."""
+    def preempted(
+        self, victim: Pod, preemptor: Pod, node: str, queues: tuple[str, str] | None = None
+    ) -> None:
+        """Record an event of the victim: it is preempted, and why.
+
+        `queues` names the preemptor's queue and the victim's, if the first took back what the
+        second had borrowed.
+        """
         priority, own = self._priority(preemptor), self._priority(victim)
+        why = f"to make room for priority {priority}; its own is {own}"
+        if queues is not None:
+            why = "because queue {} took back what queue {} had borrowed".format(*queues)
         self.recorder.record(
             _reference(victim),
             "Normal",
             "Preempted",
             "Preempting",
-            f"Preempted by pod {preemptor.uid} on node {node} "
-            f"to make room for priority {priority}; its own is {own}",
+            f"Preempted by pod {preemptor.uid} on node {node} {why}",
             related=_reference(preemptor),
         )
 

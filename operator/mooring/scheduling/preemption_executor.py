@@ -215,7 +215,15 @@ class PreemptionExecutor:
             return  # by itself, or it is another pod by now
         node, by = victim.node_name or "", PodRef.of(preemptor)
         self.scheduler.decisions.preempted(victim.uid, by, node, self._clock())
-        self.reports.preempted(victim, preemptor, node)
+        self.reports.preempted(victim, preemptor, node, self._took_back(preemptor, victim))
+
+    def _took_back(self, preemptor: Pod, victim: Pod) -> tuple[str, str] | None:
+        """Return the queues of both if they differ and are in one tree, else None."""
+        queues = self.scheduler.state.queues
+        mine, its = queues.of(preemptor), queues.of(victim)
+        if mine is None or its is None or mine is its or mine.root is not its.root:
+            return None
+        return mine.name, its.name
 
     def stays(self, victim: Pod) -> None:
         """End the eviction of a pod that somebody else began; retry the pods that waited for it."""

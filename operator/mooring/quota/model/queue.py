@@ -21,7 +21,7 @@ from mooring.model.fields import (
 )
 from mooring.model.manifest_error import ManifestError
 from mooring.model.quantity import parse_count, parse_milli
-from mooring.model.resources import parse_amounts
+from mooring.model.resources import CPU, parse_amounts
 from mooring.model.selectors import LabelSelector, parse_label_selector
 
 QUEUE_LABEL: Final = "scheduling.mooring.dev/queue"
@@ -115,6 +115,8 @@ def _quotas(spec: Mapping[str, Any], *, is_root: bool) -> Mapping[str, Quota]:
     for index, one in enumerate(written):
         where = f"spec.resources[{index}]"
         resource = text(one, "name", where)
+        if resource != PODS:
+            parse_amounts({resource: 0}, f"{where}.name")  # whose names are those of requests
         if resource in quotas:
             raise ManifestError(f"{where}.name", f"{resource} has a quota already")
         nominal = _amount(one, "nominalQuota", resource, where)
@@ -135,12 +137,10 @@ def _amount(raw: Mapping[str, Any], field_: str, resource: str, where: str) -> i
     path = f"{where}.{field_}"
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ManifestError(path, "must be a quantity")
-    if resource == PODS:
-        amount = parse_count(value, path)
-        if amount < 0:
-            raise ManifestError(path, f"{value} is negative; write zero or more")
-        return amount
-    return parse_amounts({resource: value}, path)[resource]
+    amount = parse_milli(value, path) if resource == CPU else parse_count(value, path)
+    if amount < 0:
+        raise ManifestError(path, f"{value} is negative; write zero or more")
+    return amount
 
 
 def _weight(raw: Mapping[str, Any]) -> float:
