@@ -364,8 +364,7 @@ def queue_object(
     Pods of every namespace may be in it; with the selector None only other queues.
     """
     resources = [
-        {"name": resource}
-        | (dict(quota) if isinstance(quota, Mapping) else {"nominalQuota": quota})
+        {"name": resource, **(quota if isinstance(quota, Mapping) else {"nominalQuota": quota})}
         for resource, quota in quotas.items()
     ]
     selected = {} if selector is None else {"namespaceSelector": dict(selector)}

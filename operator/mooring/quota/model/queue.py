@@ -145,7 +145,8 @@ def _amount(raw: Mapping[str, Any], field_: str, resource: str, where: str) -> i
 
 def _weight(raw: Mapping[str, Any]) -> float:
     path = "spec.fairSharing.weight"
-    value = raw.get("weight", 1)
+    if (value := raw.get("weight")) is None:
+        return 1.0
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ManifestError(path, "must be a quantity")
     weight = parse_milli(value, path)
