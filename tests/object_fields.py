@@ -90,6 +90,24 @@ _BY_HAND: dict[str, Types] = {
         "HyperNodeExactMatch": {"name": "str"},
         "HyperNodeRegexMatch": {"pattern": "str"},
     },
+    "scheduling.mooring.dev/v1alpha1 Queue": {
+        "Queue": {"spec": "QueueSpec", "status": "{*}"},
+        "QueueSpec": {
+            "parent": "str",
+            "resources": "[QueueQuota]",
+            "fairSharing": "QueueFairSharing",
+            "preemption": "QueuePreemption",
+            "namespaceSelector": "LabelSelector",
+        },
+        "QueueQuota": {
+            "name": "str",
+            "nominalQuota": "*",
+            "borrowingLimit": "*",
+            "lendingLimit": "*",
+        },
+        "QueueFairSharing": {"weight": "*"},
+        "QueuePreemption": {"reclaimWithinCohort": "str", "withinQueue": "str"},
+    },
     "scheduler.grove.io/v1alpha1 PodGang": {
         "PodGang": {"spec": "PodGangSpec", "status": "{*}"},
         "PodGangSpec": {
@@ -140,7 +158,7 @@ _BY_HAND: dict[str, Types] = {
         },
     },
 }
-"""The fields of kinds without a model: of Kubernetes 1.37 and of other schedulers."""
+"""The fields of kinds without a model: of Kubernetes 1.37, of Mooring and of other schedulers."""
 _LIKE = {
     "scheduling.k8s.io/v1 PodGroup": "scheduling.k8s.io/v1beta1 PodGroup",
     "scheduling.k8s.io/v1alpha3 PodGroup": "scheduling.k8s.io/v1beta1 PodGroup",

@@ -19,6 +19,7 @@ from mooring.kube.api_resources import (
     POD_GROUP_V1,
     POD_GROUP_V1ALPHA2,
     POD_GROUP_V1ALPHA3,
+    QUEUE,
     SIGS_POD_GROUP,
     VOLCANO_POD_GROUP,
     Resource,
@@ -36,6 +37,7 @@ BY_VOLCANO = "pods that name one by Volcano's annotation wait (docs/gangs.md)"
 BY_KAI = "pods that name one by KAI's annotation wait (docs/gangs.md)"
 BY_GROVE = "pods that name one by Grove's label wait (docs/gangs.md)"
 IN_HYPER_NODES = "groups that must be placed in one wait (docs/gangs.md)"
+NO_QUOTAS = "no quotas of queues apply (docs/queues.md)"
 BY_SLICE = "taints of devices are those of their slices"
 
 
@@ -115,6 +117,7 @@ async def test_of_the_versions_of_a_kind_the_newest_that_is_served_is_used(
         Kind.KAI_POD_GROUP: None,
         Kind.POD_GANG: None,
         Kind.HYPER_NODE: None,
+        Kind.QUEUE: None,
         Kind.DEVICE_TAINT_RULE: None,
     }
 
@@ -197,6 +200,7 @@ async def test_an_upgrade_is_followed_when_several_looks_have_found_it(
         Kind.KAI_POD_GROUP: None,
         Kind.POD_GANG: None,
         Kind.HYPER_NODE: None,
+        Kind.QUEUE: None,
         Kind.DEVICE_TAINT_RULE: None,
     }
 
@@ -242,6 +246,7 @@ async def test_what_is_not_served_is_said_once_with_what_follows(
         ("INFO", f"podgroups.scheduling.run.ai (v2alpha2) is not served: {BY_KAI}"),
         ("INFO", f"podgangs.scheduler.grove.io (v1alpha1) is not served: {BY_GROVE}"),
         ("INFO", f"hypernodes.topology.volcano.sh (v1alpha1) is not served: {IN_HYPER_NODES}"),
+        ("INFO", f"queues.scheduling.mooring.dev (v1alpha1) is not served: {NO_QUOTAS}"),
         ("INFO", f"devicetaintrules.resource.k8s.io (v1, v1beta2) is not served: {BY_SLICE}"),
     ]
     assert discovery.unserved() == {
@@ -252,6 +257,7 @@ async def test_what_is_not_served_is_said_once_with_what_follows(
         Kind.KAI_POD_GROUP: KAI_POD_GROUP,
         Kind.POD_GANG: POD_GANG,
         Kind.HYPER_NODE: HYPER_NODE,
+        Kind.QUEUE: QUEUE,
         Kind.DEVICE_TAINT_RULE: DEVICE_TAINT_RULE,
     }
 

@@ -21,6 +21,7 @@ from mooring.kube.api_resources import (
     POD_GROUP,
     POD_GROUP_V1,
     POD_GROUP_V1ALPHA2,
+    QUEUE,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
     VOLCANO_POD_GROUP,
@@ -353,6 +354,7 @@ async def test_a_kind_that_is_served_is_followed_and_the_newest_version_of_it_on
         KAI_POD_GROUP,
         POD_GANG,
         HYPER_NODE,
+        QUEUE,
         DEVICE_TAINT_RULE,
     }
     assert feeding.seen.names[POD_GROUP_V1] == ["train"]
@@ -363,6 +365,7 @@ async def test_a_kind_that_is_served_is_followed_and_the_newest_version_of_it_on
         Kind.KAI_POD_GROUP: KAI_POD_GROUP,
         Kind.POD_GANG: POD_GANG,
         Kind.HYPER_NODE: HYPER_NODE,
+        Kind.QUEUE: QUEUE,
         Kind.DEVICE_TAINT_RULE: DEVICE_TAINT_RULE,
     }
     assert {"podgroups.scheduling.k8s.io", "podgroups.scheduling.x-k8s.io"} <= set(

@@ -30,6 +30,7 @@ from mooring.testing.builders import (
     pod_gang,
     pod_group,
     priority_class,
+    queue_object,
     service,
     toleration,
     volcano_pod_group,
@@ -187,6 +188,15 @@ OBJECTS: dict[Kind, dict[str, Any]] = {
         {"type": "Node", "selector": {"labelMatch": {"matchLabels": {"rack": "r"}}}},
         {"type": "HyperNode", "selector": {"exactMatch": {"name": "s1"}}},
         tierName="rack",
+    ),
+    Kind.QUEUE: queue_object(
+        "team-a",
+        {"cpu": {"nominalQuota": "4", "borrowingLimit": 2, "lendingLimit": "1"}, "pods": 10},
+        parent="all",
+        selector={"matchLabels": {"team": "a"}},
+        fairSharing={"weight": "2"},
+        preemption={"reclaimWithinCohort": "Any", "withinQueue": "Never"},
+        status={"pods": 1},
     ),
     Kind.POD_GANG: pod_gang(
         "g",

@@ -190,3 +190,4 @@ LEASE: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 SCHEDULING_PROFILE: Final = Resource(
     MOORING_GROUP, "v1alpha1", "schedulingprofiles", "SchedulingProfile", namespaced=False
 )
+QUEUE: Final = Resource(MOORING_GROUP, "v1alpha1", "queues", "Queue", namespaced=False)
