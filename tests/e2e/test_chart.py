@@ -123,9 +123,9 @@ def test_chart_and_kustomize_give_the_same_objects(
     tmp_path: Path, components: list[str], values: dict[str, Any]
 ) -> None:
     chart = by_name(template(createNamespace=True, **values))
-    crd = chart.pop(("CustomResourceDefinition", "", "schedulingprofiles.scheduling.mooring.dev"))
-    (shipped,) = yaml.safe_load_all((ROOT / "crds" / "schedulingprofiles.yaml").read_text())
-    assert crd == shipped
+    for name in ("queues", "schedulingprofiles"):
+        crd = chart.pop(("CustomResourceDefinition", "", f"{name}.scheduling.mooring.dev"))
+        assert crd == yaml.safe_load((ROOT / "crds" / f"{name}.yaml").read_text())
     assert chart == by_name(overlay(tmp_path, components))
 
 

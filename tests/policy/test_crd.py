@@ -1,14 +1,11 @@
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
-from mooring.policy.crd import custom_resource_definition, render
+from mooring.policy.crd import custom_resource_definition
 from mooring.policy.profile import SchedulingProfileSpec
 from mooring.policy.profile_status import SchedulingProfileStatus
-
-COMMITTED = Path(__file__).parents[2] / "crds" / "schedulingprofiles.yaml"
 
 
 def version() -> dict[str, Any]:
@@ -45,10 +42,6 @@ def keywords(value: object) -> set[str]:
         if name != "default"
     ]
     return {*value} | keywords(inner)
-
-
-def test_the_committed_file_is_generated_from_the_models() -> None:
-    assert COMMITTED.read_text() == render(), "run: mooring crds > crds/schedulingprofiles.yaml"
 
 
 def test_every_keyword_of_the_models_is_kept_or_known_to_be_dropped() -> None:

@@ -23,6 +23,7 @@ CHART: Final = Path("manifests/chart")
 SHARED: Final = {
     "crds/schedulingprofiles.yaml": "crds/schedulingprofiles.yaml",
     "crds/podgroups.yaml": "files/podgroups.yaml",
+    "crds/queues.yaml": "crds/queues.yaml",
     "manifests/admission/default-scheduler.yaml": "files/admission.yaml",
     "manifests/monitoring/alerts.yaml": "files/alerts.yaml",
     "manifests/monitoring/dashboard.json": "files/dashboard.json",
