@@ -49,6 +49,7 @@ from mooring.kube.api_resources import (
     KAI_POD_GROUP,
     POD_GANG,
     POD_GROUP,
+    QUEUE,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
     SIGS_POD_GROUP,
@@ -60,7 +61,7 @@ from mooring.kube.client import ApiClient
 from mooring.kube.config import load_connection
 from mooring.kube.errors import ApiError, UnansweredError
 from mooring.kube.writes import PodWriter
-from mooring.testing.builders import coscheduling_pod_group, pod_group
+from mooring.testing.builders import coscheduling_pod_group, pod_group, queue_object
 from policies import profile
 from storage_builders import pv, pvc, storage_class
 
@@ -382,6 +383,12 @@ def takes_a_profile(cluster: Cluster) -> Sign:
     return lambda: cluster.client.get(f"{PROFILES}/{name}").get("status")
 
 
+def tells_of_queues(cluster: Cluster) -> Sign:
+    name = f"queue-{cluster.runs}"
+    cluster.client.post(QUEUE.path(), queue_object(name, {"cpu": 1}))
+    return lambda: cluster.client.get(QUEUE.path(None, name)).get("status")
+
+
 def shows_metrics(cluster: Cluster) -> Sign:
     status, page = cluster.scheduler.get("/metrics")
     assert status == 200, page
@@ -444,6 +451,7 @@ EVERYTHING: Final = (
     backs_a_resource_by_a_device,
     reads_a_claim_again,
     takes_a_profile,
+    tells_of_queues,
     shows_metrics,
     shows_events,
     looks_whether_a_pod_is_bound,
@@ -480,6 +488,7 @@ FAILS: Final[Sequence[Mapping[str, tuple[Work, str]]]] = (
         "list podgroups": (nothing, "may not watch podgroups.scheduling"),
         "list podgangs": (nothing, "may not watch podgangs.scheduler.grove.io"),
         "list hypernodes": (nothing, "may not watch hypernodes.topology.volcano.sh"),
+        "list queues": (nothing, "may not watch queues.scheduling.mooring.dev"),
         "list csidrivers": (nothing, "may not watch csidrivers.storage.k8s.io"),
     },
     {"list priorityclasses": (nothing, "may not list priorityclasses.scheduling.k8s.io")},
@@ -490,6 +499,7 @@ FAILS: Final[Sequence[Mapping[str, tuple[Work, str]]]] = (
             "may not get configmaps kube-system/extension-apiserver-auth",
         ),
         "patch podgroups/status": (tells_of_pod_groups, "may not patch podgroups/status"),
+        "patch queues/status": (tells_of_queues, "may not patch queues/status"),
         "patch schedulingprofiles/status": (
             takes_a_profile,
             "may not patch schedulingprofiles/status",

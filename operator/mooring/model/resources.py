@@ -26,11 +26,16 @@ def amount_text(resource: str, value: int) -> str:
     """Return an amount as people write it: `1500m` or `2` for cpu, `3Gi` or `512Mi` for bytes."""
     if resource == CPU:
         return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
-    if resource in _STANDARD or resource.startswith(_HUGE_PAGES):
+    if in_bytes(resource):
         for suffix, unit in _UNITS:
             if value >= unit and value % unit == 0:
                 return f"{value // unit}{suffix}"
     return str(value)
+
+
+def in_bytes(resource: str) -> bool:
+    """Return whether amounts of the resource are bytes."""
+    return resource != CPU and (resource in _STANDARD or resource.startswith(_HUGE_PAGES))
 
 
 class ContainerResources(NamedTuple):

@@ -81,6 +81,19 @@ class StateCollector:
     reserved_nodes: Callable[[], int] = _gauge(
         "mooring_reserved_nodes", "Nodes that are reserved for a pod group."
     )
+    queue_nominal: Callable[[], Mapping[tuple[str, str], float]] = _gauge(
+        "mooring_queue_nominal",
+        "The quota of each Queue, in cores, bytes or counts.",
+        ("queue", "resource"),
+    )
+    queue_used: Callable[[], Mapping[tuple[str, str], float]] = _gauge(
+        "mooring_queue_used",
+        "What each Queue uses of its quota and borrows, in cores, bytes or counts.",
+        ("queue", "resource"),
+    )
+    queue_waiting_pods: Callable[[], Mapping[str, int]] = _gauge(
+        "mooring_queue_waiting_pods", "Pods of each Queue that wait for a node.", ("queue",)
+    )
     leading: Callable[[], bool] = _gauge(
         "leader_election_master_status", "1 while this replica holds the lease, else 0.", ("name",)
     )

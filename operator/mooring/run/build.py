@@ -32,6 +32,7 @@ from mooring.observe.records import DecisionLog
 from mooring.pausing import worked
 from mooring.policy.rebalancing import Goal, Rebalancing
 from mooring.process.turn import Turn
+from mooring.quota.status.queue_status_reporter import QueueStatusReporter
 from mooring.rebalancing.plan import Plan
 from mooring.rebalancing.plan_state import Planning
 from mooring.rebalancing.profile_rebalancing import MakePlan, Parts
@@ -190,6 +191,7 @@ class Engine:
             served=served,
             busy=self.is_busy,
         )
+        self.queue_reports = QueueStatusReporter(scheduler, client)
 
     def _make_loop(self, client: ApiClient, extender_client: ApiClient, writer: PodWriter) -> None:
         scheduler, metrics = self.scheduler, self.metrics

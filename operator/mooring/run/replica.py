@@ -394,6 +394,7 @@ class Scheduler:
             engine.recorder,
             engine.reports,
             engine.group_reports,
+            engine.queue_reports,
             self._decision_file,
             self._traces,
         )
@@ -641,6 +642,9 @@ class Scheduler:
             gpu_mismatches=lambda: scheduler.state.devices.mismatches,
             pod_groups=engine.group_reports.phases,
             reserved_nodes=engine.group_reports.reserved_nodes,
+            queue_nominal=engine.queue_reports.nominal,
+            queue_used=engine.queue_reports.used,
+            queue_waiting_pods=engine.queue_reports.waiting,
             queue_incoming_pods=scheduler.queue.incoming,
             queued_entities=lambda: {
                 (queue, *_ENTITY): number for queue, number in scheduler.queue.counts().items()

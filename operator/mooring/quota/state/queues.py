@@ -43,6 +43,8 @@ class Queues:
         self._of_namespace: dict[str, tuple[str, ...]] = {}
         self._queues_changed = False
         self._changed_namespaces: set[str] = set()
+        self.changes = 0
+        """How often a queue or what it uses has changed."""
         self.decreases = 0
         """How often a queue began to use less, or its quotas changed."""
 
@@ -54,6 +56,10 @@ class Queues:
     def problem(self, name: str) -> str | None:
         """Return why the newest version of a queue is not in force; None if it is."""
         return self._problems.get(name)
+
+    def pods_in(self, state: QueueState) -> int:
+        """Return how many pods of this queue itself are on nodes."""
+        return self._used[state.number][PODS]
 
     def numbered(self, number: int) -> QueueState | None:
         """Return the queue of a number in the pod columns; None if it is not in force."""
@@ -123,6 +129,7 @@ class Queues:
             self._count(number, {r: -amount for r, amount in demand_of((pod,)).items()})
 
     def _count(self, number: int, amounts: Mapping[str, int]) -> None:
+        self.changes += 1
         used = self._used[number]
         for resource, amount in amounts.items():
             used[resource] = used.get(resource, 0) + amount
@@ -162,6 +169,7 @@ class Queues:
         drawing = (state.queue for state in self._states.values())
         self._drawing = [q for q in drawing if q.namespaces is not None and not q.namespaces.empty]
         self._of_namespace.clear()
+        self.changes += 1
         self.decreases += 1
         return None
 

@@ -1,0 +1,156 @@
+"""What users read of a queue: what it and the queues below it use, and whether it is in force."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isinf
+from typing import Any, Final, NamedTuple
+
+from mooring.model.quantity import Quantity
+from mooring.model.resources import CPU, in_bytes
+from mooring.pausing import pause
+from mooring.policy.profile_status import LONGEST_MESSAGE
+from mooring.quota.model.queue import Queue
+from mooring.quota.state.queue_tree import QueueState
+from mooring.quota.state.queues import Queues
+
+_NANO: Final = 10**9
+_MILLI: Final = 10**6
+"""A thousandth in billionths."""
+
+
+class Amounts(NamedTuple):
+    """What a queue has and uses of one resource: millicores, bytes or counts.
+
+    `nominal` is its quota with what the queues below it lend, `used` what it uses of that,
+    `borrowed` how much more it uses than that, and `lent` how much of its quota other queues use.
+    """
+
+    nominal: int
+    used: int
+    borrowed: int
+    lent: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """The current state of a queue, as users read it; the counts are of pods below it too.
+
+    `problem` says why this generation is not in force; None if it is. `in_force` is the generation
+    that is; 0 without one.
+    """
+
+    uid: str
+    generation: int
+    problem: str | None
+    in_force: int
+    pods: int
+    waiting: int
+    share: float
+    amounts: Mapping[str, Amounts]
+
+
+def queue_views(
+    written: Mapping[str, Queue], queues: Queues, waiting: Mapping[str, int]
+) -> dict[str, QueueView]:
+    """Return how each queue is now; `waiting` is how many pods of each queue wait."""
+    pods = Counter({name: queues.pods_in(state) for name, state in queues.states.items()})
+    waits, amounts = Counter(waiting), dict[str, dict[str, Amounts]]()
+    for state in queues.states.values():
+        if state.parent is None:
+            for inner in reversed(tuple(_below(state))):
+                if inner.parent is not None:
+                    pods[inner.parent.name] += pods[inner.name]
+                    waits[inner.parent.name] += waits[inner.name]
+            amounts |= _amounts(state)
+    views = dict[str, QueueView]()
+    for name, queue in written.items():
+        found = queues.states.get(name)
+        views[name] = QueueView(
+            queue.uid,
+            queue.generation,
+            queues.problem(name),
+            found.queue.generation if found is not None else 0,
+            pods[name],
+            waits[name],
+            found.share if found is not None else 0.0,
+            amounts.get(name, {}),
+        )
+    return views
+
+
+def _below(root: QueueState) -> Iterator[QueueState]:
+    """Yield the queues of a tree, each after its parent."""
+    left = [root]
+    while left:
+        state = left.pop()
+        yield state
+        left += state.children
+
+
+def _amounts(root: QueueState) -> dict[str, dict[str, Amounts]]:
+    """Return the amounts of each queue of a tree, by name and resource.
+
+    Others may use what a queue leaves of the part that it lends, but no more than its siblings
+    have borrowed and others have borrowed of its parent.
+    """
+    found = defaultdict[str, dict[str, Amounts]](dict)
+    for resource in sorted(root.resources):
+        taken = {root.name: 0}
+        for state in _below(root):
+            pause()
+            nominal, used = state.nominal[resource], state.used[resource]
+            unused = max(0, nominal - max(used, state.guaranteed(resource)))
+            lent = min(unused, taken[state.name])
+            borrowed = state.borrowed(resource)
+            found[state.name][resource] = Amounts(nominal, used, borrowed, lent)
+            more = lent + sum(child.borrowed(resource) for child in state.children)
+            taken |= dict.fromkeys((child.name for child in state.children), more)
+    return found
+
+
+def status_of(queue: Queue, view: QueueView, now: str) -> dict[str, Any]:
+    """Return the status to be written at this time (RFC 3339)."""
+    known: Sequence[Mapping[str, Any]] = queue.status.get("conditions") or ()
+    before = next((each for each in known if each.get("type") == "Ready"), {})
+    ready = "True" if view.problem is None else "False"
+    since = before.get("lastTransitionTime") if before.get("status") == ready else None
+    return {
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": ready,
+                "observedGeneration": queue.generation,
+                "lastTransitionTime": since or now,
+                "reason": "InForce" if view.problem is None else "Invalid",
+                "message": _message(view)[:LONGEST_MESSAGE],
+            }
+        ],
+        "pods": view.pods,
+        "waiting": view.waiting,
+        "share": "inf" if isinf(view.share) else f"{view.share:.3g}",
+        "resources": [
+            {
+                "name": resource,
+                **{
+                    field: amount_quantity(resource, amount)
+                    for field, amount in amounts._asdict().items()
+                },
+            }
+            for resource, amounts in view.amounts.items()
+        ],
+    }
+
+
+def _message(view: QueueView) -> str:
+    if view.problem is None:
+        return "in force"
+    stays = f"generation {view.in_force} stays in force: " if view.in_force else ""
+    return f"{stays}{view.problem}"
+
+
+def amount_quantity(resource: str, amount: int) -> str:
+    """Return an amount as a quantity of Kubernetes, in its canonical form."""
+    if resource == CPU:
+        return Quantity(amount * _MILLI).text
+    return Quantity(amount * _NANO, "BinarySI" if in_bytes(resource) else "DecimalSI").text

@@ -1,0 +1,124 @@
+"""Writes the statuses of queues: once a second of those that have changed."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final, NoReturn
+
+from mooring.kube.api_resources import QUEUE
+from mooring.kube.client import ApiClient
+from mooring.kube.status_writer import StatusWriter
+from mooring.kube.timestamps import rfc3339
+from mooring.model.events import Kind
+from mooring.model.resources import CPU
+from mooring.pausing import pause
+from mooring.quota.model.queue import QUEUE_LABEL, Queue
+from mooring.quota.state.queues import Queues
+from mooring.quota.status.queue_status import Amounts, QueueView, queue_views, status_of
+from mooring.scheduling.scheduler_state import SchedulerState
+
+ROUND_SECONDS: Final = 1.0
+"""Between two looks at the queues."""
+_LANES: Final = 2
+"""Status patches in flight, in addition to those of pods and groups."""
+_COUNTED_PER_SECOND: Final = 5_000
+"""If more pods wait, they are counted less often than once a second."""
+
+
+class QueueStatusReporter:
+    """Writes the statuses of queues while `run` runs.
+
+    Attributes:
+        views: How each queue was at the last look, by name.
+    """
+
+    def __init__(self, scheduler: SchedulerState, client: ApiClient) -> None:
+        self.views: Mapping[str, QueueView] = {}
+        self._scheduler = scheduler
+        self._client = client
+        self._statuses = StatusWriter[str](
+            "queues", self._write, lanes=_LANES, turn=scheduler.turn, sleep=scheduler.sleep
+        )
+        self._waiting: Mapping[str, int] = {}
+        self._count_at = 0.0
+        self._seen: tuple[int, Mapping[str, int]] = (-1, {})
+        """What `views` was made from: the changes of queues, and the waiting pods."""
+
+    def nominal(self) -> dict[tuple[str, str], float]:
+        """Return the quota of each queue and resource in cores, bytes or counts."""
+        return self._amounts(lambda amounts: amounts.nominal)
+
+    def used(self) -> dict[tuple[str, str], float]:
+        """Return what each queue uses of each resource in cores, bytes or counts."""
+        return self._amounts(lambda amounts: amounts.used)
+
+    def waiting(self) -> dict[str, int]:
+        """Return how many pods of each queue and of those below it wait."""
+        return {name: view.waiting for name, view in self.views.items()}
+
+    def _amounts(self, read: Callable[[Amounts], int]) -> dict[tuple[str, str], float]:
+        return {
+            (name, resource): read(amounts) / (1000 if resource == CPU else 1)
+            for name, view in self.views.items()
+            for resource, amounts in view.amounts.items()
+        }
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._statuses.run())
+            tasks.create_task(self._look_at_all())
+
+    async def _look_at_all(self) -> NoReturn:
+        while True:
+            self._statuses.note(*await self._scheduler.turn.run(self._look))
+            await self._statuses.settled()
+            await self._scheduler.sleep(ROUND_SECONDS)
+
+    def _look(self) -> list[str]:
+        """Bring `views` up to date; return the queues whose view has changed."""
+        written = self._written()
+        if not written and not self.views:
+            return []
+        queues = self._scheduler.cluster.queues
+        self._count_waiting(queues)
+        if self._seen == (queues.changes, self._waiting):
+            return []
+        self._seen = queues.changes, self._waiting
+        before, self.views = self.views, queue_views(written, queues, self._waiting)
+        for name, view in before.items():
+            if name not in self.views or self.views[name].uid != view.uid:
+                self._statuses.forget(name)
+        return [name for name, view in self.views.items() if view != before.get(name)]
+
+    def _written(self) -> Mapping[str, Queue]:
+        return self._scheduler.state.objects.of(Kind.QUEUE)
+
+    def _count_waiting(self, queues: Queues) -> None:
+        """Count the waiting pods of each queue, also of those that are not in force."""
+        now = self._scheduler.clock()
+        if now < self._count_at:
+            return
+        waiting, pods = Counter[str](), tuple(self._scheduler.queue)
+        for queued in pods:
+            pause()
+            pod = queued.pod
+            if queued.queue is None and self._scheduler.cluster.is_placed(pod):
+                continue  # it is being bound
+            state, label = queues.of(pod), pod.labels.get(QUEUE_LABEL)
+            if state is not None:
+                waiting[state.name] += 1
+            elif label and queues.why_in_none(pod) is not None:
+                waiting[label] += 1
+        self._waiting, self._count_at = waiting, now + len(pods) / _COUNTED_PER_SECOND
+
+    async def _write(self, name: str) -> None:
+        queue, view = self._written().get(name), self.views.get(name)
+        if queue is None or view is None:
+            return
+        status = status_of(queue, view, rfc3339(self._scheduler.now()))
+        if self._statuses.has_patched(name) or status != queue.status:
+            patch = {"status": status}
+            await self._statuses.patch(
+                name, status, lambda: self._client.patch(QUEUE, name, patch, subresource="status")
+            )

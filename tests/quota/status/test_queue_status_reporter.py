@@ -1,0 +1,192 @@
+"""Statuses of queues are written once a second where they have changed."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from background import in_background
+from kube.api_server import ApiServer, Request
+from kube.virtual_clock import VirtualClock
+from mooring.kube.client import ApiClient
+from mooring.kube.config import Connection
+from mooring.model.events import Kind
+from mooring.model.objects import parse_object
+from mooring.model.pod import parse_pod
+from mooring.quota.model.queue import QUEUE_LABEL
+from mooring.quota.status.queue_status_reporter import QueueStatusReporter
+from mooring.testing.builders import node, pod, queue_object, uid_of
+from scheduler_states import put_profile, scheduler_state
+
+LABELS = {QUEUE_LABEL: "team-a"}
+
+
+class Queues:
+    """A cluster whose statuses go to a server that keeps what is patched."""
+
+    def __init__(self, objects: list[dict[str, Any]], client: ApiClient, server: "Server") -> None:
+        self._clock = VirtualClock()
+        self.time = 0.0
+        self.scheduler = scheduler_state(
+            *objects, clock=lambda: self.time, now=lambda: self.time, sleep=self._clock.sleep
+        )
+        self.server = server
+        self.reports = QueueStatusReporter(self.scheduler, client)
+
+    async def round(self, seconds: float = 1.0) -> dict[str, Any]:
+        """Return the statuses that another look at the queues has written, by name."""
+        await self._clock.sleepers(2)
+        self.server.patched()
+        self.time += seconds
+        await self._clock.advance(1.0)
+        return await self.written()
+
+    async def written(self) -> dict[str, Any]:
+        """Return what was written, once both what looks and what tries again are asleep."""
+        await self._clock.sleepers(2)
+        return self.server.patched()
+
+    def put(self, raw: dict[str, Any]) -> None:
+        """Let the watch show this queue."""
+        queue = parse_object(Kind.QUEUE, raw)
+        self.scheduler.state.put(Kind.QUEUE, queue.name, queue)
+
+    def run_pod(self, name: str, **fields: Any) -> None:
+        """Let the watch show this pod on the node."""
+        value = parse_pod(pod(name, node="n", labels=LABELS, **fields))
+        self.scheduler.state.put(Kind.POD, value.uid, value)
+
+    def wait(self, *raws: dict[str, Any]) -> None:
+        """Add these pods to the scheduling queue."""
+        entry = put_profile(self.scheduler)
+        for raw in raws:
+            self.scheduler.queue.add(parse_pod(raw), entry.pipeline, self.time)
+
+
+class Server:
+    """Answers patches, and refuses them with `refusal`."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.refusal: tuple[int, str] | None = None
+
+    def __call__(self, request: Request) -> None:
+        if self.refusal is not None:
+            request.refuse(*self.refusal, "not now")
+            return
+        self.requests.append(request)
+        request.reply({})
+
+    def patched(self) -> dict[str, Any]:
+        """Return the statuses written since the last call, by the name of the queue."""
+        found = {request.path.split("/")[-2]: request.body["status"] for request in self.requests}
+        self.requests.clear()
+        return found
+
+
+@asynccontextmanager
+async def reporting(*objects: dict[str, Any]) -> AsyncIterator[Queues]:
+    server = Server()
+    async with ApiServer(server) as running, ApiClient(Connection(running.url)) as client:
+        made = Queues([*objects], client, server)
+        async with in_background(made.reports.run()):
+            yield made
+
+
+ALL = queue_object("all", {"cpu": 10}, selector=None)
+TEAM_A = queue_object("team-a", {"cpu": 4}, parent="all")
+
+
+@pytest.fixture
+async def queues() -> AsyncIterator[Queues]:
+    async with reporting(node("n"), ALL, TEAM_A) as made:
+        yield made
+
+
+async def test_only_the_statuses_that_change_are_written_again(queues: Queues) -> None:
+    assert {*await queues.written()} == {"all", "team-a"}
+    assert await queues.round() == {}
+    queues.run_pod("p", cpu="1")
+    written = await queues.round()
+    assert {name: status["pods"] for name, status in written.items()} == {"all": 1, "team-a": 1}
+    assert written["team-a"]["resources"] == [
+        {"name": "cpu", "nominal": "4", "used": "1", "borrowed": "0", "lent": "0"}
+    ]
+    queues.put(queue_object("alone"))
+    assert {*await queues.round()} == {"alone"}
+
+
+async def test_a_new_leader_writes_no_status_that_is_right(queues: Queues) -> None:
+    written = await queues.written()
+    known = ALL | {"status": written["all"]}
+    async with reporting(node("n"), known, TEAM_A) as later:
+        assert {*await later.written()} == {"team-a"}
+        later.run_pod("p")
+        assert {*await later.round()} == {"all", "team-a"}
+
+
+async def test_waiting_pods_are_counted_for_their_queue_in_force_or_not(queues: Queues) -> None:
+    queues.wait(
+        pod("a", labels=LABELS),
+        pod("b", labels={QUEUE_LABEL: "none"}),
+        pod("c"),
+        pod("d", labels=LABELS | {"kueue.x-k8s.io/queue-name": "lq"}),
+    )
+    written = await queues.round()
+    assert {name: status["waiting"] for name, status in written.items()} == {"all": 1, "team-a": 1}
+    queues.put(queue_object("none", parent="nowhere"))
+    assert (await queues.round())["none"]["waiting"] == 1
+    assert queues.reports.waiting() == {"all": 1, "team-a": 1, "none": 1}
+
+
+async def test_a_pod_that_is_being_bound_waits_no_more(queues: Queues) -> None:
+    queues.wait(pod("p", labels=LABELS))
+    assert (await queues.round())["team-a"]["waiting"] == 1
+    popped = queues.scheduler.queue.pop(queues.time)
+    assert popped is not None
+    queues.run_pod("p")
+    status = (await queues.round())["team-a"]
+    assert (status["waiting"], status["pods"]) == (0, 1)
+
+
+async def test_a_queue_of_the_same_name_gets_its_status(queues: Queues) -> None:
+    await queues.written()
+    raw = queue_object("team-a", {"cpu": 4}, parent="all")
+    raw["metadata"]["uid"] = "another"
+    queues.scheduler.state.delete(Kind.QUEUE, "team-a")
+    queues.put(raw)
+    assert {*await queues.round()} == {"team-a"}
+    queues.scheduler.state.delete(Kind.QUEUE, "team-a")
+    await queues.round()
+    assert {*queues.reports.views} == {"all"}
+
+
+async def test_a_status_that_could_not_be_written_is_written_later(queues: Queues) -> None:
+    await queues.written()
+    queues.server.refusal = 500, "InternalError"
+    queues.run_pod("p")
+    assert await queues.round() == {}
+    queues.server.refusal = None
+    assert {*await queues.round()} == {"all", "team-a"}
+
+
+async def test_metrics_are_in_cores_and_bytes(queues: Queues) -> None:
+    queues.put(queue_object("ml", {"cpu": "500m", "memory": "1Ki"}))
+    queues.run_pod("p", cpu="250m")
+    await queues.round()
+    assert queues.reports.nominal() == {
+        ("all", "cpu"): 14.0,
+        ("team-a", "cpu"): 4.0,
+        ("ml", "cpu"): 0.5,
+        ("ml", "memory"): 1024.0,
+    }
+    assert queues.reports.used()["team-a", "cpu"] == 0.25
+
+
+async def test_many_waiting_pods_are_counted_less_often(queues: Queues) -> None:
+    queues.wait(*(pod(f"p{i}", labels=LABELS) for i in range(100)))
+    assert (await queues.round())["team-a"]["waiting"] == 100
+    queues.scheduler.queue.remove(uid_of("p0"), queues.time)
+    assert await queues.round(0.01) == {}
+    assert (await queues.round(0.01))["team-a"]["waiting"] == 99
