@@ -22,6 +22,7 @@ _COMMANDS: Final = {
     "ui": "Open the page of the scheduler in a browser, until Ctrl-C.",
     "shadow": "Compare profiles in mode Shadow with what was bound.",
     "rebalance": "Plan which running pods to move, and what each move gains.",
+    "queues": "Show who uses, borrows and lends how much, as a tree of queues.",
     "gpus": "Show the GPU cards and devices of every node and who has them.",
     "profile": "Check and compare profiles.",
     "convert": "Convert kube-scheduler configurations to SchedulingProfiles.",

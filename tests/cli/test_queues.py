@@ -1,0 +1,126 @@
+"""`mooring queues` shows the quotas of a cluster as trees."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from click.testing import Result
+
+from cli.running import ask, kubeconfig_of
+from kube.api_server import ApiServer, Objects
+from mooring.cli.queues import queues
+from mooring.testing.builders import queue_object
+
+READY = {"type": "Ready", "status": "True", "reason": "InForce", "message": "in force"}
+AMOUNTS = ("nominal", "used", "borrowed", "lent")
+
+
+def shown(
+    name: str,
+    parent: str = "",
+    *,
+    waiting: int = 0,
+    share: str = "0",
+    condition: dict[str, str] = READY,
+    **resources: str,
+) -> dict[str, Any]:
+    """Return a queue whose status has the four amounts of each resource."""
+    amounts = [
+        {"name": resource, **dict(zip(AMOUNTS, each.split(), strict=True))}
+        for resource, each in resources.items()
+    ]
+    status = {"conditions": [condition], "pods": 3, "waiting": waiting, "share": share}
+    return queue_object(name, parent=parent, status={**status, "resources": amounts})
+
+
+TREE = (
+    shown("team-b", "research", share="0.5", cpu="8 12 4 0", memory="8Gi 1Gi 0 0"),
+    shown("research", waiting=8, cpu="16 16 0 0", memory="8Gi 1Gi 0 0"),
+    shown("team-a", "research", waiting=8, cpu="8 4 0 4", memory="0 0 0 0"),
+    shown("alone", cpu="1 0 0 0"),
+)
+
+
+async def asked(folder: Path, *words: str, of: Sequence[dict[str, Any]] = TREE) -> Result:
+    async with ApiServer(Objects({"/queues": [*of]})) as server:
+        return await ask(queues, *words, f"--kubeconfig={kubeconfig_of(folder, server.url)}")
+
+
+async def test_there_is_a_tree_for_each_resource(tmp_path: Path) -> None:
+    result = await asked(tmp_path)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "cpu",
+        "QUEUE      NOMINAL   USED   BORROWED   LENT   WAITING   SHARE",
+        "alone            1      0          0      0         0       0",
+        "research        16     16          0      0         8       0",
+        "  team-a         8      4          0      4         8       0",
+        "  team-b         8     12          4      0         0     0.5",
+        "",
+        "memory",
+        "QUEUE      NOMINAL   USED   BORROWED   LENT   WAITING   SHARE",
+        "research       8Gi    1Gi          0      0         8       0",
+        "  team-a         0      0          0      0         8       0",
+        "  team-b       8Gi    1Gi          0      0         0     0.5",
+    ]
+
+
+async def test_one_queue_is_shown_with_those_below_it(tmp_path: Path) -> None:
+    for top, names in (
+        ("research", ["research", "team-a", "team-b"]),
+        ("team-a", ["team-a"]),
+    ):
+        document = json.loads((await asked(tmp_path, top, "-o", "json")).stdout)
+        assert [(each["name"], each["depth"]) for each in document["queues"]] == [
+            (name, int(name != top)) for name in names
+        ]
+    result = await asked(tmp_path, "team-c")
+    assert (result.exit_code, result.stderr) == (2, "error: there is no Queue team-c\n")
+
+
+async def test_the_document_has_what_the_status_says(tmp_path: Path) -> None:
+    document = json.loads((await asked(tmp_path, "team-b", "-o", "json")).stdout)
+    (found,) = document["queues"]
+    assert found == {
+        "name": "team-b",
+        "parent": "research",
+        "depth": 0,
+        "ready": True,
+        "reason": "InForce",
+        "message": "in force",
+        "pods": 3,
+        "waiting": 0,
+        "share": "0.5",
+        "resources": TREE[0]["status"]["resources"],
+    }
+
+
+async def test_queues_that_are_not_in_force_are_named_with_the_reason(tmp_path: Path) -> None:
+    why = {"type": "Ready", "status": "False", "reason": "Invalid", "message": "spec.parent: no"}
+    circle = [shown(name, parent, condition=why) for name, parent in ("ab", "ba")]
+    new = queue_object("new", parent="ab")
+    result = await asked(tmp_path, of=[*circle, shown("c", cpu="1 0 0 0"), new])
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-3:] == [
+        "NOT READY  new: no replica of Mooring has read it yet",
+        "NOT READY  a: spec.parent: no",
+        "NOT READY  b: spec.parent: no",
+    ]
+
+
+async def test_without_quotas_it_says_where_they_are_explained(tmp_path: Path) -> None:
+    result = await asked(tmp_path, of=[])
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "note: no queue limits a resource; docs/queues.md says how one does\n"
+
+
+async def test_a_cluster_without_the_kind_is_told_in_one_line(tmp_path: Path) -> None:
+    refused = Objects({}, refused={"/queues": (404, "no")})
+    async with ApiServer(refused) as server:
+        result = await ask(queues, f"--kubeconfig={kubeconfig_of(tmp_path, server.url)}")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "error: the cluster has no queues.scheduling.mooring.dev: its CustomResourceDefinition is "
+        "missing; create it with: kubectl apply -f crds/\n"
+    )

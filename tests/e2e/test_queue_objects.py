@@ -1,0 +1,168 @@
+"""Queues on a real API server: what it refuses, what Mooring says of them, and what users read."""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from controlplane import ControlPlane, ControlPlaneError
+from controlplane.client import Client
+from e2e.conftest import Cluster
+from e2e.node_pool import NodePool
+from e2e.replicas import Raw, eventually
+from mooring.cli.queues import queues as command
+from mooring.kube.api_resources import QUEUE
+from mooring.quota.model.queue import QUEUE_LABEL
+from mooring.testing.builders import queue_object
+
+
+@pytest.fixture
+def queues(client: Client) -> Iterator[Client]:
+    """Yield the client; there are no queues before and after the test."""
+    yield client
+    for raw in client.get(QUEUE.path())["items"]:
+        client.delete(QUEUE.path(None, raw["metadata"]["name"]))
+
+
+def create(client: Client, *raws: Raw) -> None:
+    for raw in raws:
+        del raw["metadata"]["uid"], raw["metadata"]["creationTimestamp"]
+        client.post(QUEUE.path(), raw)
+
+
+def status(client: Client, name: str) -> dict[str, Any]:
+    return dict(client.get(QUEUE.path(None, name)).get("status") or {})
+
+
+def ready(client: Client, name: str) -> tuple[str, str]:
+    """Return reason and message of the condition Ready; empty ones if there is none yet."""
+    (condition,) = status(client, name).get("conditions") or [{"reason": "", "message": ""}]
+    return condition["reason"], condition["message"]
+
+
+def applied(plane: ControlPlane, spec: dict[str, Any]) -> str:
+    """Return what kubectl says of a queue with this spec, which is not stored."""
+    raw = {"apiVersion": QUEUE.api_version, "kind": "Queue", "metadata": {"name": "tried"}}
+    manifest = yaml.safe_dump(raw | {"spec": spec})
+    return plane.access.kubectl("apply", "--dry-run=server", "-f", "-", stdin=manifest)
+
+
+QUOTA = {"name": "cpu", "nominalQuota": 1}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"parent": "", "resources": [QUOTA], "namespaceSelector": None},
+        {
+            "parent": "all",
+            "resources": [
+                {**QUOTA, "nominalQuota": "1500m", "borrowingLimit": 0, "lendingLimit": "1e3"},
+                {"name": "example.com/gpu", "nominalQuota": 8},
+            ],
+            "fairSharing": {"weight": "0.5"},
+            "preemption": {"reclaimWithinCohort": "Any", "withinQueue": "Never"},
+            "namespaceSelector": {"matchLabels": {"team": "a"}},
+        },
+    ],
+)
+def test_a_good_queue_is_accepted(plane: ControlPlane, spec: dict[str, Any]) -> None:
+    assert "created" in applied(plane, spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ({"parents": "a"}, 'unknown field "spec.parents"'),
+        ({"parent": "A"}, "should match"),
+        ({"resources": [{"name": "cpu"}]}, "nominalQuota: Required value"),
+        ({"resources": [QUOTA, QUOTA]}, "Duplicate value"),
+        ({"resources": [{**QUOTA, "nominalQuota": "-1"}]}, "should match"),
+        ({"resources": [{**QUOTA, "nominalQuota": -1}]}, "greater than or equal to 0"),
+        ({"resources": [{**QUOTA, "nominalQuota": "many"}]}, "should match"),
+        ({"resources": [{**QUOTA, "lendingLimit": 1}]}, "need a parent to share with"),
+        ({"resources": [{**QUOTA, "borrowingLimit": 1}], "parent": ""}, "need a parent"),
+        ({"fairSharing": {"weight": "heavy"}}, "should match"),
+        ({"preemption": {"withinQueue": "Always"}}, "Unsupported value"),
+        (
+            {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
+            "In and NotIn need values",
+        ),
+    ],
+)
+def test_a_mistake_is_refused_by_the_api_server(
+    plane: ControlPlane, spec: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ControlPlaneError) as rejection:
+        applied(plane, spec)
+    assert complaint in str(rejection.value)
+
+
+def test_a_status_follows_the_pods_and_kubectl_shows_it(
+    cluster: Cluster, queues: Client, pool: NodePool
+) -> None:
+    create(queues, queue_object("all", selector=None))
+    for name in ("team-a", "team-b"):
+        create(queues, queue_object(name, {"cpu": 2}, parent="all"))
+    pool.add_nodes(cpu="4")
+    for number in range(3):
+        pool.add_pod(f"b{number}", cpu="1", labels={QUEUE_LABEL: "team-b"})
+
+    def of(name: str) -> list[dict[str, str]]:
+        return list(status(queues, name).get("resources", []))
+
+    eventually(
+        partial(of, "team-b"),
+        lambda found: (
+            found == [{"name": "cpu", "nominal": "2", "used": "3", "borrowed": "1", "lent": "0"}]
+        ),
+        "the status of the queue that borrows",
+    )
+    eventually(lambda: of("team-a")[0]["lent"], lambda lent: lent == "1", "what the other lends")
+    assert status(queues, "all")["pods"] == 3
+    header, *rows = cluster.access.kubectl("get", "queues").splitlines()
+    columns = ["NAME", "PARENT", "READY", "REASON", "PODS", "WAITING", "AGE"]
+    assert re.split("  +", header.strip()) == columns
+    assert rows[2].split()[:6] == ["team-b", "all", "True", "InForce", "3", "0"]
+
+
+def test_what_is_wrong_with_a_queue_is_said_and_its_former_version_stays(
+    cluster: Cluster, queues: Client
+) -> None:
+    create(queues, queue_object("a", {"cpu": 1}), queue_object("b", {"cpu": 1}, parent="a"))
+    eventually(partial(ready, queues, "b"), lambda said: said[0] == "InForce", "b in force")
+    queues.patch(QUEUE.path(None, "a"), {"spec": {"parent": "b"}})
+    why = "generation 1 stays in force: spec.parent: the parents form a circle: a -> b -> a"
+    eventually(partial(ready, queues, "a"), lambda said: said == ("Invalid", why), "the circle")
+    assert status(queues, "a")["resources"][0]["nominal"] == "2"
+    queues.patch(QUEUE.path(None, "a"), {"spec": {"parent": ""}})
+    eventually(partial(ready, queues, "a"), lambda said: said[0] == "InForce", "a in force")
+    assert cluster.scheduler.get("/metrics")[1].count('mooring_queue_nominal{queue="a"') == 1
+
+
+def run_command(cluster: Cluster, *words: str) -> str:
+    words = (*words, f"--kubeconfig={cluster.access.admin_kubeconfig}")
+    result = CliRunner().invoke(command, list(words))
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_command_shows_the_tree(cluster: Cluster, queues: Client) -> None:
+    create(queues, queue_object("all", selector=None), queue_object("a", {"cpu": 2}, parent="all"))
+    eventually(partial(ready, queues, "a"), lambda said: said[0] == "InForce", "a in force")
+    eventually(partial(ready, queues, "all"), lambda said: said[0] == "InForce", "all in force")
+    shown = run_command(cluster)
+    assert shown.splitlines() == [
+        "cpu",
+        "QUEUE   NOMINAL   USED   BORROWED   LENT   WAITING   SHARE",
+        "all           2      0          0      0         0       0",
+        "  a           2      0          0      0         0       0",
+    ]
+    names = [each["name"] for each in json.loads(run_command(cluster, "-o", "json"))["queues"]]
+    assert names == ["all", "a"]
